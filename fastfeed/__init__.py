@@ -1,0 +1,74 @@
+"""fastfeed keeps training GPUs busy: shards and photographs in, augmented batches out, in any framework.
+
+    feed = fastfeed.Feed(fastfeed.ImageFolder("photos/train"), [fastfeed.RandomResizedCrop(224)], batch=256)
+    model.fit(feed.to_keras(), epochs=90)
+
+The names below are all of the public API. Each is loaded when it is first used; importing the package loads nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_PUBLIC = {
+    "Arrays": "sources",
+    "Batch": "batch",
+    "Blocks": "plan",
+    "CenterCrop": "ops",
+    "Decode": "ops",
+    "Failure": "faults",
+    "FaultPolicy": "faults",
+    "Feed": "feed",
+    "FeedStats": "stats",
+    "ImageFolder": "sources",
+    "Normalize": "ops",
+    "Plan": "plan",
+    "RandomFlip": "ops",
+    "RandomResizedCrop": "ops",
+    "Resize": "ops",
+    "Spec": "spec",
+    "ToFloat": "ops",
+    "ToLayout": "ops",
+    "World": "world",
+    "errors": "errors",
+}
+
+__all__ = sorted([*_PUBLIC, "__version__"])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'fastfeed' has no attribute {name!r}")
+    module = importlib.import_module(f"fastfeed.{_PUBLIC[name]}")
+    value = module if name == "errors" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+if TYPE_CHECKING:
+    from fastfeed import errors
+    from fastfeed.batch import Batch
+    from fastfeed.faults import Failure, FaultPolicy
+    from fastfeed.feed import Feed
+    from fastfeed.ops import (
+        CenterCrop,
+        Decode,
+        Normalize,
+        RandomFlip,
+        RandomResizedCrop,
+        Resize,
+        ToFloat,
+        ToLayout,
+    )
+    from fastfeed.plan import Blocks, Plan
+    from fastfeed.sources import Arrays, ImageFolder
+    from fastfeed.spec import Spec
+    from fastfeed.stats import FeedStats
+    from fastfeed.world import World

@@ -1,0 +1,177 @@
+"""One batch: read, decode, replace what is bad, convert. The rows of a batch are made by many threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.base import Backend
+from fastfeed.batch import Batch
+from fastfeed.decode.base import Bad, Engine, Header
+from fastfeed.draws import uniform
+from fastfeed.faults import Failure, FaultPolicy, Quarantine, substitutes
+from fastfeed.ops.fuse import Program, Windows
+from fastfeed.plan import Plan
+from fastfeed.prefetch import Cancel, Job
+from fastfeed.slots import Slots
+from fastfeed.sources.base import Source
+from fastfeed.timeline import Timeline
+
+__all__ = ["Assembler"]
+
+_BLACK = Header(1, 1, "array")
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Samples on their way to pixels, all of equal length; `bad` ones have no blob."""
+
+    ids: np.ndarray
+    blobs: list[Any]
+    headers: list[Header]
+    windows: Windows
+    bad: dict[int, Failure | None]  # row -> why; None for a sample that was known to be bad
+
+
+class Assembler:
+    """Makes the jobs that make batches."""
+
+    def __init__(
+        self,
+        source: Source,
+        program: Program,
+        plan: Plan,
+        engine: Engine,
+        backend: Backend,
+        quarantine: Quarantine,
+        timeline: Timeline,
+        chunk: int,
+        slots: int,
+    ) -> None:
+        self.source, self.program, self.plan = source, program, plan
+        self.engine, self.backend = engine, backend
+        self.quarantine, self.timeline = quarantine, timeline
+        self._chunk = plan.batch if backend.whole else chunk
+        self._policy: FaultPolicy = quarantine.policy
+        self._slots = Slots((plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype, slots)
+        self._serial = threading.Lock() if backend.whole else None
+
+    def job(self, epoch: int, step: int, number: int, stop: Cancel) -> Job[Batch]:
+        """The batch of one step; `number` counts batches for the timeline."""
+        plan = self.plan
+        ids, weights = plan.ids(epoch, step), plan.weights(step)
+        images: list[np.ndarray] = []  # taken when work begins, so that queued jobs hold no memory
+        opening = threading.Lock()
+
+        def out() -> np.ndarray:
+            with opening:
+                if not images:
+                    images.append(self._slots.take())
+                return images[0]
+
+        def part(first: int) -> Callable[[], None]:
+            rows = slice(first, min(first + self._chunk, plan.batch))
+            return lambda: self._fill(ids[rows], weights[rows], out()[rows], epoch, step, number, stop)
+
+        def finish() -> Batch:
+            return Batch(out(), self.source.label(ids), weights, ids, epoch, step)
+
+        return Job(stop, [part(first) for first in range(0, plan.batch, self._chunk)], finish)
+
+    def _fill(
+        self, ids: np.ndarray, weights: np.ndarray, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel
+    ) -> None:
+        """Make these rows; `ids` and `weights` are changed in place where samples are replaced or masked."""
+        rows = self._load(ids, epoch, number)
+        self._render(rows, out, number, stop)
+        if stop.is_set():
+            return
+        self._note(rows, epoch, step)
+        for row in sorted(rows.bad):
+            if self._policy.action == "mask":
+                weights[row] = 0
+            else:
+                ids[row] = self._substitute(int(ids[row]), out[row : row + 1], epoch, step, number, stop)
+
+    def _substitute(self, id: int, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel) -> int:
+        """Put the first good one of the substitutes into a row; its id."""
+        for other in substitutes(self.plan.seed, epoch, id, self._policy.attempts, self.plan.length):
+            rows = self._load(np.array([other]), epoch, number)
+            self._render(rows, out, number, stop)
+            if stop.is_set():
+                return id
+            self._note(rows, epoch, step)
+            if not rows.bad:
+                return int(other)
+        self.quarantine.exhausted(id)
+        return id
+
+    def _note(self, rows: _Rows, epoch: int, step: int) -> None:
+        self.quarantine.good(len(rows.ids) - len(rows.bad))
+        if rows.bad:
+            fresh = [failure for failure in rows.bad.values() if failure is not None]
+            self.quarantine.bad(fresh, epoch, step, repeated=len(rows.bad) - len(fresh))
+
+    def _load(self, ids: np.ndarray, epoch: int, number: int) -> _Rows:
+        """Read, probe, and work out the windows."""
+        known = self.quarantine.known(ids)
+        bad: dict[int, Failure | None] = {int(row): None for row in np.flatnonzero(known)}
+        wanted = np.flatnonzero(~known)
+        blobs: list[Any] = [None] * len(ids)
+        with self.timeline.span("read", number):
+            for row, blob in zip(wanted, self._read(ids[wanted]), strict=True):
+                if isinstance(blob, Failure):
+                    bad[int(row)] = blob
+                else:
+                    blobs[row] = blob
+        headers = [_BLACK] * len(ids)
+        there = [row for row in range(len(ids)) if row not in bad]
+        for row, header in zip(there, self.engine.probe([blobs[row] for row in there]), strict=True):
+            if isinstance(header, Bad):
+                bad[row] = self._failure(ids[row], header)
+            else:
+                headers[row] = header
+        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
+        draws = self.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, ids, slot, n))
+        return _Rows(ids, blobs, headers, self.program.windows(draws, sizes), bad)
+
+    def _read(self, ids: np.ndarray) -> Sequence[Any]:
+        found = self.source.read(ids.tolist())
+        if len(found) != len(ids):
+            raise TypeError(f"{type(self.source).__name__}.read({len(ids)} ids) gave {len(found)} entries")
+        return found
+
+    def _render(self, rows: _Rows, out: np.ndarray, number: int, stop: Cancel) -> None:
+        """Decode and convert the rows that are good so far; the others become black."""
+        good = [row for row in range(len(rows.ids)) if row not in rows.bad]
+        target = out if len(good) == len(out) else np.empty((len(good), *out.shape[1:]), out.dtype)
+        if good:
+            done = self._run([rows.blobs[r] for r in good], [rows.headers[r] for r in good], rows.windows[good], target,
+                             number, stop)  # fmt: skip
+            for row, why in zip(good, done, strict=True):
+                if why is not None:
+                    rows.bad[row] = self._failure(rows.ids[row], why)
+        if target is not out:
+            out[good] = target
+            out[[row for row in range(len(out)) if row not in good]] = self._black()
+
+    def _run(
+        self, blobs: list[Any], headers: list[Header], windows: Windows, out: np.ndarray, number: int, stop: Cancel
+    ) -> list[Bad | None]:
+        if self._serial is None:
+            return self.backend.render(blobs, headers, windows, out, stop, number)
+        with self._serial:
+            return self.backend.render(blobs, headers, windows, out, stop, number)
+
+    def _black(self) -> np.ndarray:
+        """A black pixel after conversion, shaped to fill any sample."""
+        convert = self.program.convert
+        level = np.array(convert.offset, self.program.spec.dtype)
+        return level[:, None, None] if convert.layout == "CHW" else level
+
+    def _failure(self, id: np.int64, why: Bad) -> Failure:
+        return Failure(int(id), self.source.uri(int(id)), "decode", why.reason, why.detail)

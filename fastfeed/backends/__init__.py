@@ -1,0 +1,1 @@
+"""Who runs the op list: `cpu` (NumPy and OpenCV, defines the meaning) or `dali`."""

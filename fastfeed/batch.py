@@ -1,0 +1,28 @@
+"""What a feed yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Batch"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """One step's samples of one rank: n = the batch per rank, the same for every step."""
+
+    images: np.ndarray  # (n, *spec.shape), spec.dtype
+    labels: np.ndarray  # int64 (n,)
+    weights: np.ndarray  # float32 (n,): 0 for padding and masked samples, else 1
+    ids: np.ndarray  # int64 (n,): a substitute shows the id it really is
+    epoch: int
+    step: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, self.images.shape))
+        return f"Batch(epoch {self.epoch}, step {self.step}: {self.images.dtype}[{shape}])"

@@ -1,0 +1,299 @@
+"""`fastfeed doctor`: what this machine offers a feed, and what to do about the rest.
+
+`collect()` gathers facts and imports no framework; `render()` prints them; neither decides what the other does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module, metadata, util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fastfeed.errors import ConfigError
+from fastfeed.world import World
+
+__all__ = ["Advice", "Gpu", "Report", "collect", "doctor", "render"]
+
+DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
+# Every build of OpenCV installs the same `cv2` folder.
+OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python")
+FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
+CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
+CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
+FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    memory: int | None  # bytes; None where the GPU shares the machine's memory
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to do; a problem is one that must be done."""
+
+    text: str
+    command: str | None = None
+    problem: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything `fastfeed doctor` knows. A None or an empty collection means: not there."""
+
+    fastfeed: str | None
+    python: str
+    platform: str
+    cores: int  # of the machine
+    cores_affinity: int  # that this process may run on
+    cores_quota: float | None  # cgroup limit, in cores
+    memory: int | None  # bytes of the machine
+    memory_limit: int | None  # bytes, cgroup limit
+    open_files: tuple[int, int] | None  # (soft, hard) limit of descriptors, -1 is none
+    pillow: str | None
+    codecs: dict[str, str]  # Pillow's libraries, with versions
+    native: bool  # our JPEG kernel
+    opencv: dict[str, str]
+    dali: dict[str, str]
+    frameworks: dict[str, str]
+    world: World | None
+    world_error: str | None
+    gpus: tuple[Gpu, ...] = ()
+    no_gpu: str | None = None  # why there is none
+    driver: str | None = None
+    cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs
+    advice: tuple[Advice, ...] = ()
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False) -> None:
+    """Show what this machine offers fastfeed, and what to install or fix."""
+    report = collect()
+    if as_json:
+        typer.echo(json.dumps(asdict(report), indent=2))
+    else:
+        render(report, Console())
+    if any(advice.problem for advice in report.advice):
+        raise typer.Exit(1)
+
+
+def installed(name: str) -> str | None:
+    """The version of an installed distribution, without importing it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def collect(
+    *,
+    environ: Mapping[str, str] | None = None,
+    version: Callable[[str], str | None] = installed,
+    has_module: Callable[[str], bool] = lambda name: util.find_spec(name) is not None,
+    nvml: Any = "pynvml",
+    root: Path = Path("/"),
+) -> Report:
+    """Look at this machine. The arguments are for tests: another world, other packages, another NVML, another /."""
+    try:
+        world, world_error = World.detect(environ), None
+    except ConfigError as error:
+        world, world_error = None, str(error)
+    quota, memory_limit = cgroup_limits(root)
+    cores, pillow, opencv = os.cpu_count() or 1, version("pillow"), _found(OPENCV, version)
+    if not opencv and has_module("cv2"):
+        opencv = {"cv2": "of unknown version"}  # built from source, or by conda
+    report = Report(
+        fastfeed=version("fastfeed"),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
+        cores=cores,
+        cores_affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
+        cores_quota=quota,
+        memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None,
+        memory_limit=memory_limit,
+        open_files=_open_files(),
+        pillow=pillow,
+        codecs=_codecs() if pillow else {},
+        native=has_module("fastfeed._native"),
+        opencv=opencv,
+        dali=_found(DALI, version),
+        frameworks=_found(FRAMEWORKS, version),
+        world=world,
+        world_error=world_error,
+        **find_gpus(nvml),
+    )
+    return replace(report, advice=tuple(advise(report)))
+
+
+def advise(report: Report) -> Iterator[Advice]:
+    """What to do, problems first."""
+    if report.world_error:
+        yield Advice(f"The launcher's environment cannot be read: {report.world_error}.", problem=True)
+    dali, opencv, cuda = report.dali, report.opencv, report.cuda
+    extra = None if cuda is None or cuda < (12, 0) else "cuda13" if cuda >= (13, 0) else "cuda12"
+    shown = f"{cuda[0]}.{cuda[1]}" if cuda else ""
+    if len(dali) > 1:
+        command = f"pip uninstall -y {' '.join(dali)} && pip install 'fastfeed[{extra or 'cuda13'}]'"
+        yield Advice("Both DALI builds are installed and overwrite each other's files. Keep one:", command, True)
+    elif cuda and not extra:
+        yield Advice(f"The NVIDIA driver stops at CUDA {shown}; update it to one for CUDA 12 or newer.")
+    elif "nvidia-dali-cuda130" in dali and extra == "cuda12":
+        command = "pip uninstall -y nvidia-dali-cuda130 && pip install 'fastfeed[cuda12]'"
+        yield Advice(f"DALI is built for CUDA 13, but the driver stops at CUDA {shown}:", command)
+    elif extra and not dali:
+        yield Advice(f"To decode on the GPU (the driver runs CUDA {shown}):", f"pip install 'fastfeed[{extra}]'")
+    if not opencv:
+        yield Advice("OpenCV is missing; the CPU backend needs it:", "pip install opencv-python-headless")
+    elif len(opencv) > 1:
+        yield Advice(f"{' and '.join(opencv)} install the same files; uninstall all of them but one.")
+    if report.open_files and 0 <= report.open_files[0] < FEW_FILES:
+        yield Advice(f"Only {report.open_files[0]} files may be open at once; for many shards:", "ulimit -n 4096")
+
+
+def find_gpus(nvml: Any) -> dict[str, Any]:
+    """The last fields of Report: GPUs and driver, or why there are none. `nvml` is the module or its name."""
+    if isinstance(nvml, str):
+        try:
+            nvml = import_module(nvml)
+        except ImportError:
+            return {"no_gpu": "not looked for: nvidia-ml-py is not installed"}
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return {"no_gpu": f"none: no NVIDIA driver answers ({error})"}
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        gpus = tuple(Gpu(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles)
+        number, driver = nvml.nvmlSystemGetCudaDriverVersion(), nvml.nvmlSystemGetDriverVersion()
+        cuda = (number // 1000, number % 1000 // 10)  # 12040 is 12.4
+        return {"gpus": gpus, "no_gpu": None if gpus else "none", "driver": driver, "cuda": cuda}
+    except nvml.NVMLError as error:
+        return {"no_gpu": f"not readable: {error}"}
+    finally:
+        nvml.nvmlShutdown()
+
+
+def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
+    """(cores, bytes of memory) that the container or job allows; the tightest of its cgroup and all above it counts."""
+    cores: list[float] = []
+    memory: list[int] = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        for name in {"", "cpu", "memory"}.intersection(names.split(",")):  # version 2 has no name, version 1 has many
+            own = root.joinpath("sys/fs/cgroup", name, path.strip("/"))
+            # Inside a container `own` may be the host's and not exist here; its parents do.
+            for folder in (own, *own.parents):
+                cpu_max = _read(folder / "cpu.max")
+                parts = (cpu_max or _read(folder / "cpu.cfs_quota_us") + _read(folder / "cpu.cfs_period_us")).split()
+                if len(parts) == 2 and all(part.isdigit() for part in parts):  # "max" and -1 are no limit
+                    cores.append(int(parts[0]) / int(parts[1]))
+                limit = (_read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")).strip()
+                if limit.isdigit() and int(limit) < 1 << 60:  # version 1 writes "no limit" as a huge number
+                    memory.append(int(limit))
+    return min(cores, default=None), min(memory, default=None)
+
+
+def render(report: Report, console: Console) -> None:
+    """Print the report for a person."""
+    fastfeed = f"fastfeed {report.fastfeed or '(source tree, not installed)'}"
+    console.print(Text(f"{fastfeed}, Python {report.python}, {report.platform}", style="bold"))
+    for title, rows in sections(report):
+        table = Table.grid(padding=(0, 2))
+        table.add_column(min_width=16, style="cyan", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in rows:
+            table.add_row(Text(f"  {name}"), Text(value))  # Text, for brackets are no markup here
+        console.print(Text(f"\n{title}", style="bold"))
+        console.print(table)
+    if not report.advice:
+        console.print(Text("\nAll fine.", style="bold green"))
+        return
+    broken = any(advice.problem for advice in report.advice)
+    console.print(Text("\nTo fix:" if broken else "\nTo do:", style="bold red" if broken else "bold yellow"))
+    for number, advice in enumerate(report.advice, 1):
+        line = Table.grid(padding=(0, 1))
+        line.add_row(f"  {number}.", Text(advice.text))
+        console.print(line)
+        if advice.command:  # never wrapped: it is there to be copied
+            console.print(Text(f"     {advice.command}", style="bold"), soft_wrap=True)
+
+
+def sections(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The report as titled rows of plain text."""
+    usable = min(report.cores_affinity, report.cores_quota or report.cores_affinity)
+    why = [f"affinity {report.cores_affinity}"] if report.cores_affinity < report.cores else []
+    why += [f"quota {report.cores_quota:g}"] if report.cores_quota else []
+    cores = f"{usable:g} of {report.cores} usable" + (f" ({', '.join(why)})" if why else "")
+    memory = _gib(report.memory)
+    if report.memory_limit and report.memory_limit < (report.memory or 1 << 60):
+        memory = f"{_gib(report.memory_limit)} of {memory} (cgroup limit)"
+    machine = [("CPU cores", cores), ("memory", memory)]
+    if report.open_files:
+        soft, hard = (f"{limit}" if limit >= 0 else "no limit" for limit in report.open_files)
+        machine.append(("open files", soft if soft == hard else f"{soft} (can be raised to {hard})"))
+    machine += [(f"GPU {i}", f"{gpu.name}, {_gib(gpu.memory)}") for i, gpu in enumerate(report.gpus)]
+    machine += [("GPU", report.no_gpu)] if report.no_gpu else []
+    if report.driver and report.cuda:
+        machine.append(("driver", f"{report.driver}, runs CUDA {report.cuda[0]}.{report.cuda[1]}"))
+    codecs = ", ".join(f"{name} {version}" for name, version in report.codecs.items())
+    decode = [
+        ("native JPEG", "built" if report.native else "not built: JPEGs decode through Pillow"),
+        ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
+        ("OpenCV", _listed(report.opencv) or "not installed"),
+        ("DALI", _listed(report.dali) or "not installed"),
+    ]
+    world = [("this process", str(report.world or "unknown, see below"))]
+    if report.world and not report.world.found_by.startswith("default"):
+        world.append(("read from", report.world.found_by))
+    return [
+        ("Machine", machine),
+        ("Decode", decode),
+        ("Frameworks", [*report.frameworks.items()] or [("none", "fastfeed feeds NumPy arrays without one")]),
+        ("Ranks", world),
+    ]
+
+
+def _found(names: tuple[str, ...], version: Callable[[str], str | None]) -> dict[str, str]:
+    return {name: found for name in names if (found := version(name)) is not None}
+
+
+def _listed(found: Mapping[str, str]) -> str:
+    return ", ".join(f"{version} ({name})" for name, version in found.items())
+
+
+def _codecs() -> dict[str, str]:
+    features = import_module("PIL.features")
+    return {title: found for name, title in CODECS.items() if (found := features.version(name))}
+
+
+def _gpu_memory(nvml: Any, handle: Any) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except nvml.NVMLError:
+        return None
+
+
+def _open_files() -> tuple[int, int] | None:
+    resource = import_module("resource") if util.find_spec("resource") else None  # Windows has none
+    return resource.getrlimit(resource.RLIMIT_NOFILE) if resource else None
+
+
+def _gib(size: int | None) -> str:
+    return "memory unknown" if size is None else f"{size / 2**30:.1f} GiB"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,65 @@
+"""The seam between files and pixels: probe headers, then decode windows, one result per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fastfeed.ops.fuse import Windows
+
+__all__ = ["Bad", "Engine", "Header", "Stop", "dct_denominator"]
+
+
+class Bad(NamedTuple):
+    """Why one sample gives no pixels."""
+
+    reason: str  # a key of faults.REASONS
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is known of an image before any pixel is allocated."""
+
+    height: int  # pixels, as displayed (after EXIF orientation)
+    width: int
+    format: str  # "JPEG", "PNG", ...; "array" for pixels that need no decoding
+    handle: Any = None  # the engine's own, to go on from
+
+
+class Stop(Protocol):
+    """Looked at between two images; a threading.Event fits."""
+
+    def is_set(self) -> bool: ...
+
+
+class Engine(Protocol):
+    """Turns blobs into pixels. Neither call raises for what a blob contains."""
+
+    name: str
+
+    def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
+        """Read the headers and refuse what is no image, of an unknown kind, or too large."""
+        ...
+
+    def decode(
+        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+    ) -> list[Bad | None]:
+        """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad sample's slot is zeroed.
+
+        Windows are in displayed coordinates. Once `stop` is set the call returns early, its result without meaning.
+        """
+        ...
+
+
+def dct_denominator(window: tuple[float, float], target: tuple[int, int], enlarge: float = 1.5) -> int:
+    """The largest of 8, 4, 2, 1 that a JPEG may be shrunk by in the DCT domain: lengths in pixels, (height, width).
+
+    The shrunk window stays >= 1.5x the target on both axes, so that the resampling filter, not the DCT's box, decides
+    what is kept (at 1x SSIM falls to 0.95). Odd eighths are left out: they take longer than full decoding.
+    """
+    room = min(window[0] / target[0], window[1] / target[1]) / enlarge
+    return next((d for d in (8, 4, 2) if room >= d), 1)

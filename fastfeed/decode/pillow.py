@@ -1,0 +1,193 @@
+"""Decoding through Pillow: every format it knows, in our threads. Pillow releases the GIL while it decodes and scales.
+
+JPEGs are shrunk in the DCT domain (`draft`) as far as the window allows. Formats are chosen by content and opened by
+their plugin directly, so no other plugin sees the bytes and no process-wide limit of Pillow is touched.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    Jpeg2KImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from fastfeed.decode.base import Bad, Header, Stop, dct_denominator
+from fastfeed.decode.budget import Budget
+from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
+from fastfeed.decode.pixels import flipped, resampled
+from fastfeed.decode.sniff import sniff
+from fastfeed.errors import ConfigError
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.fuse import Windows
+
+__all__ = ["PillowEngine"]
+
+_OPEN: dict[str, Any] = {
+    "JPEG": JpegImagePlugin.JpegImageFile,
+    "PNG": PngImagePlugin.PngImageFile,
+    "WEBP": WebPImagePlugin.WebPImageFile,
+    "GIF": GifImagePlugin.GifImageFile,
+    "BMP": BmpImagePlugin.BmpImageFile,
+    "TIFF": TiffImagePlugin.TiffImageFile,
+    "JPEG2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
+    "AVIF": AvifImagePlugin.AvifImageFile,
+    "PPM": PpmImagePlugin.PpmImageFile,
+}
+_ORIENTATION = 0x0112
+_MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, whatever its few bytes say
+_DENSE_PIXELS, _PIXELS_PER_BYTE = 16_000_000, 4_000  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
+_CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
+
+
+class _Unsupported(Exception):
+    """An image of a kind that has no RGB meaning here."""
+
+
+class PillowEngine:
+    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB."""
+
+    name = "pillow"
+
+    def __init__(self, op: Decode, budget: Budget | None = None) -> None:
+        if ImageFile.LOAD_TRUNCATED_IMAGES:
+            raise ConfigError(
+                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, so truncated files would pass as half gray images; "
+                "set it to False (a package you imported has set it)"
+            )
+        self._op, self._budget = op, budget or Budget()
+
+    def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
+        return [self._probe(blob) for blob in blobs]
+
+    def decode(
+        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+    ) -> list[Bad | None]:
+        done: list[Bad | None] = [None] * len(blobs)
+        for i, header in enumerate(headers):
+            if stop.is_set():
+                break
+            try:
+                self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], filter, out[i])
+            except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
+                out[i] = 0
+                done[i] = _why(error)
+        return done
+
+    def _probe(self, blob: bytes) -> Header | Bad:
+        if not len(blob):
+            return Bad("empty")
+        format = sniff(blob)
+        if format is None:
+            return Bad("not_image", f"starts with {bytes(blob[:8])!r}")
+        if format not in _OPEN:
+            return Bad("unsupported_format", format)
+        try:
+            image = _OPEN[format](io.BytesIO(blob), "")
+            height, width = image.height, image.width
+            orientation = _orientation(image)
+        except Exception as error:  # as in decode
+            return _why(error, opening=True)
+        if height < 1 or width < 1:
+            return Bad("corrupt", f"{width}x{height} pixels")
+        if height * width > self._op.max_pixels:
+            return Bad("bomb", f"{width}x{height} pixels, the limit is {self._op.max_pixels}")
+        if height * width > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
+            return Bad("bomb", f"{width}x{height} pixels in {len(blob)} bytes")
+        if format == "JPEG" and "progressive" in image.info and blob.count(b"\xff\xda") > _MAX_SCANS:
+            return Bad("bomb", f"more than {_MAX_SCANS} scans")
+        image.decodermaxblock = len(blob)  # hand the bytes over at once: every piece costs a turn with the GIL
+        shown = displayed_size(orientation, (height, width))
+        return Header(*shown, format, (image, orientation))
+
+    def _decode(
+        self, header: Header, box: tuple[float, ...], flip: np.ndarray, filter: str, out: np.ndarray
+    ) -> None:
+        image, orientation = header.handle
+        top, left, height, width = stored_box(orientation, box, (header.height, header.width))  # type: ignore[arg-type]
+        size = out.shape[1::-1] if swaps(orientation) else out.shape[:2]
+        shrink = 1
+        if header.format == "JPEG":
+            shrink = dct_denominator((height, width), size)
+            image.draft(image.mode, (image.width // shrink, image.height // shrink))
+        with self._budget.room(_bytes(image, header)):
+            image.load()
+            box = (top / shrink, left / shrink, height / shrink, width / shrink)
+            image, box = _cropped(image, box)
+            image = _plain(image, self._op.matte)
+            small = resampled(image, box, size, filter)
+        if small.mode != "RGB":
+            small = small.convert("RGB")
+        out[:] = flipped(displayed(orientation, np.asarray(small)), flip)
+
+
+def _orientation(image: Any) -> int:
+    """EXIF orientation 1..8; TIFF files are turned by Pillow itself while loading."""
+    if image.format == "TIFF" or not (image.info.get("exif") or image.format in ("PNG", "WEBP", "AVIF")):
+        return 1
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # a broken EXIF block does not make the picture bad
+        return 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _bytes(image: Any, header: Header) -> int:
+    """Peak memory of loading and converting it: Pillow keeps RGB in 4 bytes; progressive JPEGs keep all coefficients."""
+    need = 4 * image.width * image.height * (1 if image.mode in ("RGB", "L") else 3)
+    return need + 6 * header.width * header.height if "progressive" in image.info else need
+
+
+def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, float, float, float]]:
+    """The pixels under the box alone, when conversion would otherwise go over many more."""
+    top, left, height, width = box
+    if image.mode in ("RGB", "L") or height * width > min(0.5 * image.width * image.height, _CROP_PIXELS):
+        return image, (top, left, height, width)
+    edges = (int(left), int(top), min(int(left + width) + 1, image.width), min(int(top + height) + 1, image.height))
+    return image.crop(edges), (top - edges[1], left - edges[0], height, width)
+
+
+def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
+    """To RGB or L with 8 bits and no transparency."""
+    mode = image.mode
+    if mode == "F":
+        raise _Unsupported("floating-point samples")
+    if mode.startswith("I"):  # 16 bits: the high byte. Pillow's own convert() would clip nearly all to white
+        wide = np.asarray(image).astype(np.int64)
+        if wide.min() < 0 or wide.max() > 65_535:
+            raise _Unsupported("samples of more than 16 bits")
+        return Image.fromarray((wide >> 8).astype(np.uint8))
+    if mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        # convert("RGB") would show the colors hidden under transparent pixels
+        clear = (image.convert("LA") if mode == "La" else image).convert("RGBA")
+        plain = Image.new("RGB", clear.size, matte)
+        plain.paste(clear, mask=clear.getchannel("A"))
+        return plain
+    return image if mode in ("RGB", "L") else image.convert("RGB")
+
+
+def _why(error: Exception, opening: bool = False) -> Bad:
+    text = f"{error}" or type(error).__name__
+    low = text.lower()
+    if isinstance(error, (Image.DecompressionBombError, MemoryError)):
+        return Bad("bomb", text)
+    if isinstance(error, _Unsupported) or "unsupported" in low or "not available" in low or "cannot handle" in low:
+        return Bad("unsupported_format", text)
+    short = isinstance(error, (EOFError, struct.error)) or (opening and isinstance(error, IndexError))
+    if short or "truncated" in low or "unexpected end" in low:
+        return Bad("truncated", text)
+    return Bad("corrupt", text)

@@ -1,0 +1,46 @@
+"""What kind of file is this? By its first bytes, never by its name."""
+
+from __future__ import annotations
+
+__all__ = ["sniff"]
+
+_MAGIC = (
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"GIF87a", "GIF"),
+    (b"GIF89a", "GIF"),
+    (b"BM", "BMP"),
+    (b"II*\x00", "TIFF"),
+    (b"MM\x00*", "TIFF"),
+    (b"II+\x00", "TIFF"),
+    (b"MM\x00+", "TIFF"),
+    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG2000"),
+    (b"\xff\x4f\xff\x51", "JPEG2000"),
+    (b"P5", "PPM"),
+    (b"P6", "PPM"),
+    # images, but not of a kind that is decoded here
+    (b"\x00\x00\x00\x0cJXL ", "JPEG XL"),
+    (b"\xff\x0a", "JPEG XL"),
+    (b"8BPS", "Photoshop"),
+    (b"\x00\x00\x01\x00", "ICO"),
+    (b"v/1\x01", "OpenEXR"),
+    (b"DDS ", "DDS"),
+    (b"FUJIFILMCCD-RAW", "camera raw"),
+)
+_HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+
+
+def sniff(blob: bytes) -> str | None:
+    """The format's name, or None for what is no image."""
+    head = bytes(blob[:32])
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WEBP"
+    if head[4:8] == b"ftyp":
+        brands = bytes(blob[8 : min(int.from_bytes(head[:4], "big"), 256)])
+        if b"avif" in brands or b"avis" in brands:
+            return "AVIF"
+        return "HEIF" if any(brand in brands for brand in _HEIF) else None
+    for magic, name in _MAGIC:
+        if head.startswith(magic):
+            return name
+    return None

@@ -1,0 +1,69 @@
+"""Random numbers that are looked up, not generated: a pure function of (seed, epoch, sample id, op slot).
+
+The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC11),
+vectorised over samples. The 128-bit counter holds the sample id (64 bits), the epoch (32), the slot (16) and the block
+(16); the 64-bit key is the seed, so no two draws share a counter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["SLOT_SUBSTITUTE", "check_seed", "philox", "uniform"]
+
+SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
+
+_MUL0, _MUL1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL0, _WEYL1 = 0x9E3779B9, 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT32 = np.uint64(32)
+_ROUNDS = 10
+
+
+def philox(counter: np.ndarray, key: int) -> np.ndarray:
+    """Philox4x32-10 of `counter` (uint64 array, shape (4, n), each word < 2**32) under a 64-bit key; same shape."""
+    c0, c1, c2, c3 = (counter[i] for i in range(4))
+    k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
+    for _ in range(_ROUNDS):
+        p0, p1 = c0 * _MUL0, c2 * _MUL1
+        c0, c1, c2, c3 = (
+            (p1 >> _SHIFT32) ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            (p0 >> _SHIFT32) ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _WEYL0) & 0xFFFFFFFF, (k1 + _WEYL1) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3])
+
+
+def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.ndarray:
+    """`n` numbers in [0, 1) for each id: float64, shape (len(ids), n), 53 random bits each.
+
+    The first k columns do not depend on n, and a row depends on its own id only.
+    """
+    check_seed(seed)
+    if not 0 <= epoch < 2**32:
+        raise ConfigError(f"epoch must be in [0, 2**32), got {epoch}")
+    if not 0 <= slot <= SLOT_SUBSTITUTE:
+        raise ConfigError(f"slot must be in [0, {SLOT_SUBSTITUTE}], got {slot}")
+    ids = np.asarray(ids, np.int64).astype(np.uint64)
+    blocks = (n + 1) // 2  # one block of 4 x 32 bits makes two numbers
+    counter = np.empty((4, len(ids), blocks), np.uint64)
+    counter[0] = (ids & _LOW)[:, None]
+    counter[1] = (ids >> _SHIFT32)[:, None]
+    counter[2] = np.uint64(epoch)
+    counter[3] = np.uint64(slot << 16) + np.arange(blocks, dtype=np.uint64)
+    words = philox(counter.reshape(4, -1), seed).reshape(4, len(ids), blocks)
+    pairs = np.empty((len(ids), blocks, 2), np.float64)
+    for i in range(2):
+        high, low = words[2 * i] >> np.uint64(5), words[2 * i + 1] >> np.uint64(6)
+        pairs[:, :, i] = (high.astype(np.float64) * 67108864.0 + low.astype(np.float64)) / 9007199254740992.0
+    return pairs.reshape(len(ids), 2 * blocks)[:, :n]
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is not an integer in [0, 2**64)."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+        raise ConfigError(f"seed must be an integer in [0, 2**64), got {seed!r}")

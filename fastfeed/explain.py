@@ -1,0 +1,56 @@
+"""What a feed will do, in words: the user's list, what it was fused into, and the spec after every stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from fastfeed.ops.fuse import Program
+
+__all__ = ["megabytes", "program_text", "short"]
+
+
+def short(op: Any) -> str:
+    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults."""
+    if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
+        return f"{type(op).__name__}.imagenet()"
+    parts = []
+    for field in dataclasses.fields(op):
+        value = getattr(op, field.name)
+        if field.default is dataclasses.MISSING:
+            parts.append(repr(value))
+        elif value != field.default:
+            parts.append(f"{field.name}={value!r}")
+    return f"{type(op).__name__}({', '.join(parts)})"
+
+
+def _imagenet(kind: type[Any]) -> Any:
+    return kind.imagenet() if hasattr(kind, "imagenet") else None
+
+
+def program_text(program: Program, path: str) -> str:
+    """The two tables: what was written, what runs."""
+    wrote = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
+    geometry = " + ".join(type(s.op).__name__ for s in program.window) or "whole image"
+    runs = [("read", "bytes" if program.given.encoded else "arrays", str(program.given))]
+    verb = "decode" if program.given.encoded else "cut"
+    runs.append((verb, f"{geometry}, one {program.filter} resampling", str(program.pixels)))
+    if program.spec != program.pixels:
+        how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
+        runs.append(("convert", how, str(program.spec)))
+    lines = ["  you wrote", *_columns(wrote), "  runs as", *_columns(runs), f"    on {path}"]
+    return "\n".join(lines)
+
+
+def megabytes(shape: tuple[int | None, ...], dtype: str, count: int = 1) -> str:
+    """The size of `count` arrays."""
+    size = count * math.prod(n or 0 for n in shape) * np.dtype(dtype).itemsize
+    return f"{size / 1e6:.1f} MB"
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)] if rows else []
+    return ["    " + "  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]

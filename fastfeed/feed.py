@@ -1,0 +1,221 @@
+"""The feed: source + ops + plan + backend -> batches."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from fastfeed.assemble import Assembler
+from fastfeed.batch import Batch
+from fastfeed.decode import engine_for
+from fastfeed.errors import ConfigError, FeedClosed
+from fastfeed.explain import megabytes, program_text
+from fastfeed.faults import FaultPolicy, Quarantine
+from fastfeed.ops.base import Op
+from fastfeed.ops.fuse import fuse
+from fastfeed.plan import Plan, Shuffle
+from fastfeed.prefetch import Pool
+from fastfeed.sources.base import Source
+from fastfeed.stats import FeedStats, Meter
+from fastfeed.timeline import Timeline
+from fastfeed.walk import Walk
+from fastfeed.world import World
+
+__all__ = ["Feed"]
+
+BACKENDS = {"cpu": "fastfeed.backends.cpu", "dali": "fastfeed.backends.dali"}  # loaded on demand
+ADAPTERS = {"keras": "fastfeed.adapters.keras", "tfdata": "fastfeed.adapters.tfdata"}
+_CHUNK = 16  # samples per task: enough to vectorise over, few enough to hold in memory
+
+
+class Feed:
+    """Batches of augmented images, made ahead of the trainer.
+
+    Iterating yields one epoch; the next iteration yields the next one (also when the last was broken off). Where a
+    run stands is `state()`, a few integers; `restore(state)` goes on from there at any world size.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        ops: Sequence[Op],
+        *,
+        batch: int | None = None,  # samples per rank per step
+        global_batch: int | None = None,  # or: samples per step over all ranks
+        seed: int = 0,
+        world: World | None = None,  # default: what the launcher's environment says
+        shuffle: Shuffle | bool = "full",
+        tail: Literal["drop", "pad"] = "drop",
+        threads: int | None = None,  # default: the cores this process may use, shared with the node's other ranks
+        prefetch: int = 2,  # batches ahead of the one in use
+        decode: Literal["auto", "pillow"] = "auto",
+        backend: Literal["cpu", "dali"] = "cpu",
+        on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
+        quarantine: str | os.PathLike[str] | None = None,  # file that lists bad samples; read first if it exists
+        name: str = "",
+    ) -> None:
+        world = world if world is not None else World.detect()
+        threads = _threads(world) if threads is None else threads
+        for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
+            if not isinstance(value, int) or value < least:
+                raise ConfigError(f"{what} must be an integer >= {least}, got {value!r}")
+        for what, value, allowed in (("backend", backend, BACKENDS), ("decode", decode, ("auto", "pillow"))):
+            if value not in allowed:
+                raise ConfigError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
+        self.source, self.threads, self.prefetch = source, threads, prefetch
+        self.plan = Plan.make(
+            len(source), batch=batch, global_batch=global_batch, seed=seed, world=world, shuffle=shuffle, tail=tail
+        )
+        self.program = fuse(ops, source.spec)
+        policy = FaultPolicy.of(on_bad)
+        self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
+        self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
+        engine = engine_for(self.program)
+        compile = importlib.import_module(BACKENDS[backend]).compile
+        self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads)
+        chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))
+        self._assembler = Assembler(
+            source, self.program, self.plan, engine, self._backend, self._quarantine, self._timeline, chunk, prefetch + 2
+        )
+        self._pool = Pool(threads)
+        self._meter = Meter()
+        self._cursor = (0, 0)  # (epoch, step) of the next batch
+        self._walk: Walk | None = None  # goes on across epochs
+        self._broken_off = False  # the last iteration ended inside an epoch
+        self._owner: object = None  # the iteration that may draw from the walk
+
+    def __len__(self) -> int:
+        """Steps per epoch, the same on every rank."""
+        return self.plan.steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One epoch, from the position of `restore` or `seek` if that lies inside it."""
+        if self._broken_off:
+            self._cursor = (self._cursor[0] + 1, 0)
+        owner = self._owner = object()
+        epoch, walk = self._cursor[0], self._walk_from(self._cursor)
+        self._broken_off = True
+        while self._cursor[0] == epoch:
+            if self._owner is not owner:
+                raise FeedClosed("another iteration of this feed has begun; for two at once use feed.batches(epoch)")
+            batch = next(walk)
+            self._cursor = walk.position
+            if self._cursor[0] != epoch:
+                self._broken_off = False
+            yield batch
+        self._meter.asked(self._timeline.clock(), 0)
+
+    def batches(self, epoch: int = 0, start: int = 0, epochs: int | None = 1) -> Walk:
+        """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends."""
+        if epoch < 0 or not 0 <= start < self.plan.steps:
+            raise ConfigError(
+                f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
+                f"this feed has {self.plan.steps} steps per epoch"
+            )
+        return Walk(self._assembler, self._pool, self.prefetch, self._meter, epoch, start, epochs)
+
+    def _walk_from(self, position: tuple[int, int]) -> Walk:
+        if self._walk is None or self._walk.closed or self._walk.position != position:
+            if self._walk is not None:
+                self._walk.close()
+            self._walk = self.batches(*position, epochs=None)
+        self._meter.pause()
+        return self._walk
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """Let the next iteration begin here."""
+        self.batches(epoch, step).close()  # checks the arguments
+        self._cursor, self._broken_off, self._owner = (epoch, step), False, None
+
+    def state(self) -> dict[str, Any]:
+        """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON."""
+        return self.plan.state(*self._cursor, self.source.fingerprint)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be."""
+        self.seek(*self.plan.position(state, self.source.fingerprint))
+
+    def stats(self) -> FeedStats:
+        """Rates, waiting, time per stage, bad samples, since the feed was made."""
+        meter = self._meter
+        stages = {
+            stage: spent / 1e6 / meter.images
+            for stage, (_, spent) in self._timeline.totals().items()
+            if stage != "wait" and meter.images
+        }
+        return FeedStats(
+            images=meter.images,
+            batches=meter.batches,
+            seconds=(meter.wait_ns + meter.consumer_ns) / 1e9,
+            wait_seconds=meter.wait_ns / 1e9,
+            stage_ms=stages,
+            ready=meter.ready / meter.batches if meter.batches else 0.0,
+            bad=tuple(self._quarantine.failures),
+            threads=self.threads,
+        )
+
+    @property
+    def timeline(self) -> Timeline:
+        """Spans of every stage."""
+        return self._timeline
+
+    def explain(self) -> str:
+        """What this feed will do, as `print(feed)` shows it. Reads no image."""
+        plan, spec = self.plan, self.program.spec
+        ranks = f"rank {plan.world.rank} of {plan.world.size} (global {plan.global_batch})" if plan.world.size > 1 else ""
+        held = self.prefetch + 2
+        bad = self._quarantine.policy.action + (f", listed in {self._quarantine.path}" if self._quarantine.path else "")
+        return "\n".join(
+            [
+                f"Feed from {self.source!r}",
+                f"  batch {plan.batch}{', ' if ranks else ''}{ranks}, {plan.steps} steps per epoch, "
+                f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
+                f"  {self.threads} threads, {self.prefetch} batches ahead, bad samples: {bad}",
+                program_text(self.program, self._backend.path()),
+                f"  a batch is {spec.dtype}[{', '.join(map(str, (plan.batch, *spec.shape)))}], "
+                f"{megabytes((plan.batch, *spec.shape), spec.dtype)}; at most {held} are in memory, "
+                f"{megabytes((plan.batch, *spec.shape), spec.dtype, held)}",
+            ]
+        )
+
+    __str__ = explain
+
+    def __repr__(self) -> str:
+        return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
+
+    def to_keras(self) -> Any:
+        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, on whichever backend Keras runs."""
+        return importlib.import_module(ADAPTERS["keras"]).to_keras(self)
+
+    def to_tfdata(self) -> Any:
+        """A `tf.data.Dataset`; iterating it walks one epoch of this feed."""
+        return importlib.import_module(ADAPTERS["tfdata"]).to_tfdata(self)
+
+    def close(self) -> None:
+        """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""
+        if self._walk is not None:
+            self._walk.close()
+        self._pool.close()
+        self._timeline.close()
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _threads(world: World) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // world.local_size)
+
+
+def _timeline_path(world: World) -> str | None:
+    """FASTFEED_TIMELINE, with `.rank1` put before its suffix on the ranks of a larger world."""
+    path = os.environ.get("FASTFEED_TIMELINE")
+    if not path or world.size == 1:
+        return path or None
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.rank{world.rank}{suffix}"

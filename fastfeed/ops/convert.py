@@ -1,0 +1,131 @@
+"""Ops that change how numbers are stored: float conversion, normalization, layout. They move last and become one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.spec import Spec
+
+__all__ = ["Convert", "Normalize", "ToFloat", "ToLayout"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToFloat:
+    """Bytes 0..255 become floats 0..1."""
+
+    dtype: Literal["float32", "float16"] = "float32"
+
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "float16"):
+            raise ConfigError(f'ToFloat dtype must be "float32" or "float16", got {self.dtype!r}')
+
+    def out(self, spec: Spec) -> Spec:
+        _not_encoded(self, spec)
+        return Spec(spec.shape, self.dtype, spec.layout)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """(x - mean) / std per channel, x in 0..1; bytes are scaled to 0..1 and become float32 first."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std):
+            raise ConfigError(f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}")
+        if not all(s > 0 for s in self.std):
+            raise ConfigError(f"Normalize std must be > 0, got {self.std!r}")
+
+    @classmethod
+    def imagenet(cls) -> Normalize:
+        """ImageNet's channel statistics, as torchvision's classification references use them."""
+        return cls((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+    def out(self, spec: Spec) -> Spec:
+        _not_encoded(self, spec)
+        if spec.channels is not None and spec.channels != len(self.mean):
+            raise SpecError(
+                f"Normalize has {len(self.mean)} channels, got {spec}; give one mean and one std per channel"
+            )
+        return Spec(spec.shape, "float32" if spec.dtype == "uint8" else spec.dtype, spec.layout)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToLayout:
+    """Channels last (HWC) or channels first (CHW)."""
+
+    layout: Literal["HWC", "CHW"]
+
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if self.layout not in ("HWC", "CHW"):
+            raise ConfigError(f'ToLayout layout must be "HWC" or "CHW", got {self.layout!r}')
+
+    def out(self, spec: Spec) -> Spec:
+        _not_encoded(self, spec)
+        if spec.layout == self.layout:
+            return spec
+        shape = (spec.shape[2], *spec.shape[:2]) if self.layout == "CHW" else (*spec.shape[1:], spec.shape[0])
+        return Spec(shape, spec.dtype, self.layout)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """What the ops above come to: out = pixel * scale + offset, stored as dtype and layout."""
+
+    scale: tuple[float, ...]  # per channel
+    offset: tuple[float, ...]
+    dtype: str = "uint8"
+    layout: str = "HWC"
+
+    @classmethod
+    def of(cls, ops: list[Any], channels: int) -> Convert:
+        """Fold a run of ToFloat, Normalize and ToLayout."""
+        scale, offset = np.ones(channels), np.zeros(channels)
+        dtype, layout = "uint8", "HWC"
+        for op in ops:
+            if isinstance(op, ToLayout):
+                layout = op.layout
+                continue
+            if dtype == "uint8":
+                scale, offset, dtype = scale / 255, offset / 255, "float32"
+            if isinstance(op, ToFloat):
+                dtype = op.dtype
+            else:
+                mean, std = np.array(op.mean), np.array(op.std)
+                scale, offset = scale / std, (offset - mean) / std
+        return cls(tuple(scale.tolist()), tuple(offset.tolist()), dtype, layout)
+
+    @property
+    def keeps_bytes(self) -> bool:
+        """Numbers stay as they are; only the layout may change."""
+        return self.dtype == "uint8"
+
+    def table(self) -> np.ndarray:
+        """Its value for every byte: dtype, shape (256, channels)."""
+        levels = np.arange(256, dtype=np.float64)[:, None]
+        return (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
+
+
+def _not_encoded(op: Any, spec: Spec) -> None:
+    if spec.encoded:
+        raise SpecError(f"{type(op).__name__} needs pixels, got {spec}; put Decode() before it")

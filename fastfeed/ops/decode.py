@@ -1,0 +1,37 @@
+"""Bytes to pixels, as an entry of the list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.spec import PIXELS, Spec
+
+__all__ = ["Decode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Turn files into RGB pixels, displayed the right way up. Put in front for you when it is left out."""
+
+    matte: tuple[int, int, int] = (255, 255, 255)  # what shows through where an image is transparent, RGB
+    max_pixels: int = 300_000_000  # larger images are refused before a pixel is allocated
+
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if len(self.matte) != 3 or not all(isinstance(v, int) and 0 <= v <= 255 for v in self.matte):
+            raise ConfigError(f"Decode matte must be three integers in [0, 255], got {self.matte!r}")
+        if not isinstance(self.max_pixels, int) or self.max_pixels < 1:
+            raise ConfigError(f"Decode max_pixels must be an integer >= 1, got {self.max_pixels!r}")
+
+    def out(self, spec: Spec) -> Spec:
+        if not spec.encoded:
+            raise SpecError(f"Decode needs encoded bytes, got {spec}; put it first, once, and leave it out for arrays")
+        return PIXELS
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}

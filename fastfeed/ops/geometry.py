@@ -1,0 +1,170 @@
+"""Ops that move pixels: resize, crop, flip.
+
+A run of these is one resampling, however many there are: [Resize(256), CenterCrop(224), RandomFlip()] reads each source
+pixel once and blurs once. All resampling is antialiased.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import check_filter, check_size, need_pixels
+from fastfeed.spec import Spec
+
+__all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
+
+
+def _moves(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    flip = np.zeros((len(box), 2), bool) if flip is None else flip
+    return {"box": box.astype(np.float64), "size": size.astype(np.int64), "flip": flip}
+
+
+def _whole(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros_like(sizes), sizes], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Scale to (height, width), or scale so that the short side is `size` and keep the shape."""
+
+    size: int | tuple[int, int]  # pixels
+    filter: str = "bilinear"
+
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_size("Resize", self.size)
+        check_filter("Resize", self.filter)
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        if isinstance(self.size, tuple):
+            return spec.with_size(*self.size)
+        height, width = spec.size
+        if height is None or width is None:
+            return spec.with_size(None, None)
+        new = self._sizes(np.array([[height, width]]))[0]
+        return spec.with_size(int(new[0]), int(new[1]))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return _moves(_whole(sizes), self._sizes(sizes))
+
+    def _sizes(self, sizes: np.ndarray) -> np.ndarray:
+        if isinstance(self.size, tuple):
+            return np.broadcast_to(np.array(self.size, np.int64), sizes.shape)
+        short = sizes.min(axis=1, keepdims=True)
+        return np.where(sizes == short, self.size, np.maximum(self.size * sizes // short, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class CenterCrop:
+    """Keep the middle. An image smaller than that gives the largest middle of the same shape, enlarged."""
+
+    size: int | tuple[int, int]  # pixels; an int is a square
+
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_size("CenterCrop", self.size)
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        return spec.with_size(*check_size("CenterCrop", self.size))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        want = np.array(check_size("CenterCrop", self.size), np.int64)
+        fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
+        kept = want * fit
+        corner = np.where(fit == 1.0, np.rint((sizes - want) / 2), (sizes - kept) / 2)
+        return _moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomResizedCrop:
+    """Cut a random part of random shape and scale it to `size`: the crop ImageNet classifiers train on.
+
+    Area, then aspect ratio (log-uniform), are tried ten times until the box fits; else the largest centered box whose
+    ratio is allowed. After Szegedy et al., "Going deeper with convolutions" (2015); rounding as in torchvision's
+    `RandomResizedCrop.get_params`.
+    """
+
+    size: int | tuple[int, int]  # pixels; an int is a square
+    scale: tuple[float, float] = (0.08, 1.0)  # share of the image's area
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height
+    filter: str = "bilinear"
+
+    draws: ClassVar[int] = 22  # ten areas, ten ratios, a place
+
+    def __post_init__(self) -> None:
+        check_size("RandomResizedCrop", self.size)
+        check_filter("RandomResizedCrop", self.filter)
+        _check_range("RandomResizedCrop scale", self.scale, 1.0)
+        _check_range("RandomResizedCrop ratio", self.ratio, math.inf)
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        return spec.with_size(*check_size("RandomResizedCrop", self.size))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
+        area = (height * width)[:, None] * _between(u[:, :10], *self.scale)
+        ratio = np.exp(_between(u[:, 10:20], math.log(self.ratio[0]), math.log(self.ratio[1])))
+        w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+        fits = (w >= 1) & (h >= 1) & (w <= width[:, None]) & (h <= height[:, None])
+        rows, first = np.arange(len(sizes)), fits.argmax(axis=1)
+        box_h, box_w = h[rows, first], w[rows, first]
+        none = ~fits.any(axis=1)
+        box_h[none], box_w[none] = self._largest(height[none], width[none])
+        top = np.where(none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1)))
+        left = np.where(none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1)))
+        size = np.array(check_size("RandomResizedCrop", self.size), np.int64)
+        return _moves(np.stack([top, left, box_h, box_w], axis=1), np.broadcast_to(size, sizes.shape))
+
+    def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        low, high = self.ratio
+        ratio = width / height
+        h = np.where(ratio < low, np.maximum(np.rint(width / low), 1), height)
+        w = np.where(ratio > high, np.maximum(np.rint(height * high), 1), width)
+        return np.minimum(h, height), np.minimum(w, width)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFlip:
+    """Mirror with probability p, left to right unless told otherwise; "both" decides each direction on its own."""
+
+    p: float = 0.5
+    direction: Literal["horizontal", "vertical", "both"] = "horizontal"
+
+    draws: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise ConfigError(f"RandomFlip p must be in [0, 1], got {self.p!r}")
+        if self.direction not in ("horizontal", "vertical", "both"):
+            raise ConfigError(f'RandomFlip direction must be "horizontal", "vertical" or "both", got {self.direction!r}')
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        return spec
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        allowed = {"horizontal": (False, True), "vertical": (True, False), "both": (True, True)}[self.direction]
+        return _moves(_whole(sizes), sizes, (u < self.p) & np.array(allowed))
+
+
+def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:
+    return low + u * (high - low)
+
+
+def _check_range(name: str, pair: Any, most: float) -> None:
+    try:
+        low, high = (float(v) for v in pair)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}") from None
+    if not 0 < low <= high <= most:
+        raise ConfigError(f"{name} must be 0 < low <= high <= {most:g}, got {pair!r}")

@@ -1,0 +1,170 @@
+"""Work done ahead: a pool of daemon threads, and jobs that come out in the order they went in.
+
+An error keeps its place: it is raised when its job's turn comes, after everything before it. Closing ends the threads
+within the time of one image; so do garbage collection and the end of the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from fastfeed.errors import FeedClosed
+
+__all__ = ["Ahead", "Cancel", "Job", "Pool"]
+
+T = TypeVar("T")
+
+
+class Pool:
+    """Threads that run tasks first in, first out. They start with the first task."""
+
+    def __init__(self, threads: int, name: str = "fastfeed") -> None:
+        self.size, self._name = threads, name
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self.closed = threading.Event()
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        # the threads hold the queue, not the pool: dropping the pool ends them. Also runs at interpreter exit
+        self._end = weakref.finalize(self, _end, self._tasks, self._threads, self.closed)
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Queue a task. It must not raise."""
+        if os.getpid() != self._pid:
+            raise FeedClosed("this feed was started before fork(), its threads are not here; make the feed in the child")
+        with self._lock:
+            if self.closed.is_set():
+                raise FeedClosed("this feed is closed; make a new one")
+            while len(self._threads) < self.size:
+                thread = threading.Thread(
+                    target=_work, args=(self._tasks, self.closed), name=f"{self._name}-{len(self._threads)}", daemon=True
+                )
+                thread.start()
+                self._threads.append(thread)
+        self._tasks.put(task)
+
+    def close(self) -> None:
+        """Drop what is queued and wait for the threads."""
+        self._end()
+
+
+def _work(tasks: queue.SimpleQueue[Callable[[], None] | None], stop: threading.Event) -> None:
+    while True:
+        task = tasks.get()
+        if task is None or stop.is_set():
+            return
+        task()
+        del task  # or an idle thread would keep the last batch alive
+
+
+def _end(tasks: queue.SimpleQueue[Any], threads: list[threading.Thread], stop: threading.Event) -> None:
+    stop.set()
+    for _ in threads:
+        tasks.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(timeout=5)
+
+
+class Cancel:
+    """A stop sign for one walk, which also shows when its pool is closed."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._own, self._pool = threading.Event(), pool.closed
+        self.set = self._own.set
+
+    def is_set(self) -> bool:
+        return self._own.is_set() or self._pool.is_set()
+
+
+class Job(Generic[T]):
+    """One result made by several tasks: `parts` of them run in any order, then `finish` once."""
+
+    def __init__(self, stop: Cancel, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
+        self._stop, self._finish = stop, finish
+        self._parts, self._left = parts, len(parts)
+        self._lock, self._done = threading.Lock(), threading.Event()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def start(self, pool: Pool) -> None:
+        """Queue all parts."""
+        for part in self._parts:
+            pool.submit(lambda part=part: self._run(part))
+        self._parts = []
+
+    def _run(self, part: Callable[[], None]) -> None:
+        try:
+            if self._error is None and not self._stop.is_set():
+                part()
+        except BaseException as error:  # whatever a source or a decoder raises is raised again at this job's turn
+            self._error = self._error or error
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            try:
+                if self._error is None and not self._stop.is_set():
+                    self._result = self._finish()
+            except BaseException as error:  # as above
+                self._error = error
+            self._done.set()
+
+    @property
+    def ready(self) -> bool:
+        """Taking the result will not wait."""
+        return self._done.is_set()
+
+    def result(self) -> T:
+        """Wait for it; raises what went wrong."""
+        while not self._done.wait(0.2) and not self._stop.is_set():  # a closed pool must leave nobody waiting
+            pass
+        if self._error is not None:
+            raise self._error
+        if self._stop.is_set():
+            raise FeedClosed("the feed was closed while a batch was waited for")
+        return self._result  # type: ignore[return-value]
+
+
+class Ahead(Generic[T]):
+    """Jobs in order, `depth` of them ahead of the one being used."""
+
+    def __init__(self, pool: Pool, jobs: Iterable[Job[T]], depth: int, stop: Cancel) -> None:
+        self._pool, self._jobs, self._depth, self._stop = pool, iter(jobs), depth, stop
+        self._running: deque[Job[T]] = deque()
+        self._end = weakref.finalize(self, stop.set)  # a walk nobody holds makes no more batches
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        while len(self._running) <= self._depth:
+            job = next(self._jobs, None)
+            if job is None:
+                break
+            job.start(self._pool)
+            self._running.append(job)
+        if not self._running:
+            raise StopIteration
+        try:
+            return self._running.popleft().result()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def ready(self) -> int:
+        """How many results are waiting to be taken."""
+        return sum(job.ready for job in list(self._running))
+
+    def close(self) -> None:
+        """Cancel what is running."""
+        self._stop.set()
+        self._running.clear()
+        self._jobs = iter(())

@@ -1,0 +1,87 @@
+"""Images that are in memory already, or in one of the small data sets' layouts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sources.layouts import read_cifar, read_mnist
+from fastfeed.spec import Spec
+
+__all__ = ["Arrays"]
+
+
+class Arrays:
+    """NumPy images (uint8, (n, height, width) or (n, height, width, 1 or 3)) and their labels.
+
+    A memory-mapped array (`np.load(path, mmap_mode="r")`) stays on disk.
+    """
+
+    def __init__(
+        self, images: np.ndarray, labels: Sequence[int] | np.ndarray | None = None, *, classes: Sequence[str] = ()
+    ) -> None:
+        if images.dtype != np.uint8:
+            raise ConfigError(f"Arrays needs uint8 images, got {images.dtype}; convert with (x * 255).astype('uint8')")
+        if images.ndim == 3:
+            images = images[..., None]
+        if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape:
+            raise ConfigError(
+                "Arrays needs images of shape (n, height, width) or (n, height, width, 1 or 3), "
+                f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)"
+            )
+        given = np.full(len(images), -1) if labels is None else np.asarray(labels)
+        if given.shape != (len(images),) or not np.issubdtype(given.dtype, np.integer):
+            raise ConfigError(
+                f"Arrays needs one integer label per image, got {given.dtype}{list(given.shape)} for {len(images)} images"
+            )
+        self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
+        self.classes = tuple(classes)
+        self._images, self._labels = images, given.astype(np.int64)
+        self._fingerprint = ""
+
+    @classmethod
+    def mnist(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
+        """MNIST, Fashion-MNIST and the like: the four idx files as downloaded, .gz or not."""
+        return cls(*read_mnist(Path(folder), split))
+
+    @classmethod
+    def cifar(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
+        """CIFAR-10 or CIFAR-100 as downloaded and unpacked, the binary or the Python version."""
+        images, labels, classes = read_cifar(Path(folder), split)
+        return cls(images, labels, classes=classes)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def uri(self, i: int) -> str:
+        """`array[i]`."""
+        return f"array[{i}]"
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """Views of the images."""
+        return [self._images[int(i)] for i in ids]
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """int64, shape (len(ids),)."""
+        return self._labels[ids]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all pixels and labels; computed when first asked for."""
+        if not self._fingerprint:
+            digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
+            digest.update(self._labels.tobytes())
+            for image in self._images:
+                digest.update(np.ascontiguousarray(image))
+            self._fingerprint = digest.hexdigest()[:32]
+        return self._fingerprint
+
+    def __repr__(self) -> str:
+        kinds = f" of {len(self.classes)} classes" if self.classes else ""
+        return f"Arrays: {len(self)} images{kinds}, {self.spec}"

@@ -1,0 +1,124 @@
+"""The layouts of the small classic data sets: MNIST's idx files and CIFAR's batches."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+
+__all__ = ["read_cifar", "read_idx", "read_mnist"]
+
+_CIFAR_PIXELS = 3 * 32 * 32
+
+
+def read_mnist(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 (n, 28, 28) and labels of one split."""
+    prefix = {"train": "train", "test": "t10k"}[_split(split)]
+    images = read_idx(_first(folder, [f"{prefix}-images{dot}idx3-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]))
+    labels = read_idx(_first(folder, [f"{prefix}-labels{dot}idx1-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]))
+    if images.ndim != 3 or labels.shape != (len(images),):
+        raise SourceError(f"MNIST: images {images.shape} and labels {labels.shape} in {folder} do not belong together")
+    return images, labels
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """One idx file of unsigned bytes (format: yann.lecun.com/exdb/mnist), .gz or not."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(f"idx: cannot read {path}: {error}") from error
+    if len(data) < 4 or data[:3] != b"\0\0\x08":
+        raise SourceError(f"idx: {path} must start with 00 00 08 (unsigned bytes), got {data[:4].hex(' ')}")
+    start = 4 + 4 * data[3]
+    shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
+    if len(data) - start != math.prod(shape):
+        raise SourceError(f"idx: {path} should hold {math.prod(shape)} bytes for shape {shape}, got {len(data) - start}")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Images uint8 (n, 32, 32, 3), labels (fine ones for CIFAR-100), class names where the folder has them."""
+    _split(split)
+    if not folder.is_dir():
+        raise SourceError(f"CIFAR: no folder {folder}; pass the one that was unpacked")
+    ten = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}[split]
+    for names, record in (([f"{n}.bin" for n in ten], 1), ([f"{split}.bin"], 2)):
+        if all((folder / n).exists() for n in names):
+            parts = [_cifar_binary(folder / n, record) for n in names]
+            break
+    else:
+        names = ten if all((folder / n).exists() for n in ten) else [split]
+        if not all((folder / n).exists() for n in names):
+            raise SourceError(f"CIFAR: {folder} holds neither {ten[0]}[.bin] nor {split}[.bin]; is it the unpacked folder?")
+        parts = [_cifar_pickle(folder / n) for n in names]
+    images = np.concatenate([p for p, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), np.concatenate([labels for _, labels in parts]), _cifar_names(folder)
+
+
+def _cifar_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    data = np.frombuffer(path.read_bytes(), np.uint8)
+    if not len(data) or len(data) % (label_bytes + _CIFAR_PIXELS):
+        raise SourceError(f"CIFAR: {path} has {len(data)} bytes, no multiple of {label_bytes + _CIFAR_PIXELS}; torn?")
+    rows = data.reshape(-1, label_bytes + _CIFAR_PIXELS)
+    return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64)
+
+
+def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    batch = _unpickle(path)
+    labels = batch.get(b"labels", batch.get(b"fine_labels"))
+    pixels = batch.get(b"data")
+    if labels is None or getattr(pixels, "shape", None) != (len(labels), _CIFAR_PIXELS) or pixels.dtype != np.uint8:
+        raise SourceError(f"CIFAR: {path} is no CIFAR batch")
+    return pixels, np.array(labels, np.int64)
+
+
+def _cifar_names(folder: Path) -> tuple[str, ...]:
+    for name, key in (("batches.meta", b"label_names"), ("meta", b"fine_label_names")):
+        if (folder / name).exists():
+            return tuple(n.decode() for n in _unpickle(folder / name)[key])
+    for name in ("batches.meta.txt", "fine_label_names.txt"):
+        if (folder / name).exists():
+            return tuple((folder / name).read_text().split())
+    return ()
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Builds arrays and nothing else: a downloaded pickle must not be able to run code."""
+
+    _ALLOWED = frozenset(
+        [("_codecs", "encode"), ("numpy", "dtype"), ("numpy", "ndarray")]
+        + [(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")]
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(f"refused to load {module}.{name}")
+        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+
+
+def _unpickle(path: Path) -> dict[Any, Any]:
+    try:
+        return _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, ImportError, IndexError) as error:
+        raise SourceError(f"CIFAR: cannot read {path}: {error}") from error
+
+
+def _first(folder: Path, names: list[str]) -> Path:
+    for name in names:
+        if (folder / name).exists():
+            return folder / name
+    raise SourceError(f"MNIST: {folder} holds no {names[0]} (or .gz); pass the folder with the four idx files")
+
+
+def _split(split: str) -> str:
+    if split not in ("train", "test"):
+        raise ConfigError(f'split must be "train" or "test", got {split!r}')
+    return split

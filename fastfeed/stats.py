@@ -1,0 +1,72 @@
+"""How fast a feed is, and who waits for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fastfeed.faults import Failure
+
+__all__ = ["FeedStats", "Meter"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStats:
+    """Counted since the feed was made."""
+
+    images: int  # delivered
+    batches: int
+    seconds: float  # between asking for an epoch's first batch and coming back after its last, summed over epochs
+    wait_seconds: float  # of those, spent waiting inside next()
+    stage_ms: dict[str, float]  # thread time per delivered image, milliseconds, by stage
+    ready: float  # batches that lay ready when one was asked for, mean
+    bad: tuple[Failure, ...]  # each bad sample once
+    threads: int
+
+    @property
+    def images_per_second(self) -> float:
+        """Delivered images per second of training or validation."""
+        return self.images / self.seconds if self.seconds else 0.0
+
+    @property
+    def wait_share(self) -> float:
+        """Share of time in which the consumer waited for data, 0..1."""
+        return self.wait_seconds / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        stages = ", ".join(f"{stage} {ms:.2f}" for stage, ms in self.stage_ms.items())
+        return (
+            f"{self.images} images in {self.seconds:.1f} s: {self.images_per_second:.0f} images/s, "
+            f"{self.wait_share:.1%} of the time waiting for data\n"
+            f"  thread time per image, ms: {stages or 'nothing yet'} ({self.threads} threads)\n"
+            f"  {self.ready:.1f} batches ready when asked, {len(self.bad)} bad samples"
+        )
+
+
+@dataclass(slots=True)
+class Meter:
+    """What walks add to while they run; times in nanoseconds."""
+
+    images: int = 0
+    batches: int = 0
+    wait_ns: int = 0
+    consumer_ns: int = 0
+    ready: int = 0
+    _returned_ns: int | None = field(default=None)  # when the consumer last got a batch it may still be using
+
+    def asked(self, now_ns: int, ready: int) -> None:
+        """The consumer is back for more."""
+        if self._returned_ns is not None:
+            self.consumer_ns += now_ns - self._returned_ns
+        self._returned_ns = None
+        self.ready += ready
+
+    def gave(self, asked_ns: int, now_ns: int, images: int) -> None:
+        """It got a batch."""
+        self.wait_ns += now_ns - asked_ns
+        self._returned_ns = now_ns
+        self.batches += 1
+        self.images += images
+
+    def pause(self) -> None:
+        """What comes next is not training: the time until the next request does not count."""
+        self._returned_ns = None

@@ -1,0 +1,150 @@
+"""What every stage did, when: the feed's own evidence, for its statistics and for the profiler.
+
+Spans are half-open [start_ns, end_ns) in CLOCK_MONOTONIC. The newest `capacity` spans stay in memory; with
+FASTFEED_TIMELINE=path all of them also go to a file of JSON lines, appended whole lines at a time so that several feeds
+and ranks may share it:
+
+    {"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411, "rank": 0, "host": "node7", "name": "train"}
+    ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to line clocks up with other traces
+    ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread id>]
+
+Where the `nvtx` package is installed each span is an NVTX range too, so Nsight Systems shows it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import secrets
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Span", "Timeline"]
+
+_ANCHOR_NS = 1_000_000_000
+
+
+class Span(NamedTuple):
+    """One stage of one batch on one thread."""
+
+    stage: str
+    batch: int  # count of batches since the walk began
+    start_ns: int
+    end_ns: int
+    thread: int  # native thread id, as the operating system and Nsight number them
+
+
+class Timeline:
+    """Records spans; cheap enough to be always on."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        rank: int = 0,
+        name: str = "",
+        capacity: int = 65_536,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.clock = clock
+        self.nvtx = _nvtx()
+        self._ring: deque[Span] = deque(maxlen=capacity)
+        self._totals: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._file = _File(path, rank, name, clock, wall) if path else None
+        if self._file is not None:
+            self._end = weakref.finalize(self, self._file.close)  # also when the interpreter ends
+
+    def span(self, stage: str, batch: int) -> _Open:
+        """`with timeline.span("decode", batch): ...`"""
+        return _Open(self, stage, batch)
+
+    def record(self, span: Span) -> None:
+        """Add a span that was timed elsewhere."""
+        with self._lock:
+            self._ring.append(span)
+            count, spent = self._totals.get(span.stage, (0, 0))
+            self._totals[span.stage] = (count + 1, spent + span.end_ns - span.start_ns)
+            if self._file is not None:
+                self._file.add(span)
+
+    def spans(self) -> list[Span]:
+        """The newest spans, oldest first."""
+        with self._lock:
+            return list(self._ring)
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Per stage: (number of spans, nanoseconds summed over threads) since the start."""
+        with self._lock:
+            return dict(self._totals)
+
+    def close(self) -> None:
+        """Write what is pending and close the file; recording goes on in memory."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+class _File:
+    """Appends whole lines, so that writers in several threads and processes do not tear each other's."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], rank: int, name: str, clock: Callable[[], int], wall: Callable[[], int]
+    ) -> None:
+        self._clock, self._wall, self._id = clock, wall, secrets.token_hex(4)
+        self._fd = os.open(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        head = {"fastfeed_timeline": 1, "feed": self._id, "pid": os.getpid(), "rank": rank}
+        self._lines = [json.dumps(head | {"host": platform.node(), "name": name})]
+        self._anchor()
+
+    def add(self, span: Span) -> None:
+        self._lines.append(json.dumps([self._id, "span", *span]))
+        if span.end_ns - self._anchored_ns >= _ANCHOR_NS:
+            self._anchor()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._anchor()
+            os.close(self._fd)
+            self._fd = -1
+
+    def _anchor(self) -> None:
+        self._anchored_ns = self._clock()
+        self._lines.append(json.dumps([self._id, "anchor", self._anchored_ns, self._wall()]))
+        os.write(self._fd, ("\n".join(self._lines) + "\n").encode())
+        self._lines.clear()
+
+
+class _Open:
+    """A span that is running."""
+
+    __slots__ = ("_batch", "_stage", "_start", "_timeline")
+
+    def __init__(self, timeline: Timeline, stage: str, batch: int) -> None:
+        self._timeline, self._stage, self._batch = timeline, stage, batch
+
+    def __enter__(self) -> _Open:
+        if self._timeline.nvtx is not None:
+            self._timeline.nvtx.push_range(f"fastfeed:{self._stage}")
+        self._start = self._timeline.clock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        timeline = self._timeline
+        end = timeline.clock()
+        if timeline.nvtx is not None:
+            timeline.nvtx.pop_range()
+        timeline.record(Span(self._stage, self._batch, self._start, end, threading.get_native_id()))
+
+
+def _nvtx() -> Any:
+    return importlib.import_module("nvtx") if importlib.util.find_spec("nvtx") else None

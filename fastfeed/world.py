@@ -1,0 +1,294 @@
+"""Which rank am I? Read from the launcher's environment, never asked of the network.
+
+`LAUNCHERS` is the order of priority: the inner launcher wins, because it numbered this very process while the outer
+ones only describe the machine it runs on.
+
+- torchrun, then Horovod, before MPI and Slurm: both are started *by* `mpirun` or `srun` and split each of their tasks.
+- MPI before Slurm: `mpirun` starts one `srun` task per node and several ranks inside it.
+- JAX and TF_CONFIG, set by hand or by the cloud for one process, before Slurm's step, which describes the job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["LAUNCHERS", "World", "tasks_per_node"]
+
+Environ = Mapping[str, str]
+
+SHELLS = frozenset({"bash", "sh", "zsh", "tcsh", "csh", "ksh", "dash", "fish"})
+# Slurm's own steps (batch script, interactive shell, extern, pending) are numbered down from 2**32.
+FIRST_SPECIAL_STEP = 0xFFFFFFF0
+# TensorFlow numbers the chief (once called master) first, then the workers; other tasks take no part in training.
+TRAINING_TASKS = ("chief", "master", "worker")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process's place among all that train together: `World()` is a process alone."""
+
+    rank: int = 0  # among all processes
+    size: int = 1  # processes in all
+    local_rank: int = 0  # among the processes on this machine
+    local_size: int = 1  # processes on this machine
+    found_by: str = field(default="default", compare=False)  # what was read; two worlds are equal without it
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "size", "local_rank", "local_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"{name} must be an integer, got {value!r}; pass int({name})")
+        if self.size < 1:
+            raise ConfigError(f"size must be >= 1, got {self.size}; pass the number of processes in all")
+        if not 0 <= self.rank < self.size:
+            raise ConfigError(
+                f"rank must be in [0, {self.size}), got {self.rank}; pass the global rank, not the local one"
+            )
+        if not 1 <= self.local_size <= self.size:
+            raise ConfigError(
+                f"local_size must be in [1, {self.size}], got {self.local_size}; pass the processes on this machine"
+            )
+        if not 0 <= self.local_rank < self.local_size:
+            raise ConfigError(
+                f"local_rank must be in [0, {self.local_size}), got {self.local_rank}; "
+                "pass the rank on this machine, and local_size with it"
+            )
+
+    @classmethod
+    def detect(cls, environ: Environ | None = None) -> World:
+        """Find out which rank this is; `found_by` says what was read.
+
+        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` with no partner) is nobody's launcher and is ignored.
+        Anything else that is half set, not a number, or out of range is a ConfigError.
+        """
+        environ = os.environ if environ is None else environ
+        for read in LAUNCHERS.values():
+            world = read(environ)
+            if world is not None:
+                return world
+        return cls(found_by="default: no launcher in the environment")
+
+    @property
+    def gpu(self) -> int:
+        """The GPU to pin on this machine; 0 instead where the launcher shows each process only its own GPU."""
+        return self.local_rank
+
+    def __str__(self) -> str:
+        place = f"rank {self.rank} of {self.size} (local {self.local_rank} of {self.local_size})"
+        name, _, what = self.found_by.partition(": ")
+        if name == "default":
+            return f"{place}, {what}" if what else place
+        return f"{place}, found by {name}"
+
+
+def torchrun(environ: Environ) -> World | None:
+    """torchrun, DeepSpeed, Accelerate, Kubeflow's PyTorchJob: RANK and WORLD_SIZE, mostly with LOCAL_RANK."""
+    pair = [name for name in ("RANK", "WORLD_SIZE") if _given(environ, name)]
+    evident = [name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID") if _given(environ, name)]
+    # Either name alone is common for other things (sbatch scripts export WORLD_SIZE and leave the rank to srun), and
+    # some tools export LOCAL_RANK=-1. MASTER_ADDR is no evidence for the same reason.
+    if not pair or (len(pair) == 1 and not evident):
+        return None
+    local_size = "LOCAL_SIZE" if _given(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"  # DeepSpeed says LOCAL_SIZE
+    return numbered("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
+
+
+def pmi(environ: Environ) -> World | None:
+    """MPICH and Intel MPI (Hydra), Cray PALS: PMI_RANK and PMI_SIZE."""
+    local_rank, local_size = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
+    if not _given(environ, local_rank):
+        # `srun --mpi=pmi2` sets PMI_RANK as well; Slurm's row below knows more (local rank, interactive shells).
+        half = _given(environ, "PMI_RANK") != _given(environ, "PMI_SIZE")
+        same = all(
+            environ.get(ours) == environ.get(theirs)
+            for ours, theirs in (("PMI_RANK", "SLURM_PROCID"), ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"))
+        )
+        if _given(environ, "SLURM_STEP_NUM_TASKS") and (half or same):
+            return None
+        local_rank, local_size = "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"  # Cray PALS
+    return numbered("PMI", "PMI_RANK", "PMI_SIZE", local_rank, local_size, environ)
+
+
+def jax(environ: Environ) -> World | None:
+    """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as scripts pass them to `jax.distributed.initialize`."""
+    both = _given(environ, "JAX_PROCESS_ID") and _given(environ, "JAX_NUM_PROCESSES")
+    if not both and not _given(environ, "JAX_COORDINATOR_ADDRESS"):
+        return None
+    return numbered("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", None, None, environ)
+
+
+def tf_config(environ: Environ) -> World | None:
+    """TF_CONFIG's cluster, in TensorFlow's order: chief (or master), then workers; other tasks are alone."""
+    if not _given(environ, "TF_CONFIG"):
+        return None
+    try:
+        config = json.loads(environ["TF_CONFIG"])
+        cluster = {str(kind): _addresses(tasks) for kind, tasks in (config.get("cluster") or {}).items()}
+        if not cluster:
+            return None  # TensorFlow, too, takes this for no cluster at all
+        kind, index = str(config["task"]["type"]), int(config["task"]["index"])
+        if kind not in TRAINING_TASKS:
+            return World(found_by=f"TF_CONFIG: task {kind} {index} does not train, so it is alone")
+        host = _host(cluster[kind][index])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, '
+            f"with the task in the cluster, got {environ['TF_CONFIG'][:200]!r}; correct it or unset TF_CONFIG"
+        ) from error
+    tasks = [(name, i, _host(at)) for name in TRAINING_TASKS for i, at in sorted(cluster.get(name, {}).items())]
+    here = [(name, i) for name, i, at in tasks if at == host]
+    return World(
+        rank=[(name, i) for name, i, _ in tasks].index((kind, index)),
+        size=len(tasks),
+        local_rank=here.index((kind, index)),
+        local_size=len(here),
+        found_by=f"TF_CONFIG: task {kind} {index}, {len(tasks)} training tasks, {len(here)} on {host}",
+    )
+
+
+def slurm(environ: Environ) -> World | None:
+    """A task of an `srun` step. A batch script and an interactive shell are alone, whatever was allocated to them."""
+    if not _given(environ, "SLURM_STEP_NUM_TASKS"):
+        if not _given(environ, "SLURM_JOB_ID"):
+            return None
+        return World(found_by=f"Slurm: SLURM_JOB_ID={environ['SLURM_JOB_ID']} without an srun step, so it is alone")
+    step = _integer(environ, "SLURM_STEP_ID", "Slurm") if _given(environ, "SLURM_STEP_ID") else 0
+    if step >= FIRST_SPECIAL_STEP:
+        return World(found_by=f"Slurm: SLURM_STEP_ID={step}, a batch script or an interactive shell, so it is alone")
+    size = _integer(environ, "SLURM_STEP_NUM_TASKS", "Slurm")
+    if size > 1 and _given(environ, "SLURM_PTY_PORT"):
+        # `srun --pty` sets SLURM_PTY_PORT and every later srun inherits it. Only step 0 of a job that is itself named
+        # after a shell is surely the shell. The name without the port proves nothing: `srun bash train.sh` has it too.
+        name = environ.get("SLURM_JOB_NAME", "")
+        if step == 0 and name in SHELLS:
+            return World(found_by=f"Slurm: SLURM_JOB_NAME={name} with srun --pty, an interactive shell, so it is alone")
+        raise ConfigError(
+            f"SLURM_STEP_NUM_TASKS must be 1 under SLURM_PTY_PORT (srun --pty), got {size}, which may be this shell's "
+            f"or a step's; in a shell, start it with `srun --pty -n 1`; before a step, `unset SLURM_PTY_PORT`"
+        )
+    world = numbered("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None, environ)
+    if world is not None and not _given(environ, "SLURM_LOCALID"):
+        raise ConfigError(
+            f"SLURM_LOCALID must be set inside an srun step, got {world.found_by}; pass every SLURM_* variable on, "
+            "for example into the container, or unset SLURM_STEP_NUM_TASKS"
+        )
+    return world
+
+
+def numbered(
+    launcher: str, rank: str, size: str, local_rank: str | None, local_size: str | None, environ: Environ
+) -> World | None:
+    """A launcher with one plain number per variable; `rank`, `size`, ... are the variables' names.
+
+    What a launcher leaves out about this machine is taken from the srun step where that has the same rank and size.
+    Else no local rank means one process per machine, and no local size means one machine; `found_by` says so.
+    """
+    given = [name for name in (rank, size) if _given(environ, name)]
+    if not given:
+        return None
+    if len(given) == 1:
+        missing = size if given == [rank] else rank
+        raise ConfigError(
+            f"{missing} must be set when {given[0]} is, got {given[0]}={environ[given[0]]} alone; "
+            f"set both as {launcher} does, or unset {given[0]}"
+        )
+    names = [name for name in (rank, size, local_rank, local_size) if name and _given(environ, name)]
+    n = {name: _integer(environ, name, launcher) for name in names}
+    found_by = f"{launcher}: " + " ".join(f"{name}={n[name]}" for name in names)
+
+    here, among = n.get(local_rank or ""), n.get(local_size or "")
+    if (here is None or among is None) and environ.get("SLURM_PROCID") == str(n[rank]):
+        counted = _slurm_tasks_here(environ, n[size])
+        if counted is not None:
+            here, among = counted
+            found_by += " SLURM_STEP_TASKS_PER_NODE={SLURM_STEP_TASKS_PER_NODE}".format(**environ)
+    if here is None:
+        here, among = 0, 1
+        found_by += ", one process per machine assumed" if n[size] > 1 else ""
+    elif among is None:
+        among = n[size]
+        found_by += ", one machine assumed" if n[size] > 1 else ""
+    try:
+        return World(n[rank], n[size], here, among, found_by)
+    except ConfigError as error:
+        raise ConfigError(f"{found_by}: {error}, or unset {rank}") from None
+
+
+def tasks_per_node(text: str) -> tuple[int, ...]:
+    """Slurm's run-length list, one count per node: "2(x3),1" is (2, 2, 2, 1)."""
+    counts: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]+)(?:\(x([0-9]+)\))?", part.strip())
+        if match is None:
+            raise ConfigError(
+                f'SLURM_STEP_TASKS_PER_NODE must be counts like "2(x3),1", got {text!r}; let srun set it, or unset it'
+            )
+        counts += [int(match[1])] * int(match[2] or 1)
+    return tuple(counts)
+
+
+LAUNCHERS: dict[str, Callable[[Environ], World | None]] = {
+    "torchrun": torchrun,
+    "Horovod": partial(numbered, "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+    "Open MPI": partial(
+        numbered,
+        *("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ),
+    "MVAPICH2": partial(
+        numbered,
+        *("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+        *("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ),
+    "PMI": pmi,
+    "JAX": jax,
+    "TF_CONFIG": tf_config,
+    "Slurm": slurm,
+}
+
+
+def _given(environ: Environ, name: str) -> bool:
+    return bool(environ.get(name, "").strip())  # `export RANK=` means unset
+
+
+def _integer(environ: Environ, name: str, launcher: str) -> int:
+    text = environ[name].strip()
+    if not re.fullmatch(r"-?[0-9]+", text):
+        raise ConfigError(f"{name} must be an integer, got {text!r}; let {launcher} set it, or unset {name}")
+    return int(text)
+
+
+def _slurm_tasks_here(environ: Environ, size: int) -> tuple[int, int] | None:
+    """(local rank, tasks on this node) of the srun step, if it is the step that has `size` ranks."""
+    if environ.get("SLURM_STEP_NUM_TASKS") != str(size):
+        return None
+    if not all(_given(environ, name) for name in ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID")):
+        return None
+    counts = tasks_per_node(environ["SLURM_STEP_TASKS_PER_NODE"])
+    node = _integer(environ, "SLURM_NODEID", "Slurm")
+    if not 0 <= node < len(counts):
+        raise ConfigError(
+            f"SLURM_NODEID must be in [0, {len(counts)}), as SLURM_STEP_TASKS_PER_NODE="
+            f"{environ['SLURM_STEP_TASKS_PER_NODE']} says, got {node}; let srun set both, or unset SLURM_NODEID"
+        )
+    return _integer(environ, "SLURM_LOCALID", "Slurm"), counts[node]
+
+
+def _addresses(tasks: list[str] | dict[str, str]) -> dict[int, str]:
+    """TF_CONFIG lists a job's tasks, or maps indices to addresses where some are missing."""
+    if isinstance(tasks, Mapping):
+        return {int(index): str(at) for index, at in tasks.items()}
+    if not isinstance(tasks, list):
+        raise TypeError(f"a job of TF_CONFIG's cluster must be a list, got {tasks!r}")
+    return dict(enumerate(map(str, tasks)))
+
+
+def _host(address: str) -> str:
+    return address.rsplit("/", 1)[-1].rsplit(":", 1)[0]

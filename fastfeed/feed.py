@@ -157,6 +157,16 @@ class Feed:
         )
 
     @property
+    def position(self) -> tuple[int, int]:
+        """(epoch, step) of the next batch."""
+        return (self._cursor[0] + 1, 0) if self._broken_off else self._cursor
+
+    @property
+    def weighted(self) -> bool:
+        """Weights may differ from one: padding, or masked samples."""
+        return self.plan.tail == "pad" or self._quarantine.policy.action == "mask"
+
+    @property
     def timeline(self) -> Timeline:
         """Spans of every stage."""
         return self._timeline

@@ -30,7 +30,7 @@ from fastfeed.decode.base import Bad, Header, Stop, dct_denominator
 from fastfeed.decode.budget import Budget
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pixels import flipped, resampled
-from fastfeed.decode.sniff import sniff
+from fastfeed.decode.sniff import ends_early, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fuse import Windows
@@ -52,6 +52,10 @@ _ORIENTATION = 0x0112
 _MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, whatever its few bytes say
 _DENSE_PIXELS, _PIXELS_PER_BYTE = 16_000_000, 4_000  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
+
+
+_UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
+_TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough")
 
 
 class _Unsupported(Exception):
@@ -85,7 +89,7 @@ class PillowEngine:
                 self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], filter, out[i])
             except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0
-                done[i] = _why(error)
+                done[i] = _why(error, blobs[i], header.format)
         return done
 
     def _probe(self, blob: bytes) -> Header | Bad:
@@ -101,7 +105,7 @@ class PillowEngine:
             height, width = image.height, image.width
             orientation = _orientation(image)
         except Exception as error:  # as in decode
-            return _why(error, opening=True)
+            return _why(error, blob, format)
         if height < 1 or width < 1:
             return Bad("corrupt", f"{width}x{height} pixels")
         if height * width > self._op.max_pixels:
@@ -180,14 +184,14 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
     return image if mode in ("RGB", "L") else image.convert("RGB")
 
 
-def _why(error: Exception, opening: bool = False) -> Bad:
-    text = f"{error}" or type(error).__name__
+def _why(error: Exception, blob: bytes, format: str) -> Bad:
+    """Sort what a plugin raised into the reasons; the plugin's own words are the detail."""
+    text = f"{error}" if isinstance(error, OSError) or " " in f"{error}" else f"{type(error).__name__} {error}"
     low = text.lower()
     if isinstance(error, (Image.DecompressionBombError, MemoryError)):
         return Bad("bomb", text)
-    if isinstance(error, _Unsupported) or "unsupported" in low or "not available" in low or "cannot handle" in low:
+    if isinstance(error, _Unsupported) or any(words in low for words in _UNSUPPORTED_WORDS):
         return Bad("unsupported_format", text)
-    short = isinstance(error, (EOFError, struct.error)) or (opening and isinstance(error, IndexError))
-    if short or "truncated" in low or "unexpected end" in low:
+    if isinstance(error, (EOFError, struct.error)) or any(words in low for words in _TRUNCATED_WORDS):
         return Bad("truncated", text)
-    return Bad("corrupt", text)
+    return Bad("truncated" if ends_early(blob, format) else "corrupt", text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["sniff"]
+__all__ = ["ends_early", "sniff"]
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -44,3 +44,20 @@ def sniff(blob: bytes) -> str | None:
         if head.startswith(magic):
             return name
     return None
+
+
+def ends_early(blob: bytes, format: str) -> bool:
+    """Whether the file's own account of its length goes beyond its end. Asked only of files that failed to decode."""
+    if format == "WEBP":
+        return int.from_bytes(blob[4:8], "little") + 8 > len(blob)
+    if format == "TIFF":
+        order = "little" if blob[:2] == b"II" else "big"
+        return int.from_bytes(blob[4:8], order) + 2 > len(blob)
+    if format == "JPEG":
+        at = 2  # walk the segments up to the first scan
+        while at + 4 <= len(blob) and blob[at] == 0xFF:
+            if blob[at + 1] == 0xDA:
+                return False
+            at += 2 + int.from_bytes(blob[at + 2 : at + 4], "big")
+        return at + 4 > len(blob)
+    return False

@@ -16,9 +16,7 @@ from PIL import Image
 
 VERSION, SEED, NOTE = 1, 20240607, "PHOTOS.json"
 SIZES = ((1536, 1024), (1024, 1536), (1600, 1067), (1080, 1440), (2048, 1365))  # (width, height), all over 1.5 MP
-FIRST = {"train": 0, "val": 100_000}  # indices of their own, so more training pictures never change validation
 Color = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
-
 # RGB in [0, 1] of the sky at the top, at the horizon, sunlight, light from the sky; share of lit windows, haze
 HOURS = (
     ((0.16, 0.38, 0.72), (0.72, 0.84, 0.92), (0.62, 0.58, 0.50), (0.44, 0.48, 0.54), 0.0, 0.08),  # noon
@@ -73,7 +71,8 @@ class Scene:
     def blend(self, x: int, y: int, cover: np.ndarray, color: np.ndarray) -> None:
         """Lay color over a rectangle as far as `cover` (0 to 1) says, roughened by the grain."""
         area = (slice(y, y + cover.shape[0]), slice(x, x + cover.shape[1]))
-        self.pixels[area] += (color * self.grain[area][..., None] - self.pixels[area]) * cover[..., None]
+        painted = color * cv2.cvtColor(self.grain[area], cv2.COLOR_GRAY2RGB)  # numpy is slow over a last axis of 1
+        self.pixels[area] += (painted - self.pixels[area]) * cv2.cvtColor(cover, cv2.COLOR_GRAY2RGB)
 
     def box(self, x: float, y: float, w: float, h: float, color: Color, facing: float) -> None:
         """Fill a rectangle; (x, y) is the middle of its lower edge."""
@@ -102,8 +101,7 @@ def noise(rng: np.random.Generator, h: int, w: int, cells: float, octaves: int, 
     """Fractal noise, float32 (h, w), mean 0, deviation about 1; `cells` along the longer side at the first octave."""
     total, weights = np.zeros((h, w), np.float32), keep ** np.arange(octaves, dtype=np.float32)
     for octave in range(octaves):
-        fine = cells * 2**octave / max(h, w)
-        grid = rng.standard_normal((max(2, round(h * fine)), max(2, round(w * fine))), np.float32)
+        grid = rng.standard_normal([max(2, round(n * cells * 2**octave / max(h, w))) for n in (h, w)], np.float32)
         total += weights[octave] * cv2.resize(grid, (w, h), interpolation=cv2.INTER_CUBIC)
     return total * (1.3 / np.hypot.reduce(weights))
 
@@ -137,9 +135,10 @@ def paint_land(s: Scene, horizon: int, color: Color) -> None:
         top = horizon - (ridge * h * s.rng.uniform(0.04, 0.1) * (1 - layer / 4)).clip(2)
         far = np.asarray(LANDS[layer % 2]) * (layer + 1) / 5 + np.asarray(HOURS[s.hour][1]) * (0.7 - layer / 5)
         s.line(np.arange(w), top, horizon - top.min(), far)
-    field = receding(noise(s.rng, 512, 512, 24, 5, 0.85), h - horizon, w)[..., None] * np.float32((0.12, 0.11, 0.10))
+    soil = 1 + (0.11 * receding(noise(s.rng, 512, 512, 24, 5, 0.85), h - horizon, w)).clip(-0.5, 0.5)
     solid = 1 - np.exp(-np.linspace(0.3, 9, h - horizon, dtype=np.float32)) * 0.8  # the rest is lost in the haze
-    s.blend(0, horizon, np.repeat(solid[:, None], w, 1), s.lighted(color, 0.6) * (1 + field.clip(-0.5, 0.5)))
+    lit = s.lighted(color, 0.6) * cv2.cvtColor(soil, cv2.COLOR_GRAY2RGB)
+    s.blend(0, horizon, np.repeat(solid[:, None], w, 1), lit)
 
 
 def paint_water(s: Scene, line: int) -> None:
@@ -163,16 +162,15 @@ def windows(s: Scene, rows: int, columns: int, wall: Color) -> np.ndarray:
 
 def bridge(s: Scene, x: float, y: float, size: float) -> None:
     """A suspension bridge right across the picture, often running a little downhill."""
-    half, high, thick = size * s.rng.uniform(0.5, 0.85), size * s.rng.uniform(0.5, 0.66), size * 0.02
+    half, high, thick = s.grain.shape[1] * s.rng.uniform(0.2, 0.3), size * s.rng.uniform(0.5, 0.66), size * 0.02
     tint = np.array(((0.70, 0.25, 0.17), (0.42, 0.47, 0.50), (0.66, 0.68, 0.66))[s.rng.integers(3)])
     along = np.linspace(-0.05, 1.05, 160) * s.grain.shape[1]
     road = y - size * s.rng.uniform(0.22, 0.34) + (along - x) * s.rng.uniform(-0.1, 0.1)
-    off = np.abs((along - x) / half)
-    cable = road - high * np.where(off < 1, 0.06 + 0.92 * off**2, 0.98 - (off - 1).clip(0, 1) * 0.96)
+    cable = road - high * (0.06 + 0.92 * (((along - x) / half + 1) % 2 - 1) ** 2)  # hangs from tower to tower
     for at, top, low in zip(along, cable, road, strict=True):
         s.box(at, low, size * 0.004, low - top, tint, 0.3)
     s.line(along, cable, thick * 0.6, tint)
-    for foot in (x - half, x + half):
+    for foot in (x - 3 * half, x - half, x + half, x + 3 * half):
         deck = float(np.interp(foot, along, road))
         for leg in (-1.6, 1.6):
             s.box(foot + leg * thick, y, thick * 1.4, y - deck + high, tint, 0.4 + 0.25 * leg * s.side)
@@ -182,7 +180,7 @@ def bridge(s: Scene, x: float, y: float, size: float) -> None:
 
 
 def dome(s: Scene, x: float, y: float, size: float) -> None:
-    """A hall with a pediment and one or three domes."""
+    """A hall with one or three domes, round or onion."""
     wall, half = np.array((0.86, 0.80, 0.72)) * s.rng.uniform(0.8, 1.08), size * s.rng.uniform(0.38, 0.7)
     roof = ((0.35, 0.55, 0.48), (0.80, 0.62, 0.25), (0.52, 0.56, 0.62), wall, (0.62, 0.36, 0.26))[s.rng.integers(5)]
     eaves, onion = y - size * s.rng.uniform(0.24, 0.34), s.rng.choice((0.0, 0.14))
@@ -193,18 +191,17 @@ def dome(s: Scene, x: float, y: float, size: float) -> None:
         s.lathe(at, np.stack(shell, 1), roof)
         s.lathe(at, [(r * 0.02, eaves - r * 2.1), (r * 0.1, eaves - r * 1.75), (r * 0.12, eaves - r * 1.55)], wall)
     s.box(x, y, half * 2, y - eaves, windows(s, 2, int(s.rng.integers(7, 14)), wall), 0.5)
-    s.polygon([(x - half * 0.36, eaves), (x, eaves - size * 0.12), (x + half * 0.36, eaves)], wall, 0.7)
 
 
 def lighthouse(s: Scene, x: float, y: float, size: float) -> None:
     """A tapered tower, plain or banded, with a gallery, a lantern and a cap."""
     wide, pale, deck = size * s.rng.uniform(0.09, 0.13), (0.92, 0.91, 0.88), y - size * 0.79
     tint = ((0.72, 0.16, 0.13), (0.15, 0.16, 0.18), (0.20, 0.33, 0.55), (0.90, 0.88, 0.84))[s.rng.integers(4)]
-    bands = ((pale, tint) * 4)[: s.rng.integers(3, 8)]
-    s.lathe(x, [(wide * 0.62, deck), (wide * 0.72, y - size * 0.4), (wide, y)], bands)
+    s.lathe(
+        x, [(wide * 0.6, deck), (wide * 0.7, y - size * 0.4), (wide, y)], ((pale, tint) * 4)[: s.rng.integers(3, 8)]
+    )
     s.lathe(x, [(wide * 0.95, deck - size * 0.015), (wide * 0.75, deck + size * 0.015)], (0.2, 0.2, 0.22))
-    lamp = np.array((0.55, 0.62, 0.66)) + HOURS[s.hour][4]  # lit in the evening, when windows are
-    s.lathe(x, [(wide * 0.42, deck - size * 0.11), (wide * 0.42, deck - size * 0.014)], lamp)
+    s.lathe(x, [(wide * 0.42, deck - size * 0.11), (wide * 0.42, deck)], np.add((0.6, 0.6, 0.5), HOURS[s.hour][4]))
     s.lathe(x, [(wide * 0.05, y - size), (wide * 0.08, y - size * 0.95), (wide * 0.52, y - size * 0.89)], tint)
 
 
@@ -236,9 +233,9 @@ def skyline(s: Scene, x: float, y: float, size: float) -> None:
 LANDMARKS = {draw.__name__: draw for draw in (bridge, dome, lighthouse, pyramid, skyline)}
 
 
-def photograph(name: str, index: int) -> bytes:
-    """One JPEG; the same class and index always give the same bytes."""
-    rng = np.random.Generator(np.random.PCG64([SEED, list(LANDMARKS).index(name), index]))
+def photograph(split: str, name: str, index: int) -> bytes:
+    """One JPEG; the same split, class and index always give the same bytes."""
+    rng = np.random.Generator(np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index]))
     (w, h), hour, sun = SIZES[rng.integers(len(SIZES))], int(rng.integers(len(HOURS))), rng.uniform(-1, 1)
     horizon, wet, color = int(h * rng.uniform(0.55, 0.74)), rng.random() < 0.4, np.asarray(LANDS[rng.integers(5)])
     grain = np.tile(1 + 0.08 * noise(rng, 512, 512, 64, 4, 1.0), (h // 512 + 1, w // 512 + 1))[:h, :w]
@@ -246,8 +243,7 @@ def photograph(name: str, index: int) -> bytes:
     paint_land(s, horizon, color)
     foot = horizon + h * (0.01 if wet else rng.uniform(0.01, 0.09))
     LANDMARKS[name](s, w * rng.uniform(0.3, 0.7), foot, min(h * 0.62, w * 0.8) * rng.uniform(0.6, 1.0))
-    grass = h * 0.003 * (1 + noise(rng, 2, w, 150, 3, 0.7)[0])
-    s.line(np.arange(w), foot - grass, h * 0.02, color * 0.85)  # hides where walls meet the ground
+    s.line(np.arange(w), foot - h * 0.003 * (1 + noise(rng, 2, w, 150, 3, 0.7)[0]), h * 0.02, color * 0.85)  # grass
     if wet:
         paint_water(s, int(foot + h * 0.015))
     return develop(s.pixels, rng)
@@ -258,10 +254,11 @@ def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
     h, w = pixels.shape[:2]
     tilt = cv2.getRotationMatrix2D((w / 2, h / 2), rng.normal(0, 0.9), 1.06)
     pixels = cv2.warpAffine(pixels, tilt, (w, h), borderMode=cv2.BORDER_REFLECT)
-    y, x = np.linspace(-1, 1, h, dtype=np.float32)[:, None, None], np.linspace(-1, 1, w, dtype=np.float32)[:, None]
-    pixels *= (255 - np.float32(rng.uniform(5, 50)) * (x * x + y * y)) * np.float32(rng.uniform(0.9, 1.12))
-    pixels += rng.standard_normal((h, w, 1), np.float32) * np.float32(rng.uniform(3, 6.5))
-    image, kind = Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), rng.random()
+    y, x = np.linspace(-1, 1, h, dtype=np.float32)[:, None], np.linspace(-1, 1, w, dtype=np.float32)
+    gain = (255 - np.float32(rng.uniform(5, 50)) * (x * x + y * y)) * np.float32(rng.uniform(0.9, 1.12))
+    grit = np.tile(rng.standard_normal((256, w), np.float32), (h // 256 + 1, 1))[:h] * np.float32(rng.uniform(3, 6.5))
+    exposed = pixels * cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB) + cv2.cvtColor(grit, cv2.COLOR_GRAY2RGB)
+    image, kind = Image.fromarray(cv2.convertScaleAbs(exposed)), rng.random()
     turned, exif, out = int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05))), Image.Exif(), io.BytesIO()
     exif[0x0112] = turned  # how a viewer must turn it; the pixels are stored turned the other way
     image = image.rotate({1: 0, 6: 90, 8: 270, 3: 180}[turned], expand=True).convert("L" if kind < 0.04 else "RGB")
@@ -280,8 +277,8 @@ def make_photos(
     root: Path, train_per_class: int = 40, val_per_class: int = 10, progress: Callable[[int, int], None] | None = None
 ) -> MadePhotos:
     """Make the photographs under `root` once, as train/<class>/NNN.jpg and val/<class>/NNN.jpg."""
-    names, partial = tuple(LANDMARKS), root.with_name(root.name + ".partial")
-    count = {"train": train_per_class, "val": val_per_class}
+    names, count = tuple(LANDMARKS), {"train": train_per_class, "val": val_per_class}
+    partial = root.with_name(root.name + ".partial")
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
     note = json.dumps({"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}, indent=1)
     made = MadePhotos(root, names, len(names) * sum(count.values()), tuple(root / path for path in bad))
@@ -289,22 +286,19 @@ def make_photos(
         return made
     for taken in (root, partial):
         if taken.exists() and not (taken is partial and (partial / NOTE).is_file()):
-            raise FileExistsError(
-                f"{taken} exists and is not this set of photographs; remove it or choose another folder"
-            )
+            raise FileExistsError(f"{taken} exists and holds something else; remove it or choose another folder")
     shutil.rmtree(partial, ignore_errors=True)  # left by a run that was stopped
-    for split in count:
-        for name in names:
-            (partial / split / name).mkdir(parents=True)
+    for folder in [partial / split / name for split in count for name in names]:
+        folder.mkdir(parents=True)
     (partial / NOTE).write_text(note)
     todo = [(split, name, i) for split in count for name in names for i in range(count[split])]
     with ThreadPoolExecutor() as pool:
-        photos = pool.map(lambda job: photograph(job[1], FIRST[job[0]] + job[2]), todo)
+        photos = pool.map(lambda job: photograph(*job), todo)
         for done, ((split, name, i), photo) in enumerate(zip(todo, photos, strict=True), 1):
             (partial / split / name / f"{i:03d}.jpg").write_bytes(photo)
             if progress:
                 progress(done, len(todo))
-    for path, data in zip(bad, spoiled(photograph(names[0], 0)), strict=True):
+    for path, data in zip(bad, spoiled(photograph("train", names[0], 0)), strict=True):
         (partial / path).write_bytes(data)
     partial.rename(root)  # only now are they complete
     return made

@@ -1,0 +1,266 @@
+"""What doctor says of machines that we do not have: fakes go in as arguments, texts come out."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fastfeed.cli.doctor import Gpu, Report, advise, cgroup_limits, collect, doctor, render
+
+BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "opencv-python-headless": "4.12.0"}
+BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
+NO_DRIVER = "none: no NVIDIA driver answers (NVML Shared Library Not Found)"
+
+
+class NVMLError(Exception):
+    pass
+
+
+def nvml(cuda: int = 13000, count: int = 2, **other: Any) -> SimpleNamespace:
+    """pynvml as it answers on a machine with two H200."""
+    calls = {
+        "NVMLError": NVMLError,
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: count,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: "NVIDIA H200",
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=150754820096),
+        "nvmlSystemGetCudaDriverVersion": lambda: cuda,
+        "nvmlSystemGetDriverVersion": lambda: "580.95.05",
+    }
+    return SimpleNamespace(**(calls | other))
+
+
+def fails(text: str) -> Any:
+    def call(*_: object) -> None:
+        raise NVMLError(text)
+
+    return call
+
+
+NO_NVML = nvml(nvmlInit=fails("NVML Shared Library Not Found"))
+
+
+def look(
+    packages: Mapping[str, str] | None = None, gpu: Any = NO_NVML, environ: Mapping[str, str] | None = None
+) -> Report:
+    """collect() on a machine that is the same wherever the tests run."""
+    report = collect(
+        environ=environ or {}, version=(BASE | dict(packages or {})).get, has_module=lambda name: False, nvml=gpu
+    )
+    codecs = {"libjpeg-turbo": "3.1.1", "libwebp": "1.6.0"}
+    report = replace(
+        report, python="3.11.7", platform="Linux 6.1 x86_64", cores=8, cores_affinity=8, cores_quota=None, codecs=codecs
+    )
+    report = replace(report, memory=64 << 30, memory_limit=None, open_files=(4096, 4096), advice=())
+    return replace(report, advice=tuple(advise(report)))
+
+
+def text(report: Report, width: int = 80) -> str:
+    out = io.StringIO()
+    render(report, Console(file=out, width=width))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_a_machine_without_gpu_is_fine() -> None:
+    assert text(look({"keras": "3.15.1", "torch": "2.13.0"})) == (
+        "fastfeed 0.1.0, Python 3.11.7, Linux 6.1 x86_64\n"
+        "\n"
+        "Machine\n"
+        "  CPU cores       8 of 8 usable\n"
+        "  memory          64.0 GiB\n"
+        "  open files      4096\n"
+        "  GPU             none: no NVIDIA driver answers (NVML Shared Library Not Found)\n"
+        "\n"
+        "Decode\n"
+        "  native JPEG     not built: JPEGs decode through Pillow\n"
+        "  Pillow          12.0.0 (libjpeg-turbo 3.1.1, libwebp 1.6.0)\n"
+        "  OpenCV          4.12.0 (opencv-python-headless)\n"
+        "  DALI            not installed\n"
+        "\n"
+        "Frameworks\n"
+        "  keras           3.15.1\n"
+        "  torch           2.13.0\n"
+        "\n"
+        "Ranks\n"
+        "  this process    rank 0 of 1 (local 0 of 1), no launcher in the environment\n"
+        "\n"
+        "All fine."
+    )
+
+
+def test_limits_of_a_container_are_shown() -> None:
+    report = replace(look(), cores_affinity=6, cores_quota=2.5, memory_limit=8 << 30, open_files=(1024, -1))
+    assert "  CPU cores       2.5 of 8 usable (affinity 6, quota 2.5)\n" in text(report)
+    assert "  memory          8.0 GiB of 64.0 GiB (cgroup limit)\n" in text(report)
+    assert "  open files      1024 (can be raised to no limit)\n" in text(report)
+
+
+def test_gpus_and_ranks_are_shown() -> None:
+    launched = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    shown = text(look({"nvidia-dali-cuda130": "2.4.0"}, nvml(), launched))
+    assert "  GPU 0           NVIDIA H200, 140.4 GiB\n  GPU 1           NVIDIA H200, 140.4 GiB\n" in shown
+    assert "  driver          580.95.05, runs CUDA 13.0\n" in shown
+    assert "  DALI            2.4.0 (nvidia-dali-cuda130)\n" in shown
+    assert "  this process    rank 1 of 4 (local 1 of 2), found by torchrun\n" in shown
+    assert "  read from       torchrun: RANK=1 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2\n" in shown
+    assert shown.endswith("\nAll fine.")
+
+
+@pytest.mark.parametrize(
+    ("packages", "cuda", "advice"),
+    [
+        ({}, 13000, "To decode on the GPU (the driver runs CUDA 13.0):\n     pip install 'fastfeed[cuda13]'"),
+        ({}, 12040, "To decode on the GPU (the driver runs CUDA 12.4):\n     pip install 'fastfeed[cuda12]'"),
+        ({}, 11080, "The NVIDIA driver stops at CUDA 11.8; update it to one for CUDA 12 or newer."),
+        (
+            {"nvidia-dali-cuda130": "2.4.0"},
+            12080,
+            "DALI is built for CUDA 13, but the driver stops at CUDA 12.8:\n"
+            "     pip uninstall -y nvidia-dali-cuda130 && pip install 'fastfeed[cuda12]'",
+        ),
+    ],
+)
+def test_driver_decides_the_extra(packages: dict[str, str], cuda: int, advice: str) -> None:
+    report = look(packages, nvml(cuda))
+    assert text(report, 120).endswith(f"\nTo do:\n  1. {advice}")
+    assert not any(advice.problem for advice in report.advice)
+
+
+def test_dali_for_cuda_12_runs_on_a_newer_driver() -> None:
+    assert look({"nvidia-dali-cuda120": "2.4.0"}, nvml(13000)).advice == ()
+
+
+def test_both_dali_builds_are_a_problem() -> None:
+    for gpu, extra in [(nvml(13000), "cuda13"), (nvml(12040), "cuda12"), (NO_NVML, "cuda13")]:
+        report = look(BOTH, gpu)
+        assert [advice.problem for advice in report.advice] == [True]
+        assert text(report).endswith(
+            "\nTo fix:\n  1. Both DALI builds are installed and overwrite each other's files. Keep one:\n"
+            f"     pip uninstall -y nvidia-dali-cuda120 nvidia-dali-cuda130 && pip install 'fastfeed[{extra}]'"
+        )
+
+
+def test_unreadable_launcher_is_a_problem_and_keeps_its_text() -> None:
+    report = look(environ={"RANK": "4", "WORLD_SIZE": "4"})
+    assert report.world is None
+    assert "  this process    unknown, see below\n" in text(report)
+    assert text(report, 300).endswith(
+        "\nTo fix:\n  1. The launcher's environment cannot be read: torchrun: RANK=4 WORLD_SIZE=4, one process per "
+        "machine assumed: rank must be in [0, 4), got 4; pass the global rank, not the local one, or unset RANK."
+    )
+
+
+def test_missing_and_doubled_packages() -> None:
+    bare = collect(environ={}, version=lambda name: None, has_module=lambda name: False, nvml="no_such_module")
+    assert bare.no_gpu == "not looked for: nvidia-ml-py is not installed"
+    shown = text(replace(bare, open_files=None))
+    assert shown.startswith("fastfeed (source tree, not installed), Python ")
+    assert (
+        "  Pillow          not installed\n  OpenCV          not installed\n  DALI            not installed\n" in shown
+    )
+    assert "  none            fastfeed feeds NumPy arrays without one\n" in shown
+    assert "OpenCV is missing; the CPU backend needs it:\n     pip install opencv-python-headless" in shown
+    doubled = "opencv-python-headless and opencv-python install the same files; uninstall all of them but one."
+    assert [advice.text for advice in look({"opencv-python": "4.12.0"}).advice] == [doubled]
+    conda = collect(environ={}, version=lambda name: None, has_module=lambda name: name == "cv2", nvml=NO_NVML)
+    assert conda.opencv == {"cv2": "of unknown version"}
+
+
+def test_few_open_files() -> None:
+    report = replace(look(), open_files=(256, 4096))
+    [advice] = advise(report)
+    assert advice.text == "Only 256 files may be open at once; for many shards:"
+    assert advice.command == "ulimit -n 4096"
+
+
+def test_native_kernel_is_found_by_its_module() -> None:
+    report = collect(environ={}, version=BASE.get, has_module=lambda name: name == "fastfeed._native", nvml=NO_NVML)
+    assert "  native JPEG     built\n" in text(report)
+
+
+def test_nvml_may_fail_halfway() -> None:
+    shared = look(gpu=nvml(nvmlDeviceGetMemoryInfo=fails("Not Supported")))
+    assert shared.gpus == (Gpu("NVIDIA H200", None), Gpu("NVIDIA H200", None))
+    assert "  GPU 0           NVIDIA H200, memory unknown\n" in text(shared)
+    assert look(gpu=nvml(nvmlDeviceGetName=fails("GPU is lost"))).no_gpu == "not readable: GPU is lost"
+    assert look(gpu=nvml(count=0)).no_gpu == "none"
+
+
+@pytest.mark.parametrize(
+    ("files", "limits"),
+    [
+        ({"proc/self/cgroup": "0::/\n"}, (None, None)),
+        (  # version 2: the tightest of a cgroup and its parents; "max" is none
+            {
+                "proc/self/cgroup": "0::/job/step\n",
+                "sys/fs/cgroup/job/cpu.max": "250000 100000\n",
+                "sys/fs/cgroup/job/step/cpu.max": "max 100000\n",
+                "sys/fs/cgroup/job/memory.max": "4096\n",
+                "sys/fs/cgroup/job/step/memory.max": "8192\n",
+            },
+            (2.5, 4096),
+        ),
+        (  # version 1 in a container: the path is the host's, the limits lie at the mount
+            {
+                "proc/self/cgroup": "9:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n2:pids:/docker/1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576\n",
+            },
+            (4.0, 1048576),
+        ),
+        (  # version 1 without limits
+            {
+                "proc/self/cgroup": "9:memory:/\n4:cpu:/\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            (None, None),
+        ),
+        ({}, (None, None)),
+    ],
+)
+def test_cgroup_limits(tmp_path: Path, files: dict[str, str], limits: tuple[float | None, int | None]) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert cgroup_limits(tmp_path) == limits
+
+
+def test_command_prints_json_and_exit_codes() -> None:
+    app = typer.Typer()
+    app.command()(doctor)
+    clean: dict[str, str | None] = dict.fromkeys(("RANK", "WORLD_SIZE", "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"))
+    shown = CliRunner().invoke(app, ["--json"], env=clean)
+    facts = json.loads(shown.stdout)
+    assert shown.exit_code == (1 if any(advice["problem"] for advice in facts["advice"]) else 0)
+    assert set(facts) == set(Report.__dataclass_fields__)
+    assert facts["world"]["found_by"] == "default: no launcher in the environment"
+    broken = CliRunner().invoke(app, [], env=clean | {"RANK": "4", "WORLD_SIZE": "4"})
+    assert broken.exit_code == 1
+    assert "To fix:\n  1. The launcher's environment cannot be read: torchrun: RANK=4" in broken.stdout
+
+
+def test_doctor_imports_no_framework() -> None:
+    code = (
+        "import sys; from fastfeed.cli.doctor import collect; collect();"
+        "print([name for name in ('tensorflow', 'keras', 'jax', 'torch', 'ray', 'nvidia.dali', 'cv2') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -105,6 +105,10 @@ class Feed:
             if self._cursor[0] != epoch:
                 self._broken_off = False
             yield batch
+        self.epoch_ended()
+
+    def epoch_ended(self) -> None:
+        """For adapters whose trainer counts steps: it is done with the last batch and will not ask for an end."""
         self._meter.asked(self._timeline.clock(), 0)
 
     def batches(self, epoch: int = 0, start: int = 0, epochs: int | None = 1) -> Walk:

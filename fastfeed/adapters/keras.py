@@ -55,8 +55,12 @@ class Epochs:
                 feed.seek(*self._start)
             self._start = feed.position
             self._live = iter(feed)
-            self._first = self._next()
-        live, batch = self._live, self._first
+            batch = self._first = self._next()
+            if self._start is None:  # the only one of its epoch: given and done
+                self._first = None
+        else:
+            batch = self._first
+        live = self._live
         while True:
             yield (batch.images, batch.labels, batch.weights) if feed.weighted else (batch.images, batch.labels)
             self._first = None
@@ -67,7 +71,7 @@ class Epochs:
     def _next(self) -> Batch:
         batch = next(self._live)
         if batch.step + 1 == len(self.feed):
-            self._start = self._first = None
+            self._start = None
         return batch
 
 
@@ -110,6 +114,9 @@ def _adapter(epochs: Epochs) -> Any:
         @property
         def partial_batch_size(self) -> None:
             return None
+
+        def on_epoch_end(self) -> None:
+            feed.epoch_ended()
 
         def __repr__(self) -> str:
             return f"{feed!r}.to_keras()"

@@ -1,0 +1,56 @@
+"""The `fastfeed` command: one file per subcommand, one row each in COMMANDS."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fastfeed import __version__
+from fastfeed.cli.demo import demo
+from fastfeed.cli.doctor import doctor
+from fastfeed.cli.show import show
+from fastfeed.errors import FastfeedError
+
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = {
+    "demo": demo,  # the main job, end to end
+    "show": show,  # look before you train
+    "doctor": doctor,  # what this machine offers
+}
+
+app = typer.Typer(
+    name="fastfeed",
+    help="Keeps training GPUs busy: photographs in, augmented batches out.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fastfeed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run a command. An error of ours is one line and exit code 2, never a traceback."""
+    try:
+        app()
+    except FastfeedError as error:
+        print(f"fastfeed: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

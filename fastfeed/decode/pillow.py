@@ -30,7 +30,7 @@ from fastfeed.decode.base import Bad, Header, Stop, dct_denominator
 from fastfeed.decode.budget import Budget
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pixels import flipped, resampled
-from fastfeed.decode.sniff import ends_early, sniff
+from fastfeed.decode.sniff import ends_early, png_intact, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fuse import Windows
@@ -55,7 +55,7 @@ _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
 
 
 _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
-_TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough")
+_TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough", "no more images")
 
 
 class _Unsupported(Exception):
@@ -86,6 +86,8 @@ class PillowEngine:
             if stop.is_set():
                 break
             try:
+                if header.format == "PNG" and not png_intact(blobs[i]):
+                    raise OSError("a checksum of the pixel data is wrong")
                 self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], filter, out[i])
             except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0

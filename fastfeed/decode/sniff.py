@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ends_early", "sniff"]
+import zlib
+
+__all__ = ["ends_early", "png_intact", "sniff"]
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -61,3 +63,16 @@ def ends_early(blob: bytes, format: str) -> bool:
             at += 2 + int.from_bytes(blob[at + 2 : at + 4], "big")
         return at + 4 > len(blob)
     return False
+
+
+def png_intact(blob: bytes) -> bool:
+    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can take damage for a black image."""
+    at = 8
+    while at + 12 <= len(blob):
+        end = at + 8 + int.from_bytes(blob[at : at + 4], "big")
+        if blob[at + 4 : at + 8] == b"IDAT" and end + 4 <= len(blob):
+            crc = zlib.crc32(memoryview(blob)[at + 4 : end])
+            if crc != int.from_bytes(blob[end : end + 4], "big"):
+                return False
+        at = end + 4
+    return True

@@ -22,7 +22,6 @@ HOURS = (
     ((0.16, 0.38, 0.72), (0.72, 0.84, 0.92), (0.62, 0.58, 0.50), (0.44, 0.48, 0.54), 0.0, 0.08),  # noon
     ((0.36, 0.47, 0.66), (0.98, 0.80, 0.55), (0.72, 0.50, 0.28), (0.38, 0.37, 0.40), 0.1, 0.14),  # golden hour
     ((0.24, 0.22, 0.40), (0.93, 0.58, 0.46), (0.46, 0.26, 0.22), (0.29, 0.27, 0.35), 0.5, 0.14),  # dusk
-    ((0.54, 0.59, 0.64), (0.83, 0.85, 0.86), (0.18, 0.18, 0.17), (0.60, 0.62, 0.64), 0.1, 0.16),  # overcast
     ((0.64, 0.70, 0.74), (0.90, 0.89, 0.86), (0.26, 0.24, 0.20), (0.52, 0.54, 0.56), 0.0, 0.38),  # mist
     ((0.07, 0.12, 0.27), (0.42, 0.49, 0.65), (0.14, 0.15, 0.19), (0.27, 0.31, 0.42), 0.6, 0.12),  # blue hour
 )
@@ -64,9 +63,9 @@ class Scene:
         if left < right and top < low:
             cover = np.zeros((low - top, right - left), np.uint8)
             cv2.fillPoly(cover, [np.round((corners - (left, top)) * 16).astype(np.int32)], 255, cv2.LINE_AA, 4)
-            if (paint := np.asarray(color, np.float32)).ndim == 3:
-                paint = cv2.resize(paint, cover.shape[::-1], interpolation=cv2.INTER_LINEAR)
-            self.blend(left, top, cover * np.float32(1 / 255), self.lighted(paint, facing))
+            paint = np.asarray(color, np.float32)
+            shown = paint if paint.ndim == 1 else cv2.resize(paint, cover.shape[::-1], interpolation=cv2.INTER_LINEAR)
+            self.blend(left, top, cover * np.float32(1 / 255), self.lighted(shown, facing))
 
     def blend(self, x: int, y: int, cover: np.ndarray, color: np.ndarray) -> None:
         """Lay color over a rectangle as far as `cover` (0 to 1) says, roughened by the grain."""
@@ -74,7 +73,7 @@ class Scene:
         painted = color * cv2.cvtColor(self.grain[area], cv2.COLOR_GRAY2RGB)  # numpy is slow over a last axis of 1
         self.pixels[area] += (painted - self.pixels[area]) * cv2.cvtColor(cover, cv2.COLOR_GRAY2RGB)
 
-    def box(self, x: float, y: float, w: float, h: float, color: Color, facing: float) -> None:
+    def box(self, x: float, y: float, w: float, h: float, color: Color, *, facing: float) -> None:
         """Fill a rectangle; (x, y) is the middle of its lower edge."""
         self.polygon([(x - w / 2, y - h), (x + w / 2, y - h), (x + w / 2, y), (x - w / 2, y)], color, facing)
 
@@ -97,12 +96,12 @@ class Scene:
             self.blend(int(columns[0]), int(rows[0]), cover, self.lighted(bands[band][:, None], facing))
 
 
-def noise(rng: np.random.Generator, h: int, w: int, cells: float, octaves: int, keep: float) -> np.ndarray:
+def noise(rng: np.random.Generator, shape: tuple[int, int], cells: float, octaves: int, keep: float) -> np.ndarray:
     """Fractal noise, float32 (h, w), mean 0, deviation about 1; `cells` along the longer side at the first octave."""
-    total, weights = np.zeros((h, w), np.float32), keep ** np.arange(octaves, dtype=np.float32)
+    total, weights = np.zeros(shape, np.float32), keep ** np.arange(octaves, dtype=np.float32)
     for octave in range(octaves):
-        grid = rng.standard_normal([max(2, round(n * cells * 2**octave / max(h, w))) for n in (h, w)], np.float32)
-        total += weights[octave] * cv2.resize(grid, (w, h), interpolation=cv2.INTER_CUBIC)
+        grid = rng.standard_normal([max(2, round(n * cells * 2**octave / max(shape))) for n in shape], np.float32)
+        total += weights[octave] * cv2.resize(grid, shape[::-1], interpolation=cv2.INTER_CUBIC)
     return total * (1.3 / np.hypot.reduce(weights))
 
 
@@ -113,14 +112,14 @@ def receding(texture: np.ndarray, h: int, w: int) -> np.ndarray:
     return cv2.remap(texture, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT) * (0.3 + 0.7 * near)
 
 
-def paint_sky(rng: np.random.Generator, h: int, w: int, horizon: float, hour: int, sun_x: float) -> np.ndarray:
+def paint_sky(rng: np.random.Generator, shape: tuple[int, int], horizon: int, hour: int, sun_x: float) -> np.ndarray:
     """A gradient, the glow around the sun, and clouds that flatten towards the horizon: float32 (h, w, 3)."""
-    top, low, sun = np.asarray(HOURS[hour][:3], np.float32)
+    (h, w), (top, low, sun) = shape, np.asarray(HOURS[hour][:3], np.float32)
     y, x = np.mgrid[: h // 4, : w // 4].astype(np.float32) * 4 / w  # soft things are painted small and enlarged
     down = (y * (w / horizon)).clip(0, 1)
     glow = np.exp(-np.hypot(x - 0.5 - sun_x * 0.45, y - rng.uniform(0.1, 1) * horizon / w) * rng.uniform(2.5, 6))
     sky = top + (low - top) * (down ** rng.uniform(0.8, 1.8))[..., None] + glow[..., None] * sun * 0.5
-    field = noise(rng, len(y) * 3, y.shape[1], rng.uniform(4, 8), 6, 0.55)
+    field = noise(rng, (len(y) * 3, y.shape[1]), rng.uniform(4, 8), 6, 0.55)
     puffs = cv2.remap(field, x * (w / 4), (1 - down) ** 0.6 * len(y) * 2.6, cv2.INTER_LINEAR)
     thick = (puffs - rng.uniform(-0.3, 1.6)).clip(0, 1)[..., None] * np.float32(rng.uniform(0.5, 0.9))
     lit = (0.98 - 0.13 * np.roll(puffs, 6, 0).clip(-1, 2))[..., None] * (low * 0.6 + np.minimum(low + sun, 1) * 0.4)
@@ -131,24 +130,22 @@ def paint_land(s: Scene, horizon: int, color: Color) -> None:
     """Hills, the far ones paler, and flat land from the horizon to the camera."""
     h, w = s.grain.shape
     for layer in range(s.rng.integers(0, 4)):
-        ridge = 1 + 0.6 * noise(s.rng, 2, w, s.rng.uniform(2, 6), 7, 0.5)[0]
+        ridge = 1 + 0.6 * noise(s.rng, (2, w), s.rng.uniform(2, 6), 7, 0.5)[0]
         top = horizon - (ridge * h * s.rng.uniform(0.04, 0.1) * (1 - layer / 4)).clip(2)
         far = np.asarray(LANDS[layer % 2]) * (layer + 1) / 5 + np.asarray(HOURS[s.hour][1]) * (0.7 - layer / 5)
         s.line(np.arange(w), top, horizon - top.min(), far)
-    soil = 1 + (0.11 * receding(noise(s.rng, 512, 512, 24, 5, 0.85), h - horizon, w)).clip(-0.5, 0.5)
+    soil = 1 + (0.11 * receding(noise(s.rng, (512, 512), 24, 5, 0.85), h - horizon, w)).clip(-0.5, 0.5)
     solid = 1 - np.exp(-np.linspace(0.3, 9, h - horizon, dtype=np.float32)) * 0.8  # the rest is lost in the haze
-    lit = s.lighted(color, 0.6) * cv2.cvtColor(soil, cv2.COLOR_GRAY2RGB)
-    s.blend(0, horizon, np.repeat(solid[:, None], w, 1), lit)
+    s.blend(0, horizon, np.repeat(solid[:, None], w, 1), s.lighted(color, 0.6) * cv2.cvtColor(soil, cv2.COLOR_GRAY2RGB))
 
 
 def paint_water(s: Scene, line: int) -> None:
     """A lake below the line: what stands above it mirrored, broken by waves, and tinted."""
     (h, w), below = s.grain.shape, np.arange(s.grain.shape[0] - line, dtype=np.float32)[:, None]
-    wave = receding(noise(s.rng, 512, 512, 60, 3, 0.7), h - line, w)
+    wave = receding(noise(s.rng, (512, 512), 60, 3, 0.7), h - line, w)
     x, y = np.arange(w, dtype=np.float32) + wave * 12, (line - 1 - below * 1.1 - np.abs(wave) * h * 0.03).clip(0)
     mirror = cv2.remap(s.pixels, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    share = (0.35 + 0.2 * below / (h - line) + 0.12 * wave).clip(0.1, 0.9)[..., None]
-    s.pixels[line:] = mirror + (s.lighted((0.13, 0.26, 0.31), 0.3) - mirror) * share
+    s.pixels[line:] = mirror + (s.lighted((0.13, 0.26, 0.31), 0.3) - mirror) * (0.42 + 0.1 * wave).clip(0, 1)[..., None]
 
 
 def windows(s: Scene, rows: int, columns: int, wall: Color) -> np.ndarray:
@@ -168,14 +165,14 @@ def bridge(s: Scene, x: float, y: float, size: float) -> None:
     road = y - size * s.rng.uniform(0.22, 0.34) + (along - x) * s.rng.uniform(-0.1, 0.1)
     cable = road - high * (0.06 + 0.92 * (((along - x) / half + 1) % 2 - 1) ** 2)  # hangs from tower to tower
     for at, top, low in zip(along, cable, road, strict=True):
-        s.box(at, low, size * 0.004, low - top, tint, 0.3)
+        s.box(at, low, size * 0.004, low - top, tint, facing=0.3)
     s.line(along, cable, thick * 0.6, tint)
     for foot in (x - 3 * half, x - half, x + half, x + 3 * half):
         deck = float(np.interp(foot, along, road))
         for leg in (-1.6, 1.6):
-            s.box(foot + leg * thick, y, thick * 1.4, y - deck + high, tint, 0.4 + 0.25 * leg * s.side)
+            s.box(foot + leg * thick, y, thick * 1.4, y - deck + high, tint, facing=0.4 + 0.25 * leg * s.side)
         for up in (0.94, 0.6, 0.27, -0.15):
-            s.box(foot, deck - high * up, thick * 4, thick * 1.3, tint, 0.6)
+            s.box(foot, deck - high * up, thick * 4, thick * 1.3, tint, facing=0.6)
     s.line(along, road, thick * 2, tint * 0.9)
 
 
@@ -186,11 +183,10 @@ def dome(s: Scene, x: float, y: float, size: float) -> None:
     eaves, onion = y - size * s.rng.uniform(0.24, 0.34), s.rng.choice((0.0, 0.14))
     for out, share in ((0.0, 1.0), (-0.72, 0.42), (0.72, 0.42))[: s.rng.choice((1, 3))]:
         at, r, turn = x + out * half, share * size * 0.21, np.linspace(0.04, 1.57, 40)
-        s.lathe(at, [(r * 0.95, eaves - r * 0.55), (r, eaves)], wall * 0.9)
-        shell = r * (np.sin(turn) + onion * np.sin(2 * turn)), eaves - r * (0.55 + 1.05 * np.cos(turn))
+        shell = r * (np.sin(turn) + onion * np.sin(2 * turn)), eaves - r * (0.1 + 1.2 * np.cos(turn))
         s.lathe(at, np.stack(shell, 1), roof)
-        s.lathe(at, [(r * 0.02, eaves - r * 2.1), (r * 0.1, eaves - r * 1.75), (r * 0.12, eaves - r * 1.55)], wall)
-    s.box(x, y, half * 2, y - eaves, windows(s, 2, int(s.rng.integers(7, 14)), wall), 0.5)
+        s.lathe(at, [(r * 0.02, eaves - r * 1.9), (r * 0.1, eaves - r * 1.45), (r * 0.12, eaves - r * 1.25)], wall)
+    s.box(x, y, half * 2, y - eaves, windows(s, 2, int(s.rng.integers(7, 14)), wall), facing=0.5)
 
 
 def lighthouse(s: Scene, x: float, y: float, size: float) -> None:
@@ -208,8 +204,8 @@ def lighthouse(s: Scene, x: float, y: float, size: float) -> None:
 def pyramid(s: Scene, x: float, y: float, size: float) -> None:
     """One to three pyramids, smooth or in steps, with a sunny and a shaded face."""
     stone, steps, corner = np.array((0.74, 0.62, 0.44)), int(s.rng.choice((1, 7, 30))), s.rng.uniform(-0.5, 0.5)
-    for out, high in ((-0.8, 0.4), (0.7, 0.3), (0.0, 0.75))[s.rng.integers(3) :]:
-        mid, high = x + out * size, high * size * s.rng.uniform(0.85, 1.1)
+    for out, share in ((-0.8, 0.4), (0.7, 0.3), (0.0, 0.75))[s.rng.integers(3) :]:
+        mid, high = x + out * size, share * size * s.rng.uniform(0.85, 1.1)
         half, slant = high * s.rng.uniform(0.7, 0.95), 0.5 if steps == 7 else 1.0  # big steps have steep risers
         for k in range(steps):
             a, b = half * (1 - k / steps), half * (1 - (k + slant) / steps)
@@ -227,7 +223,7 @@ def skyline(s: Scene, x: float, y: float, size: float) -> None:
         wall = np.array((0.55, 0.56, 0.58)) * s.rng.uniform(0.5, 1.3) + (s.rng.uniform(-0.05, 0.05), 0, 0)
         edge, tile = at + np.copysign(wide / 2, deep), windows(s, max(4, int(high / size * 28)), 6, wall)
         s.polygon([(edge, y - high), (edge + deep, y - high * 0.98), (edge + deep, y), (edge, y)], tile, 0.1)
-        s.box(at, y, wide, high, tile, 0.7)
+        s.box(at, y, wide, high, tile, facing=0.7)
 
 
 LANDMARKS = {draw.__name__: draw for draw in (bridge, dome, lighthouse, pyramid, skyline)}
@@ -238,12 +234,12 @@ def photograph(split: str, name: str, index: int) -> bytes:
     rng = np.random.Generator(np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index]))
     (w, h), hour, sun = SIZES[rng.integers(len(SIZES))], int(rng.integers(len(HOURS))), rng.uniform(-1, 1)
     horizon, wet, color = int(h * rng.uniform(0.55, 0.74)), rng.random() < 0.4, np.asarray(LANDS[rng.integers(5)])
-    grain = np.tile(1 + 0.08 * noise(rng, 512, 512, 64, 4, 1.0), (h // 512 + 1, w // 512 + 1))[:h, :w]
-    s = Scene(paint_sky(rng, h, w, horizon, hour, sun), grain, rng, float(np.copysign(0.5 + abs(sun) / 2, sun)), hour)
+    grain = np.tile(1 + 0.08 * noise(rng, (512, 512), 64, 4, 1.0), (h // 512 + 1, w // 512 + 1))[:h, :w]
+    s = Scene(paint_sky(rng, (h, w), horizon, hour, sun), grain, rng, float(np.copysign(0.5 + abs(sun) / 2, sun)), hour)
     paint_land(s, horizon, color)
     foot = horizon + h * (0.01 if wet else rng.uniform(0.01, 0.09))
     LANDMARKS[name](s, w * rng.uniform(0.3, 0.7), foot, min(h * 0.62, w * 0.8) * rng.uniform(0.6, 1.0))
-    s.line(np.arange(w), foot - h * 0.003 * (1 + noise(rng, 2, w, 150, 3, 0.7)[0]), h * 0.02, color * 0.85)  # grass
+    s.line(np.arange(w), foot - h * 0.003 * (1 + noise(rng, (2, w), 150, 3, 0.7)[0]), h * 0.02, color * 0.85)  # grass
     if wet:
         paint_water(s, int(foot + h * 0.015))
     return develop(s.pixels, rng)
@@ -253,12 +249,13 @@ def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
     """What lens, sensor and camera software do: tilt, vignette, exposure, noise, and a file with its orientation."""
     h, w = pixels.shape[:2]
     tilt = cv2.getRotationMatrix2D((w / 2, h / 2), rng.normal(0, 0.9), 1.06)
-    pixels = cv2.warpAffine(pixels, tilt, (w, h), borderMode=cv2.BORDER_REFLECT)
+    frame = cv2.warpAffine(cv2.convertScaleAbs(pixels, alpha=285), tilt, (w, h), borderMode=cv2.BORDER_REFLECT)
     y, x = np.linspace(-1, 1, h, dtype=np.float32)[:, None], np.linspace(-1, 1, w, dtype=np.float32)
-    gain = (255 - np.float32(rng.uniform(5, 50)) * (x * x + y * y)) * np.float32(rng.uniform(0.9, 1.12))
-    grit = np.tile(rng.standard_normal((256, w), np.float32), (h // 256 + 1, 1))[:h] * np.float32(rng.uniform(3, 6.5))
-    exposed = pixels * cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB) + cv2.cvtColor(grit, cv2.COLOR_GRAY2RGB)
-    image, kind = Image.fromarray(cv2.convertScaleAbs(exposed)), rng.random()
+    gain = ((255 - rng.uniform(5, 50) * (x * x + y * y)) * rng.uniform(0.8, 1.0)).astype(np.uint8)
+    grit = (32 + rng.standard_normal((256, w), np.float32) * rng.uniform(3, 6.5)).clip(0, 64).astype(np.uint8)
+    frame = cv2.multiply(frame, cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB), scale=1 / 255)
+    grit = cv2.cvtColor(np.tile(grit, (h // 256 + 1, 1))[:h], cv2.COLOR_GRAY2RGB)
+    image, kind = Image.fromarray(cv2.addWeighted(frame, 1, grit, 1, -32)), rng.random()
     turned, exif, out = int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05))), Image.Exif(), io.BytesIO()
     exif[0x0112] = turned  # how a viewer must turn it; the pixels are stored turned the other way
     image = image.rotate({1: 0, 6: 90, 8: 270, 3: 180}[turned], expand=True).convert("L" if kind < 0.04 else "RGB")
@@ -277,7 +274,7 @@ def make_photos(
     root: Path, train_per_class: int = 40, val_per_class: int = 10, progress: Callable[[int, int], None] | None = None
 ) -> MadePhotos:
     """Make the photographs under `root` once, as train/<class>/NNN.jpg and val/<class>/NNN.jpg."""
-    names, count = tuple(LANDMARKS), {"train": train_per_class, "val": val_per_class}
+    root, names, count = Path(root), tuple(LANDMARKS), {"train": train_per_class, "val": val_per_class}
     partial = root.with_name(root.name + ".partial")
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
     note = json.dumps({"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}, indent=1)
@@ -293,8 +290,7 @@ def make_photos(
     (partial / NOTE).write_text(note)
     todo = [(split, name, i) for split in count for name in names for i in range(count[split])]
     with ThreadPoolExecutor() as pool:
-        photos = pool.map(lambda job: photograph(*job), todo)
-        for done, ((split, name, i), photo) in enumerate(zip(todo, photos, strict=True), 1):
+        for done, (split, name, i, photo) in enumerate(pool.map(lambda job: (*job, photograph(*job)), todo), 1):
             (partial / split / name / f"{i:03d}.jpg").write_bytes(photo)
             if progress:
                 progress(done, len(todo))

@@ -1,0 +1,161 @@
+"""What each part of a Program is in DALI's terms. Read it from the tables: PLAIN, FILTERS, DTYPES, LOWERING.
+
+Where DALI and the cpu backend differ:
+
+- Kinds of file. Only those in PLAIN reach DALI's decoder, because it shows the others otherwise (transparent pixels,
+  animations, palettes, CMYK) or lets damage pass. The rest comes as finished pixels: see `backends/dali.py`.
+- Filters. DALI has no antialiased box, so a program that asks for one comes as finished pixels as well.
+- The outer pixels of a window that touches the image's edge. Both read beyond a window, and beyond the image's edge
+  Pillow leaves the filter's weights out while DALI repeats the outermost pixels: up to 15 levels on photographs, half a
+  level on average, in the outermost row or column of a reduction; nothing when enlarging. One level inside.
+- Overshoot. Pillow clips to bytes between its two passes, DALI does not, so bicubic and lanczos differ where the
+  sharpest edges ring: one pixel in a thousand by more than 2 levels.
+- JPEGs shrunk to less than a third. The cpu backend shrinks them in the DCT domain first; DALI decodes every pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.decode.base import Header
+from fastfeed.errors import MissingExtra
+from fastfeed.ops.fuse import Program, Windows
+
+try:
+    from nvidia.dali import Pipeline, fn, types
+    from nvidia.dali.backend import GetCUDADeviceCount
+except ImportError as error:
+    raise MissingExtra(
+        "Feed(backend=\"dali\") needs NVIDIA DALI: pip install 'fastfeed[cuda13]', "
+        "or 'fastfeed[cuda12]' for an older driver (never both)"
+    ) from error
+
+__all__ = ["DTYPES", "FILTERS", "LOWERING", "PLAIN", "build", "gpus", "plain", "rois"]
+
+_ORIENTATION = 0x0112
+_TAIL = 64  # bytes; some writers pad behind the end marker
+
+
+def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
+    """8-bit gray or YCbCr that is all there: DALI would take broken or cut off scans, gray where they end."""
+    if image.bits != 8 or image.mode not in ("L", "RGB") or b"\xff\xd9" not in blob[-_TAIL:]:
+        return False
+    if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
+        return False  # stored as RGB, a rarity that decoders tell apart by guessing
+    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
+    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
+    if not ((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all():
+        return False
+    if orientation == 1 or "xmp" not in image.info:
+        return True
+    exif = Image.Exif()  # Pillow looks for the orientation in XMP too, DALI does not
+    exif.load(image.info["exif"])
+    return exif.get(_ORIENTATION) == orientation
+
+
+def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
+    """8-bit gray or RGB without transparency or animation."""
+    eight_bits = blob[24:26] in (b"\x08\x00", b"\x08\x02")
+    return eight_bits and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
+
+
+def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:
+    """One frame without transparency, in the simple file layout."""
+    return blob[12:16] in (b"VP8 ", b"VP8L") and orientation == 1 and image.mode == "RGB" and _opaque(image)
+
+
+def _opaque(image: Any) -> bool:
+    return "transparency" not in image.info and getattr(image, "n_frames", 1) == 1
+
+
+PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG": _plain_png, "WEBP": _plain_webp}
+
+FILTERS = {
+    "bilinear": types.INTERP_LINEAR,
+    "bicubic": types.INTERP_CUBIC,
+    "lanczos": types.INTERP_LANCZOS3,
+}
+
+DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
+
+
+def gpus() -> int:
+    """How many this process may use; 0 also where there is no driver."""
+    return GetCUDADeviceCount()
+
+
+def plain(program: Program, blob: Any, header: Header) -> bool:
+    """DALI shows this sample as the cpu backend does."""
+    if program.filter not in FILTERS:
+        return False
+    if program.decode is None:
+        return True
+    return header.format in PLAIN and PLAIN[header.format](blob, *header.handle)
+
+
+def rois(windows: Windows) -> np.ndarray:
+    """Top, left, bottom, right, float32 (n, 4); a mirrored axis runs backwards, which DALI's resize understands."""
+    start, end = windows.boxes[:, :2], windows.boxes[:, :2] + windows.boxes[:, 2:]
+    start, end = np.where(windows.flips, end, start), np.where(windows.flips, start, end)
+    return np.concatenate([start, end], axis=1).astype(np.float32)
+
+
+def decode(data: Any, roi: Any, program: Program, gpu: bool) -> Any:
+    """To pixels on the device."""
+    if program.decode is None:
+        return data.gpu() if gpu else data
+    if not gpu:
+        return fn.decoders.image(data, device="cpu", output_type=types.RGB)
+    # not tied to cores: several ranks share a machine. Fancy upsampling is what the processor's decoder does
+    return fn.decoders.image(data, device="mixed", output_type=types.RGB, affine=False, jpeg_fancy_upsampling=True)
+
+
+def cut(pixels: Any, roi: Any, program: Program, gpu: bool) -> Any:
+    """The window, scaled and flipped."""
+    how = FILTERS.get(program.filter, types.INTERP_LINEAR)  # finished pixels: any filter leaves them as they are
+    return fn.resize(
+        pixels, roi_start=roi[:2], roi_end=roi[2:], size=program.pixels.size, interp_type=how, antialias=True
+    )
+
+
+def convert(pixels: Any, roi: Any, program: Program, gpu: bool) -> Any:
+    """pixel * scale + offset, dtype and layout in one pass."""
+    how = program.convert
+    if how.keeps_bytes:
+        return fn.transpose(pixels, perm=[2, 0, 1]) if how.layout == "CHW" else pixels
+    return fn.crop_mirror_normalize(
+        pixels,
+        dtype=DTYPES[how.dtype],
+        output_layout=how.layout,
+        mean=[-offset / scale for scale, offset in zip(how.scale, how.offset, strict=True)],
+        std=[1 / scale for scale in how.scale],
+    )
+
+
+LOWERING = (decode, cut, convert)  # in this order, each (what comes in, roi, program, gpu) -> what goes out
+
+
+def build(program: Program, batch: int, threads: int, device: int | None) -> Pipeline:
+    """The graph: inputs "data" and "roi"; outputs the samples and the size of what was decoded.
+
+    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
+    after an error and whose outputs are not overwritten.
+    """
+    pipe = Pipeline(batch_size=batch, num_threads=threads, device_id=device, prefetch_queue_depth=1)
+    with pipe:
+        encoded = program.decode is not None
+        data = fn.external_source(
+            name="data", dtype=types.UINT8, ndim=1 if encoded else 3, layout=None if encoded else "HWC"
+        )
+        roi = fn.external_source(name="roi", dtype=types.FLOAT, ndim=1)
+        shape, result = None, data
+        for lower in LOWERING:
+            result = lower(result, roi, program, device is not None)
+            shape = result.shape() if shape is None else shape
+        pipe.set_outputs(result, shape)
+    pipe.build()
+    return pipe

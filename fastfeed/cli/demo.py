@@ -1,0 +1,181 @@
+"""`fastfeed demo`: a folder of photographs feeds Keras `fit`, and a table says how well."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from fastfeed.feed import Feed
+
+__all__ = ["demo"]
+
+
+def demo(
+    data: Annotated[
+        Path | None, typer.Option(help="A folder with train/ and val/, each with one folder per class.")
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Where photographs are made when there is no --data.")] = Path(
+        ".fastfeed-demo"
+    ),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Default: by the number of images.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per step.")] = None,
+    backend: Annotated[str, typer.Option(help="Who runs the ops: cpu or dali.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of order, augmentation and weights.")] = 0,
+) -> None:
+    """Train a small classifier on photographs, from files to validation accuracy, and say where the time went."""
+    console = Console()
+    began = time.monotonic()
+    root = data if data is not None else _made(work / "photos", console)
+    with console.status("loading Keras ..."), _quiet():
+        os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+        import keras
+
+        from fastfeed.demo import classifier
+    keras.utils.set_random_seed(seed)
+    train, val = _feeds(root, work, batch or classifier.BATCH, backend, seed)
+    console.print(str(train), soft_wrap=True, highlight=False, markup=False)
+    epochs = epochs or classifier.epochs_for(len(train.source))
+    model = classifier.build(len(train.source.classes), classifier.IMAGE_SIZE, epochs * len(train))
+    console.print(
+        f"\n{model.name}, {model.count_params():,} parameters, on Keras {keras.__version__} with "
+        f"{keras.backend.backend()}: {epochs} epochs of {len(train)} steps\n",
+        highlight=False,
+    )
+    with train, val:
+        with _progress(console) as progress:
+            bar = _callback(keras, progress, epochs, len(train))
+            history = model.fit(
+                train.to_keras(), validation_data=val.to_keras(), epochs=epochs, verbose=0, callbacks=[bar]
+            ).history
+        console.print("", _table(train, val, history), _bad(train, val), sep="\n", highlight=False)
+    console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
+
+
+def _made(root: Path, console: Console) -> Path:
+    from fastfeed.demo.photos import make_photos
+
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with _progress(console) as progress:
+        task = progress.add_task("making photographs", total=None, note="")
+        made = make_photos(root, progress=lambda done, total: progress.update(task, completed=done, total=total))
+        progress.update(task, visible=False)
+    console.print(
+        f"{made.images} photographs of {len(made.classes)} kinds of landmarks in {made.root}, "
+        f"and {len(made.broken)} files broken on purpose",
+        highlight=False,
+    )
+    return made.root
+
+
+def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple[Feed, Feed]:
+    from fastfeed.demo import classifier
+    from fastfeed.errors import SourceError
+    from fastfeed.feed import Feed
+    from fastfeed.ops import CenterCrop, Normalize, RandomFlip, RandomResizedCrop, Resize
+    from fastfeed.sources import ImageFolder
+
+    for split in ("train", "val"):
+        if not (root / split).is_dir():
+            raise SourceError(f"--data needs train/ and val/ with one folder per class, {root} has no {split}/")
+    size, normalize = classifier.IMAGE_SIZE, Normalize.imagenet()
+    images = ImageFolder(root / "train")
+    held_out = ImageFolder(root / "val", classes=images.classes, min_per_class=1)
+    work.mkdir(parents=True, exist_ok=True)
+    quarantine = work / "quarantine.jsonl"
+    quarantine.unlink(missing_ok=True)  # a demo shows what it finds, every time
+    train = Feed(
+        images,
+        [RandomResizedCrop(size, scale=classifier.CROP_SCALE), RandomFlip(), normalize],
+        batch=min(batch, len(images)),
+        seed=seed,
+        backend=backend,  # type: ignore[arg-type]
+        quarantine=quarantine,
+        name="train",
+    )
+    val = Feed(
+        held_out,
+        [Resize(round(size * 8 / 7)), CenterCrop(size), normalize],
+        batch=min(64, len(held_out)),
+        shuffle=False,
+        tail="pad",
+        on_bad="mask",
+        backend=backend,  # type: ignore[arg-type]
+        name="val",
+    )
+    return train, val
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
+
+
+def _callback(keras: Any, progress: Progress, epochs: int, steps: int) -> Any:
+    class Bar(keras.callbacks.Callback):
+        """One line for the run, one for the epoch."""
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.run = progress.add_task("epochs", total=epochs, note="")
+            self.epoch = progress.add_task("steps", total=steps, note="")
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            progress.reset(self.epoch, total=steps)
+
+        def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+            note = f"loss {float(logs['loss']):.3f}" if logs else ""
+            progress.update(self.epoch, completed=step + 1, note=note)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            shown = {k: v for k, v in (logs or {}).items() if "accuracy" in k}
+            note = "  ".join(f"{k.replace('weighted_', '')} {v:.2f}" for k, v in shown.items())
+            progress.update(self.run, completed=epoch + 1, note=note)
+
+    return Bar()
+
+
+def _table(train: Feed, val: Feed, history: dict[str, list[float]]) -> Table:
+    table = Table(title="How the feed did", title_justify="left")
+    table.add_column("")
+    for name in ("training", "validation"):
+        table.add_column(name, justify="right")
+    stats = [train.stats(), val.stats()]
+    accuracy = next(v for k, v in history.items() if k.startswith("val_") and "accuracy" in k)
+    table.add_row("images", *(f"{s.images:,}" for s in stats))
+    table.add_row("images/s", *(f"{s.images_per_second:.0f}" for s in stats))
+    table.add_row("time the trainer waited for data", *(f"{s.wait_share:.1%}" for s in stats))
+    for stage in dict.fromkeys(stage for s in stats for stage in s.stage_ms):
+        table.add_row(f"{stage}, thread ms per image", *(f"{s.stage_ms.get(stage, 0):.2f}" for s in stats))
+    table.add_row("validation accuracy, last (best)", "", f"{accuracy[-1]:.2f} ({max(accuracy):.2f})")
+    table.add_row("bad files", *(str(len(s.bad)) for s in stats))
+    return table
+
+
+def _bad(train: Feed, val: Feed) -> str:
+    bad = [*train.stats().bad, *val.stats().bad]
+    return "\n".join(f"  {failure.reason:<12} {failure.uri}  {failure.detail}".rstrip() for failure in bad)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """TensorFlow greets on file descriptor 2, past Python; errors still arrive as exceptions."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,0 +1,137 @@
+"""Run by test_keras.py in a process of its own, once per Keras backend: does things, prints one JSON object."""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = sys.argv[1]
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+
+import fastfeed as ff
+
+folder, seen = Path(sys.argv[2]), []
+
+
+def model(**options):
+    keras.utils.set_random_seed(1)
+    made = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile("adam", loss, weighted_metrics=["accuracy"], jit_compile=False, **options)
+    return made
+
+
+rng = np.random.default_rng(0)
+images, labels = rng.integers(0, 256, (44, 8, 8, 3), dtype=np.uint8), rng.integers(0, 3, 44)
+ops = [ff.RandomFlip(), ff.ToFloat()]
+result = {"keras": keras.__version__}
+
+
+class Steps(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.counts = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.counts.append(0)
+
+    def on_train_batch_end(self, step, logs=None):
+        self.counts[-1] += 1
+
+
+def fit(train, val):
+    steps = Steps()
+    net = model()
+    net.fit(train.to_keras(), validation_data=val.to_keras(), epochs=3, verbose=0, callbacks=[steps])
+    return net, steps.counts
+
+
+def feeds(**options):
+    train = ff.Feed(ff.Arrays(images, labels), ops, batch=8, seed=3, name="train", **options)
+    val = ff.Feed(ff.Arrays(images, labels), [ff.ToFloat()], batch=16, shuffle=False, tail="pad", name="val")
+    return train, val
+
+
+def noted(self, plain=ff.Feed.__iter__):
+    """Every batch that Keras really gets."""
+    for batch in plain(self):
+        seen.append([self.plan.tail, batch.epoch, batch.step, batch.ids.tolist()])
+        yield batch
+
+
+ff.Feed.__iter__ = noted
+train, val = feeds()
+net, result["steps"] = fit(train, val)
+result["adapter"] = [c.__name__ for c in type(train.to_keras()).__mro__]
+result["train"] = [row[1:] for row in seen if row[0] == "drop"]
+result["val"] = [row[1:] for row in seen if row[0] == "pad"]
+result["state"] = train.state()
+stats = train.stats()
+result["stats"] = [stats.images, stats.batches]
+
+# evaluation over padding counts every sample once
+probabilities = net.predict(images.astype(np.float32) / 255, verbose=0)
+result["accuracy"] = [
+    float((probabilities.argmax(1) == labels).mean()),
+    float(net.evaluate(val.to_keras(), verbose=0, return_dict=True)["accuracy"]),
+]
+result["predicted"] = list(net.predict(val.to_keras(), verbose=0).shape)
+train.close(), val.close()
+
+# one step per epoch
+seen.clear()
+one = ff.Feed(ff.Arrays(images, labels), ops, batch=44, seed=3)
+model().fit(one.to_keras(), epochs=3, verbose=0)
+result["one_step"] = [row[1:3] for row in seen]
+one.close()
+
+# an exception in the user's code ends fit, and the feed ends cleanly
+class Breaks(keras.callbacks.Callback):
+    def on_train_batch_end(self, step, logs=None):
+        if step == 2:
+            raise RuntimeError("the user's own mistake")
+
+
+train, _ = feeds()
+try:
+    model().fit(train.to_keras(), epochs=2, verbose=0, callbacks=[Breaks()])
+except RuntimeError as error:
+    result["user_error"] = str(error)
+train.close()
+result["threads"] = [t.name for t in threading.enumerate() if t.name.startswith("fastfeed")]
+
+# a folder with broken files trains as if they were not there; one of broken files alone stops with words
+with ff.Feed(ff.ImageFolder(folder / "some"), [ff.Resize((8, 8)), ff.ToFloat()], batch=8) as some:
+    steps = Steps()
+    model().fit(some.to_keras(), epochs=2, verbose=0, callbacks=[steps])
+    result["some_broken"] = [steps.counts, sorted(Path(f.uri).name for f in some.stats().bad)]
+with ff.Feed(ff.ImageFolder(folder / "all"), [ff.Resize((8, 8)), ff.ToFloat()], batch=8) as broken:
+    try:
+        model().fit(broken.to_keras(), epochs=1, verbose=0)
+    except Exception as error:
+        result["all_broken"] = str(error)
+
+# where Keras takes no adapter from outside
+from keras.src.trainers import data_adapters
+
+real = data_adapters.get_data_adapter
+
+
+def refuse(x, *args, **kwargs):
+    if type(x).__name__ == "FeedAdapter":
+        raise ValueError("Unrecognized data type")
+    return real(x, *args, **kwargs)
+
+
+data_adapters.get_data_adapter = refuse
+seen.clear()
+train, val = feeds()
+result["fallback"] = type(train.to_keras()).__name__
+_, result["fallback_steps"] = fit(train, val)
+result["fallback_train"] = [row[1:] for row in seen if row[0] == "drop"]
+train.close(), val.close()
+print(json.dumps(result))

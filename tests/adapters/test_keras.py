@@ -1,0 +1,142 @@
+"""`fit`, `evaluate`, `predict` on every backend of Keras that is installed, each in a process of its own."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+pytest.importorskip("keras", reason="Keras is not installed")
+
+BACKENDS = [
+    pytest.param(name, marks=pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed"))
+    for name in ("tensorflow", "jax", "torch")
+]
+STEPS = 5  # 44 samples, batch 8
+ENV = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    root, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for kind, count in (("some", 40), ("all", 0)):
+        for label in ("a", "b"):
+            (root / kind / label).mkdir(parents=True)
+            for i in range(count // 2):
+                pixels = rng.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(root / kind / label / f"{i:03}.jpg")
+    for name in ("a/005.jpg", "b/011.jpg"):
+        (root / "some" / name).write_bytes(b"not a photograph")
+    for i in range(30):
+        (root / "all" / "ab"[i % 2] / f"{i}.jpg").write_bytes(b"neither")
+    return root
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def session(request, folder) -> dict:
+    program = Path(__file__).with_name("keras_session.py")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), request.param, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=ENV,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_keras_takes_the_adapter_as_it_is(session):
+    assert "DataAdapter" in session["adapter"]
+
+
+def test_fit_sees_every_step_of_every_epoch_once(session):
+    assert session["steps"] == [STEPS] * 3
+    assert [row[:2] for row in session["train"]] == [[e, s] for e in range(3) for s in range(STEPS)]
+    assert session["state"]["epoch"] == 3
+    assert session["stats"] == [3 * STEPS * 8, 3 * STEPS]
+
+
+def test_epochs_reshuffle_and_validation_does_not(session):
+    first, second = ([row[2] for row in session["train"] if row[0] == epoch] for epoch in (0, 1))
+    assert first != second
+    for epoch in range(3):
+        ids = sum((row[2] for row in session["train"] if row[0] == epoch), [])
+        assert len(set(ids)) == STEPS * 8
+    walks = [[row[2] for row in session["val"] if row[0] == epoch] for epoch in range(3)]
+    assert walks[0] == walks[1] == walks[2]
+    assert sum(walks[0], [])[:44] == list(range(44))
+
+
+def test_padding_does_not_count_in_evaluation(session):
+    by_hand, evaluated = session["accuracy"]
+    assert evaluated == pytest.approx(by_hand, abs=1e-6)
+    assert session["predicted"] == [48, 3]
+
+
+def test_an_epoch_of_one_step(session):
+    assert session["one_step"][-1] == session["one_step"][-2][:0] + [session["one_step"][-2][0] + 1, 0]
+    epochs = [epoch for epoch, _ in session["one_step"]]
+    assert epochs == list(range(epochs[0], epochs[0] + len(epochs)))
+    assert len(epochs) in (3, 4)  # a backend that looks at a batch to build the model uses one up
+
+
+def test_an_exception_in_user_code_comes_through_and_leaves_no_thread(session):
+    assert session["user_error"] == "the user's own mistake"
+    assert session["threads"] == []
+
+
+def test_broken_files(session):
+    assert session["some_broken"] == [[5, 5], ["005.jpg", "011.jpg"]]
+    assert "too many bad samples" in session["all_broken"]
+    assert "check the data" in session["all_broken"]
+
+
+def test_fallback_for_versions_that_refuse_adapters(session):
+    assert session["fallback"] != "FeedAdapter"
+    assert session["fallback_steps"] == [STEPS] * 3
+    ahead = len(session["fallback_train"]) - len(session["train"])  # a PyDataset is asked one batch ahead
+    assert ahead in (0, 1)
+    assert session["fallback_train"][: 3 * STEPS] == session["train"]
+
+
+INTERRUPTED = """
+import os, sys, time, threading
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import keras, numpy as np, fastfeed as ff
+class Slow(ff.Arrays):
+    def read(self, ids):
+        time.sleep(0.05 * len(ids))
+        return super().read(ids)
+feed = ff.Feed(Slow(np.zeros((64, 8, 8, 3), np.uint8), np.zeros(64, int)), [ff.ToFloat()], batch=8)
+net = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)])
+net.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+class Tell(keras.callbacks.Callback):
+    def on_train_batch_end(self, step, logs=None):
+        print("step", flush=True)
+try:
+    net.fit(feed.to_keras(), epochs=1000, verbose=0, callbacks=[Tell()])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_during_fit_ends_the_process():
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV
+    )
+    try:
+        assert process.stdout.readline() == "step\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert "interrupted" in out, err[-2000:]
+    assert process.returncode == 0, err[-2000:]

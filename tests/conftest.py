@@ -1,0 +1,91 @@
+"""What every test relies on: no launcher in the environment, no thread left behind, data found or skipped with a reason."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+LEAK_S = 2.0  # threads of feeds that were just garbage collected may need this long to end
+_LAUNCHERS = re.compile(
+    r"(RANK|WORLD_SIZE|LOCAL_(RANK|SIZE|WORLD_SIZE)|MASTER_(ADDR|PORT)|TF_CONFIG|JAX_(PROCESS_ID|NUM_PROCESSES|"
+    r"COORDINATOR_ADDRESS)|(TORCHELASTIC|HOROVOD|OMPI|MV2|PMI|PMIX|PALS|MPI|SLURM)_.*|FASTFEED_TIMELINE)"
+)
+
+# the machines that run these are shared and slow at times: no example may fail for taking long
+settings.register_profile(
+    "fastfeed", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("fastfeed")
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests mean the same under torchrun, in a Slurm job, and at a desk."""
+    for name in list(os.environ):
+        if _LAUNCHERS.fullmatch(name):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_threads() -> Iterator[None]:
+    """Every thread of fastfeed's has ended when a test has."""
+    yield
+    if not _ours():
+        return
+    deadline = time.monotonic() + LEAK_S
+    while _ours() and time.monotonic() < deadline:
+        gc.collect()
+        for thread in _ours():
+            thread.join(0.05)
+    left = [thread.name for thread in _ours()]
+    assert not left, f"threads left behind: {', '.join(left)}"
+
+
+def _ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("fastfeed")]
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Real files, which are not part of this repository."""
+    folder = Path(os.environ.get("FASTFEED_TEST_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no test data at {folder}; set FASTFEED_TEST_DATA to the folder that holds it")
+    return folder
+
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def python() -> Python:
+    """`python(code, *args, RANK="0")` runs a program on its own: arguments for sys.argv, keywords for its environment."""
+
+    def run(code: str, *args: object, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, *map(str, args)],
+            env=environment(**environ),
+            capture_output=True,
+            text=True,
+            timeout=60,  # ends a hang; nothing here takes that long
+            check=False,
+        )
+
+    return run
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's, with the package under test importable."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | more

@@ -1,0 +1,51 @@
+"""The error family: each member is also what a caller would try first."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fastfeed import errors
+
+FAMILY = {
+    "ConfigError": (errors.FastfeedError, ValueError),
+    "SpecError": (errors.ConfigError,),
+    "StateError": (errors.ConfigError,),
+    "MissingExtra": (errors.FastfeedError, ImportError),
+    "SourceError": (errors.FastfeedError, OSError),
+    "SampleError": (errors.FastfeedError, RuntimeError),
+    "TooManyFailures": (errors.FastfeedError, RuntimeError),
+    "FeedClosed": (errors.FastfeedError, RuntimeError),
+}
+
+
+def test_the_table_is_complete():
+    assert sorted([*FAMILY, "FastfeedError"]) == sorted(errors.__all__)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_family(name):
+    kind = getattr(errors, name)
+    assert kind.__bases__ == FAMILY[name]
+    error = kind("what went wrong")
+    assert str(error) == "what went wrong"
+    assert isinstance(error, errors.FastfeedError)
+    assert name in (errors.__doc__ or ""), "the tree in the docstring lacks it"
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_pickles(name):
+    """They cross process borders: preprocessing workers, Ray."""
+    again = pickle.loads(pickle.dumps(getattr(errors, name)("text")))
+    assert (type(again).__name__, str(again)) == (name, "text")
+
+
+def test_missing_extra_holds_the_command():
+    error = errors.MissingExtra.of("to_jax", "JAX", "jax")
+    assert str(error) == "to_jax needs JAX: pip install 'fastfeed[jax]'"
+
+
+def test_too_many_failures_carries_them():
+    assert errors.TooManyFailures("text", ["a", "b"]).failures == ("a", "b")
+    assert pickle.loads(pickle.dumps(errors.TooManyFailures("text", ["a", "b"]))).failures == ("a", "b")

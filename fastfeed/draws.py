@@ -55,7 +55,7 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
     counter[1] = (ids >> _SHIFT32)[:, None]
     counter[2] = np.uint64(epoch)
     counter[3] = np.uint64(slot << 16) + np.arange(blocks, dtype=np.uint64)
-    words = philox(counter.reshape(4, -1), seed).reshape(4, len(ids), blocks)
+    words = philox(counter.reshape(4, -1), int(seed)).reshape(4, len(ids), blocks)
     pairs = np.empty((len(ids), blocks, 2), np.float64)
     for i in range(2):
         high, low = words[2 * i] >> np.uint64(5), words[2 * i + 1] >> np.uint64(6)

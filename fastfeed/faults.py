@@ -30,6 +30,7 @@ REASONS = {
     "bomb": "more pixels or bytes than allowed",
     "timeout": "reading took too long",
 }
+_START = b'{"id": '  # of every line of the quarantine file
 _TRANSIENT = frozenset({"io_error", "timeout"})  # worth another try in the next epoch
 
 
@@ -111,6 +112,8 @@ class Quarantine:
         self._handled = self._bad = self._run = 0
         self._lock = threading.Lock()
         if self.path is not None:
+            if self.path.is_dir():
+                raise ConfigError(f"quarantine: {path} is a folder; pass a file, such as {self.path / 'quarantine.jsonl'}")
             if not self.path.parent.is_dir():
                 raise ConfigError(f"quarantine: no folder {self.path.parent}; create it first")
             if self.path.exists():
@@ -121,8 +124,8 @@ class Quarantine:
         return reason not in _TRANSIENT and 0 <= id < self._length and uri(id) == at
 
     def known(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these samples are known to be bad: bool, same shape."""
-        if not self._known:
+        """Which of these samples need not be read: bool, same shape. None where a bad sample has to be raised."""
+        if not self._known or self.policy.action == "raise":
             return np.zeros(len(ids), bool)
         with self._lock:
             return np.fromiter((int(i) in self._known for i in ids), bool, len(ids))
@@ -137,7 +140,7 @@ class Quarantine:
     def bad(self, failures: list[Failure], epoch: int, step: int, repeated: int = 0) -> None:
         """List failures (and count `repeated` known ones); raises where the policy says the run ends."""
         with self._lock:
-            fresh = [f for f in failures if f.id not in self._found]
+            fresh = list({f.id: f for f in failures if f.id not in self._found}.values())
             for failure in fresh:
                 self._found[failure.id] = failure
                 if failure.reason not in _TRANSIENT:
@@ -191,13 +194,18 @@ class Quarantine:
         assert self.path is not None
         with self.path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_size < self._read_to:  # somebody has cleared it
+                self._read_to = 0
+                self._listed.clear()
             self._catch_up(file)
-            where = {"rank": self._rank, "epoch": epoch, "step": step}
             file.truncate(self._read_to)  # a last line without its end was torn by a crash
+            where = {"rank": self._rank, "epoch": epoch, "step": step}
             lines = [json.dumps(asdict(f) | where) for f in fresh if f.id not in self._listed]
             self._listed.update(f.id for f in fresh)
             if lines:
-                file.write("".join(line + "\n" for line in lines).encode())
+                file.seek(max(self._read_to - 1, 0))
+                glue = b"" if file.read(1) in (b"", b"\n") else b"\n"  # an editor may have taken the last line's end
+                file.write(glue + "".join(line + "\n" for line in lines).encode())
                 file.flush()
                 self._read_to = file.tell()
 
@@ -206,11 +214,14 @@ class Quarantine:
         file.seek(self._read_to)
         entries = []
         for line in file.read().splitlines(keepends=True):
+            if line.isspace():
+                self._read_to += len(line)
+                continue
             try:
                 entry = json.loads(line)
                 entries.append((int(entry["id"]), str(entry["reason"]), str(entry["uri"])))
             except (ValueError, KeyError, TypeError):
-                if not line.endswith(b"\n"):
+                if not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line)):
                     break
                 raise ConfigError(
                     f"{self.path} is not a quarantine file: cannot read line {line[:60]!r}; pass another path"

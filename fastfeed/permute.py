@@ -59,7 +59,7 @@ def _hash(values: np.ndarray, key: np.uint64, modulus: int) -> np.ndarray:
 def _round_keys(key: tuple[int, ...]) -> list[np.uint64]:
     state = 0
     for part in key:
-        state = _mix((state ^ (part & 0xFFFFFFFFFFFFFFFF)) + 0x9E3779B97F4A7C15)
+        state = _mix((state ^ (int(part) & 0xFFFFFFFFFFFFFFFF)) + 0x9E3779B97F4A7C15)
     keys = []
     for _ in range(_ROUNDS):
         state = (state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF

@@ -130,8 +130,8 @@ class Plan:
     def _positions(self, step: int) -> np.ndarray:
         if not 0 <= step < self.steps:
             raise ConfigError(f"step must be in [0, {self.steps}), got {step}")
-        first, last = self.bounds
-        return np.arange(step * self.global_batch + first, step * self.global_batch + last, dtype=np.int64)
+        start, (first, last) = int(step) * self.global_batch, self.bounds
+        return np.arange(start + first, start + last, dtype=np.int64)
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:
         """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at any world size."""
@@ -157,6 +157,7 @@ class Plan:
             if state[name] != here[name]:
                 hint = {
                     "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
+                    "shuffle": f"pass shuffle={state[name] if 'Blocks' in str(state[name]) else repr(state[name])}",
                     "fingerprint": "the files differ from those the state was saved with; start a new run",
                 }.get(name, f"pass {name}={state[name]!r}")
                 raise StateError(

@@ -86,19 +86,20 @@ class DaliBackend:
         """Fill these rows of `out`; where DALI refuses them, in halves, and at last by the engine."""
         if not rows or work.stop.is_set():
             return
+        shapes = None
         try:
             shapes = self._run(work, rows)
-        except Exception:  # DALI has no error of its own for bad bytes; what is not the bytes' fault is raised below
+        except Exception:  # DALI has no error of its own for bad bytes, so any may be one; what is not is raised later
             if work.finished.issuperset(rows):
                 raise
-            if len(rows) > 1:
-                middle = len(rows) // 2
-                self._settle(work, rows[:middle])
-                self._settle(work, rows[middle:])
-                return
-            wrong = rows
-        else:  # the window was made for the size that the header told us
-            wrong = [row for row, shape in zip(rows, shapes, strict=True) if not self._expected(work, row, shape)]
+        if shapes is None and len(rows) > 1:
+            middle = len(rows) // 2
+            self._settle(work, rows[:middle])
+            self._settle(work, rows[middle:])
+            return
+        # the window was made for the size that the header told us
+        sizes = [None] if shapes is None else shapes
+        wrong = [row for row, size in zip(rows, sizes, strict=True) if not self._expected(work, row, size)]
         if wrong:
             self._finish(work, wrong)
             self._settle(work, [row for row in wrong if work.done[row] is None])
@@ -113,13 +114,13 @@ class DaliBackend:
             images, shapes = self._pipe.run()
             if self._device is not None:
                 images = images.as_cpu()
-            whole = len(rows) == len(work.out)
-            work.out[slice(None) if whole else rows] = np.asarray(images.as_tensor())
+            everything = len(rows) == len(work.out)
+            work.out[slice(None) if everything else rows] = np.asarray(images.as_tensor())
             return np.asarray(shapes.as_tensor())
 
-    def _expected(self, work: _Batch, row: int, shape: np.ndarray) -> bool:
+    def _expected(self, work: _Batch, row: int, size: np.ndarray | None) -> bool:
         header = work.headers[row]
-        return row in work.finished or (header.height, header.width) == (int(shape[0]), int(shape[1]))
+        return row in work.finished or (size is not None and (header.height, header.width) == (size[0], size[1]))
 
     def _finish(self, work: _Batch, rows: list[int]) -> None:
         """Have the engine make these rows' pixels; a bad one turns black and is done."""

@@ -37,11 +37,17 @@ def build(classes: int, size: int, steps: int) -> keras.Model:
     )
     model.compile(
         optimizer=keras.optimizers.AdamW(rate, weight_decay=0.02),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
+        loss=smoothed_loss,
+        weighted_metrics=["accuracy"],  # padding and masked samples carry weight 0
         jit_compile=False,  # compiling costs more seconds than it saves in a run this short
     )
     return model
+
+
+def smoothed_loss(labels: keras.KerasTensor, logits: keras.KerasTensor) -> keras.KerasTensor:
+    """Cross-entropy of integer labels with label smoothing, which Keras only has for one-hot ones: shape (batch,)."""
+    wanted = keras.ops.one_hot(keras.ops.reshape(labels, (-1,)), logits.shape[-1])
+    return keras.losses.categorical_crossentropy(wanted, logits, from_logits=True, label_smoothing=0.1)
 
 
 def _convolve(x: keras.KerasTensor, filters: int, kernel: int = 3, stride: int = 1) -> keras.KerasTensor:

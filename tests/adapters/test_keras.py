@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("keras", reason="Keras is not installed")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
 
 BACKENDS = [
     pytest.param(name, marks=pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed"))

@@ -1,12 +1,13 @@
 """`to_tfdata`: shapes, length, order and epochs, in a process of its own because TensorFlow stays in one."""
 
+import importlib.util
 import json
 import subprocess
 import sys
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
 
 PROGRAM = """
 import json, os, threading

@@ -1,5 +1,6 @@
 """The command line as a user meets it: in a process of its own, exit codes and words."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -86,8 +87,8 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
 def test_demo_trains_and_tells(folder, tmp_path):
-    pytest.importorskip("keras", reason="Keras is not installed")
     done = fastfeed("demo", "--data", folder, "--epochs", 4, "--batch", 4, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = {

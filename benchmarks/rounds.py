@@ -1,0 +1,93 @@
+"""What the benchmarks share: interleaved rounds, medians, and a JSON with the machine it ran on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+DATA = Path(os.environ.get("FASTFEED_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def arguments(doc: str | None, rounds: int) -> argparse.Namespace:
+    """The options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="also write the JSON here")
+    return parser.parse_args()
+
+
+def interleaved(rounds: int, contestants: dict[str, Callable[[], int]]) -> dict[str, dict[str, Any]]:
+    """Run all in turn, `rounds` times; each returns how many images it made. The first round warms up and is dropped."""
+    rates: dict[str, list[float]] = {name: [] for name in contestants}
+    cpu: dict[str, list[float]] = {name: [] for name in contestants}
+    for i in range(rounds + 1):
+        order = list(contestants) if i % 2 else list(contestants)[::-1]
+        for name in order:
+            wall, busy = time.perf_counter(), _cpu_seconds()
+            images = contestants[name]()
+            wall, busy = time.perf_counter() - wall, _cpu_seconds() - busy
+            if i:
+                rates[name].append(images / wall)
+                cpu[name].append(1e3 * busy / images)
+    return {
+        name: {
+            "images_per_second": round(statistics.median(rates[name]), 1),
+            "spread": [round(min(rates[name]), 1), round(max(rates[name]), 1)],
+            "cpu_ms_per_image": round(statistics.median(cpu[name]), 3),
+            "rounds": [round(r, 1) for r in rates[name]],
+        }
+        for name in contestants
+    }
+
+
+def ratio(result: dict[str, dict[str, Any]], of: str, to: str) -> float:
+    """Median over rounds of one contestant's rate by another's in the same round."""
+    pairs = zip(result[of]["rounds"], result[to]["rounds"], strict=True)
+    return round(statistics.median(a / b for a, b in pairs), 3)
+
+
+def finish(question: str, result: dict[str, Any], out: Path | None) -> None:
+    """Print the result, and keep it."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    report = {
+        "question": question,
+        "command": "python " + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": commit.stdout.strip(),
+        "machine": {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()},
+        "versions": {name: metadata.version(name) for name in ("numpy", "pillow", "opencv-python-headless")},
+        **result,
+    }
+    text = json.dumps(report, indent=1)
+    print(text)
+    if out:
+        out.write_text(text + "\n")
+
+
+def rss_mb() -> float:
+    """Resident memory now, MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

@@ -1,0 +1,212 @@
+"""The dali backend does what the cpu backend does, on the processor here; `pytest -s` shows by how much they differ."""
+
+import importlib
+import io
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+from side_by_side import HERE, arrays, compiled, differences, files, needs_dali, picture, rendered
+
+import fastfeed as ff
+from fastfeed.backends import cpu
+from fastfeed.decode import engine_for
+from fastfeed.ops import OPS
+from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.spec import ENCODED, PIXELS, Spec
+
+WORST: dict[str, tuple[float, float, float]] = {}
+
+
+class Within(NamedTuple):
+    """Allowed differences, in levels of 255."""
+
+    inside: float  # largest, but for the outermost rows and columns
+    edge: float  # largest there
+    mean: float
+
+
+class Case(NamedTuple):
+    ops: list
+    given: Spec
+    within: Within
+
+
+FIXED = Spec((40, 56, 3), "uint8", "HWC")
+SAME = Within(0, 0, 0)
+RESAMPLED = Within(1, 3, 0.25)  # edges: DALI repeats the outermost pixels, Pillow leaves them out
+CASES = {  # every op, in the smallest program that holds it
+    "Decode": Case([ff.Decode(), ff.Resize((48, 64))], ENCODED, Within(1, 1, 0.01)),
+    "Resize": Case([ff.Resize((48, 64))], PIXELS, RESAMPLED),
+    "CenterCrop": Case([ff.CenterCrop((32, 48))], PIXELS, SAME),
+    "RandomResizedCrop": Case([ff.RandomResizedCrop((32, 48))], PIXELS, RESAMPLED),
+    "RandomFlip": Case([ff.RandomFlip(direction="both")], FIXED, SAME),
+    "ToFloat": Case([ff.ToFloat("float16")], FIXED, Within(0.07, 0.07, 0.03)),  # half of float16's last place at most
+    "Normalize": Case([ff.Normalize.imagenet()], FIXED, Within(1e-4, 1e-4, 1e-5)),
+    "ToLayout": Case([ff.ToLayout("CHW")], FIXED, SAME),
+}
+
+
+def check(name: str, found: tuple[float, float, float], within: Within) -> None:
+    WORST[name] = found
+    for what, value, allowed in zip(Within._fields, found, within, strict=True):
+        assert value <= allowed, f"{name} {what}: {value:.3g} levels, allowed {allowed}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table():
+    yield
+    if WORST:
+        print("\n\ndali against cpu, levels    inside     edge     mean")
+        for name, (inside, edge, mean) in WORST.items():
+            print(f"{name:24} {inside:9.4f} {edge:8.4f} {mean:8.4f}")
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """The tolerances are for the processor."""
+    if HERE:
+        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali"), "gpus", lambda: 0)
+
+
+def test_every_op_has_a_case():
+    assert set(CASES) == {op.__name__ for op in OPS}, "a new op needs a lowering in dali_ops and a case here"
+
+
+@needs_dali
+@pytest.mark.parametrize("name", CASES)
+def test_ops_agree(name):
+    case = CASES[name]
+    blobs = files() if case.given.encoded else arrays(case.given)
+    check(name, differences(case.ops, case.given, blobs), case.within)
+
+
+@needs_dali
+@pytest.mark.parametrize(
+    ("filter", "within"),
+    [
+        ("bilinear", RESAMPLED),
+        ("bicubic", Within(6, 3, 0.25)),  # Pillow clips overshoot to bytes between its two passes
+        ("lanczos", Within(9, 3, 0.25)),
+        ("box", SAME),
+    ],
+)
+@pytest.mark.parametrize("size", [(24, 30), (200, 260)])
+def test_filters_agree(filter, within, size):
+    found = differences([ff.RandomResizedCrop(size, filter=filter)], PIXELS, arrays(PIXELS))
+    check(f"{filter} to {size[0]}x{size[1]}", found, within)
+
+
+@needs_dali
+def test_noise_is_the_worst_case():
+    blobs = [np.random.default_rng(k).integers(0, 256, (90 + k, 120, 3), dtype=np.uint8) for k in range(8)]
+    check("bilinear, pure noise", differences([ff.Resize((32, 40))], PIXELS, blobs), Within(1, 18, 0.5))
+
+
+@needs_dali
+def test_windows_away_from_the_edge_agree_to_one_level():
+    """Down to boxes of one pixel and boxes that lie between pixels."""
+    dali = importlib.import_module("fastfeed.backends.dali")
+    boxes = np.array(
+        [[20, 30, 1, 1], [33.3, 40.7, 60.2, 50.9], [30, 30, 1, 70], [25.5, 31, 80, 1.25], [40, 40, 24, 32]]
+    )
+    flips = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 1]], bool)
+    windows = Windows(boxes, flips, np.full((5, 2), (24, 32)))
+    blobs, out = [picture(130, 140, k) for k in range(5)], {}
+    for backend in (cpu, dali):
+        program, runner = compiled(backend, [ff.Resize((24, 32))], PIXELS)
+        out[backend] = np.empty((5, 24, 32, 3), np.uint8)
+        runner.render(blobs, engine_for(program).probe(blobs), windows, out[backend], threading.Event())
+    assert np.abs(out[cpu].astype(int) - out[dali]).max() <= 1
+    assert np.array_equal(out[dali][4], blobs[4][40:64, 40:72][:, ::-1]), "nothing to scale: the pixels themselves"
+
+
+@needs_dali
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "ops", [[], [ff.ToLayout("CHW")], [ff.ToFloat()], [ff.ToFloat("float16"), ff.ToLayout("CHW")]], ids=str
+)
+def test_conversions_agree(channels, ops):
+    blobs = [picture(20, 31, k, channels) for k in range(3)]
+    given = Spec((20, 31, channels), "uint8", "HWC")
+    check(
+        f"{channels} ch {'+'.join(type(op).__name__ for op in ops)}",
+        differences(ops, given, blobs),
+        Within(0.07, 0.07, 0.03),
+    )
+
+
+@needs_dali
+def test_only_what_dali_shows_alike_reaches_its_decoder():
+    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    program = fuse([ff.Resize((48, 64))], ENCODED)
+    blobs = files()
+    taken = [ops.plain(program, b, h) for b, h in zip(blobs, engine_for(program).probe(blobs), strict=True)]
+    jpegs = [True] * 9 + [False, True]
+    assert taken == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
+    short, doubtful = blobs[0][:-40], blobs[0][:900] + b"\xff\xdb" + blobs[0][900:]
+    for blob in (short, doubtful):
+        assert not ops.plain(program, blob, engine_for(program).probe([blob])[0])
+
+
+@needs_dali
+def test_bad_samples_are_named_and_black_and_the_others_untouched():
+    dali = importlib.import_module("fastfeed.backends.dali")
+    ops = [ff.Resize((48, 64)), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
+    good = files()[:8]
+    whole, _ = rendered(dali, ops, ENCODED, good)
+    broken = good[0][: len(good[0]) // 2]
+    hidden = broken + b"\xff\xd9"  # complete as far as can be seen without decoding
+    blobs = [*good[:3], broken, *good[3:6], hidden, *good[6:]]
+    program, runner = compiled(dali, ops, ENCODED)
+    out = np.empty((10, *program.spec.shape), np.float32)
+    windows = Windows(np.tile([0.0, 0, 48, 64], (10, 1)), np.zeros((10, 2), bool), np.full((10, 2), (48, 64)))
+    for _ in range(3):  # the graph outlives the errors
+        done = runner.render(blobs, engine_for(program).probe(blobs), windows, out, threading.Event())
+        assert done[3] is not None and done[3].reason == "truncated"
+        assert [k for k, why in enumerate(done) if why is not None and k != 7] == [3]
+        assert np.array_equal(out[[0, 1, 2, 4, 5, 6, 8, 9]], whole)
+        assert np.array_equal(out[3], np.broadcast_to(program.convert.table()[0][:, None, None], out[3].shape))
+
+
+@needs_dali
+def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
+    """A batch that fails as a whole is halved until the culprit is alone."""
+    dali = importlib.import_module("fastfeed.backends.dali")
+    monkeypatch.setattr(dali, "plain", lambda program, blob, header: True)  # all of these would go to the engine
+    blobs = files()
+    animated = io.BytesIO()
+    frames = [Image.fromarray(picture(48, 64, k)) for k in range(3)]
+    frames[0].save(animated, "GIF", save_all=True, append_images=frames[1:])
+    blobs = [blobs[0], animated.getvalue(), blobs[0][:-60], *blobs[1:9], b"GIF89a" + bytes(20)]
+    ops = [ff.Resize((48, 64))]
+    program, runner = compiled(dali, ops, ENCODED)
+    headers = engine_for(program).probe(blobs[:-1])
+    windows = Windows(np.tile([0.0, 0, 48, 64], (11, 1)), np.zeros((11, 2), bool), np.full((11, 2), (48, 64)))
+    got, want = np.empty((2, 11, 48, 64, 3), np.uint8)
+    done = runner.render(blobs[:-1], headers, windows, got, threading.Event())
+    other = engine_for(program).decode(
+        blobs[:-1], engine_for(program).probe(blobs[:-1]), windows, "bilinear", want, threading.Event()
+    )
+    assert done == other
+    assert done[2] is not None and done[2].reason == "truncated"
+    assert np.abs(got.astype(int) - want).max() <= 2
+
+
+@needs_dali
+def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch):
+    dali = importlib.import_module("fastfeed.backends.dali")
+    program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
+
+    def fail(work, rows):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(runner, "_run", fail)
+    windows = Windows(np.tile([0.0, 0, 48, 64], (4, 1)), np.zeros((4, 2), bool), np.full((4, 2), (48, 64)))
+    blobs = files()[:4]
+    with pytest.raises(RuntimeError, match="out of memory"):
+        runner.render(
+            blobs, engine_for(program).probe(blobs), windows, np.empty((4, 48, 64, 3), np.uint8), threading.Event()
+        )

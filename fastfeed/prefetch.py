@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,8 @@ from fastfeed.errors import FeedClosed
 __all__ = ["Ahead", "Cancel", "Job", "Pool"]
 
 T = TypeVar("T")
+
+_STUCK_S = 5.0  # a thread in a read that does not return is left behind, a daemon, after this
 
 
 class Pool:
@@ -63,13 +66,19 @@ def _work(tasks: queue.SimpleQueue[Callable[[], None] | None], stop: threading.E
         del task  # or an idle thread would keep the last batch alive
 
 
-def _end(tasks: queue.SimpleQueue[Any], threads: list[threading.Thread], stop: threading.Event) -> None:
+def _end(
+    tasks: queue.SimpleQueue[Any],
+    threads: list[threading.Thread],
+    stop: threading.Event,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     stop.set()
+    deadline = clock() + _STUCK_S
     for _ in threads:
         tasks.put(None)
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(timeout=5)
+            thread.join(timeout=max(0.0, deadline - clock()))
 
 
 class Cancel:
@@ -126,7 +135,11 @@ class Job(Generic[T]):
         while not self._done.wait(0.2) and not self._stop.is_set():  # a closed pool must leave nobody waiting
             pass
         if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None  # an error holds its frames, these hold the job: no cycle may stay
+            try:
+                raise error
+            finally:
+                del error
         if self._stop.is_set():
             raise FeedClosed("the feed was closed while a batch was waited for")
         return self._result  # type: ignore[return-value]
@@ -138,6 +151,7 @@ class Ahead(Generic[T]):
     def __init__(self, pool: Pool, jobs: Iterable[Job[T]], depth: int, stop: Cancel) -> None:
         self._pool, self._jobs, self._depth, self._stop = pool, iter(jobs), depth, stop
         self._running: deque[Job[T]] = deque()
+        self._closed = False
         self._end = weakref.finalize(self, stop.set)  # a walk nobody holds makes no more batches
 
     def __iter__(self) -> Iterator[T]:
@@ -151,6 +165,8 @@ class Ahead(Generic[T]):
             job.start(self._pool)
             self._running.append(job)
         if not self._running:
+            if self._closed:
+                raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
             raise StopIteration
         try:
             return self._running.popleft().result()
@@ -165,6 +181,7 @@ class Ahead(Generic[T]):
 
     def close(self) -> None:
         """Cancel what is running."""
+        self._closed = True
         self._stop.set()
         self._running.clear()
         self._jobs = iter(())

@@ -100,9 +100,9 @@ class _File:
     def __init__(
         self, path: str | os.PathLike[str], rank: int, name: str, clock: Callable[[], int], wall: Callable[[], int]
     ) -> None:
-        self._clock, self._wall, self._id = clock, wall, secrets.token_hex(4)
+        self._clock, self._wall, self._id, self._pid = clock, wall, secrets.token_hex(4), os.getpid()
         self._fd = os.open(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        head = {"fastfeed_timeline": 1, "feed": self._id, "pid": os.getpid(), "rank": rank}
+        head = {"fastfeed_timeline": 1, "feed": self._id, "pid": self._pid, "rank": rank}
         self._lines = [json.dumps(head | {"host": platform.node(), "name": name})]
         self._anchor()
 
@@ -113,7 +113,8 @@ class _File:
 
     def close(self) -> None:
         if self._fd >= 0:
-            self._anchor()
+            if os.getpid() == self._pid:  # after fork() what is pending is the parent's to write
+                self._anchor()
             os.close(self._fd)
             self._fd = -1
 

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fastfeed.faults import REASONS
+
 if TYPE_CHECKING:
     from fastfeed.feed import Feed
 
@@ -48,9 +50,10 @@ def demo(
     epochs = epochs or classifier.epochs_for(len(train.source))
     model = classifier.build(len(train.source.classes), classifier.IMAGE_SIZE, epochs * len(train))
     console.print(
-        f"\n{model.name}, {model.count_params():,} parameters, on Keras {keras.__version__} with "
-        f"{keras.backend.backend()}: {epochs} epochs of {len(train)} steps\n",
+        f"\nA CNN of {model.count_params():,} parameters on Keras {keras.__version__} with {keras.backend.backend()}: "
+        f"{epochs} epochs of {len(train)} steps\n",
         highlight=False,
+        soft_wrap=True,
     )
     with train, val:
         with _progress(console) as progress:
@@ -58,7 +61,7 @@ def demo(
             history = model.fit(
                 train.to_keras(), validation_data=val.to_keras(), epochs=epochs, verbose=0, callbacks=[bar]
             ).history
-        console.print("", _table(train, val, history), _bad(train, val), sep="\n", highlight=False)
+        console.print("", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False)
     console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
 
 
@@ -161,9 +164,16 @@ def _table(train: Feed, val: Feed, history: dict[str, list[float]]) -> Table:
     return table
 
 
-def _bad(train: Feed, val: Feed) -> str:
+def _bad(train: Feed, val: Feed, root: Path) -> Table | str:
     bad = [*train.stats().bad, *val.stats().bad]
-    return "\n".join(f"  {failure.reason:<12} {failure.uri}  {failure.detail}".rstrip() for failure in bad)
+    if not bad:
+        return "No bad files."
+    table = Table(title="Bad files, replaced in training and masked in validation", title_justify="left")
+    for column in ("file", "reason", "detail"):
+        table.add_column(column, overflow="fold")
+    for failure in bad:
+        table.add_row(os.path.relpath(failure.uri, root), failure.reason, failure.detail or REASONS[failure.reason])
+    return table
 
 
 @contextlib.contextmanager

@@ -194,6 +194,8 @@ def _why(error: Exception, blob: bytes, format: str) -> Bad:
         return Bad("bomb", text)
     if isinstance(error, _Unsupported) or any(words in low for words in _UNSUPPORTED_WORDS):
         return Bad("unsupported_format", text)
-    if isinstance(error, (EOFError, struct.error)) or any(words in low for words in _TRUNCATED_WORDS):
+    if isinstance(error, (EOFError, struct.error)):
+        return Bad("truncated", "ends inside its header")
+    if any(words in low for words in _TRUNCATED_WORDS):
         return Bad("truncated", text)
     return Bad("truncated" if ends_early(blob, format) else "corrupt", text)

@@ -1,4 +1,4 @@
-"""Does restoring at step s cost the same for s = 0 and s = 1,000,000? And what does order cost for a billion samples?"""
+"""Does restoring cost the same at step 0 and at step 1,000,000? What does the order of a billion samples cost?"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def arguments(doc: str | None, rounds: int) -> argparse.Namespace:
 
 
 def interleaved(rounds: int, contestants: dict[str, Callable[[], int]]) -> dict[str, dict[str, Any]]:
-    """Run all in turn, `rounds` times; each returns how many images it made. The first round warms up and is dropped."""
+    """Run all in turn, `rounds` times; each returns its number of images. A round to warm up comes first."""
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     cpu: dict[str, list[float]] = {name: [] for name in contestants}
     for i in range(rounds + 1):

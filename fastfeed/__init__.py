@@ -36,7 +36,29 @@ _PUBLIC = {
     "errors": "errors",
 }
 
-__all__ = sorted([*_PUBLIC, "__version__"])  # noqa: PLE0605
+__all__ = [
+    "Arrays",
+    "Batch",
+    "Blocks",
+    "CenterCrop",
+    "Decode",
+    "Failure",
+    "FaultPolicy",
+    "Feed",
+    "FeedStats",
+    "ImageFolder",
+    "Normalize",
+    "Plan",
+    "RandomFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "Spec",
+    "ToFloat",
+    "ToLayout",
+    "World",
+    "__version__",
+    "errors",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -98,7 +98,7 @@ class Quarantine:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        policy: FaultPolicy = FaultPolicy(),  # noqa: B008 (frozen value)
+        policy: FaultPolicy = FaultPolicy(),
         length: int,
         rank: int = 0,
         uri: Callable[[int], str] = str,
@@ -113,7 +113,9 @@ class Quarantine:
         self._lock = threading.Lock()
         if self.path is not None:
             if self.path.is_dir():
-                raise ConfigError(f"quarantine: {path} is a folder; pass a file, such as {self.path / 'quarantine.jsonl'}")
+                raise ConfigError(
+                    f"quarantine: {path} is a folder; pass a file, such as {self.path / 'quarantine.jsonl'}"
+                )
             if not self.path.parent.is_dir():
                 raise ConfigError(f"quarantine: no folder {self.path.parent}; create it first")
             if self.path.exists():

@@ -77,7 +77,15 @@ class Feed:
         self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads)
         chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))
         self._assembler = Assembler(
-            source, self.program, self.plan, engine, self._backend, self._quarantine, self._timeline, chunk, prefetch + 2
+            source,
+            self.program,
+            self.plan,
+            engine,
+            self._backend,
+            self._quarantine,
+            self._timeline,
+            chunk,
+            prefetch + 2,
         )
         self._pool = Pool(threads)
         self._meter = Meter()
@@ -161,11 +169,6 @@ class Feed:
         )
 
     @property
-    def position(self) -> tuple[int, int]:
-        """(epoch, step) of the next batch."""
-        return (self._cursor[0] + 1, 0) if self._broken_off else self._cursor
-
-    @property
     def weighted(self) -> bool:
         """Weights may differ from one: padding, or masked samples."""
         return self.plan.tail == "pad" or self._quarantine.policy.action == "mask"
@@ -178,7 +181,9 @@ class Feed:
     def explain(self) -> str:
         """What this feed will do, as `print(feed)` shows it. Reads no image."""
         plan, spec = self.plan, self.program.spec
-        ranks = f"rank {plan.world.rank} of {plan.world.size} (global {plan.global_batch})" if plan.world.size > 1 else ""
+        ranks = (
+            f"rank {plan.world.rank} of {plan.world.size} (global {plan.global_batch})" if plan.world.size > 1 else ""
+        )
         held = self.prefetch + 2
         bad = self._quarantine.policy.action + (f", listed in {self._quarantine.path}" if self._quarantine.path else "")
         return "\n".join(

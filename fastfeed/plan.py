@@ -166,7 +166,9 @@ class Plan:
                 )
         epoch, step = int(state["epoch"]), int(state["step"])
         if epoch < 0 or not 0 <= step <= self.steps:
-            raise StateError(f"cannot restore: step must be in [0, {self.steps}] and epoch >= 0, got {step} and {epoch}")
+            raise StateError(
+                f"cannot restore: step must be in [0, {self.steps}] and epoch >= 0, got {step} and {epoch}"
+            )
         return (epoch + 1, 0) if step == self.steps else (epoch, step)
 
 

@@ -40,13 +40,18 @@ class Pool:
     def submit(self, task: Callable[[], None]) -> None:
         """Queue a task. It must not raise."""
         if os.getpid() != self._pid:
-            raise FeedClosed("this feed was started before fork(), its threads are not here; make the feed in the child")
+            raise FeedClosed(
+                "this feed was started before fork(), its threads are not here; make the feed in the child"
+            )
         with self._lock:
             if self.closed.is_set():
                 raise FeedClosed("this feed is closed; make a new one")
             while len(self._threads) < self.size:
                 thread = threading.Thread(
-                    target=_work, args=(self._tasks, self.closed), name=f"{self._name}-{len(self._threads)}", daemon=True
+                    target=_work,
+                    args=(self._tasks, self.closed),
+                    name=f"{self._name}-{len(self._threads)}",
+                    daemon=True,
                 )
                 thread.start()
                 self._threads.append(thread)

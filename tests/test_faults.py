@@ -253,7 +253,7 @@ def test_two_processes_share_a_file(tmp_path):
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", SHARING, str(path), str(rank)],
-            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment()},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(),
         )
         for rank in (0, 1)
     ]

@@ -6,7 +6,7 @@ import pytest
 
 import fastfeed
 
-HEAVY = "tensorflow keras torch jax nvidia ray cv2 PIL numpy rich typer nvtx".split()
+HEAVY = ["tensorflow", "keras", "torch", "jax", "nvidia", "ray", "cv2", "PIL", "numpy", "rich", "typer", "nvtx"]
 
 
 def test_import_loads_nothing_and_starts_nothing(python):

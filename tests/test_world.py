@@ -175,7 +175,7 @@ def test_lone_variables_are_nobodys_launcher(text: str) -> None:
 
 
 def alone(given: str, missing: str, launcher: str) -> str:
-    name = given.split("=")[0]
+    name = given.split("=", maxsplit=1)[0]
     return f"{missing} must be set when {name} is, got {given} alone; set both as {launcher} does, or unset {name}"
 
 

@@ -11,7 +11,7 @@ from fastfeed.errors import MissingExtra
 from fastfeed.feed import Feed
 
 try:
-    import keras
+    keras: Any = importlib.import_module("keras")  # its names appear at run time: nothing for a type checker
 except ImportError as error:
     raise MissingExtra.of("to_keras", "Keras 3", "keras") from error
 
@@ -21,8 +21,8 @@ __all__ = ["to_keras"]
 def to_keras(feed: Feed) -> Any:
     """A Keras `DataAdapter`, which `fit` takes as it is.
 
-    Keras keeps that class to itself, so what this version does with one is tried out first. Where it is refused, TensorFlow
-    gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
+    Keras keeps that class to itself, so what this version does with one is tried out first. Where it is refused,
+    TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
     """
     epochs = Epochs(feed)
     adapter = _adapter(epochs)
@@ -53,11 +53,10 @@ class Epochs:
         if self._first is None:
             if self._start is not None:
                 feed.seek(*self._start)
-            self._start = feed.position
             self._live = iter(feed)
-            batch = self._first = self._next()
-            if self._start is None:  # the only one of its epoch: given and done
-                self._first = None
+            batch = next(self._live)
+            self._start = (batch.epoch, batch.step)
+            self._first = batch if self._is_open(batch) else None
         else:
             batch = self._first
         live = self._live
@@ -66,13 +65,14 @@ class Epochs:
             self._first = None
             if self._live is not live or self._start is None:
                 return
-            batch = self._next()
+            batch = next(live)
+            self._is_open(batch)
 
-    def _next(self) -> Batch:
-        batch = next(self._live)
+    def _is_open(self, batch: Batch) -> bool:
+        """Whether the epoch goes on after this batch."""
         if batch.step + 1 == len(self.feed):
             self._start = None
-        return batch
+        return self._start is not None
 
 
 def _adapter(epochs: Epochs) -> Any:

@@ -86,6 +86,8 @@ class DaliBackend:
         """Fill these rows of `out`; where DALI refuses them, in halves, and at last by the engine."""
         if not rows or work.stop.is_set():
             return
+        if self._pipe is None:
+            self._pipe = self._built()
         shapes = None
         try:
             shapes = self._run(work, rows)
@@ -107,8 +109,6 @@ class DaliBackend:
     def _run(self, work: _Batch, rows: list[int]) -> np.ndarray:
         """Through the graph; the decoded sizes."""
         with self._timeline.span("dali", work.number):
-            if self._pipe is None:
-                self._pipe = self._built()
             self._pipe.feed_input("roi", work.rois[rows])
             self._pipe.feed_input("data", [work.data[row] for row in rows])
             images, shapes = self._pipe.run()

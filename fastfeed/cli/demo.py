@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fastfeed.errors import ConfigError
 from fastfeed.faults import REASONS
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ def _made(root: Path, console: Console) -> Path:
     root.parent.mkdir(parents=True, exist_ok=True)
     with _progress(console) as progress:
         task = progress.add_task("making photographs", total=None, note="")
-        made = make_photos(root, progress=lambda done, total: progress.update(task, completed=done, total=total))
+        try:
+            made = make_photos(root, progress=lambda done, total: progress.update(task, completed=done, total=total))
+        except FileExistsError as error:
+            raise ConfigError(f"{error}; --work says where photographs are made") from error
         progress.update(task, visible=False)
     console.print(
         f"{made.images} photographs of {len(made.classes)} kinds of landmarks in {made.root}, "

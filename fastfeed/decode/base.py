@@ -46,7 +46,13 @@ class Engine(Protocol):
         ...
 
     def decode(
-        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        windows: Windows,
+        filter: str,
+        out: np.ndarray,
+        stop: Stop,
     ) -> list[Bad | None]:
         """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad sample's slot is zeroed.
 

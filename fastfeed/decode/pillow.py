@@ -79,7 +79,13 @@ class PillowEngine:
         return [self._probe(blob) for blob in blobs]
 
     def decode(
-        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        windows: Windows,
+        filter: str,
+        out: np.ndarray,
+        stop: Stop,
     ) -> list[Bad | None]:
         done: list[Bad | None] = [None] * len(blobs)
         for i, header in enumerate(headers):
@@ -89,7 +95,9 @@ class PillowEngine:
                 if header.format == "PNG" and not png_intact(blobs[i]):
                     raise OSError("a checksum of the pixel data is wrong")
                 self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], filter, out[i])
-            except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
+            except (
+                Exception
+            ) as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0
                 done[i] = _why(error, blobs[i], header.format)
         return done
@@ -120,9 +128,7 @@ class PillowEngine:
         shown = displayed_size(orientation, (height, width))
         return Header(*shown, format, (image, orientation))
 
-    def _decode(
-        self, header: Header, box: tuple[float, ...], flip: np.ndarray, filter: str, out: np.ndarray
-    ) -> None:
+    def _decode(self, header: Header, box: tuple[float, ...], flip: np.ndarray, filter: str, out: np.ndarray) -> None:
         image, orientation = header.handle
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))  # type: ignore[arg-type]
         size = out.shape[1::-1] if swaps(orientation) else out.shape[:2]
@@ -153,7 +159,7 @@ def _orientation(image: Any) -> int:
 
 
 def _bytes(image: Any, header: Header) -> int:
-    """Peak memory of loading and converting it: Pillow keeps RGB in 4 bytes; progressive JPEGs keep all coefficients."""
+    """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, progressive JPEGs keep all coefficients."""
     need = 4 * image.width * image.height * (1 if image.mode in ("RGB", "L") else 3)
     return need + 6 * header.width * header.height if "progressive" in image.info else need
 

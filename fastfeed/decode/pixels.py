@@ -46,7 +46,13 @@ class PixelsEngine:
         return [Header(blob.shape[0], blob.shape[1], "array") for blob in blobs]
 
     def decode(
-        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        windows: Windows,
+        filter: str,
+        out: np.ndarray,
+        stop: Stop,
     ) -> list[Bad | None]:
         for i, blob in enumerate(blobs):
             if stop.is_set():

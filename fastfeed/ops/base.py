@@ -9,7 +9,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.spec import Spec
 
-__all__ = ["FILTERS", "Geometry", "Op", "check_filter", "check_size", "need_pixels"]
+__all__ = ["FILTERS", "Geometry", "Op", "check_filter", "check_size", "freeze", "need_pixels"]
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")  # all antialiased: the support grows with the reduction
 
@@ -48,7 +48,7 @@ def need_pixels(op: Any, spec: Spec) -> None:
 
 def check_size(name: str, size: Any) -> tuple[int, int]:
     """(height, width) in pixels from an int (square) or a pair."""
-    pair = (size, size) if isinstance(size, (int, np.integer)) and not isinstance(size, bool) else size
+    pair: Any = (size, size) if isinstance(size, (int, np.integer)) and not isinstance(size, bool) else size
     try:
         height, width = (int(n) for n in pair)
     except (TypeError, ValueError):
@@ -56,6 +56,14 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     if not (1 <= height <= 65_535 and 1 <= width <= 65_535):
         raise ConfigError(f"{name} size must be in [1, 65535] pixels, got {size!r}")
     return height, width
+
+
+def freeze(op: Any, *names: str) -> None:
+    """Lists and arrays in these fields become tuples: an op compares, hashes and prints as a value."""
+    for name in names:
+        value = getattr(op, name)
+        if isinstance(value, (list, np.ndarray)):
+            object.__setattr__(op, name, tuple(value.tolist() if isinstance(value, np.ndarray) else value))
 
 
 def check_filter(name: str, filter: str) -> None:

@@ -1,4 +1,4 @@
-"""Ops that change how numbers are stored: float conversion, normalization, layout. They move last and become one pass."""
+"""Ops that change how numbers are stored: floats, normalization, layout. They move last and become one pass."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import freeze
 from fastfeed.spec import Spec
 
 __all__ = ["Convert", "Normalize", "ToFloat", "ToLayout"]
@@ -43,6 +44,10 @@ class Normalize:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self, "mean", "std")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if not isinstance(values, tuple) or not all(isinstance(v, (int, float, np.number)) for v in values):
+                raise ConfigError(f"Normalize {name} must be a tuple of numbers, one per channel, got {values!r}")
         if len(self.mean) != len(self.std):
             raise ConfigError(f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}")
         if not all(s > 0 for s in self.std):

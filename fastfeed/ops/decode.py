@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import freeze
 from fastfeed.spec import PIXELS, Spec
 
 __all__ = ["Decode"]
@@ -23,7 +24,12 @@ class Decode:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        if len(self.matte) != 3 or not all(isinstance(v, int) and 0 <= v <= 255 for v in self.matte):
+        freeze(self, "matte")
+        if (
+            not isinstance(self.matte, tuple)
+            or len(self.matte) != 3
+            or not all(isinstance(v, int) and 0 <= v <= 255 for v in self.matte)
+        ):
             raise ConfigError(f"Decode matte must be three integers in [0, 255], got {self.matte!r}")
         if not isinstance(self.max_pixels, int) or self.max_pixels < 1:
             raise ConfigError(f"Decode max_pixels must be an integer >= 1, got {self.max_pixels!r}")

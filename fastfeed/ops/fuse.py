@@ -77,6 +77,8 @@ class Program:
 
 def fuse(ops: Sequence[Op], given: Spec) -> Program:
     """Check and fuse a list of ops for a source that yields `given`."""
+    if not isinstance(ops, Sequence) or isinstance(ops, str):
+        raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
     steps = _checked(list(ops), given)
     last = steps[-1].spec if steps else given
     if not last.fixed:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import check_filter, check_size, need_pixels
+from fastfeed.ops.base import check_filter, check_size, freeze, need_pixels
 from fastfeed.spec import Spec
 
 __all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
@@ -38,6 +38,7 @@ class Resize:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self, "size")
         check_size("Resize", self.size)
         check_filter("Resize", self.filter)
 
@@ -70,6 +71,7 @@ class CenterCrop:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self, "size")
         check_size("CenterCrop", self.size)
 
     def out(self, spec: Spec) -> Spec:
@@ -101,6 +103,7 @@ class RandomResizedCrop:
     draws: ClassVar[int] = 22  # ten areas, ten ratios, a place
 
     def __post_init__(self) -> None:
+        freeze(self, "size", "scale", "ratio")
         check_size("RandomResizedCrop", self.size)
         check_filter("RandomResizedCrop", self.filter)
         _check_range("RandomResizedCrop scale", self.scale, 1.0)
@@ -146,7 +149,9 @@ class RandomFlip:
         if not 0 <= self.p <= 1:
             raise ConfigError(f"RandomFlip p must be in [0, 1], got {self.p!r}")
         if self.direction not in ("horizontal", "vertical", "both"):
-            raise ConfigError(f'RandomFlip direction must be "horizontal", "vertical" or "both", got {self.direction!r}')
+            raise ConfigError(
+                f'RandomFlip direction must be "horizontal", "vertical" or "both", got {self.direction!r}'
+            )
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)

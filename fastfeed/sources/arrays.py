@@ -38,7 +38,8 @@ class Arrays:
         given = np.full(len(images), -1) if labels is None else np.asarray(labels)
         if given.shape != (len(images),) or not np.issubdtype(given.dtype, np.integer):
             raise ConfigError(
-                f"Arrays needs one integer label per image, got {given.dtype}{list(given.shape)} for {len(images)} images"
+                f"Arrays needs one integer label per image, "
+                f"got {given.dtype}{list(given.shape)} for {len(images)} images"
             )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
         self.classes = tuple(classes)
@@ -78,7 +79,7 @@ class Arrays:
             digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
             digest.update(self._labels.tobytes())
             for image in self._images:
-                digest.update(np.ascontiguousarray(image))
+                digest.update(np.ascontiguousarray(image).data)
             self._fingerprint = digest.hexdigest()[:32]
         return self._fingerprint
 

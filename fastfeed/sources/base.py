@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastfeed.faults import Failure
 from fastfeed.spec import Spec
 
 __all__ = ["Source"]

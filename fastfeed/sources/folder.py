@@ -17,8 +17,9 @@ from fastfeed.spec import ENCODED
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
-IMAGE_EXTENSIONS = tuple(
-    ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .tif .tiff .jp2 .j2k .avif .heic .heif .ppm .pgm".split()
+IMAGE_EXTENSIONS = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIF is listed so that it is reported, not overlooked
 )
 _MAX_BYTES = 1 << 30  # of one file; a photograph is far below
 

@@ -40,7 +40,9 @@ def read_idx(path: Path) -> np.ndarray:
     start = 4 + 4 * data[3]
     shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
     if len(data) - start != math.prod(shape):
-        raise SourceError(f"idx: {path} should hold {math.prod(shape)} bytes for shape {shape}, got {len(data) - start}")
+        raise SourceError(
+            f"idx: {path} should hold {math.prod(shape)} bytes for shape {shape}, got {len(data) - start}"
+        )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
@@ -57,7 +59,9 @@ def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[
     else:
         names = ten if all((folder / n).exists() for n in ten) else [split]
         if not all((folder / n).exists() for n in names):
-            raise SourceError(f"CIFAR: {folder} holds neither {ten[0]}[.bin] nor {split}[.bin]; is it the unpacked folder?")
+            raise SourceError(
+                f"CIFAR: {folder} holds neither {ten[0]}[.bin] nor {split}[.bin]; is it the unpacked folder?"
+            )
         parts = [_cifar_pickle(folder / n) for n in names]
     images = np.concatenate([p for p, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), np.concatenate([labels for _, labels in parts]), _cifar_names(folder)
@@ -74,7 +78,7 @@ def _cifar_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]
 def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
     batch = _unpickle(path)
     labels = batch.get(b"labels", batch.get(b"fine_labels"))
-    pixels = batch.get(b"data")
+    pixels: Any = batch.get(b"data")
     if labels is None or getattr(pixels, "shape", None) != (len(labels), _CIFAR_PIXELS) or pixels.dtype != np.uint8:
         raise SourceError(f"CIFAR: {path} is no CIFAR batch")
     return pixels, np.array(labels, np.int64)

@@ -11,6 +11,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import keras
 import numpy as np
+from keras.src.trainers import data_adapters
 
 import fastfeed as ff
 
@@ -89,6 +90,7 @@ model().fit(one.to_keras(), epochs=3, verbose=0)
 result["one_step"] = [row[1:3] for row in seen]
 one.close()
 
+
 # an exception in the user's code ends fit, and the feed ends cleanly
 class Breaks(keras.callbacks.Callback):
     def on_train_batch_end(self, step, logs=None):
@@ -116,8 +118,6 @@ with ff.Feed(ff.ImageFolder(folder / "all"), [ff.Resize((8, 8)), ff.ToFloat()], 
         result["all_broken"] = str(error)
 
 # where Keras takes no adapter from outside
-from keras.src.trainers import data_adapters
-
 real = data_adapters.get_data_adapter
 
 

@@ -1,13 +1,11 @@
 """The dali backend does what the cpu backend does, on the processor here; `pytest -s` shows by how much they differ."""
 
 import importlib
-import io
 import threading
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from PIL import Image
 from side_by_side import HERE, arrays, compiled, differences, files, needs_dali, picture, rendered
 
 import fastfeed as ff
@@ -47,6 +45,10 @@ CASES = {  # every op, in the smallest program that holds it
     "Normalize": Case([ff.Normalize.imagenet()], FIXED, Within(1e-4, 1e-4, 1e-5)),
     "ToLayout": Case([ff.ToLayout("CHW")], FIXED, SAME),
 }
+
+
+def whole_windows(n: int) -> Windows:
+    return Windows(np.tile([0.0, 0, 48, 64], (n, 1)), np.zeros((n, 2), bool), np.full((n, 2), (48, 64)))
 
 
 def check(name: str, found: tuple[float, float, float], within: Within) -> None:
@@ -162,7 +164,7 @@ def test_bad_samples_are_named_and_black_and_the_others_untouched():
     blobs = [*good[:3], broken, *good[3:6], hidden, *good[6:]]
     program, runner = compiled(dali, ops, ENCODED)
     out = np.empty((10, *program.spec.shape), np.float32)
-    windows = Windows(np.tile([0.0, 0, 48, 64], (10, 1)), np.zeros((10, 2), bool), np.full((10, 2), (48, 64)))
+    windows = whole_windows(10)
     for _ in range(3):  # the graph outlives the errors
         done = runner.render(blobs, engine_for(program).probe(blobs), windows, out, threading.Event())
         assert done[3] is not None and done[3].reason == "truncated"
@@ -173,26 +175,43 @@ def test_bad_samples_are_named_and_black_and_the_others_untouched():
 
 @needs_dali
 def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
-    """A batch that fails as a whole is halved until the culprit is alone."""
+    """A batch that fails as a whole is halved until the culprits are alone."""
     dali = importlib.import_module("fastfeed.backends.dali")
-    monkeypatch.setattr(dali, "plain", lambda program, blob, header: True)  # all of these would go to the engine
-    blobs = files()
-    animated = io.BytesIO()
-    frames = [Image.fromarray(picture(48, 64, k)) for k in range(3)]
-    frames[0].save(animated, "GIF", save_all=True, append_images=frames[1:])
-    blobs = [blobs[0], animated.getvalue(), blobs[0][:-60], *blobs[1:9], b"GIF89a" + bytes(20)]
-    ops = [ff.Resize((48, 64))]
-    program, runner = compiled(dali, ops, ENCODED)
-    headers = engine_for(program).probe(blobs[:-1])
-    windows = Windows(np.tile([0.0, 0, 48, 64], (11, 1)), np.zeros((11, 2), bool), np.full((11, 2), (48, 64)))
-    got, want = np.empty((2, 11, 48, 64, 3), np.uint8)
-    done = runner.render(blobs[:-1], headers, windows, got, threading.Event())
-    other = engine_for(program).decode(
-        blobs[:-1], engine_for(program).probe(blobs[:-1]), windows, "bilinear", want, threading.Event()
-    )
-    assert done == other
-    assert done[2] is not None and done[2].reason == "truncated"
-    assert np.abs(got.astype(int) - want).max() <= 2
+    program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
+    run, refused, runs = runner._run, {2, 7}, []
+
+    def refuse(work, rows):
+        runs.append(len(rows))
+        if refused.intersection(rows) - work.finished:
+            raise RuntimeError("nvImageCodec failure")
+        return run(work, rows)
+
+    monkeypatch.setattr(runner, "_run", refuse)
+    blobs = files()[:9]
+    got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
+    engine, windows = engine_for(program), whole_windows(9)
+    assert runner.render(blobs, engine.probe(blobs), windows, got, threading.Event()) == [None] * 9
+    engine.decode(blobs, engine.probe(blobs), windows, "bilinear", want, threading.Event())
+    assert np.abs(got.astype(int) - want).max() <= 1
+    assert len(runs) < 2 * 9
+
+
+@needs_dali
+def test_what_the_parser_refuses_stays_out_of_the_batch():
+    """It would end the process, not only the batch."""
+    dali = importlib.import_module("fastfeed.backends.dali")
+    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
+    good = files()[0]
+    start = good.index(b"\xff\xdb")
+    odd = good[:start] + b"\0" + good[start:]  # libjpeg skips what lies between segments
+    blobs = [*files()[:8] * 3, odd]
+    headers = engine_for(program).probe(blobs)
+    assert ops.PLAIN["JPEG"](odd, *headers[-1].handle)
+    assert not ops.plain(program, odd, headers[-1])
+    out = np.empty((25, 48, 64, 3), np.uint8)
+    assert runner.render(blobs, headers, whole_windows(25), out, threading.Event()) == [None] * 25
+    assert np.array_equal(out[-1], out[0])
 
 
 @needs_dali
@@ -204,7 +223,7 @@ def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(runner, "_run", fail)
-    windows = Windows(np.tile([0.0, 0, 48, 64], (4, 1)), np.zeros((4, 2), bool), np.full((4, 2), (48, 64)))
+    windows = whole_windows(4)
     blobs = files()[:4]
     with pytest.raises(RuntimeError, match="out of memory"):
         runner.render(

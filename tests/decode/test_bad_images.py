@@ -26,7 +26,8 @@ for path in sorted(Path(sys.argv[1]).rglob("*")):
     if isinstance(header, Bad):
         why = header
     else:
-        windows = Windows(np.array([[0, 0, header.height, header.width]], float), np.zeros((1, 2), bool), np.full((1, 2), 32))
+        box = np.array([[0, 0, header.height, header.width]], float)
+        windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 32))
         why = engine.decode([blob], [header], windows, "bilinear", out, threading.Event())[0]
     slowest = max(slowest, time.process_time() - began)
     print(json.dumps([path.name, path.parent.name, why and why.reason]))

@@ -31,6 +31,7 @@ def test_displayed_is_what_a_viewer_shows(orientation):
 def test_a_displayed_box_is_found_in_the_stored_pixels(orientation):
     shown = turned(orientation)
     for top, left, height, width in [(0, 0, *shown.shape[:2]), (1, 2, 3, 2), (2, 0, 1, 1)]:
-        t, l, h, w = (int(v) for v in stored_box(orientation, (top, left, height, width), shown.shape[:2]))
-        cut = displayed(orientation, STORED[t : t + h, l : l + w])
+        box = stored_box(orientation, (top, left, height, width), shown.shape[:2])
+        y, x, h, w = (int(v) for v in box)
+        cut = displayed(orientation, STORED[y : y + h, x : x + w])
         assert np.array_equal(cut, shown[top : top + height, left : left + width])

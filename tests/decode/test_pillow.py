@@ -33,9 +33,9 @@ def encoded(image: Image.Image, format: str, **options) -> bytes:
     return file.getvalue()
 
 
-def decoded(blob: bytes, op: Decode = Decode(), box=None, size=None, flip=(False, False), filter="bilinear"):
+def decoded(blob: bytes, op: Decode | None = None, box=None, size=None, flip=(False, False), filter="bilinear"):
     """Pixels of one blob, or why there are none."""
-    engine = PillowEngine(op)
+    engine = PillowEngine(op or Decode())
     (header,) = engine.probe([blob])
     if isinstance(header, Bad):
         return header
@@ -132,7 +132,13 @@ def test_palette_with_a_transparent_entry():
 def test_first_frame_of_an_animation():
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
     for format in ("GIF", "PNG", "WEBP"):
-        blob = encoded(frames[0], format, save_all=True, append_images=frames[1:], **({"lossless": True} if format == "WEBP" else {}))
+        blob = encoded(
+            frames[0],
+            format,
+            save_all=True,
+            append_images=frames[1:],
+            **({"lossless": True} if format == "WEBP" else {}),
+        )
         assert tuple(decoded(blob)[4, 4]) == (255, 0, 0), format
 
 
@@ -222,7 +228,9 @@ def test_one_bad_sample_leaves_its_neighbors_alone():
     headers = engine.probe(blobs)
     assert all(isinstance(h, Header) for h in headers)
     out = np.full((3, 8, 8, 3), 7, np.uint8)
-    windows = Windows(np.array([[0, 0, h.height, h.width] for h in headers], float), np.zeros((3, 2), bool), np.full((3, 2), 8))
+    windows = Windows(
+        np.array([[0, 0, h.height, h.width] for h in headers], float), np.zeros((3, 2), bool), np.full((3, 2), 8)
+    )
     done = engine.decode(blobs, headers, windows, "bilinear", out, GO)
     assert [d.reason if d else None for d in done] == [None, "truncated", None]
     assert not out[1].any()

@@ -74,7 +74,7 @@ class Feed:
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
         engine = engine_for(self.program)
         compile = importlib.import_module(BACKENDS[backend]).compile
-        self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads)
+        self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads, world.gpu)
         chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))
         self._assembler = Assembler(
             source,

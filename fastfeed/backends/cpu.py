@@ -79,6 +79,6 @@ def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
                 plane[...] = table[:, c][image[:, :, c]]
 
 
-def compile(program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int) -> CpuBackend:
+def compile(program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int, gpu: int = 0) -> CpuBackend:
     """What BACKENDS["cpu"] stands for."""
     return CpuBackend(program, engine, timeline)

@@ -21,7 +21,6 @@ from fastfeed.backends.dali_ops import FILTERS, build, gpus, plain, rois
 from fastfeed.decode.base import Bad, Engine, Header, Stop
 from fastfeed.ops.fuse import Program, Windows
 from fastfeed.timeline import Timeline
-from fastfeed.world import World
 
 __all__ = ["DaliBackend", "compile"]
 
@@ -48,12 +47,14 @@ class DaliBackend:
     name = "dali"
     whole = True
 
-    def __init__(self, program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int) -> None:
+    def __init__(
+        self, program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int, gpu: int
+    ) -> None:
         self._program, self._engine, self._timeline = program, engine, timeline
         self._batch, self._threads = batch, threads
         count = gpus()
         # a launcher that shows each process its own GPU alone leaves one, number 0
-        self._device = World.detect().gpu % count if count else None
+        self._device = gpu % count if count else None
         self._pipe: Any = None
         self._black = program.convert.table()[0]
 
@@ -188,6 +189,8 @@ def _size_limit(bytes: int) -> Iterator[None]:
         del os.environ[name]
 
 
-def compile(program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int) -> DaliBackend:
+def compile(
+    program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int, gpu: int = 0
+) -> DaliBackend:
     """What BACKENDS["dali"] stands for."""
-    return DaliBackend(program, engine, timeline, batch, threads)
+    return DaliBackend(program, engine, timeline, batch, threads, gpu)

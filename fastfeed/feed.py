@@ -105,13 +105,16 @@ class Feed:
         owner = self._owner = object()
         epoch, walk = self._cursor[0], self._walk_from(self._cursor)
         self._broken_off = True
-        while self._cursor[0] == epoch:
-            if self._owner is not owner:
-                raise FeedClosed("another iteration of this feed has begun; for two at once use feed.batches(epoch)")
+        more = True
+        while more:
+            if self._owner is not owner:  # not by the position: that belongs to the other one now
+                raise FeedClosed(
+                    "another iteration of this feed has begun, or seek() moved it; "
+                    "for two at once use feed.batches(epoch)"
+                )
             batch = next(walk)
             self._cursor = walk.position
-            if self._cursor[0] != epoch:
-                self._broken_off = False
+            self._broken_off = more = self._cursor[0] == epoch
             yield batch
         self.epoch_ended()
 

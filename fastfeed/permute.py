@@ -1,8 +1,8 @@
 """A permutation of [0, n) that is computed, not stored.
 
 A Feistel network over Z_a x Z_b with a*b barely above n (a, b near sqrt(n)): each round adds a hash of one half to
-the other half, which is undone by subtracting it, so the network is a bijection for any hash. Values that land in
-[n, a*b) walk on through the network until they fall inside ("cycle walking", Black and Rogaway 2002); since a*b - n < a,
+the other half, which is undone by subtracting it, so the network is a bijection for any hash. Values that land in [n,
+a*b) walk on through the network until they fall inside ("cycle walking", Black and Rogaway 2002); since a*b - n < a,
 few do.
 """
 

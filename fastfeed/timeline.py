@@ -26,6 +26,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fastfeed.errors import ConfigError
+
 __all__ = ["Span", "Timeline"]
 
 _ANCHOR_NS = 1_000_000_000
@@ -101,7 +103,12 @@ class _File:
         self, path: str | os.PathLike[str], rank: int, name: str, clock: Callable[[], int], wall: Callable[[], int]
     ) -> None:
         self._clock, self._wall, self._id, self._pid = clock, wall, secrets.token_hex(4), os.getpid()
-        self._fd = os.open(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            self._fd = os.open(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE"
+            ) from error
         head = {"fastfeed_timeline": 1, "feed": self._id, "pid": self._pid, "rank": rank}
         self._lines = [json.dumps(head | {"host": platform.node(), "name": name})]
         self._anchor()

@@ -1,4 +1,4 @@
-"""What every test relies on: no launcher in the environment, no thread left behind, data found or skipped with a reason."""
+"""What every test relies on: no launcher in the environment, no thread left behind, data found or else a skip."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def python() -> Python:
-    """`python(code, *args, RANK="0")` runs a program on its own: arguments for sys.argv, keywords for its environment."""
+    """`python(code, *args, RANK="0")` runs a program: arguments in sys.argv, keywords in its environment."""
 
     def run(code: str, *args: object, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -22,7 +22,8 @@ def picture(seed: int, size: tuple[int, int] = (40, 56), detail: float = 1) -> n
     rng = np.random.default_rng(seed)
     y, x = (np.linspace(0, 1, n) for n in size)
     waves = [
-        np.sin(6.28 * detail * (a * y[:, None] + b * x[None, :] + phase)) for a, b, phase in rng.uniform(0.2, 1.5, (3, 3))
+        np.sin(6.28 * detail * (a * y[:, None] + b * x[None, :] + phase))
+        for a, b, phase in rng.uniform(0.2, 1.5, (3, 3))
     ]
     return np.rint(127.5 + 120 * np.stack(waves, axis=2)).astype(np.uint8)
 

@@ -253,7 +253,10 @@ def test_two_processes_share_a_file(tmp_path):
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", SHARING, str(path), str(rank)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
         )
         for rank in (0, 1)
     ]
@@ -363,4 +366,6 @@ def test_refuses_a_folder_that_is_not_there(tmp_path):
 def test_refuses_a_folder_as_the_file(tmp_path):
     with pytest.raises(ConfigError) as error:
         quarantine(tmp_path)
-    assert str(error.value) == f"quarantine: {tmp_path} is a folder; pass a file, such as {tmp_path / 'quarantine.jsonl'}"
+    assert (
+        str(error.value) == f"quarantine: {tmp_path} is a folder; pass a file, such as {tmp_path / 'quarantine.jsonl'}"
+    )

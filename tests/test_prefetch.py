@@ -1,4 +1,4 @@
-"""Work ahead: order, errors in their place, how much is under way, and how it ends. Threads meet by events, not by time."""
+"""Work ahead: order, errors in their place, how much is under way, and how it ends. Threads meet by events."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def test_garbage_collection_writes_what_is_pending(clock, tmp_path):
 def test_interpreter_exit_writes_what_is_pending(tmp_path, python):
     path = tmp_path / "t.jsonl"
     done = python(
-        "import sys; from fastfeed.timeline import *; t = Timeline(sys.argv[1]); t.record(Span('read', 0, 0, 1, 1))", path
+        "import sys; from fastfeed.timeline import *; t = Timeline(sys.argv[1]); t.record(Span('read', 0, 0, 1, 1))",
+        path,
     )
     assert done.returncode == 0, done.stderr
     assert [row[1] for row in lines(path)[1:]] == ["anchor", "span", "anchor"]

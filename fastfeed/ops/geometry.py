@@ -81,7 +81,7 @@ class CenterCrop:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("CenterCrop", self.size), np.int64)
         fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
-        kept = want * fit
+        kept = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
         corner = np.where(fit == 1.0, np.rint((sizes - want) / 2), (sizes - kept) / 2)
         return _moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
 

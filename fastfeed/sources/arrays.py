@@ -26,6 +26,11 @@ class Arrays:
     def __init__(
         self, images: np.ndarray, labels: Sequence[int] | np.ndarray | None = None, *, classes: Sequence[str] = ()
     ) -> None:
+        if not isinstance(images, np.ndarray):
+            raise ConfigError(
+                f"Arrays needs a NumPy array of uint8 images, got {type(images).__name__}; "
+                "convert with np.asarray(images)"
+            )
         if images.dtype != np.uint8:
             raise ConfigError(f"Arrays needs uint8 images, got {images.dtype}; convert with (x * 255).astype('uint8')")
         if images.ndim == 3:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastfeed.errors import SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.spec import ENCODED
 
@@ -28,9 +28,9 @@ class ImageFolder:
     """Every image below `root`, its class being the first folder on the way: root/daisy/2019/a.jpg is a daisy.
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and a file that
-    can be reached twice is taken once. Files without an image's extension and hidden files are left out and counted in
-    `left_out`. Pass `classes=train.classes` for a validation folder, so that labels agree; `labeled=False` takes all
-    images anywhere below root, with label -1.
+    can be reached twice is taken once. Files without an image's extension, hidden ones, and images beside the class
+    folders are left out and counted in `left_out`. Pass `classes=train.classes` for a validation folder, so that labels
+    agree; `labeled=False` takes all images anywhere below root, with label -1.
     """
 
     spec = ENCODED
@@ -49,12 +49,13 @@ class ImageFolder:
         if not self.root.is_dir():
             what = "is not a folder" if self.root.exists() else "does not exist"
             raise SourceError(f"ImageFolder: {self.root} {what}; pass the folder that holds the images")
+        if isinstance(classes, str):
+            raise ConfigError(f"ImageFolder: classes must be a list of names, got {classes!r}")
         self._extensions = frozenset(e.lower() for e in extensions)
-        self._seen: set[tuple[int, int]] = set()  # (device, inode) of folders on the way
-        self._links: set[str] = set()  # what the links taken so far point to
+        self._seen: set[tuple[int, int]] = set()  # (device, inode) of the folders walked
         self._inside = os.path.join(os.path.realpath(self.root), "")
         found = self._labeled(classes, min_per_class) if labeled else self._anything()
-        del self._seen, self._links
+        del self._seen
         if not found:
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         paths, labels = zip(*found, strict=True)
@@ -64,78 +65,108 @@ class ImageFolder:
         self._fingerprint = ""
 
     def _labeled(self, classes: Sequence[str] | None, least: int) -> list[tuple[bytes, int]]:
-        folders = {e.name: e for e in self._scan(self.root) if e.is_dir()}
+        folders, loose = {}, 0
+        for entry in self._scan(str(self.root)):
+            if _is_folder(entry):
+                folders[entry.name] = entry
+            elif self._is_image(entry.name):
+                loose += 1
+            else:
+                self._leave_out(entry.name)
         if not folders:
-            loose = sum(self._is_image(e.name) for e in self._scan(self.root))
             hint = (
                 f"{loose} images lie in it directly; move them into one folder per class, or pass labeled=False"
                 if loose
                 else "expected one folder per class"
             )
             raise SourceError(f"ImageFolder: no class folders in {self.root}: {hint}")
+        if loose:
+            self.left_out["(no class)"] = loose
         names = tuple(classes) if classes is not None else tuple(sorted(folders))
         if extra := sorted(set(folders) - set(names)):
             raise SourceError(f"ImageFolder: {self.root} has folders that are not in classes: {', '.join(extra[:5])}")
         self.classes = names
-        found: list[tuple[bytes, int]] = []
+        self._enter(str(self.root))  # a link to it, or to a folder around it, must not bring all classes into one
+        walked = [
+            (path, linked, label)
+            for label, name in enumerate(names)
+            if name in folders  # given in classes: a split may lack one
+            for path, linked in self._walk(folders[name].path, folders[name].is_symlink())
+        ]
+        self._seen.remove(_identity(str(self.root)))  # it was not walked: links to its own files count
+        found = self._once(walked)
+        counts = Counter(label for _, label in found)
         for label, name in enumerate(names):
-            if name not in folders:  # given in classes: a split may lack one
-                continue
-            images = [(path, label) for path in self._once(self._walk(folders[name].path))]
-            if len(images) < least:
+            if name in folders and counts[label] < least:
                 raise SourceError(
-                    f"ImageFolder: class {name!r} has {len(images)} image{'' if len(images) == 1 else 's'}, "
+                    f"ImageFolder: class {name!r} has {counts[label]} image{'' if counts[label] == 1 else 's'}, "
                     f"a class needs at least {least}; add images, remove the folder, or pass min_per_class=1"
                     f"{self._left_out_text()}"
                 )
-            found += images
         return found
 
     def _anything(self) -> list[tuple[bytes, int]]:
         self.classes = ()
-        return [(path, -1) for path in self._once(self._walk(str(self.root)))]
+        return self._once([(path, linked, -1) for path, linked in self._walk(str(self.root), False)])
 
-    def _scan(self, folder: str | Path) -> list[os.DirEntry[str]]:
+    def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
-                return sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: os.fsencode(e.name))
+                everything = sorted(entries, key=lambda e: os.fsencode(e.name))
         except OSError as error:
             raise SourceError(f"ImageFolder: cannot list {folder}: {error.strerror}") from error
+        shown = [e for e in everything if not e.name.startswith(".")]
+        if len(shown) < len(everything):
+            self.left_out["(hidden)"] += len(everything) - len(shown)
+        return shown
 
     def _is_image(self, name: str) -> bool:
         return os.path.splitext(name)[1].lower() in self._extensions
 
-    def _walk(self, folder: str) -> Iterator[str]:
-        """Paths of the images below a folder, sorted; each real folder once, so loops of links end."""
-        status = os.stat(folder)
-        if (status.st_dev, status.st_ino) in self._seen:
-            return
-        self._seen.add((status.st_dev, status.st_ino))
-        for entry in self._scan(folder):
-            if entry.is_dir():
-                yield from self._walk(entry.path)
-            elif self._is_image(entry.name):
-                yield entry.path
-            else:
-                self.left_out[os.path.splitext(entry.name)[1].lower() or "(none)"] += 1
+    def _leave_out(self, name: str) -> None:
+        self.left_out[os.path.splitext(name)[1].lower() or "(none)"] += 1
 
-    def _once(self, paths: Iterator[str]) -> list[bytes]:
+    def _enter(self, folder: str) -> bool:
+        """Note that a folder is walked; False if it has been already."""
+        key = _identity(folder)
+        fresh = key not in self._seen
+        self._seen.add(key)
+        return fresh
+
+    def _walk(self, folder: str, linked: bool) -> Iterator[tuple[str, bool]]:
+        """Images below a folder, sorted, and whether each is a link; every real folder once, so loops of links end."""
+        if (linked and self._is_below(os.path.realpath(folder))) or not self._enter(folder):
+            self.left_out["(link)"] += 1
+            return
+        for entry in self._scan(folder):
+            if _is_folder(entry):
+                yield from self._walk(entry.path, entry.is_symlink())
+            elif self._is_image(entry.name):
+                yield entry.path, entry.is_symlink()
+            else:
+                self._leave_out(entry.name)
+
+    def _is_below(self, real: str) -> bool:
+        """A folder at this resolved path is walked without any link."""
+        parts = real[len(self._inside) :].split(os.sep)
+        return real.startswith(self._inside) and not any(part.startswith(".") for part in parts)
+
+    def _once(self, walked: list[tuple[str, bool, int]]) -> list[tuple[bytes, int]]:
         """Drop links to files that are in the list by themselves or by an earlier link; paths relative to root."""
-        taken = []
-        for path in paths:
-            if os.path.islink(path):
+        found, start, taken = [], len(os.path.join(self.root, "")), set()
+        for path, linked, label in walked:
+            if linked and os.path.exists(path):  # one that leads nowhere is a bad sample, not a missing one
                 real = os.path.realpath(path)
-                if real in self._links or self._is_listed(real):
+                if real in taken or self._is_walked(real):
                     self.left_out["(link)"] += 1
                     continue
-                self._links.add(real)
-            taken.append(os.fsencode(os.path.relpath(path, self.root)))
-        return taken
+                taken.add(real)
+            found.append((os.fsencode(path[start:]), label))
+        return found
 
-    def _is_listed(self, real: str) -> bool:
-        """A file at this resolved path is met on the walk without any link."""
-        inside = real.startswith(self._inside) and self._is_image(real)
-        return inside and not any(part.startswith(".") for part in real[len(self._inside) :].split(os.sep))
+    def _is_walked(self, real: str) -> bool:
+        folder, name = os.path.split(real)
+        return _identity(folder) in self._seen and self._is_image(name) and not name.startswith(".")
 
     def _left_out_text(self) -> str:
         if not self.left_out:
@@ -199,3 +230,15 @@ class ImageFolder:
     def __repr__(self) -> str:
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"ImageFolder({str(self.root)!r}): {len(self)} images{kinds}{self._left_out_text()}"
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or into a place that may not be looked at: read() will say what is wrong
+        return False

@@ -36,8 +36,12 @@ def read_idx(path: Path) -> np.ndarray:
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"idx: cannot read {path}: {error}") from error
     if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise SourceError(f"idx: {path} must start with 00 00 08 (unsigned bytes), got {data[:4].hex(' ')}")
+        raise SourceError(
+            f"idx: {path} must start with 00 00 08 (unsigned bytes), got {data[:4].hex(' ') or 'nothing'}"
+        )
     start = 4 + 4 * data[3]
+    if len(data) < start:
+        raise SourceError(f"idx: {path} ends inside its header: {len(data)} bytes of {start}")
     shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
     if len(data) - start != math.prod(shape):
         raise SourceError(
@@ -79,7 +83,9 @@ def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
     batch = _unpickle(path)
     labels = batch.get(b"labels", batch.get(b"fine_labels"))
     pixels: Any = batch.get(b"data")
-    if labels is None or getattr(pixels, "shape", None) != (len(labels), _CIFAR_PIXELS) or pixels.dtype != np.uint8:
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+        raise SourceError(f"CIFAR: {path} is no CIFAR batch")
+    if getattr(pixels, "shape", None) != (len(labels), _CIFAR_PIXELS) or pixels.dtype != np.uint8:
         raise SourceError(f"CIFAR: {path} is no CIFAR batch")
     return pixels, np.array(labels, np.int64)
 
@@ -87,7 +93,7 @@ def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _cifar_names(folder: Path) -> tuple[str, ...]:
     for name, key in (("batches.meta", b"label_names"), ("meta", b"fine_label_names")):
         if (folder / name).exists():
-            return tuple(n.decode() for n in _unpickle(folder / name)[key])
+            return tuple(n.decode() for n in _unpickle(folder / name).get(key, ()))
     for name in ("batches.meta.txt", "fine_label_names.txt"):
         if (folder / name).exists():
             return tuple((folder / name).read_text().split())
@@ -100,6 +106,7 @@ class _PlainUnpickler(pickle.Unpickler):
     _ALLOWED = frozenset(
         [("_codecs", "encode"), ("numpy", "dtype"), ("numpy", "ndarray")]
         + [(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")]
+        + [(f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")]  # from protocol 5 on
     )
 
     def find_class(self, module: str, name: str) -> Any:
@@ -110,9 +117,12 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def _unpickle(path: Path) -> dict[Any, Any]:
     try:
-        return _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, ImportError, IndexError) as error:
+        batch = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    except Exception as error:  # a damaged pickle raises anything
         raise SourceError(f"CIFAR: cannot read {path}: {error}") from error
+    if not isinstance(batch, dict):
+        raise SourceError(f"CIFAR: {path} is no CIFAR batch")
+    return batch
 
 
 def _first(folder: Path, names: list[str]) -> Path:

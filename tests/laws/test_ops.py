@@ -68,7 +68,9 @@ def test_out_is_what_comes_out_of_arrays(op):
     source = Arrays(IMAGES)
     with Feed(source, [op], batch=3, threads=2) as feed:
         for batch in feed:
-            assert Spec(batch.images.shape[1:], str(batch.images.dtype), op.out(source.spec).layout) == op.out(source.spec)
+            assert Spec(batch.images.shape[1:], str(batch.images.dtype), op.out(source.spec).layout) == op.out(
+                source.spec
+            )
 
 
 @pytest.mark.parametrize("op", ALL, ids=repr)

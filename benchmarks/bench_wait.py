@@ -1,0 +1,73 @@
+"""Is the share of time that a feed says the trainer waited true? Keras `fit` with a source slowed on purpose.
+
+The same model is trained on the same arrays, read at once and read slowly. What the slow run takes longer is time the
+trainer must have waited; the feed's own figure is held against it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+from rounds import arguments, finish
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+
+import fastfeed as ff
+
+BATCH, STEPS, SIZE = 16, 30, 64
+
+
+class Slowed(ff.Arrays):
+    """Sleeps this long per batch before it gives anything."""
+
+    seconds = 0.0
+
+    def read(self, ids):
+        time.sleep(self.seconds * len(ids) / BATCH)
+        return super().read(ids)
+
+
+def main() -> None:
+    options = arguments(__doc__, rounds=3)
+    images = np.random.default_rng(0).integers(0, 256, (BATCH * STEPS, SIZE, SIZE, 3), dtype=np.uint8)
+    source = Slowed(images, np.zeros(len(images), int))
+    model = keras.Sequential(
+        [
+            keras.layers.Conv2D(32, 3, strides=2, activation="relu"),
+            keras.layers.Conv2D(64, 3, activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(2),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, jit_compile=False)
+    rows = []
+    for i in range(options.rounds + 1):
+        quick = fit(model, source, 0.0)
+        for slow_ms in (20, 60, 150, 300):
+            seconds, said = fit(model, source, slow_ms / 1e3)
+            computing = quick[0] * (1 - quick[1])
+            if i:
+                told = {"waited_share_by_feed": round(said, 3), "by_the_clock": round(1 - computing / seconds, 3)}
+                rows.append({"read_ms_per_batch": slow_ms, "fit_seconds": round(seconds, 2), **told})
+    worst = max(abs(r["waited_share_by_feed"] - r["by_the_clock"]) for r in rows)
+    result = {"backend": keras.backend.backend(), "rows": rows, "largest_difference": round(worst, 3)}
+    finish("Does the wait share tell the truth?", result, options.out)
+
+
+def fit(model: keras.Model, source: Slowed, seconds: float) -> tuple[float, float]:
+    """Seconds of one epoch, and the share of them that the feed says was waited."""
+    source.seconds = seconds
+    with ff.Feed(source, [ff.ToFloat()], batch=BATCH, threads=1, prefetch=1) as feed:
+        data, begin = feed.to_keras(), time.perf_counter()
+        model.fit(data, epochs=2, verbose=0)
+        return time.perf_counter() - begin, feed.stats().wait_share
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Laws of every source. A new source needs a row in SOURCES."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from photos import folder, jpeg, picture
+
+import fastfeed.sources
+from fastfeed.sources import Arrays, ImageFolder, Source
+from fastfeed.spec import Spec
+
+IMAGES = np.stack([picture(i, (20, 30)) for i in range(6)])
+
+
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+def photos(root: Path, changed: bool) -> Path:
+    if not root.exists():
+        folder(root, {"a": 3, "b": 4})
+    if changed:
+        (root / "b" / "0001.jpg").write_bytes(jpeg(99, (48, 64)))
+    return root
+
+
+def mnist(root: Path, changed: bool) -> Arrays:
+    root.mkdir(exist_ok=True)
+    digits = np.arange(5 * 28 * 28, dtype=np.uint8).reshape(5, 28, 28) + np.uint8(changed)
+    (root / "train-images-idx3-ubyte").write_bytes(idx(digits))
+    (root / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(5, dtype=np.uint8)))
+    return Arrays.mnist(root)
+
+
+def cifar(root: Path, changed: bool) -> Arrays:
+    root.mkdir(exist_ok=True)
+    for i in range(5):
+        (root / f"data_batch_{i + 1}.bin").write_bytes(bytes([i]) + bytes([i + changed] * 3072))
+    return Arrays.cifar(root)
+
+
+# (folder, whether one sample's content is another) -> source
+SOURCES: dict[str, Callable[[Path, bool], Source]] = {
+    "ImageFolder": lambda root, changed: ImageFolder(photos(root, changed)),
+    "ImageFolder, unlabeled": lambda root, changed: ImageFolder(photos(root, changed), labeled=False),
+    "ImageFolder, classes": lambda root, changed: ImageFolder(photos(root, changed), classes=("c", "b", "a")),
+    "Arrays": lambda root, changed: Arrays(IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6),
+    "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
+    "Arrays.mnist": mnist,
+    "Arrays.cifar": cifar,
+}
+
+
+@pytest.fixture(params=SOURCES)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Source]:
+    return lambda changed=False: SOURCES[request.param](tmp_path / "data", changed)
+
+
+def same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_every_source_has_a_row():
+    public = {name for name in fastfeed.sources.__all__ if name != "Source"}
+    assert public == {name.partition(",")[0].partition(".")[0] for name in SOURCES}
+
+
+def test_length_uris_and_classes(make):
+    source = make()
+    uris = [source.uri(i) for i in range(len(source))]
+    assert len(set(uris)) == len(source) > 0
+    assert all(isinstance(uri, str) for uri in uris)
+    assert isinstance(source.classes, tuple)
+    assert f"{len(source)} images" in repr(source)
+
+
+def test_reads_the_same_again_in_any_order(make):
+    source = make()
+    ids = list(range(len(source)))
+    blobs = source.read(ids)
+    assert same(source.read(ids), blobs)
+    assert same(source.read(ids[::-1]), blobs[::-1])
+    assert same(source.read([1, 1, 0]), [blobs[1], blobs[1], blobs[0]])
+    assert same(source.read(np.array([2, 0])), [blobs[2], blobs[0]])
+    assert len(source.read([])) == 0
+
+
+def test_samples_are_what_the_spec_says(make):
+    source = make()
+    for blob in source.read(range(len(source))):
+        if source.spec.encoded:
+            assert isinstance(blob, bytes)
+        else:
+            assert Spec(blob.shape, str(blob.dtype), "HWC") == source.spec
+
+
+def test_labels(make):
+    source = make()
+    for ids in (np.arange(len(source)), np.array([1, 1, 0]), np.empty(0, np.int64)):
+        labels = source.label(ids)
+        assert (labels.shape, labels.dtype) == (ids.shape, np.int64)
+    labels = source.label(np.arange(len(source)))
+    assert np.all(labels >= -1)
+    if source.classes:
+        assert np.all((labels >= 0) & (labels < len(source.classes)))
+
+
+def test_pickles(make):
+    source = make()
+    again = pickle.loads(pickle.dumps(source))
+    assert len(again) == len(source)
+    assert same(again.read([0, 1]), source.read([0, 1]))
+    assert again.fingerprint == source.fingerprint == pickle.loads(pickle.dumps(source)).fingerprint
+
+
+def test_fingerprint_changes_with_the_content(make):
+    before = make().fingerprint
+    assert make().fingerprint == before
+    assert isinstance(before, str) and before
+    assert make(True).fingerprint != before

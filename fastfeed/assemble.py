@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,11 @@ from fastfeed.backends.base import Backend
 from fastfeed.batch import Batch
 from fastfeed.decode.base import Bad, Engine, Header
 from fastfeed.draws import uniform
-from fastfeed.faults import Failure, FaultPolicy, Quarantine, substitutes
+from fastfeed.faults import Failure, FaultPolicy, substitutes
 from fastfeed.ops.fuse import Program, Windows
 from fastfeed.plan import Plan
 from fastfeed.prefetch import Cancel, Job
+from fastfeed.quarantine import Quarantine
 from fastfeed.slots import Slots
 from fastfeed.sources.base import Source
 from fastfeed.timeline import Timeline
@@ -24,6 +25,8 @@ from fastfeed.timeline import Timeline
 __all__ = ["Assembler"]
 
 _BLACK = Header(1, 1, "array")
+_READ_AT_ONCE = 4  # samples per call of source.read
+_READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
 
 
 @dataclass(slots=True)
@@ -86,48 +89,47 @@ class Assembler:
         self, ids: np.ndarray, weights: np.ndarray, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel
     ) -> None:
         """Make these rows; `ids` and `weights` are changed in place where samples are replaced or masked."""
-        rows = self._load(ids, epoch, number)
-        self._render(rows, out, number, stop)
-        if stop.is_set():
-            return
-        self._note(rows, epoch, step)
-        for row in sorted(rows.bad):
-            if self._policy.action == "mask":
-                weights[row] = 0
-            else:
-                ids[row] = self._substitute(int(ids[row]), out[row : row + 1], epoch, step, number, stop)
+        first = 0
+        while first < len(ids) and not stop.is_set():
+            rows = self._load(ids[first:], epoch, number, stop)  # as many as fit into memory
+            self._render(rows, out[first : first + len(rows.ids)], number, stop)
+            if stop.is_set():
+                return
+            self._note(rows, epoch, step)
+            for row in sorted(rows.bad):
+                at = first + row
+                if self._policy.action == "mask":
+                    weights[at] = 0
+                else:
+                    ids[at] = self._substitute(int(ids[at]), out[at : at + 1], epoch, step, number, stop)
+            first += len(rows.ids)
 
     def _substitute(self, id: int, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel) -> int:
         """Put the first good one of the substitutes into a row; its id."""
         for other in substitutes(self.plan.seed, epoch, id, self._policy.attempts, self.plan.length):
-            rows = self._load(np.array([other]), epoch, number)
+            rows = self._load(np.array([other]), epoch, number, stop)
             self._render(rows, out, number, stop)
             if stop.is_set():
                 return id
-            self._note(rows, epoch, step)
+            self._note(rows, epoch, step, turn=False)
             if not rows.bad:
                 return int(other)
         self.quarantine.exhausted(id)
         return id
 
-    def _note(self, rows: _Rows, epoch: int, step: int) -> None:
-        self.quarantine.good(len(rows.ids) - len(rows.bad))
+    def _note(self, rows: _Rows, epoch: int, step: int, turn: bool = True) -> None:
+        self.quarantine.good(len(rows.ids) - len(rows.bad), turn)
         if rows.bad:
             fresh = [failure for failure in rows.bad.values() if failure is not None]
-            self.quarantine.bad(fresh, epoch, step, repeated=len(rows.bad) - len(fresh))
+            known = [int(rows.ids[row]) for row, failure in rows.bad.items() if failure is None]
+            self.quarantine.bad(fresh, epoch, step, known=known, turn=turn)
 
-    def _load(self, ids: np.ndarray, epoch: int, number: int) -> _Rows:
-        """Read, probe, and work out the windows."""
-        known = self.quarantine.known(ids)
-        bad: dict[int, Failure | None] = {int(row): None for row in np.flatnonzero(known)}
-        wanted = np.flatnonzero(~known)
-        blobs: list[Any] = [None] * len(ids)
+    def _load(self, ids: np.ndarray, epoch: int, number: int, stop: Cancel) -> _Rows:
+        """Read, probe, and work out the windows; of the first of these ids, up to _READ_BYTES."""
+        bad: dict[int, Failure | None] = {}
         with self.timeline.span("read", number):
-            for row, blob in zip(wanted, self._read(ids[wanted]), strict=True):
-                if isinstance(blob, Failure):
-                    bad[int(row)] = blob
-                else:
-                    blobs[row] = blob
+            blobs = self._read(ids, bad, stop)
+        ids = ids[: len(blobs)]
         headers = [_BLACK] * len(ids)
         there = [row for row in range(len(ids)) if row not in bad]
         for row, header in zip(there, self.engine.probe([blobs[row] for row in there]), strict=True):
@@ -139,11 +141,26 @@ class Assembler:
         draws = self.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, ids, slot, n))
         return _Rows(ids, blobs, headers, self.program.windows(draws, sizes), bad)
 
-    def _read(self, ids: np.ndarray) -> Sequence[Any]:
-        found = self.source.read(ids.tolist())
-        if len(found) != len(ids):
-            raise TypeError(f"{type(self.source).__name__}.read({len(ids)} ids) gave {len(found)} entries")
-        return found
+    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel) -> list[Any]:
+        """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""
+        known = self.quarantine.known(ids)
+        blobs: list[Any] = []
+        held = 0
+        while len(blobs) < len(ids) and held < _READ_BYTES and not (blobs and stop.is_set()):
+            rows = range(len(blobs), min(len(blobs) + _READ_AT_ONCE, len(ids)))
+            wanted = [row for row in rows if not known[row]]
+            found = self.source.read(ids[wanted].tolist()) if wanted else []
+            if len(found) != len(wanted):
+                raise TypeError(f"{type(self.source).__name__}.read({len(wanted)} ids) gave {len(found)} entries")
+            there = dict(zip(wanted, found, strict=True))
+            for row in rows:
+                blob = there.get(row)
+                if blob is None or isinstance(blob, Failure):
+                    bad[row], blob = blob, None
+                else:
+                    held += len(blob) if isinstance(blob, bytes) else 0
+                blobs.append(blob)
+        return blobs
 
     def _render(self, rows: _Rows, out: np.ndarray, number: int, stop: Cancel) -> None:
         """Decode and convert the rows that are good so far; the others become black."""

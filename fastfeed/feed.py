@@ -7,16 +7,20 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from fastfeed.assemble import Assembler
 from fastfeed.batch import Batch
+from fastfeed.cores import cores_for
 from fastfeed.decode import engine_for
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.explain import megabytes, program_text
-from fastfeed.faults import FaultPolicy, Quarantine
+from fastfeed.faults import FaultPolicy
 from fastfeed.ops.base import Op
 from fastfeed.ops.fuse import fuse
 from fastfeed.plan import Plan, Shuffle
 from fastfeed.prefetch import Pool
+from fastfeed.quarantine import Quarantine
 from fastfeed.sources.base import Source
 from fastfeed.stats import FeedStats, Meter
 from fastfeed.timeline import Timeline
@@ -57,9 +61,9 @@ class Feed:
         name: str = "",
     ) -> None:
         world = world if world is not None else World.detect()
-        threads = _threads(world) if threads is None else threads
+        threads = cores_for(world) if threads is None else threads
         for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
-            if not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ConfigError(f"{what} must be an integer >= {least}, got {value!r}")
         for what, value, allowed in (("backend", backend, BACKENDS), ("decode", decode, ("auto", "pillow"))):
             if value not in allowed:
@@ -89,6 +93,7 @@ class Feed:
         )
         self._pool = Pool(threads)
         self._meter = Meter()
+        self.moves = 0  # how often seek() or restore() has moved this feed
         self._cursor = (0, 0)  # (epoch, step) of the next batch
         self._walk: Walk | None = None  # goes on across epochs
         self._broken_off = False  # the last iteration ended inside an epoch
@@ -101,10 +106,9 @@ class Feed:
     def __iter__(self) -> Iterator[Batch]:
         """One epoch, from the position of `restore` or `seek` if that lies inside it."""
         if self._broken_off:
-            self._cursor = (self._cursor[0] + 1, 0)
+            self._cursor, self._broken_off = (self._cursor[0] + 1, 0), False
         owner = self._owner = object()
         epoch, walk = self._cursor[0], self._walk_from(self._cursor)
-        self._broken_off = True
         more = True
         while more:
             if self._owner is not owner:  # not by the position: that belongs to the other one now
@@ -124,6 +128,8 @@ class Feed:
 
     def batches(self, epoch: int = 0, start: int = 0, epochs: int | None = 1) -> Walk:
         """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends."""
+        if epochs is not None and epochs < 0:
+            raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
         if epoch < 0 or not 0 <= start < self.plan.steps:
             raise ConfigError(
                 f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
@@ -143,14 +149,18 @@ class Feed:
         """Let the next iteration begin here."""
         self.batches(epoch, step).close()  # checks the arguments
         self._cursor, self._broken_off, self._owner = (epoch, step), False, None
+        self.moves += 1
 
     def state(self) -> dict[str, Any]:
         """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON."""
         return self.plan.state(*self._cursor, self.source.fingerprint)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be."""
-        self.seek(*self.plan.position(state, self.source.fingerprint))
+    def restore(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be.
+
+        strict=False accepts other files (a repaired image changes the fingerprint) as long as their number is the same.
+        """
+        self.seek(*self.plan.position(state, self.source.fingerprint if strict else None))
 
     def stats(self) -> FeedStats:
         """Rates, waiting, time per stage, bad samples, since the feed was made."""
@@ -172,9 +182,14 @@ class Feed:
         )
 
     @property
+    def partial(self) -> bool:
+        """Padding is at the end of the last batch and no other rank needs it: adapters leave it off."""
+        return self.plan.tail == "pad" and self.plan.world.size == 1 and self.plan.length % self.plan.batch != 0
+
+    @property
     def weighted(self) -> bool:
-        """Weights may differ from one: padding, or masked samples."""
-        return self.plan.tail == "pad" or self._quarantine.policy.action == "mask"
+        """Weights may differ from one: masked samples, or padding that other ranks need."""
+        return self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1)
 
     @property
     def timeline(self) -> Timeline:
@@ -227,11 +242,6 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _threads(world: World) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // world.local_size)
 
 
 def _timeline_path(world: World) -> str | None:

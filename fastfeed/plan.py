@@ -138,6 +138,7 @@ class Plan:
         return {
             "epoch": int(epoch),
             "step": int(step),
+            "length": int(self.length),
             "seed": int(self.seed),
             "global_batch": self.global_batch,
             "shuffle": str(self.shuffle),
@@ -145,29 +146,34 @@ class Plan:
             "fingerprint": fingerprint,
         }
 
-    def position(self, state: dict[str, Any], fingerprint: str) -> tuple[int, int]:
-        """(epoch, step) of a saved state; StateError names the field that would change the order."""
-        here = self.state(0, 0, fingerprint)
+    def position(self, state: dict[str, Any], fingerprint: str | None) -> tuple[int, int]:
+        """(epoch, step) of a saved state; StateError names the field that would change the order.
+
+        A fingerprint of None is not compared: the files may have changed, their number may not.
+        """
+        here = self.state(0, 0, fingerprint or "")
         missing = [name for name in here if name not in state]
         if missing:
             raise StateError(
                 f"a saved state needs {', '.join(here)}; {', '.join(missing)} missing; pass what feed.state() gave"
             )
-        for name in ("seed", "global_batch", "shuffle", "tail", "fingerprint"):
-            if state[name] != here[name]:
+        for name in ("length", "seed", "global_batch", "shuffle", "tail", "fingerprint"):
+            if state[name] != here[name] and not (name == "fingerprint" and fingerprint is None):
                 hint = {
+                    "length": "samples came or went; start a new run",
                     "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
                     "shuffle": f"pass shuffle={state[name] if 'Blocks' in str(state[name]) else repr(state[name])}",
-                    "fingerprint": "the files differ from those the state was saved with; start a new run",
+                    "fingerprint": "the files differ from those the state was saved with; start a new run, or call "
+                    "restore(state, strict=False) if names and order are the same",
                 }.get(name, f"pass {name}={state[name]!r}")
                 raise StateError(
                     f"cannot restore: {name} was {state[name]!r}, this feed has {here[name]!r}, "
-                    f"so the order would change; {hint}"
+                    f"so the order {'may' if name == 'fingerprint' else 'would'} change; {hint}"
                 )
-        epoch, step = int(state["epoch"]), int(state["step"])
-        if epoch < 0 or not 0 <= step <= self.steps:
+        epoch, step = state["epoch"], state["step"]
+        if not (isinstance(epoch, int) and isinstance(step, int) and epoch >= 0 and 0 <= step <= self.steps):
             raise StateError(
-                f"cannot restore: step must be in [0, {self.steps}] and epoch >= 0, got {step} and {epoch}"
+                f"cannot restore: step must be in [0, {self.steps}] and epoch >= 0, got {step!r} and {epoch!r}"
             )
         return (epoch + 1, 0) if step == self.steps else (epoch, step)
 

@@ -1,7 +1,7 @@
 """Work done ahead: a pool of daemon threads, and jobs that come out in the order they went in.
 
 An error keeps its place: it is raised when its job's turn comes, after everything before it. Closing ends the threads
-within the time of one image; so do garbage collection and the end of the interpreter.
+within the time of one image, or of one read; so do garbage collection and the end of the interpreter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Pool:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         # the threads hold the queue, not the pool: dropping the pool ends them. Also runs at interpreter exit
-        self._end = weakref.finalize(self, _end, self._tasks, self._threads, self.closed)
+        self._end = weakref.finalize(self, _end, self._tasks, self._threads, self.closed, self._lock)
 
     def submit(self, task: Callable[[], None]) -> None:
         """Queue a task. It must not raise."""
@@ -75,9 +75,11 @@ def _end(
     tasks: queue.SimpleQueue[Any],
     threads: list[threading.Thread],
     stop: threading.Event,
+    lock: threading.Lock,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    stop.set()
+    with lock:  # no thread starts after this
+        stop.set()
     deadline = clock() + _STUCK_S
     for _ in threads:
         tasks.put(None)
@@ -163,21 +165,21 @@ class Ahead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        while len(self._running) <= self._depth:
-            job = next(self._jobs, None)
-            if job is None:
-                break
-            job.start(self._pool)
-            self._running.append(job)
-        if not self._running:
-            if self._closed:
-                raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
-            raise StopIteration
+        if self._closed:
+            raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
         try:
-            return self._running.popleft().result()
-        except BaseException:
+            while len(self._running) <= self._depth:
+                job = next(self._jobs, None)
+                if job is None:
+                    break
+                self._running.append(job)
+                job.start(self._pool)
+            if self._running:
+                return self._running.popleft().result()
+        except BaseException:  # also Ctrl-C between two lines: what is half done must not be gone on with
             self.close()
             raise
+        raise StopIteration
 
     @property
     def ready(self) -> int:

@@ -21,6 +21,7 @@ import platform
 import secrets
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -109,6 +110,7 @@ class _File:
             raise ConfigError(
                 f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE"
             ) from error
+        self._warned = False
         head = {"fastfeed_timeline": 1, "feed": self._id, "pid": self._pid, "rank": rank}
         self._lines = [json.dumps(head | {"host": platform.node(), "name": name})]
         self._anchor()
@@ -128,8 +130,14 @@ class _File:
     def _anchor(self) -> None:
         self._anchored_ns = self._clock()
         self._lines.append(json.dumps([self._id, "anchor", self._anchored_ns, self._wall()]))
-        os.write(self._fd, ("\n".join(self._lines) + "\n").encode())
+        text = ("\n".join(self._lines) + "\n").encode()
         self._lines.clear()
+        try:
+            os.write(self._fd, text)
+        except OSError as error:  # a full disk must not end the run
+            if not self._warned:
+                self._warned = True
+                warnings.warn(f"spans are missing from the timeline: {error}", RuntimeWarning, stacklevel=2)
 
 
 class _Open:

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
-from fastfeed.faults import REASONS, Failure, FaultPolicy, Quarantine, substitutes
+from fastfeed.faults import REASONS, Failure, FaultPolicy, substitutes, too_many
+from fastfeed.quarantine import Quarantine
 
 NO_LIMITS = FaultPolicy(max_share=1, max_run=10**9)
 
@@ -91,7 +92,30 @@ def test_substitutes_come_from_everywhere_and_change():
 # -- limits
 
 
-def test_share_limit_waits_for_fifty_samples():
+@pytest.mark.parametrize(
+    ("bad", "handled", "share", "stops"),
+    [
+        (21, 50, 0.25, False),  # chance may do that
+        (22, 50, 0.25, True),
+        (250, 1000, 0.25, False),  # exactly at the limit
+        (280, 1000, 0.25, False),  # chance may do that
+        (300, 1000, 0.25, True),
+        (1, 50, 0.0, True),
+        (1000, 1000, 1.0, False),  # switched off
+    ],
+)
+def test_share_limit_asks_for_evidence(bad, handled, share, stops):
+    assert too_many(bad, handled, share) is stops
+    q = quarantine(policy=FaultPolicy(max_share=share, max_run=10**9))
+    q.good(handled - bad)
+    if not stops:
+        q.bad([failure(i) for i in range(bad)], 0, 0)
+        return
+    with pytest.raises(TooManyFailures, match=f"{bad} of {handled} samples are bad, the limit is {share:.0%}"):
+        q.bad([failure(i) for i in range(bad)], 0, 0)
+
+
+def test_the_words_when_it_stops():
     q = quarantine(policy=FaultPolicy(max_share=0.25))
     q.good(9)
     q.bad([failure(i) for i in range(40)], 0, 0)  # 40 of 49: too early to tell
@@ -106,19 +130,45 @@ def test_share_limit_waits_for_fifty_samples():
     assert [f.id for f in error.value.failures] == list(range(41))
 
 
-def test_share_limit_of_a_small_source_waits_for_all_of_it():
+def test_a_small_source_is_judged_when_all_of_it_was_met():
     q = quarantine(length=8, policy=FaultPolicy(max_share=0.25))
     q.bad([failure(i) for i in range(7)], 0, 0)
     with pytest.raises(TooManyFailures, match="8 of 8 samples are bad, the limit is 25%"):
         q.bad([failure(7)], 0, 0)
 
 
-def test_share_exactly_at_the_limit_passes():
+def test_substitutes_do_not_count_towards_the_share():
     q = quarantine(policy=FaultPolicy(max_share=0.25))
-    q.good(75)
-    q.bad([failure(i) for i in range(25)], 0, 0)
-    with pytest.raises(TooManyFailures, match="26 of 101 samples"):
-        q.bad([failure(25)], 0, 0)
+    q.good(100)
+    q.bad([failure(i) for i in range(90)], 0, 0, turn=False)
+    q.good(1000, turn=False)
+    with pytest.raises(TooManyFailures, match="60 of 160 samples"):
+        q.bad([failure(i) for i in range(900, 960)], 0, 0)
+
+
+def test_what_an_earlier_run_listed_is_shown_once_it_is_met(tmp_path):
+    quarantine(tmp_path / "bad.jsonl").bad([failure(4, "empty"), failure(5)], 0, 0)
+    q = quarantine(tmp_path / "bad.jsonl")
+    assert q.failures == []
+    q.bad([], 0, 0, known=[4])
+    assert q.failures == [failure(4, "empty")]
+
+
+def test_two_folders_may_share_a_list(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    quarantine(path).bad([failure(3)], 0, 0)
+    quarantine(path).bad([Failure(3, "elsewhere/3.jpg", "read", "empty")], 0, 0)
+    assert [json.loads(line)["uri"] for line in path.read_text().splitlines()] == ["photos/3.jpg", "elsewhere/3.jpg"]
+
+
+def test_a_list_that_cannot_be_written_does_not_end_the_run(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    q = quarantine(path)
+    path.mkdir()  # as bad as a full disk, and root cannot write it either
+    with pytest.warns(RuntimeWarning, match="cannot write the quarantine list.*kept in memory"):
+        q.bad([failure(1)], 0, 0)
+    q.bad([failure(2)], 0, 0)  # warned once
+    assert [f.id for f in q.failures] == [1, 2]
 
 
 def test_run_limit_counts_samples_in_a_row():
@@ -128,7 +178,7 @@ def test_run_limit_counts_samples_in_a_row():
         q.good(1)
     q.bad([failure(6)], 0, 0)
     with pytest.raises(TooManyFailures, match="3 bad samples in a row, the limit is 3"):
-        q.bad([], 0, 0, repeated=2)
+        q.bad([], 0, 0, known=[0, 1])
 
 
 def test_exhausted_names_the_sample():
@@ -237,7 +287,8 @@ def test_two_ranks_share_a_file(tmp_path):
 
 SHARING = """
 import sys
-from fastfeed.faults import Failure, FaultPolicy, Quarantine
+from fastfeed.faults import Failure, FaultPolicy
+from fastfeed.quarantine import Quarantine
 path, rank = sys.argv[1], int(sys.argv[2])
 q = Quarantine(path, policy=FaultPolicy(max_share=1, max_run=10**9), length=400, rank=rank)
 print("ready", flush=True)

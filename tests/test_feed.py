@@ -20,6 +20,7 @@ import pytest
 from conftest import environment
 from photos import BROKEN, broken, folder
 
+from fastfeed import assemble
 from fastfeed.batch import Batch
 from fastfeed.errors import (
     ConfigError,
@@ -253,6 +254,7 @@ def test_a_state_is_a_few_plain_values(photos):
         assert data.state() == {
             "epoch": 0,
             "step": 1,
+            "length": 30,
             "seed": 9,
             "global_batch": 6,
             "shuffle": "full",
@@ -261,8 +263,22 @@ def test_a_state_is_a_few_plain_values(photos):
 
 
 def test_other_data_is_not_resumed(photos):
-    with feed(photos, batch=5) as data, numbers(batch=5) as other, pytest.raises(StateError, match="fingerprint"):
+    with feed(photos, batch=5) as data, numbers(batch=5) as other, pytest.raises(StateError, match="length"):
         other.restore(data.state())
+
+
+def test_a_repaired_file_does_not_cost_the_checkpoint(tmp_path):
+    source = ImageFolder(folder(tmp_path, {"a": 12}))
+    with feed(source, batch=4) as data:
+        first = list(data)
+        saved = data.state()
+    source.path(3).write_bytes(source.path(4).read_bytes() + b"\0")
+    with feed(ImageFolder(tmp_path), batch=4) as data:
+        with pytest.raises(StateError, match=r"fingerprint was .* restore\(state, strict=False\)"):
+            data.restore(saved)
+        data.restore(saved, strict=False)
+        assert next(iter(data)).epoch == 1
+    assert len(first) == 3
 
 
 def test_far_positions_cost_what_near_ones_do():
@@ -297,7 +313,7 @@ def test_broken_files_are_replaced_and_listed_once(damaged, tmp_path):
     ]
     with feed(source, batch=8, quarantine=path, threads=3) as again:
         assert equal(list(again), epochs[0]), "known beforehand or not, the batches are the same"
-        assert again.stats().bad == ()
+        assert {f.id: f.reason for f in again.stats().bad} == bad, "what was listed is shown once it is met"
 
 
 def test_substitutes_do_not_depend_on_batches_and_ranks(damaged):
@@ -733,6 +749,7 @@ def test_nothing_starts_before_the_first_batch(photos):
 
 def test_default_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
     source = Arrays(NUMBERS)
     got = [Feed(source, [], batch=1, world=World(0, size, 0, size)).threads for size in (1, 4, 32)]
     assert got == [16, 4, 1]
@@ -744,3 +761,74 @@ def test_real_photographs(data: Path):
         batch = next(iter(photographs))
     assert Spec(batch.images.shape[1:], str(batch.images.dtype), "HWC") == Spec((64, 64, 3), "uint8", "HWC")
     assert len({image.tobytes() for image in batch.images}) == 8
+
+
+# -- reading a few at a time
+
+
+def test_large_files_are_decoded_as_they_come(photos, monkeypatch):
+    """However few encoded bytes a task may hold, the batches are the same."""
+    with feed(photos, batch=10, threads=1) as data:
+        whole = list(data)
+    monkeypatch.setattr(assemble, "_READ_BYTES", 1)
+    monkeypatch.setattr(assemble, "_READ_AT_ONCE", 3)
+    with feed(photos, batch=10, threads=1) as data:
+        assert equal(list(data), whole)
+
+
+def test_a_stop_is_seen_between_reads():
+    reading, go, reads = threading.Event(), threading.Event(), []
+
+    class Slow(Arrays):
+        def read(self, ids):
+            reads.append(len(ids))
+            reading.set()
+            go.wait(20)
+            return super().read(ids)
+
+    data = Feed(Slow(NUMBERS), [], batch=16, threads=1)
+    walk = data.batches(0)
+
+    def ask():
+        with pytest.raises(FeedClosed):
+            next(walk)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert reading.wait(20)
+    walk.close()
+    go.set()
+    asking.join(20)
+    data.close()
+    assert sum(reads) <= 4, "one small read, not the whole task's"
+
+
+def test_an_error_before_the_first_batch_does_not_cost_an_epoch():
+    class Once(Arrays):
+        broken = True
+
+        def read(self, ids):
+            if self.broken:
+                raise ConnectionError("storage is away")
+            return super().read(ids)
+
+    source = Once(NUMBERS)
+    with Feed(source, [], batch=5) as data:
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                next(iter(data))
+        source.broken = False
+        assert next(iter(data)).epoch == 0
+
+
+@pytest.mark.parametrize("threads", [0, True, 1.5])
+def test_threads_are_a_count(threads):
+    with pytest.raises(ConfigError, match=f"threads must be an integer >= 1, got {threads}"):
+        Feed(Arrays(NUMBERS), [], batch=5, threads=threads)
+
+
+def test_batches_of_no_epoch_and_of_less():
+    with Feed(Arrays(NUMBERS), [], batch=5) as data:
+        assert list(data.batches(epochs=0)) == []
+        with pytest.raises(ConfigError, match="epochs must be >= 0, or None for no end, got -1"):
+            data.batches(epochs=-1)

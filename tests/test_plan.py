@@ -233,8 +233,9 @@ def test_restore_over_other_data():
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(SAVED, "xyz")
     assert str(error.value) == (
-        "cannot restore: fingerprint was 'abc', this feed has 'xyz', so the order would change; "
-        "the files differ from those the state was saved with; start a new run"
+        "cannot restore: fingerprint was 'abc', this feed has 'xyz', so the order may change; "
+        "the files differ from those the state was saved with; start a new run, or call restore(state, strict=False) "
+        "if names and order are the same"
     )
 
 
@@ -250,7 +251,7 @@ def test_restore_names_the_field_that_is_missing(name):
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position({k: v for k, v in SAVED.items() if k != name}, "abc")
     assert str(error.value) == (
-        "a saved state needs epoch, step, seed, global_batch, shuffle, tail, fingerprint; "
+        "a saved state needs epoch, step, length, seed, global_batch, shuffle, tail, fingerprint; "
         f"{name} missing; pass what feed.state() gave"
     )
 

@@ -265,7 +265,7 @@ def test_stuck_threads_are_waited_for_together():
             assert timeout is not None
             now += timeout
 
-    _end(queue.SimpleQueue(), [Stuck() for _ in range(8)], threading.Event(), clock=lambda: now)
+    _end(queue.SimpleQueue(), [Stuck() for _ in range(8)], threading.Event(), threading.Lock(), clock=lambda: now)
     assert now == 105
 
 

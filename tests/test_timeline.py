@@ -184,3 +184,17 @@ def test_nvtx_ranges_are_balanced(clock):
     with pytest.raises(KeyError), line.span("read", 0), line.span("decode", 0):
         raise KeyError
     assert Nvtx.calls == ["fastfeed:read", "fastfeed:decode", "pop", "pop"]
+
+
+def test_a_full_disk_does_not_end_the_run(tmp_path, clock, monkeypatch):
+    timeline = Timeline(tmp_path / "t.jsonl", clock=clock)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.warns(RuntimeWarning, match="spans are missing from the timeline.*No space left"):
+        timeline.record(Span("read", 0, 0, clock() + 5_000_000_000, 1))
+    timeline.record(Span("read", 1, 0, clock() + 9_000_000_000, 1))  # warned once
+    timeline.close()
+    assert timeline.totals()["read"][0] == 2

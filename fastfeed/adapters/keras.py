@@ -6,8 +6,9 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+from fastfeed.adapters.tuples import arrays
 from fastfeed.batch import Batch
-from fastfeed.errors import MissingExtra
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed import Feed
 
 try:
@@ -23,56 +24,49 @@ def to_keras(feed: Feed) -> Any:
 
     Keras keeps that class to itself, so what this version does with one is tried out first. Where it is refused,
     TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
+
+    Keras asks an adapter for nothing but batches: `class_weight`, `sample_weight` and `y` given beside it to `fit` have
+    no effect.
     """
     epochs = Epochs(feed)
     adapter = _adapter(epochs)
     if adapter is not None:
         return adapter
     if keras.backend.backend() == "tensorflow":
-        return importlib.import_module("fastfeed.adapters.tfdata").dataset(feed, epochs.walk)
+        return _tf_dataset(epochs)
     return _py_dataset(epochs)
 
 
 class Epochs:
     """Walks of one epoch, as Keras asks for them.
 
-    Keras may take the first batch to build a model and then begin again, and it does not always ask for the end of an
-    epoch. So an epoch counts once its last batch is given; one broken off before that begins again at its start, and if
-    only its first batch was taken, that batch is given once more instead of being made again.
+    The first fit may take a batch to build the model and then begin again; that one is given once more, unless the feed
+    has been moved since. Any other walk is as iterating the feed: one broken off is followed by the next epoch.
     """
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
-        self._start: tuple[int, int] | None = None  # of the walk that has not given its last batch
         self._live: Iterator[Batch] = iter(())
-        self._first: Batch | None = None  # given, and nothing after it
+        self._given = 0  # batches, in all
+        self._peeked: Batch | None = None  # the first, while it is the only one
+        self._moves = feed.moves
 
     def walk(self) -> Iterator[tuple[Any, ...]]:
         """One epoch of (images, labels[, weights])."""
-        feed = self.feed
-        if self._first is None:
-            if self._start is not None:
-                feed.seek(*self._start)
-            self._live = iter(feed)
-            batch = next(self._live)
-            self._start = (batch.epoch, batch.step)
-            self._first = batch if self._is_open(batch) else None
-        else:
-            batch = self._first
-        live = self._live
-        while True:
-            yield (batch.images, batch.labels, batch.weights) if feed.weighted else (batch.images, batch.labels)
-            self._first = None
-            if self._live is not live or self._start is None:
-                return
-            batch = next(live)
-            self._is_open(batch)
+        return arrays(self.feed, self._batches())
 
-    def _is_open(self, batch: Batch) -> bool:
-        """Whether the epoch goes on after this batch."""
-        if batch.step + 1 == len(self.feed):
-            self._start = None
-        return self._start is not None
+    def _batches(self) -> Iterator[Batch]:
+        if self._peeked is not None and self._moves == self.feed.moves:
+            yield self._peeked
+        else:
+            self._live = iter(self.feed)
+        self._peeked = None
+        for batch in self._live:
+            self._given += 1
+            if self._given == 1 and batch.step + 1 < len(self.feed):
+                self._peeked, self._moves = batch, self.feed.moves
+            yield batch
+            self._peeked = None
 
 
 def _adapter(epochs: Epochs) -> Any:
@@ -94,7 +88,14 @@ def _adapter(epochs: Epochs) -> Any:
             return epochs.walk()
 
         def get_tf_dataset(self) -> Any:
-            return importlib.import_module("fastfeed.adapters.tfdata").dataset(feed, epochs.walk)
+            world = feed.plan.world
+            if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
+                raise ConfigError(
+                    "Keras fit under a multi-worker strategy would cut each worker's batch into one piece per worker, "
+                    "since it takes what a worker reads for the batch of all; train in a loop of your own over "
+                    "strategy.distribute_datasets_from_function(lambda context: feed.to_tfdata())"
+                )
+            return _tf_dataset(epochs)
 
         def get_torch_dataloader(self) -> Any:
             return data_adapter_utils.get_torch_dataloader(_Again(epochs))
@@ -109,11 +110,11 @@ def _adapter(epochs: Epochs) -> Any:
 
         @property
         def has_partial_batch(self) -> bool:
-            return False
+            return feed.partial
 
         @property
-        def partial_batch_size(self) -> None:
-            return None
+        def partial_batch_size(self) -> int | None:
+            return feed.plan.length % feed.plan.batch if feed.partial else None
 
         def on_epoch_end(self) -> None:
             feed.epoch_ended()
@@ -126,6 +127,10 @@ def _adapter(epochs: Epochs) -> Any:
         return adapter if data_adapters.get_data_adapter(adapter) is adapter else None
     except (ValueError, TypeError):  # "Unrecognized data type": before Keras took adapters from outside
         return None
+
+
+def _tf_dataset(epochs: Epochs) -> Any:
+    return importlib.import_module("fastfeed.adapters.tfdata").dataset(epochs.feed, epochs, Epochs.walk)
 
 
 class _Again:

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fastfeed.cores import cgroup_limits
 from fastfeed.errors import ConfigError
 from fastfeed.world import World
 
@@ -181,26 +182,6 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
         return {"no_gpu": f"not readable: {error}"}
     finally:
         nvml.nvmlShutdown()
-
-
-def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
-    """(cores, bytes of memory) that the container or job allows; the tightest of its cgroup and all above it counts."""
-    cores: list[float] = []
-    memory: list[int] = []
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        for name in {"", "cpu", "memory"}.intersection(names.split(",")):  # version 2 has no name, version 1 has many
-            own = root.joinpath("sys/fs/cgroup", name, path.strip("/"))
-            # Inside a container `own` may be the host's and not exist here; its parents do.
-            for folder in (own, *own.parents):
-                cpu_max = _read(folder / "cpu.max")
-                parts = (cpu_max or _read(folder / "cpu.cfs_quota_us") + _read(folder / "cpu.cfs_period_us")).split()
-                if len(parts) == 2 and all(part.isdigit() for part in parts):  # "max" and -1 are no limit
-                    cores.append(int(parts[0]) / int(parts[1]))
-                limit = (_read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")).strip()
-                if limit.isdigit() and int(limit) < 1 << 60:  # version 1 writes "no limit" as a huge number
-                    memory.append(int(limit))
-    return min(cores, default=None), min(memory, default=None)
 
 
 def render(report: Report, console: Console) -> None:

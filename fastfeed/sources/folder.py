@@ -22,6 +22,7 @@ IMAGE_EXTENSIONS = (
     *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIF is listed so that it is reported, not overlooked
 )
 _MAX_BYTES = 1 << 30  # of one file; a photograph is far below
+_DEPTH = 100  # folders inside folders
 
 
 class ImageFolder:
@@ -133,14 +134,16 @@ class ImageFolder:
         self._seen.add(key)
         return fresh
 
-    def _walk(self, folder: str, linked: bool) -> Iterator[tuple[str, bool]]:
+    def _walk(self, folder: str, linked: bool, depth: int = 0) -> Iterator[tuple[str, bool]]:
         """Images below a folder, sorted, and whether each is a link; every real folder once, so loops of links end."""
+        if depth > _DEPTH:
+            raise SourceError(f"ImageFolder: folders are nested more than {_DEPTH} deep at {folder}; is that meant?")
         if (linked and self._is_below(os.path.realpath(folder))) or not self._enter(folder):
             self.left_out["(link)"] += 1
             return
         for entry in self._scan(folder):
             if _is_folder(entry):
-                yield from self._walk(entry.path, entry.is_symlink())
+                yield from self._walk(entry.path, entry.is_symlink(), depth + 1)
             elif self._is_image(entry.name):
                 yield entry.path, entry.is_symlink()
             else:

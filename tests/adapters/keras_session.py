@@ -1,9 +1,12 @@
 """Run by test_keras.py in a process of its own, once per Keras backend: does things, prints one JSON object."""
 
+import gc
 import json
 import os
 import sys
 import threading
+import warnings
+import weakref
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = sys.argv[1]
@@ -80,6 +83,10 @@ result["accuracy"] = [
     float((probabilities.argmax(1) == labels).mean()),
     float(net.evaluate(val.to_keras(), verbose=0, return_dict=True)["accuracy"]),
 ]
+result["val_loss"] = [
+    float(net.evaluate(images.astype(np.float32) / 255, labels, batch_size=16, verbose=0)[0]),
+    float(net.evaluate(val.to_keras(), verbose=0)[0]),
+]
 result["predicted"] = list(net.predict(val.to_keras(), verbose=0).shape)
 train.close(), val.close()
 
@@ -89,6 +96,36 @@ one = ff.Feed(ff.Arrays(images, labels), ops, batch=44, seed=3)
 model().fit(one.to_keras(), epochs=3, verbose=0)
 result["one_step"] = [row[1:3] for row in seen]
 one.close()
+
+
+# a feed restored in the middle of an epoch, and then an adapter that is used again
+with feeds()[0] as whole:
+    model().fit(whole.to_keras(), epochs=2, verbose=0)
+seen.clear()
+train, _ = feeds()
+train.restore(train.state() | {"epoch": 0, "step": 3})
+adapter, net = train.to_keras(), model()
+net.build((None, 8, 8, 3))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Keras says that the first epoch is short
+    net.fit(adapter, epochs=2, verbose=0)
+result["restored"] = [row[1:3] for row in seen]
+seen.clear()
+for _ in range(3):
+    net.fit(adapter, steps_per_epoch=2, verbose=0)
+train.seek(7, 1)
+net.fit(adapter, steps_per_epoch=2, verbose=0)
+result["again"] = [row[1:3] for row in seen]
+train.close()
+
+# a feed that nobody holds any more ends, also after fit
+train, _ = feeds()
+model().fit(train.to_keras(), epochs=1, verbose=0)
+gone = weakref.ref(train)
+del train
+keras.backend.clear_session()
+gc.collect()
+result["collected"] = gone() is None
 
 
 # an exception in the user's code ends fit, and the feed ends cleanly

@@ -80,7 +80,21 @@ def test_epochs_reshuffle_and_validation_does_not(session):
 def test_padding_does_not_count_in_evaluation(session):
     by_hand, evaluated = session["accuracy"]
     assert evaluated == pytest.approx(by_hand, abs=1e-6)
-    assert session["predicted"] == [48, 3]
+    assert session["predicted"] == [44, 3]
+    assert session["val_loss"][1] == pytest.approx(session["val_loss"][0], abs=1e-5)
+
+
+def test_a_restored_feed_goes_on_where_it_stood(session):
+    assert session["restored"][:2] == [[0, 3], [0, 4]]
+    assert session["restored"][2:] == [[1, step] for step in range(STEPS)]
+
+
+def test_an_adapter_used_again_goes_on_and_honors_seek(session):
+    assert session["again"] == [[2, 0], [2, 1], [3, 0], [3, 1], [4, 0], [4, 1], [7, 1], [7, 2]]
+
+
+def test_a_feed_that_nobody_holds_is_collected(session):
+    assert session["collected"]
 
 
 def test_an_epoch_of_one_step(session):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fastfeed.cli.doctor import Gpu, Report, advise, cgroup_limits, collect, doctor, render
+from fastfeed.cli.doctor import Gpu, Report, advise, collect, doctor, render
 
 BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "opencv-python-headless": "4.12.0"}
 BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
@@ -198,48 +197,6 @@ def test_nvml_may_fail_halfway() -> None:
     assert "  GPU 0           NVIDIA H200, memory unknown\n" in text(shared)
     assert look(gpu=nvml(nvmlDeviceGetName=fails("GPU is lost"))).no_gpu == "not readable: GPU is lost"
     assert look(gpu=nvml(count=0)).no_gpu == "none"
-
-
-@pytest.mark.parametrize(
-    ("files", "limits"),
-    [
-        ({"proc/self/cgroup": "0::/\n"}, (None, None)),
-        (  # version 2: the tightest of a cgroup and its parents; "max" is none
-            {
-                "proc/self/cgroup": "0::/job/step\n",
-                "sys/fs/cgroup/job/cpu.max": "250000 100000\n",
-                "sys/fs/cgroup/job/step/cpu.max": "max 100000\n",
-                "sys/fs/cgroup/job/memory.max": "4096\n",
-                "sys/fs/cgroup/job/step/memory.max": "8192\n",
-            },
-            (2.5, 4096),
-        ),
-        (  # version 1 in a container: the path is the host's, the limits lie at the mount
-            {
-                "proc/self/cgroup": "9:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n2:pids:/docker/1\n",
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576\n",
-            },
-            (4.0, 1048576),
-        ),
-        (  # version 1 without limits
-            {
-                "proc/self/cgroup": "9:memory:/\n4:cpu:/\n",
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-            },
-            (None, None),
-        ),
-        ({}, (None, None)),
-    ],
-)
-def test_cgroup_limits(tmp_path: Path, files: dict[str, str], limits: tuple[float | None, int | None]) -> None:
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    assert cgroup_limits(tmp_path) == limits
 
 
 def test_command_prints_json_and_exit_codes() -> None:

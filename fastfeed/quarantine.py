@@ -1,0 +1,202 @@
+"""The list of bad samples: each once, in memory and in a file that ranks may share and a later run may start from."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SampleError, TooManyFailures
+from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, too_many
+
+__all__ = ["Quarantine"]
+
+_START = b'{"id": '  # of every line of the file
+_DEFAULT = FaultPolicy()
+_ENOUGH = 50  # samples to be handled, or all there are, before their share is judged: bad files like company
+
+
+class Quarantine:
+    """Bad samples met so far, and the limits on them.
+
+    A file that exists already is read first: samples listed there under the same uri are known to be bad and not read
+    again (delete the line, or the file, after repairing them). Failures that may pass (`io_error`, `timeout`) are
+    listed too but tried again. Where the file cannot be written any more the run goes on, with a warning.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        policy: FaultPolicy = _DEFAULT,
+        length: int,
+        rank: int = 0,
+        uri: Callable[[int], str] = str,
+    ) -> None:
+        self.path = Path(path) if path is not None else None
+        self.policy = policy
+        self._found: dict[int, Failure] = {}  # by this feed, in the order found
+        self._known: dict[int, Failure] = {}  # never read again
+        self._handled = self._bad = self._run = 0
+        self._enough = min(_ENOUGH, length)
+        self._lock = threading.Lock()
+        self._file = _File(self.path, rank) if self.path is not None else None
+        if self._file is not None:
+            for failure in self._file.read():
+                if failure.reason not in TRANSIENT and 0 <= failure.id < length and uri(failure.id) == failure.uri:
+                    self._known[failure.id] = failure
+
+    def known(self, ids: np.ndarray) -> np.ndarray:
+        """Which of these samples need not be read: bool, same shape. None where a bad sample has to be raised."""
+        if not self._known or self.policy.action == "raise":
+            return np.zeros(len(ids), bool)
+        with self._lock:
+            return np.fromiter((int(i) in self._known for i in ids), bool, len(ids))
+
+    def good(self, count: int, turn: bool = True) -> None:
+        """Note that samples went well. `turn` is False for substitutes: their number says nothing of the data."""
+        if count:
+            with self._lock:
+                self._handled += count * turn
+                self._run = 0
+
+    def bad(
+        self, failures: list[Failure], epoch: int, step: int, *, known: list[int] | None = None, turn: bool = True
+    ) -> None:
+        """List failures, and samples that were `known` to be bad; raises where the policy says the run ends."""
+        with self._lock:
+            met = failures + [self._known[i] for i in known or ()]
+            fresh = list({f.id: f for f in failures if f.id not in self._found}.values())
+            for failure in met:
+                self._found.setdefault(failure.id, failure)
+                if failure.reason not in TRANSIENT:
+                    self._known[failure.id] = failure
+            self._handled += len(met) * turn
+            self._bad += len(met) * turn
+            self._run += len(met)
+            if fresh and self._file is not None:
+                self._file.append(fresh, epoch, step)
+            self._limits(failures)
+
+    def _limits(self, failures: list[Failure]) -> None:
+        policy = self.policy
+        if policy.action == "raise" and failures:
+            first = failures[0]
+            raise SampleError(f'sample {first.id} is bad in stage {first.stage}: {first}; on_bad="substitute" goes on')
+        if self._handled >= self._enough and too_many(self._bad, self._handled, policy.max_share):
+            self._stop(
+                f"{self._bad} of {self._handled} samples are bad, the limit is {policy.max_share:.0%}", "max_share"
+            )
+        if self._run >= policy.max_run:
+            self._stop(f"{self._run} bad samples in a row, the limit is {policy.max_run}", "max_run")
+
+    def exhausted(self, id: int) -> None:
+        """Stop because every substitute tried for one sample was bad as well."""
+        with self._lock:
+            self._stop(f"sample {id} and the {self.policy.attempts} substitutes tried for it are all bad", "attempts")
+
+    def _stop(self, why: str, limit: str) -> None:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in self.reasons().most_common())
+        shown = "".join(f"\n  {failure}" for failure in list(self._found.values())[:5])
+        more = f"\n  and {len(self._found) - 5} more" if len(self._found) > 5 else ""
+        where = f"; all are in {self.path}" if self.path else ""
+        raise TooManyFailures(
+            f"too many bad samples: {why} ({reasons}){where}; check the data, or raise the limit with "
+            f"on_bad=FaultPolicy({limit}=...){shown}{more}",
+            list(self._found.values()),
+        )
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Bad samples this feed has met, each once, in the order found."""
+        with self._lock:
+            return list(self._found.values())
+
+    def reasons(self) -> Counter[str]:
+        """How many bad samples of each reason."""
+        return Counter(f.reason for f in list(self._found.values()))
+
+
+class _File:
+    """JSON lines, each (id, uri) once, whoever writes."""
+
+    def __init__(self, path: Path, rank: int) -> None:
+        self._path, self._rank = path, rank
+        self._listed: set[tuple[int, str]] = set()
+        self._read_to = 0  # bytes that have been read
+        self._warned = False
+        if path.is_dir():
+            raise ConfigError(f"quarantine: {path} is a folder; pass a file, such as {path / 'quarantine.jsonl'}")
+        if not path.parent.is_dir():
+            raise ConfigError(f"quarantine: no folder {path.parent}; create it first")
+        if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
+            raise ConfigError(f"quarantine: {path} cannot be read and written; change its permissions or the path")
+
+    def read(self) -> list[Failure]:
+        """What the file lists."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            return self._catch_up(file)
+
+    def append(self, fresh: list[Failure], epoch: int, step: int) -> None:
+        """Add what nobody has listed yet. A list that cannot be written must not end the run: one warning."""
+        try:
+            with self._path.open("a+b") as file:
+                with suppress(OSError):  # a file system without locks: at worst a line stands twice
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                self._append(file, fresh, {"rank": self._rank, "epoch": epoch, "step": step})
+        except (OSError, ConfigError) as error:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"cannot write the quarantine list: {error}; bad samples are kept in memory (feed.stats().bad)",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+    def _append(self, file: BinaryIO, fresh: list[Failure], where: dict[str, Any]) -> None:
+        """Under the lock: see what other ranks have listed since, then add whole lines."""
+        if os.fstat(file.fileno()).st_size < self._read_to:  # somebody has cleared it
+            self._read_to = 0
+            self._listed.clear()
+        self._catch_up(file)
+        file.truncate(self._read_to)  # a last line without its end was torn by a crash
+        lines = [json.dumps(asdict(f) | where) for f in fresh if (f.id, f.uri) not in self._listed]
+        self._listed.update((f.id, f.uri) for f in fresh)
+        if lines:
+            file.seek(max(self._read_to - 1, 0))
+            glue = b"" if file.read(1) in (b"", b"\n") else b"\n"  # an editor may have taken the last line's end
+            file.write(glue + "".join(line + "\n" for line in lines).encode())
+            file.flush()
+            self._read_to = file.tell()
+
+    def _catch_up(self, file: BinaryIO) -> list[Failure]:
+        """Read the lines that came since the last look."""
+        file.seek(self._read_to)
+        entries = []
+        for line in file.read().splitlines(keepends=True):
+            if not line.isspace():
+                try:
+                    entry = json.loads(line)
+                    named = {name: entry[name] for name in ("id", "uri", "stage", "reason")}
+                    entries.append(Failure(**named, detail=entry.get("detail", ""), offset=entry.get("offset")))
+                    self._listed.add((int(entry["id"]), str(entry["uri"])))
+                except (ValueError, KeyError, TypeError):
+                    if not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line)):
+                        break
+                    raise ConfigError(
+                        f"{self._path} is not a quarantine file: cannot read line {line[:60]!r}; pass another path"
+                    ) from None
+            self._read_to += len(line)
+        return entries

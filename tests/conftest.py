@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from photos import BROKEN, broken, folder
+
+from fastfeed.sources import ImageFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAK_S = 2.0  # threads of feeds that were just garbage collected may need this long to end
@@ -89,3 +92,19 @@ def environment(**more: str) -> dict[str, str]:
     """This process's, with the package under test importable."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | more
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> ImageFolder:
+    return ImageFolder(folder(tmp_path_factory.mktemp("photos"), {"a": 11, "b": 9, "c": 10}))
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolder, dict[int, str]]:
+    """80 files, 5 % of them broken: the source, and id -> reason."""
+    root = folder(tmp_path_factory.mktemp("damaged"), {"a": 40, "b": 40})
+    source = ImageFolder(root)
+    bad = dict(zip((0, 17, 41, 79), BROKEN, strict=True))
+    for id, reason in bad.items():
+        source.path(id).write_bytes(broken(reason))
+    return source, bad

@@ -6,32 +6,14 @@ import threading
 from typing import Any
 
 import numpy as np
-import pytest
-from photos import BROKEN, broken, folder
 
 from fastfeed.batch import Batch
 from fastfeed.feed import Feed
 from fastfeed.ops import Normalize, RandomFlip, RandomResizedCrop
-from fastfeed.sources import Arrays, ImageFolder
+from fastfeed.sources import Arrays
 
 OPS = [RandomResizedCrop(16), RandomFlip(), Normalize.imagenet()]
 NUMBERS = np.broadcast_to(np.arange(50, dtype=np.uint8)[:, None, None, None], (50, 8, 8, 3))  # image i is all i
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> ImageFolder:
-    return ImageFolder(folder(tmp_path_factory.mktemp("photos"), {"a": 11, "b": 9, "c": 10}))
-
-
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageFolder, dict[int, str]]:
-    """80 files, 5 % of them broken: the source, and id -> reason."""
-    root = folder(tmp_path_factory.mktemp("damaged"), {"a": 40, "b": 40})
-    source = ImageFolder(root)
-    bad = dict(zip((0, 17, 41, 79), BROKEN, strict=True))
-    for id, reason in bad.items():
-        source.path(id).write_bytes(broken(reason))
-    return source, bad
 
 
 def feed(source: Any, ops: Any = OPS, **more: Any) -> Feed:

@@ -13,7 +13,7 @@ from fastfeed.assemble import Assembler
 from fastfeed.batch import Batch
 from fastfeed.cores import cores_for
 from fastfeed.decode import engine_for
-from fastfeed.errors import ConfigError, FeedClosed
+from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
 from fastfeed.explain import megabytes, program_text
 from fastfeed.faults import FaultPolicy
 from fastfeed.ops.base import Op
@@ -93,6 +93,7 @@ class Feed:
         )
         self._pool = Pool(threads)
         self._meter = Meter()
+        self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
         self.moves = 0  # how often seek() or restore() has moved this feed
         self._cursor = (0, 0)  # (epoch, step) of the next batch
         self._walk: Walk | None = None  # goes on across epochs
@@ -116,7 +117,11 @@ class Feed:
                     "another iteration of this feed has begun, or seek() moved it; "
                     "for two at once use feed.batches(epoch)"
                 )
-            batch = next(walk)
+            try:
+                batch = next(walk)
+            except FastfeedError as error:
+                self.error = error
+                raise
             self._cursor = walk.position
             self._broken_off = more = self._cursor[0] == epoch
             yield batch

@@ -59,9 +59,14 @@ def demo(
     with train, val:
         with _progress(console) as progress:
             bar = _callback(keras, progress, epochs, len(train))
-            history = model.fit(
-                train.to_keras(), validation_data=val.to_keras(), epochs=epochs, verbose=0, callbacks=[bar]
-            ).history
+            try:
+                history = model.fit(
+                    train.to_keras(), validation_data=val.to_keras(), epochs=epochs, verbose=0, callbacks=[bar]
+                ).history
+            except Exception as error:  # TensorFlow makes its own error of ours, with a graph's trace around it
+                if ours := train.error or val.error:
+                    raise ours from error
+                raise
         console.print("", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False)
     console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
 

@@ -153,6 +153,7 @@ with ff.Feed(ff.ImageFolder(folder / "all"), [ff.Resize((8, 8)), ff.ToFloat()], 
         model().fit(broken.to_keras(), epochs=1, verbose=0)
     except Exception as error:
         result["all_broken"] = str(error)
+        result["feed_error"] = type(broken.error).__name__
 
 # where Keras takes no adapter from outside
 real = data_adapters.get_data_adapter

@@ -112,6 +112,7 @@ def test_broken_files(session):
     assert session["some_broken"] == [[5, 5], ["005.jpg", "011.jpg"]]
     assert "too many bad samples" in session["all_broken"]
     assert "check the data" in session["all_broken"]
+    assert session["feed_error"] == "TooManyFailures", "whatever the framework made of it"
 
 
 def test_fallback_for_versions_that_refuse_adapters(session):

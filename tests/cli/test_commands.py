@@ -88,6 +88,16 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
+def test_demo_over_broken_files_alone_is_one_error(folder, tmp_path):
+    for photo in (folder / "train").rglob("*.jpg"):
+        photo.write_bytes(b"<html>not found</html>")
+    done = fastfeed("demo", "--data", folder, "--epochs", 1, "--batch", 4, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "fastfeed: too many bad samples" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
 def test_demo_trains_and_tells(folder, tmp_path):
     done = fastfeed("demo", "--data", folder, "--epochs", 4, "--batch", 4, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

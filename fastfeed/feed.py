@@ -54,7 +54,7 @@ class Feed:
         tail: Literal["drop", "pad"] = "drop",
         threads: int | None = None,  # default: the cores this process may use, shared with the node's other ranks
         prefetch: int = 2,  # batches ahead of the one in use
-        decode: Literal["auto", "pillow"] = "auto",
+        decode: Literal["auto", "native", "pillow"] = "auto",
         backend: Literal["cpu", "dali"] = "cpu",
         on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
         quarantine: str | os.PathLike[str] | None = None,  # file that lists bad samples; read first if it exists
@@ -65,7 +65,7 @@ class Feed:
         for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ConfigError(f"{what} must be an integer >= {least}, got {value!r}")
-        for what, value, allowed in (("backend", backend, BACKENDS), ("decode", decode, ("auto", "pillow"))):
+        for what, value, allowed in (("backend", backend, BACKENDS), ("decode", decode, ("auto", "native", "pillow"))):
             if value not in allowed:
                 raise ConfigError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
         self.source, self.threads, self.prefetch = source, threads, prefetch
@@ -76,7 +76,8 @@ class Feed:
         policy = FaultPolicy.of(on_bad)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
-        engine = engine_for(self.program)
+        # DALI decodes for itself, and asks Pillow about what it cannot
+        engine = engine_for(self.program, "pillow" if backend == "dali" else decode)
         compile = importlib.import_module(BACKENDS[backend]).compile
         self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads, world.gpu)
         chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))

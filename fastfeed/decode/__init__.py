@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from fastfeed.decode.base import Bad, Engine, Header, Stop
+from fastfeed.decode.native import NativeEngine, built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pixels import PixelsEngine
+from fastfeed.decode.router import RouterEngine
 from fastfeed.ops.fuse import Program
 
-__all__ = ["Bad", "Engine", "Header", "PillowEngine", "PixelsEngine", "Stop", "engine_for"]
+__all__ = ["Bad", "Engine", "Header", "NativeEngine", "PillowEngine", "PixelsEngine", "Stop", "engine_for"]
 
 
-def engine_for(program: Program) -> Engine:
-    """Encoded files go through Pillow; arrays need no decoding."""
-    return PillowEngine(program.decode) if program.decode is not None else PixelsEngine()
+def engine_for(program: Program, decode: str = "auto") -> Engine:
+    """Files go through the kernel where it is built ("auto", "native") and through Pillow; arrays need no decoding."""
+    if program.decode is None:
+        return PixelsEngine()
+    pillow = PillowEngine(program.decode)
+    if decode == "pillow" or (decode == "auto" and not built()):
+        return pillow
+    return RouterEngine(NativeEngine(program.decode), pillow)

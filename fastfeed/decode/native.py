@@ -1,0 +1,86 @@
+"""JPEGs through the kernel in C++: only the window is decoded, shrunk in the DCT domain, scaled, turned and flipped in one
+pass, straight into the batch, without the GIL.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.decode.base import Bad, Header, Stop
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import FILTERS
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.fuse import Windows
+
+__all__ = ["NativeEngine", "built"]
+
+_STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
+_DETAIL = {
+    "truncated": "the file ends before the image does",
+    "corrupt": "libjpeg met damaged data",
+    "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB",
+    "bomb": "more pixels, pixels per byte or scans than allowed",
+}
+_AT_ONCE = 16_000_000  # pixels of the images handed over in one call, so that a stop is seen soon
+_ENLARGE = 1.5  # the window, shrunk in the DCT domain, stays this much larger than the target
+
+
+def built() -> bool:
+    """Whether this installation has the kernel."""
+    return importlib.util.find_spec("fastfeed._native") is not None
+
+
+class NativeEngine:
+    """8-bit gray and YCbCr JPEGs; anything else is `unsupported_format` or `not_image`."""
+
+    name = "native"
+
+    def __init__(self, op: Decode) -> None:
+        if not built():
+            raise ConfigError(
+                'decode="native" needs the kernel, which was not built: install a C++ compiler and libjpeg-turbo\'s '
+                "headers (Debian: g++ libjpeg62-turbo-dev), then install fastfeed again"
+            )
+        self._native: Any = importlib.import_module("fastfeed._native")
+        self._op = op
+        self._pool = self._native.Pool(1)  # the feed's threads call it side by side; each runs in its caller
+
+    def probe(self, blobs: Sequence[bytes]) -> list[Header | Bad]:
+        info = np.empty((len(blobs), 9), np.int32)
+        self._native.probe(list(blobs), info, self._op.max_pixels)
+        return [
+            Header(height, width, "JPEG") if status == 0 else Bad(_STATUS[status], _DETAIL.get(_STATUS[status], ""))
+            for status, height, width in info[:, :3].tolist()
+        ]
+
+    def decode(
+        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+    ) -> list[Bad | None]:
+        done: list[Bad | None] = [None] * len(blobs)
+        codes = np.zeros(len(blobs), np.int8)
+        first = 0
+        while first < len(blobs) and not stop.is_set():
+            last, pixels = first, 0
+            while last < len(blobs) and (last == first or pixels < _AT_ONCE):
+                pixels += headers[last].height * headers[last].width
+                last += 1
+            rows = slice(first, last)
+            self._pool.decode(
+                list(blobs[rows]),
+                np.ascontiguousarray(windows.boxes[rows]),
+                np.ascontiguousarray(windows.flips[rows]),
+                out[rows],
+                codes[rows],
+                FILTERS.index(filter),
+                self._op.max_pixels,
+                _ENLARGE,
+            )
+            first = last
+        for row in np.flatnonzero(codes):
+            done[row] = Bad(_STATUS[codes[row]], _DETAIL.get(_STATUS[codes[row]], ""))
+        return done

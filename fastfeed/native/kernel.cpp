@@ -1,0 +1,120 @@
+#include "kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "pool.h"
+
+namespace fastfeed {
+namespace {
+
+constexpr int64_t kDensePixels = 16000000;  // beyond both, no photograph
+constexpr int64_t kPixelsPerByte = 4000;
+constexpr int kContext = 2;  // pixels beside a region that smooth chroma upsampling looks at
+
+struct Box {
+  double top, left, height, width;
+};
+
+// The window in stored pixels (decode/orientation.py has the same table).
+Box stored(const Window& w, int orientation, double height, double width) {
+  const double bottom = height - w.top - w.height, right = width - w.left - w.width;
+  switch (orientation) {
+    case 2: return {w.top, right, w.height, w.width};
+    case 3: return {bottom, right, w.height, w.width};
+    case 4: return {bottom, w.left, w.height, w.width};
+    case 5: return {w.left, w.top, w.width, w.height};
+    case 6: return {right, w.top, w.width, w.height};
+    case 7: return {right, bottom, w.width, w.height};
+    case 8: return {w.left, bottom, w.width, w.height};
+    default: return {w.top, w.left, w.height, w.width};
+  }
+}
+
+// Where stored pixel (y, x) of the result is written, turned and flipped.
+Target target(const Slot& slot, int orientation, bool flip_rows, bool flip_columns) {
+  const bool swap = orientation >= 5;
+  // stored rows run upwards on the display in 3, 4; to the left in 6, 7. Stored columns: to the left in 2, 3; up in 7, 8
+  bool up = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+  bool leftwards = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
+  up ^= flip_rows, leftwards ^= flip_columns;
+  const ptrdiff_t down = up ? -slot.row : slot.row, right = leftwards ? -3 : 3;
+  uint8_t* at = slot.at + (up ? slot.row * (slot.height - 1) : 0) + (leftwards ? ptrdiff_t(3) * (slot.width - 1) : 0);
+  return swap ? Target{at, right, down} : Target{at, down, right};
+}
+
+int denominator(double height, double width, int rows, int columns, double enlarge) {
+  const double room = std::min(height / rows, width / columns) / enlarge;
+  for (int d : {8, 4, 2})
+    if (room >= d) return d;
+  return 1;
+}
+
+int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
+
+}  // namespace
+
+Status admit(const Header& header, size_t size, const Limits& limits) {
+  if (header.status != Status::ok) return header.status;
+  if (header.precision != 8 || (header.components != 1 && header.components != 3)) return Status::unsupported_format;
+  if (header.sof != 0xC0 && header.sof != 0xC1 && header.sof != 0xC2) return Status::unsupported_format;
+  const int64_t pixels = int64_t(header.height) * header.width;
+  if (pixels > limits.max_pixels) return Status::bomb;
+  if (pixels > std::max(kDensePixels, kPixelsPerByte * int64_t(size))) return Status::bomb;
+  return Status::ok;
+}
+
+Worker::Worker() : reader_(libjpeg_reader()) {}
+
+Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
+                      const Slot& slot) {
+  Status status;
+  try {
+    const Header header = read_header(data, size);
+    status = admit(header, size, limits);
+    if (status == Status::ok) {
+      const Admission admission(held_bytes(header));
+      status = run(data, size, header, window, filter, limits, slot);
+    }
+  } catch (const std::bad_alloc&) {
+    status = Status::bomb;
+  }
+  if (status != Status::ok)
+    for (int y = 0; y < slot.height; ++y) std::memset(slot.at + y * slot.row, 0, size_t(slot.width) * 3);
+  return status;
+}
+
+Status Worker::run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
+                   const Limits& limits, const Slot& slot) {
+  const bool swap = header.orientation >= 5;
+  const int rows = swap ? slot.width : slot.height, columns = swap ? slot.height : slot.width;
+  const Box box = stored(window, header.orientation, header.shown_height(), header.shown_width());
+  Region region;
+  region.denominator = denominator(box.height, box.width, rows, columns, limits.enlarge);
+  const int d = region.denominator;
+  const int height = shrunk(header.height, d), width = shrunk(header.width, d);
+  vertical_.set(filter, box.top / d, box.height / d, height, rows);
+  horizontal_.set(filter, box.left / d, box.width / d, width, columns);
+  region.top = vertical_.low();
+  region.height = vertical_.high() - region.top;
+  region.left = std::max(horizontal_.low() - kContext, 0);
+  region.width = std::min(horizontal_.high() + kContext, width) - region.left;
+  Status status = reader_->start(data, size, header, region);
+  if (status != Status::ok) return status;
+  resampler_.begin(&vertical_, &horizontal_, reader_->left(),
+                   target(slot, header.orientation, window.flip_rows, window.flip_columns));
+  for (int y = 0; y < region.height; ++y) {
+    const uint8_t* row = reader_->row();
+    if (!row) {
+      status = reader_->finish();
+      return status == Status::ok ? Status::corrupt : status;
+    }
+    resampler_.push(row);
+  }
+  return reader_->finish();
+}
+
+}  // namespace fastfeed

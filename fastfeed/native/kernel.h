@@ -1,0 +1,52 @@
+// One image: cut a window, scale it, turn it, flip it, into the caller's array.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "header.h"
+#include "reader.h"
+#include "resample.h"
+
+namespace fastfeed {
+
+struct Limits {
+  int64_t max_pixels = 300000000;
+  double enlarge = 1.5;  // the window, shrunk in the DCT domain, stays this much larger than the target on both axes
+};
+
+struct Window {
+  double top, left, height, width;  // pixels of the displayed image
+  bool flip_rows, flip_columns;     // mirrored top to bottom, left to right
+};
+
+// uint8 pixels, channels contiguous: pixel (y, x) lies at at + y * row + x * 3.
+struct Slot {
+  uint8_t* at;
+  ptrdiff_t row;
+  int height, width;
+};
+
+// Why a header is refused before any pixel is allocated; ok if it is not.
+Status admit(const Header& header, size_t size, const Limits& limits);
+
+// Everything one thread keeps between images.
+class Worker {
+ public:
+  Worker();
+  // A bad image leaves zeros in the slot.
+  Status decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
+                const Slot& slot);
+
+ private:
+  Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
+             const Limits& limits, const Slot& slot);
+
+  std::unique_ptr<RowReader> reader_;
+  Resampler resampler_;
+  Axis vertical_, horizontal_;
+};
+
+}  // namespace fastfeed

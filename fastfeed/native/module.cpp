@@ -1,0 +1,106 @@
+// The kernel for Python. Nothing here decides anything: arguments are checked, the GIL is let go, the pool runs.
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include <jpeglib.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "kernel.h"
+#include "pool.h"
+
+namespace nb = nanobind;
+using namespace fastfeed;
+
+namespace {
+
+struct Blob {
+  const uint8_t* data;
+  size_t size;
+};
+
+// The bytes of each entry; valid while the list and its entries live.
+std::vector<Blob> blobs_of(const nb::list& list) {
+  std::vector<Blob> blobs;
+  blobs.reserve(nb::len(list));
+  for (nb::handle item : list) {
+    char* data = nullptr;
+    Py_ssize_t size = 0;
+    if (PyBytes_AsStringAndSize(item.ptr(), &data, &size) != 0) throw nb::python_error();
+    blobs.push_back({reinterpret_cast<const uint8_t*>(data), size_t(size)});
+  }
+  return blobs;
+}
+
+using Table = nb::ndarray<int32_t, nb::shape<-1, 9>, nb::c_contig, nb::device::cpu>;
+using Boxes = nb::ndarray<const double, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
+using Flips = nb::ndarray<const bool, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
+using Codes = nb::ndarray<int8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+
+void same_length(size_t want, size_t got, const char* what) {
+  if (want != got) throw std::invalid_argument(std::string(what) + " must have one entry per blob");
+}
+
+void probe(const nb::list& list, Table out, int64_t max_pixels) {
+  const std::vector<Blob> blobs = blobs_of(list);
+  same_length(blobs.size(), out.shape(0), "out");
+  int32_t* row = out.data();
+  const Limits limits{max_pixels, 1.5};
+  nb::gil_scoped_release release;
+  for (const Blob& blob : blobs) {
+    const Header h = read_header(blob.data, blob.size);
+    const int32_t values[9] = {int32_t(admit(h, blob.size, limits)),
+                               h.shown_height(),
+                               h.shown_width(),
+                               h.orientation,
+                               h.components,
+                               h.sof,
+                               h.precision,
+                               h.restart_interval,
+                               int32_t(h.icc)};
+    std::memcpy(row, values, sizeof values);
+    row += 9;
+  }
+}
+
+void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels out, Codes codes, int filter,
+            int64_t max_pixels, double enlarge) {
+  const std::vector<Blob> blobs = blobs_of(list);
+  same_length(blobs.size(), boxes.shape(0), "boxes");
+  same_length(blobs.size(), flips.shape(0), "flips");
+  same_length(blobs.size(), out.shape(0), "out");
+  same_length(blobs.size(), codes.shape(0), "codes");
+  if (out.shape(3) != 3 || out.stride(3) != 1 || out.stride(2) != 3)
+    throw std::invalid_argument("out must be uint8 (n, height, width, 3) whose rows are contiguous");
+  if (filter < 0 || filter > 3) throw std::invalid_argument("filter must be in [0, 3]");
+  if (!out.shape(1) || !out.shape(2)) throw std::invalid_argument("out must have at least one pixel");
+  const Limits limits{max_pixels, enlarge};
+  const double* box = boxes.data();
+  const bool* flip = flips.data();
+  uint8_t* pixels = out.data();
+  int8_t* code = codes.data();
+  const ptrdiff_t image = out.stride(0), row = out.stride(1);
+  const int height = int(out.shape(1)), width = int(out.shape(2));
+  nb::gil_scoped_release release;
+  std::memset(code, int(Status::cancelled), blobs.size());
+  pool.run(int(blobs.size()), [&](Worker& worker, int i) {
+    const Window window{box[4 * i], box[4 * i + 1], box[4 * i + 2], box[4 * i + 3], flip[2 * i], flip[2 * i + 1]};
+    const Slot slot{pixels + ptrdiff_t(i) * image, row, height, width};
+    code[i] = int8_t(worker.decode(blobs[size_t(i)].data, blobs[size_t(i)].size, window, Filter(filter), limits, slot));
+  });
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::class_<Pool>(m, "Pool")
+      .def(nb::init<int>(), nb::arg("threads") = 1)
+      .def("decode", &decode, nb::arg("blobs"), nb::arg("boxes"), nb::arg("flips"), nb::arg("out"), nb::arg("codes"),
+           nb::arg("filter"), nb::arg("max_pixels"), nb::arg("enlarge"))
+      .def("cancel", &Pool::cancel)
+      .def_prop_ro("threads", &Pool::size);
+  m.def("probe", &probe, nb::arg("blobs"), nb::arg("out"), nb::arg("max_pixels"));
+  m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
+}

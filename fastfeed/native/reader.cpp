@@ -1,0 +1,219 @@
+#include "reader.h"
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+namespace fastfeed {
+namespace {
+
+constexpr int kMaxScans = 500;  // of a progressive file; each is a pass over all blocks, however few its bytes
+constexpr int kRows = 8;        // rows handed over by libjpeg at a time
+
+struct Errors {
+  jpeg_error_mgr base;
+  jpeg_progress_mgr progress;
+  std::jmp_buf jump;
+  Status status;
+  bool damaged;
+};
+
+// libjpeg calls these through C; they leave by longjmp, so nothing on the way may need a destructor.
+[[noreturn]] void fail(j_common_ptr info) {
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  if (errors->status == Status::ok) {
+    switch (info->err->msg_code) {
+      case JERR_BAD_PRECISION:
+      case JERR_SOF_UNSUPPORTED:
+      case JERR_COMPONENT_COUNT:
+      case JERR_CONVERSION_NOTIMPL:
+      case JERR_CCIR601_NOTIMPL:
+      case JERR_FRACT_SAMPLE_NOTIMPL:
+      case JERR_ARITH_NOTIMPL:
+      case JERR_NOT_COMPILED:
+        errors->status = Status::unsupported_format;
+        break;
+      case JERR_INPUT_EOF:
+        errors->status = Status::truncated;
+        break;
+      case JERR_OUT_OF_MEMORY:
+      case JERR_IMAGE_TOO_BIG:
+        errors->status = Status::bomb;
+        break;
+      default:
+        errors->status = Status::corrupt;
+    }
+  }
+  std::longjmp(errors->jump, 1);
+}
+
+void warn(j_common_ptr info, int level) {
+  if (level >= 0) return;  // traces
+  switch (info->err->msg_code) {
+    case JWRN_EXTRANEOUS_DATA:  // what many cameras and editors write
+    case JWRN_ADOBE_XFORM:
+    case JWRN_BOGUS_ICC:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_TOO_MUCH_DATA:
+      return;
+    default:
+      reinterpret_cast<Errors*>(info->err)->damaged = true;
+  }
+}
+
+void count_scans(j_common_ptr info) {
+  if (!info->is_decompressor) return;
+  auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  if (decompress->input_scan_number > kMaxScans) {
+    reinterpret_cast<Errors*>(info->err)->status = Status::bomb;
+    fail(info);
+  }
+}
+
+void nothing(j_decompress_ptr) {}
+void silent(j_common_ptr) {}
+
+boolean no_more(j_decompress_ptr info) {
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  errors->status = Status::truncated;
+  fail(reinterpret_cast<j_common_ptr>(info));
+}
+
+void skip(j_decompress_ptr info, long bytes) {
+  if (bytes <= 0) return;
+  if (size_t(bytes) > info->src->bytes_in_buffer) {
+    no_more(info);
+  }
+  info->src->next_input_byte += bytes;
+  info->src->bytes_in_buffer -= size_t(bytes);
+}
+
+// An end-of-image marker anywhere behind `at`. Coded data never holds one: a 0xFF in it is followed by a 0.
+bool ends_properly(const uint8_t* at, const uint8_t* end) {
+  while (at + 1 < end) {
+    at = static_cast<const uint8_t*>(std::memchr(at, 0xFF, size_t(end - at - 1)));
+    if (!at) return false;
+    if (at[1] == 0xD9) return true;
+    ++at;
+  }
+  return false;
+}
+
+class LibjpegReader final : public RowReader {
+ public:
+  LibjpegReader() {
+    std::memset(&info_, 0, sizeof info_);
+    info_.err = jpeg_std_error(&errors_.base);
+    errors_.base.error_exit = fail;
+    errors_.base.emit_message = warn;
+    errors_.base.output_message = silent;
+    errors_.status = Status::ok;
+    if (setjmp(errors_.jump)) {
+      broken_ = true;
+      return;
+    }
+    jpeg_create_decompress(&info_);
+    errors_.progress.progress_monitor = count_scans;
+    info_.progress = &errors_.progress;
+    source_.init_source = nothing;
+    source_.fill_input_buffer = no_more;
+    source_.skip_input_data = skip;
+    source_.resync_to_restart = jpeg_resync_to_restart;
+    source_.term_source = nothing;
+    info_.src = &source_;
+  }
+
+  ~LibjpegReader() override { jpeg_destroy_decompress(&info_); }
+  LibjpegReader(const LibjpegReader&) = delete;
+  LibjpegReader& operator=(const LibjpegReader&) = delete;
+
+  Status start(const uint8_t* data, size_t size, const Header& header, const Region& region) override {
+    if (broken_) return Status::bomb;
+    jpeg_abort_decompress(&info_);
+    errors_.status = Status::ok;
+    errors_.damaged = false;
+    end_ = data + size;
+    next_ = have_ = 0;
+    const Status status = open(data, size, header, region);
+    if (status != Status::ok) return status;
+    rows_.resize(size_t(kRows) * info_.output_width * 3);
+    return skip_to(region.top);
+  }
+
+  int left() const override { return int(left_); }
+
+  const uint8_t* row() override {
+    if (next_ == have_ && !fill()) return nullptr;
+    return rows_.data() + size_t(next_++) * info_.output_width * 3;
+  }
+
+  Status finish() override {
+    if (errors_.status == Status::ok && errors_.damaged) errors_.status = Status::corrupt;
+    // a progressive file has been read to its end; of another, what lies below the region has not been looked at
+    if (errors_.status == Status::ok && info_.unread_marker != JPEG_EOI && !jpeg_input_complete(&info_) &&
+        !ends_properly(info_.src->next_input_byte, end_))
+      errors_.status = Status::truncated;
+    return errors_.status;
+  }
+
+ private:
+  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region) {
+    if (setjmp(errors_.jump)) return errors_.status;
+    source_.next_input_byte = data;
+    source_.bytes_in_buffer = size;
+    jpeg_read_header(&info_, TRUE);
+    if (info_.num_components != 1 && info_.num_components != 3) return errors_.status = Status::unsupported_format;
+    if (info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK)
+      return errors_.status = Status::unsupported_format;
+    if (int32_t(info_.image_width) != header.width || int32_t(info_.image_height) != header.height)
+      return errors_.status = Status::corrupt;  // a second frame header: what was checked is not what is decoded
+    info_.out_color_space = JCS_RGB;
+    info_.scale_num = 1;
+    info_.scale_denom = unsigned(region.denominator);
+    info_.dct_method = JDCT_ISLOW;
+    jpeg_start_decompress(&info_);
+    left_ = JDIMENSION(region.left);
+    JDIMENSION width = JDIMENSION(region.width);
+    if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
+    return Status::ok;
+  }
+
+  Status skip_to(int top) {
+    if (setjmp(errors_.jump)) return errors_.status;
+    if (top > 0) jpeg_skip_scanlines(&info_, JDIMENSION(top));
+    return Status::ok;
+  }
+
+  bool fill() {
+    JSAMPROW rows[kRows];
+    for (int i = 0; i < kRows; ++i) rows[i] = rows_.data() + size_t(i) * info_.output_width * 3;
+    if (setjmp(errors_.jump)) return false;
+    next_ = 0;
+    have_ = int(jpeg_read_scanlines(&info_, rows, kRows));
+    return have_ > 0;
+  }
+
+  jpeg_decompress_struct info_;
+  jpeg_source_mgr source_;
+  Errors errors_;
+  std::vector<uint8_t> rows_;
+  const uint8_t* end_ = nullptr;
+  JDIMENSION left_ = 0;
+  int next_ = 0, have_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RowReader> libjpeg_reader() { return std::make_unique<LibjpegReader>(); }
+
+size_t held_bytes(const Header& header) {
+  if (!header.progressive()) return 0;
+  return size_t(header.height + 64) * size_t(header.width + 64) * 2 * header.components;
+}
+
+}  // namespace fastfeed

@@ -1,0 +1,38 @@
+// Rows of RGB pixels out of a JPEG: the seam behind which entropy decoding, inverse DCT and color conversion happen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "header.h"
+
+namespace fastfeed {
+
+// A part of the stored image, in pixels of the image shrunk by `denominator`.
+struct Region {
+  int denominator = 1;  // 1, 2, 4, 8
+  int top = 0, left = 0, height = 0, width = 0;
+};
+
+// Decodes one region, top to bottom. Nothing here throws for what a file contains.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+
+  // Begin; the region may come out wider to the left, never to the right: `left()` says where a row begins.
+  virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region) = 0;
+  virtual int left() const = 0;
+  // RGB pixels of the next row, valid until the next call; nullptr when decoding failed, see status().
+  virtual const uint8_t* row() = 0;
+  // After the last row: whether all of the file is sound, as far as it was read, and ends where it should.
+  virtual Status finish() = 0;
+};
+
+// The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time.
+std::unique_ptr<RowReader> libjpeg_reader();
+
+// Bytes that decoding a region keeps at once, beside rows: the coefficients of a progressive file.
+size_t held_bytes(const Header& header);
+
+}  // namespace fastfeed

@@ -1,0 +1,148 @@
+#include "resample.h"
+
+#include <algorithm>
+#include <cmath>
+
+// One build for every x86-64: the compiler makes a version per instruction set and the loader picks one.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FASTFEED_NO_CLONES)
+#define FASTFEED_CLONES __attribute__((target_clones("avx512f", "avx2,fma", "default")))
+#else
+#define FASTFEED_CLONES
+#endif
+
+namespace fastfeed {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+double support(Filter filter) {
+  switch (filter) {
+    case Filter::bilinear: return 1.0;
+    case Filter::bicubic: return 2.0;
+    case Filter::lanczos: return 3.0;
+    case Filter::box: return 0.5;
+  }
+  return 1.0;
+}
+
+double sinc(double x) { return x == 0.0 ? 1.0 : std::sin(kPi * x) / (kPi * x); }
+
+// Pillow's filters: triangle; Keys' cubic with a = -0.5; Lanczos with three lobes; a box of one pixel.
+double value(Filter filter, double x) {
+  const double t = std::fabs(x);
+  switch (filter) {
+    case Filter::bilinear: return t < 1.0 ? 1.0 - t : 0.0;
+    case Filter::bicubic:
+      if (t < 1.0) return (1.5 * t - 2.5) * t * t + 1.0;
+      return t < 2.0 ? ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0 : 0.0;
+    case Filter::lanczos: return t < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0;
+    case Filter::box: return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
+  }
+  return 0.0;
+}
+
+FASTFEED_CLONES
+void add_row(float* __restrict sums, const uint8_t* __restrict row, float weight, int n) {
+  for (int i = 0; i < n; ++i) sums[i] += weight * float(row[i]);
+}
+
+FASTFEED_CLONES
+void set_row(float* __restrict sums, const uint8_t* __restrict row, float weight, int n) {
+  for (int i = 0; i < n; ++i) sums[i] = weight * float(row[i]);
+}
+
+typedef float Lanes __attribute__((vector_size(16)));
+
+inline Lanes load(const float* p) {
+  Lanes v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline uint8_t level(float v) { return uint8_t(std::min(std::max(v + 0.5f, 0.0f), 255.0f)); }
+
+// One output row: four lanes hold a pixel (the fourth is the next pixel's red and is dropped).
+FASTFEED_CLONES
+void across(const float* sums, const int* first, const int* count, const float* weight, int taps, int n, int low,
+            uint8_t* at, ptrdiff_t column) {
+  for (int x = 0; x < n; ++x, at += column) {
+    const float* p = sums + size_t(first[x] - low) * 3;
+    const float* w = weight + size_t(x) * size_t(taps);
+    Lanes sum = {0, 0, 0, 0};
+    for (int k = 0; k < count[x]; ++k, p += 3) sum += load(p) * w[k];
+    at[0] = level(sum[0]);
+    at[1] = level(sum[1]);
+    at[2] = level(sum[2]);
+  }
+}
+
+}  // namespace
+
+void Axis::set(Filter filter, double start, double length, int inputs, int outputs) {
+  const double scale = length / outputs, stretch = std::max(scale, 1.0), reach = support(filter) * stretch;
+  taps = int(std::ceil(reach)) * 2 + 1;
+  first.resize(size_t(outputs));
+  count.resize(size_t(outputs));
+  weight.assign(size_t(outputs) * size_t(taps), 0.0f);
+  std::vector<double> values(static_cast<size_t>(taps));
+  for (int i = 0; i < outputs; ++i) {
+    const double center = start + (i + 0.5) * scale;
+    int low = std::min(std::max(int(center - reach + 0.5), 0), inputs - 1);
+    int high = std::max(std::min(int(center + reach + 0.5), inputs), low + 1);
+    high = std::min(high, low + taps);
+    double total = 0;
+    for (int k = 0; k < high - low; ++k) total += values[size_t(k)] = value(filter, (k + low - center + 0.5) / stretch);
+    if (total == 0.0) values[0] = total = 1.0;
+    // weights of nothing at both ends cost time and move the window
+    int from = 0, to = high - low;
+    while (from + 1 < to && values[size_t(from)] == 0.0) ++from;
+    while (to > from + 1 && values[size_t(to - 1)] == 0.0) --to;
+    first[size_t(i)] = low + from;
+    count[size_t(i)] = to - from;
+    for (int k = from; k < to; ++k)
+      weight[size_t(i) * size_t(taps) + size_t(k - from)] = float(values[size_t(k)] / total);
+  }
+}
+
+int Axis::high() const {
+  int end = 0;
+  for (size_t i = 0; i < first.size(); ++i) end = std::max(end, first[i] + count[i]);
+  return end;
+}
+
+void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Target target) {
+  vertical_ = vertical, horizontal_ = horizontal, target_ = target;
+  low_ = horizontal->low();
+  width_ = horizontal->high() - low_;
+  offset_ = low_ - left;
+  input_ = vertical->low();
+  open_ = 0;
+  ring_ = vertical->taps + 2;  // more outputs are never open at once: their windows begin in order
+  for (size_t i = 0, j = 0; i < vertical->first.size(); ++i) {  // enlarging opens many at once
+    while (vertical->first[j] + vertical->count[j] <= vertical->first[i]) ++j;
+    ring_ = std::max(ring_, int(i - j) + 1);
+  }
+  sums_.resize(size_t(ring_) * (size_t(width_) * 3 + 8));
+}
+
+void Resampler::push(const uint8_t* row) {
+  const int outputs = int(vertical_->first.size()), y = input_++;
+  const size_t stride = size_t(width_) * 3 + 8;  // the last pixel is read with four lanes
+  const uint8_t* pixels = row + ptrdiff_t(offset_) * 3;
+  for (int i = open_; i < outputs && vertical_->first[size_t(i)] <= y; ++i) {
+    const int k = y - vertical_->first[size_t(i)];
+    if (k >= vertical_->count[size_t(i)]) continue;
+    float* sums = sums_.data() + size_t(i % ring_) * stride;
+    const float weight = vertical_->weight[size_t(i) * size_t(vertical_->taps) + size_t(k)];
+    (k ? add_row : set_row)(sums, pixels, weight, width_ * 3);
+    if (k + 1 == vertical_->count[size_t(i)]) finish(i, sums);
+  }
+  while (open_ < outputs && vertical_->first[size_t(open_)] + vertical_->count[size_t(open_)] <= y + 1) ++open_;
+}
+
+void Resampler::finish(int y, const float* sums) {
+  across(sums, horizontal_->first.data(), horizontal_->count.data(), horizontal_->weight.data(), horizontal_->taps,
+         int(horizontal_->first.size()), low_, target_.at + y * target_.row, target_.column);
+}
+
+}  // namespace fastfeed

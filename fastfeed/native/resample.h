@@ -1,0 +1,47 @@
+// Antialiased separable resampling of RGB rows as they come, straight into the caller's array.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace fastfeed {
+
+enum class Filter : int { bilinear = 0, bicubic = 1, lanczos = 2, box = 3 };
+
+// Weights of one axis. Output i is the sum of weight[i * taps + k] * input[first[i] + k], k < count[i].
+struct Axis {
+  std::vector<int> first, count;
+  std::vector<float> weight;
+  int taps = 0;
+
+  // Map [start, start + length) of `inputs` pixels to `outputs`. The filter's support grows with the reduction and may
+  // reach outside the window, but not outside the inputs, as in Pillow's resize(box=...).
+  void set(Filter filter, double start, double length, int inputs, int outputs);
+  int low() const { return first.front(); }
+  int high() const;  // one past the last input used
+};
+
+// Where output pixels go: pixel (y, x) is written to at + y * row + x * column (bytes). Strides may be negative, which
+// is how orientation and flips cost nothing.
+struct Target {
+  uint8_t* at;
+  ptrdiff_t row, column;
+};
+
+class Resampler {
+ public:
+  // Rows will be those from vertical.low() on; a row's first pixel is input `left` of the horizontal axis.
+  void begin(const Axis* vertical, const Axis* horizontal, int left, Target target);
+  void push(const uint8_t* row);
+
+ private:
+  void finish(int y, const float* sums);
+
+  const Axis *vertical_ = nullptr, *horizontal_ = nullptr;
+  Target target_{};
+  int low_ = 0, width_ = 0, offset_ = 0, input_ = 0, open_ = 0, ring_ = 0;
+  std::vector<float> sums_;
+};
+
+}  // namespace fastfeed

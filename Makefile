@@ -7,7 +7,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test the torch backend of Keras
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench clean kernel-needs
+
+# the JPEG kernel wants a compiler and libjpeg-turbo's headers; without them everything works, JPEGs through Pillow
+kernel-needs:
+	@if [ -f /usr/include/jpeglib.h ] && command -v c++ >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then may=; \
+	elif [ "$$(id -u)" = 0 ]; then may=env; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
+	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy g++ libjpeg-dev || may=; fi; \
+	if [ -z "$$may" ]; then echo "The JPEG kernel will not be built: install g++ and libjpeg-turbo's headers" \
+	    "(Debian, Ubuntu: apt-get install g++ libjpeg-dev), then: make clean. Going on with Pillow."; fi
 
 demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
@@ -30,12 +40,14 @@ $(VENV)/bin/python:
 	    "; try: make PYTHON=python3.11") if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+KERNEL := $(wildcard fastfeed/native/*)
+
+$(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python kernel-needs
 	@echo "Installing fastfeed, Keras and TensorFlow into $(VENV); the first time takes a few minutes."
 	$(PIP) install -q -e '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml $(KERNEL) | $(VENV)/bin/python kernel-needs
 	@echo "Installing what the tests need (TensorFlow, JAX, DALI) into $(VENV); the first time takes a few minutes."
 	$(PIP) install -q -e '.[dev]'
 	@touch $@ $(VENV)/.demo

@@ -31,6 +31,10 @@ OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-head
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
+NOT_BUILT = (
+    "not built: JPEGs decode through Pillow. For the fast one: apt-get install g++ libjpeg-dev, "
+    "then install fastfeed again"
+)
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 
 
@@ -228,7 +232,7 @@ def sections(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
         machine.append(("driver", f"{report.driver}, runs CUDA {report.cuda[0]}.{report.cuda[1]}"))
     codecs = ", ".join(f"{name} {version}" for name, version in report.codecs.items())
     decode = [
-        ("native JPEG", "built" if report.native else "not built: JPEGs decode through Pillow"),
+        ("JPEG kernel", "built" if report.native else NOT_BUILT),
         ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
         ("OpenCV", _listed(report.opencv) or "not installed"),
         ("DALI", _listed(report.dali) or "not installed"),

@@ -17,6 +17,9 @@ def engine_for(program: Program, decode: str = "auto") -> Engine:
     if program.decode is None:
         return PixelsEngine()
     pillow = PillowEngine(program.decode)
-    if decode == "pillow" or (decode == "auto" and not built()):
+    if decode == "pillow":
+        return pillow
+    if decode == "auto" and not built():
+        pillow.name = "pillow (the JPEG kernel is not built, `fastfeed doctor` says how)"
         return pillow
     return RouterEngine(NativeEngine(program.decode), pillow)

@@ -1,5 +1,5 @@
-"""JPEGs through the kernel in C++: only the window is decoded, shrunk in the DCT domain, scaled, turned and flipped in one
-pass, straight into the batch, without the GIL.
+"""JPEGs through the kernel in C++, without the GIL: only the window is decoded, shrunk in the DCT domain, then scaled,
+turned and flipped in one pass, straight into the batch.
 """
 
 from __future__ import annotations
@@ -59,7 +59,13 @@ class NativeEngine:
         ]
 
     def decode(
-        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        windows: Windows,
+        filter: str,
+        out: np.ndarray,
+        stop: Stop,
     ) -> list[Bad | None]:
         done: list[Bad | None] = [None] * len(blobs)
         codes = np.zeros(len(blobs), np.int8)

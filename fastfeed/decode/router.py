@@ -30,7 +30,13 @@ class RouterEngine:
         return found
 
     def decode(
-        self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows, filter: str, out: np.ndarray, stop: Stop
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        windows: Windows,
+        filter: str,
+        out: np.ndarray,
+        stop: Stop,
     ) -> list[Bad | None]:
         mine = [i for i, header in enumerate(headers) if header.handle is None]
         if len(mine) == len(blobs):

@@ -20,6 +20,7 @@ struct Errors {
   std::jmp_buf jump;
   Status status;
   bool damaged;
+  void* (*allocate)(j_common_ptr, int, size_t);
 };
 
 // libjpeg calls these through C; they leave by longjmp, so nothing on the way may need a destructor.
@@ -74,6 +75,12 @@ void count_scans(j_common_ptr info) {
   }
 }
 
+// libjpeg keeps tables for the next image, which abbreviated streams need. Here no image may depend on the one before it,
+// so tables go with the image.
+void* allocate(j_common_ptr info, int, size_t bytes) {
+  return reinterpret_cast<Errors*>(info->err)->allocate(info, JPOOL_IMAGE, bytes);
+}
+
 void nothing(j_decompress_ptr) {}
 void silent(j_common_ptr) {}
 
@@ -117,6 +124,8 @@ class LibjpegReader final : public RowReader {
       return;
     }
     jpeg_create_decompress(&info_);
+    errors_.allocate = info_.mem->alloc_small;
+    info_.mem->alloc_small = allocate;
     errors_.progress.progress_monitor = count_scans;
     info_.progress = &errors_.progress;
     source_.init_source = nothing;
@@ -134,6 +143,9 @@ class LibjpegReader final : public RowReader {
   Status start(const uint8_t* data, size_t size, const Header& header, const Region& region) override {
     if (broken_) return Status::bomb;
     jpeg_abort_decompress(&info_);
+    for (auto& table : info_.quant_tbl_ptrs) table = nullptr;
+    for (auto& table : info_.dc_huff_tbl_ptrs) table = nullptr;
+    for (auto& table : info_.ac_huff_tbl_ptrs) table = nullptr;
     errors_.status = Status::ok;
     errors_.damaged = false;
     end_ = data + size;

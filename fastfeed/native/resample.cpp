@@ -93,10 +93,14 @@ void Axis::set(Filter filter, double start, double length, int inputs, int outpu
     double total = 0;
     for (int k = 0; k < high - low; ++k) total += values[size_t(k)] = value(filter, (k + low - center + 0.5) / stretch);
     if (total == 0.0) values[0] = total = 1.0;
-    // weights of nothing at both ends cost time and move the window
+    // Weights of nothing at both ends cost time and move the window. A zero inside the support (Keys at 1) stays: without
+    // it the next output could begin before this one, and push() and low() rely on windows that begin and end in order.
     int from = 0, to = high - low;
-    while (from + 1 < to && values[size_t(from)] == 0.0) ++from;
-    while (to > from + 1 && values[size_t(to - 1)] == 0.0) --to;
+    const auto beyond = [&](int k) {
+      return values[size_t(k)] == 0.0 && std::fabs((k + low - center + 0.5) / stretch) >= support(filter);
+    };
+    while (from + 1 < to && beyond(from)) ++from;
+    while (to > from + 1 && beyond(to - 1)) --to;
     first[size_t(i)] = low + from;
     count[size_t(i)] = to - from;
     for (int k = from; k < to; ++k)
@@ -117,8 +121,8 @@ void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Ta
   offset_ = low_ - left;
   input_ = vertical->low();
   open_ = 0;
-  ring_ = vertical->taps + 2;  // more outputs are never open at once: their windows begin in order
-  for (size_t i = 0, j = 0; i < vertical->first.size(); ++i) {  // enlarging opens many at once
+  ring_ = 1;  // outputs open at once: few when shrinking, many when enlarging
+  for (size_t i = 0, j = 0; i < vertical->first.size(); ++i) {
     while (vertical->first[j] + vertical->count[j] <= vertical->first[i]) ++j;
     ring_ = std::max(ring_, int(i - j) + 1);
   }

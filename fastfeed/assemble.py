@@ -67,31 +67,48 @@ class Assembler:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
         ids, weights = plan.ids(epoch, step), plan.weights(step)
-        images: list[np.ndarray] = []  # taken when work begins, so that queued jobs hold no memory
-        opening = threading.Lock()
+        begun: list[tuple[np.ndarray, list[np.ndarray]]] = []  # when work begins: queued jobs hold no memory
+        beginning = threading.Lock()
 
-        def out() -> np.ndarray:
-            with opening:
-                if not images:
-                    images.append(self._slots.take())
-                return images[0]
+        def begin() -> tuple[np.ndarray, list[np.ndarray]]:
+            with beginning:
+                if not begun:
+                    begun.append((self._slots.take(), self._draws(epoch, ids)))
+                return begun[0]
 
         def part(first: int) -> Callable[[], None]:
             rows = slice(first, min(first + self._chunk, plan.batch))
-            return lambda: self._fill(ids[rows], weights[rows], out()[rows], epoch, step, number, stop)
+
+            def fill() -> None:
+                out, draws = begin()
+                some = [u[rows] for u in draws]
+                self._fill(ids[rows], weights[rows], some, out[rows], epoch, step, number, stop)
+
+            return fill
 
         def finish() -> Batch:
-            return Batch(out(), self.source.label(ids), weights, ids, epoch, step)
+            return Batch(begin()[0], self.source.label(ids), weights, ids, epoch, step)
 
         return Job(stop, [part(first) for first in range(0, plan.batch, self._chunk)], finish)
 
+    def _draws(self, epoch: int, ids: np.ndarray) -> list[np.ndarray]:
+        return self.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, ids, slot, n))
+
     def _fill(
-        self, ids: np.ndarray, weights: np.ndarray, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel
+        self,
+        ids: np.ndarray,
+        weights: np.ndarray,
+        draws: list[np.ndarray],
+        out: np.ndarray,
+        epoch: int,
+        step: int,
+        number: int,
+        stop: Cancel,
     ) -> None:
         """Make these rows; `ids` and `weights` are changed in place where samples are replaced or masked."""
         first = 0
         while first < len(ids) and not stop.is_set():
-            rows = self._load(ids[first:], epoch, number, stop)  # as many as fit into memory
+            rows = self._load(ids[first:], [u[first:] for u in draws], number, stop)  # as many as fit into memory
             self._render(rows, out[first : first + len(rows.ids)], number, stop)
             if stop.is_set():
                 return
@@ -107,7 +124,8 @@ class Assembler:
     def _substitute(self, id: int, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel) -> int:
         """Put the first good one of the substitutes into a row; its id."""
         for other in substitutes(self.plan.seed, epoch, id, self._policy.attempts, self.plan.length):
-            rows = self._load(np.array([other]), epoch, number, stop)
+            one = np.array([other])
+            rows = self._load(one, self._draws(epoch, one), number, stop)
             self._render(rows, out, number, stop)
             if stop.is_set():
                 return id
@@ -124,7 +142,7 @@ class Assembler:
             known = [int(rows.ids[row]) for row, failure in rows.bad.items() if failure is None]
             self.quarantine.bad(fresh, epoch, step, known=known, turn=turn)
 
-    def _load(self, ids: np.ndarray, epoch: int, number: int, stop: Cancel) -> _Rows:
+    def _load(self, ids: np.ndarray, draws: list[np.ndarray], number: int, stop: Cancel) -> _Rows:
         """Read, probe, and work out the windows; of the first of these ids, up to _READ_BYTES."""
         bad: dict[int, Failure | None] = {}
         with self.timeline.span("read", number):
@@ -138,8 +156,8 @@ class Assembler:
             else:
                 headers[row] = header
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
-        draws = self.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, ids, slot, n))
-        return _Rows(ids, blobs, headers, self.program.windows(draws, sizes), bad)
+        windows = self.program.windows([u[: len(ids)] for u in draws], sizes)
+        return _Rows(ids, blobs, headers, windows, bad)
 
     def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""

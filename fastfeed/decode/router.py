@@ -39,10 +39,10 @@ class RouterEngine:
         stop: Stop,
     ) -> list[Bad | None]:
         mine = [i for i, header in enumerate(headers) if header.handle is None]
+        done: list[Bad | None] = [None] * len(blobs)
         if len(mine) == len(blobs):
             done = self._first.decode(blobs, headers, windows, filter, out, stop)
         else:
-            done = [None] * len(blobs)
             self._some(self._first, mine, blobs, headers, windows, filter, out, stop, done)
         others = [i for i, h in enumerate(headers) if h.handle is not None]
         self._some(self._other, others, blobs, headers, windows, filter, out, stop, done)

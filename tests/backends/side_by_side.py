@@ -75,13 +75,13 @@ def on_the_processor() -> dict[str, str]:
 
 def compiled(backend, ops: list, given: Spec, batch: int = 32):
     program = fuse(ops, given)
-    return program, backend.compile(program, engine_for(program), Timeline(), batch, 2)
+    return program, backend.compile(program, engine_for(program, "pillow"), Timeline(), batch, 2)
 
 
 def rendered(backend, ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, list[Bad | None]]:
     """Pixels, and what is bad."""
     program, runner = compiled(backend, ops, given)
-    headers = engine_for(program).probe(blobs)
+    headers = engine_for(program, "pillow").probe(blobs)
     assert all(isinstance(h, Header) for h in headers), headers
     sizes = np.array([(h.height, h.width) for h in headers])
     rng = np.random.default_rng(5)

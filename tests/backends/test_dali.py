@@ -120,7 +120,7 @@ def test_windows_away_from_the_edge_agree_to_one_level():
     for backend in (cpu, dali):
         program, runner = compiled(backend, [ff.Resize((24, 32))], PIXELS)
         out[backend] = np.empty((5, 24, 32, 3), np.uint8)
-        runner.render(blobs, engine_for(program).probe(blobs), windows, out[backend], threading.Event())
+        runner.render(blobs, engine_for(program, "pillow").probe(blobs), windows, out[backend], threading.Event())
     assert np.abs(out[cpu].astype(int) - out[dali]).max() <= 1
     assert np.array_equal(out[dali][4], blobs[4][40:64, 40:72][:, ::-1]), "nothing to scale: the pixels themselves"
 
@@ -145,12 +145,12 @@ def test_only_what_dali_shows_alike_reaches_its_decoder():
     ops = importlib.import_module("fastfeed.backends.dali_ops")
     program = fuse([ff.Resize((48, 64))], ENCODED)
     blobs = files()
-    taken = [ops.plain(program, b, h) for b, h in zip(blobs, engine_for(program).probe(blobs), strict=True)]
+    taken = [ops.plain(program, b, h) for b, h in zip(blobs, engine_for(program, "pillow").probe(blobs), strict=True)]
     jpegs = [True] * 9 + [False, True]
     assert taken == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
     short, doubtful = blobs[0][:-40], blobs[0][:900] + b"\xff\xdb" + blobs[0][900:]
     for blob in (short, doubtful):
-        assert not ops.plain(program, blob, engine_for(program).probe([blob])[0])
+        assert not ops.plain(program, blob, engine_for(program, "pillow").probe([blob])[0])
 
 
 @needs_dali
@@ -166,7 +166,7 @@ def test_bad_samples_are_named_and_black_and_the_others_untouched():
     out = np.empty((10, *program.spec.shape), np.float32)
     windows = whole_windows(10)
     for _ in range(3):  # the graph outlives the errors
-        done = runner.render(blobs, engine_for(program).probe(blobs), windows, out, threading.Event())
+        done = runner.render(blobs, engine_for(program, "pillow").probe(blobs), windows, out, threading.Event())
         assert done[3] is not None and done[3].reason == "truncated"
         assert [k for k, why in enumerate(done) if why is not None and k != 7] == [3]
         assert np.array_equal(out[[0, 1, 2, 4, 5, 6, 8, 9]], whole)
@@ -189,7 +189,7 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     monkeypatch.setattr(runner, "_run", refuse)
     blobs = files()[:9]
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
-    engine, windows = engine_for(program), whole_windows(9)
+    engine, windows = engine_for(program, "pillow"), whole_windows(9)
     assert runner.render(blobs, engine.probe(blobs), windows, got, threading.Event()) == [None] * 9
     engine.decode(blobs, engine.probe(blobs), windows, "bilinear", want, threading.Event())
     assert np.abs(got.astype(int) - want).max() <= 1
@@ -206,7 +206,7 @@ def test_what_the_parser_refuses_stays_out_of_the_batch():
     start = good.index(b"\xff\xdb")
     odd = good[:start] + b"\0" + good[start:]  # libjpeg skips what lies between segments
     blobs = [*files()[:8] * 3, odd]
-    headers = engine_for(program).probe(blobs)
+    headers = engine_for(program, "pillow").probe(blobs)
     assert ops.PLAIN["JPEG"](odd, *headers[-1].handle)
     assert not ops.plain(program, odd, headers[-1])
     out = np.empty((25, 48, 64, 3), np.uint8)
@@ -227,5 +227,9 @@ def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch):
     blobs = files()[:4]
     with pytest.raises(RuntimeError, match="out of memory"):
         runner.render(
-            blobs, engine_for(program).probe(blobs), windows, np.empty((4, 48, 64, 3), np.uint8), threading.Event()
+            blobs,
+            engine_for(program, "pillow").probe(blobs),
+            windows,
+            np.empty((4, 48, 64, 3), np.uint8),
+            threading.Event(),
         )

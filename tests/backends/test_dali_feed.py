@@ -33,7 +33,9 @@ def folder(tmp_path) -> Path:
 
 def feed(source, backend: str, **options) -> ff.Feed:
     ops = [ff.RandomResizedCrop(32, scale=(0.5, 1)), ff.RandomFlip(), ff.Normalize.imagenet()]
-    return ff.Feed(source, ops, **{"batch": 8, "seed": 3, "threads": 2, "backend": backend} | options)
+    return ff.Feed(
+        source, ops, **{"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": "pillow"} | options
+    )
 
 
 @needs_dali
@@ -174,7 +176,7 @@ from fastfeed.ops.fuse import fuse
 from fastfeed.spec import ENCODED
 from fastfeed.timeline import Timeline
 program = fuse([ff.Resize((64, 64))], ENCODED)
-engine, clock = engine_for(program), Timeline()
+engine, clock = engine_for(program, "pillow"), Timeline()
 runners = [b.compile(program, engine, clock, 64, 2) for b in (cpu, dali)]
 files = sorted(p for p in Path(sys.argv[1]).rglob("*") if p.is_file())
 files = [p for p in files if not isinstance(h := engine.probe([p.read_bytes()])[0], Bad) and h.height * h.width < 4e7]

@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test the torch backend of Keras
 
-.PHONY: demo test lint bench clean kernel-needs
+.PHONY: demo test lint bench fuzz clean kernel-needs
 
 # the JPEG kernel wants a compiler and libjpeg-turbo's headers; without them everything works, JPEGs through Pillow
 kernel-needs:
@@ -34,6 +34,11 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench $(ARGS) || exit 1; done
+
+# the JPEG kernel under a fuzzer; tests/fuzz/README.md has more of the kind
+SECONDS ?= 1200
+fuzz:
+	tests/fuzz/run.sh fuzz $(SECONDS)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("fastfeed needs Python 3.10 or newer, this is " + sys.version.split()[0] + \

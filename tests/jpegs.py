@@ -27,14 +27,15 @@ def textured(height: int, width: int, seed: int = 0) -> np.ndarray:
     return (np.stack(planes, axis=2) + rng.normal(0, 12, (height, width, 3))).clip(0, 255).astype(np.uint8)
 
 
-def encoded(pixels: np.ndarray, **options: Any) -> bytes:
+def encoded(picture: np.ndarray | Image.Image, **options: Any) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", **({"quality": 90} | options))
+    image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
+    image.save(file, "JPEG", **({"quality": 90} | options))
     return file.getvalue()
 
 
 def relaid(height: int, width: int, sampling: int, seed: int) -> bytes:
-    """A layout that Pillow does not write, from one with as many blocks per unit: the picture is scrambled, not invalid.
+    """A layout that Pillow does not write, from one with as many blocks per unit: valid, if scrambled.
 
     sampling: the frame's byte for luma, columns * 16 + rows.
     """
@@ -99,13 +100,18 @@ def _box(x: np.ndarray) -> np.ndarray:
 
 
 _KERNELS = {"bilinear": _bilinear, "bicubic": _bicubic, "lanczos": _lanczos, "box": _box}
+_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}
 
 
 def _weights(filter: str, start: float, length: float, inputs: int, outputs: int) -> np.ndarray:
     """Each output's weights of all inputs: (outputs, inputs)."""
     scale = length / outputs
-    centers = start + (np.arange(outputs) + 0.5) * scale
-    weights = _KERNELS[filter]((np.arange(inputs) + 0.5 - centers[:, None]) / max(scale, 1))
+    stretch = max(scale, 1)
+    centers, at = start + (np.arange(outputs) + 0.5)[:, None] * scale, np.arange(inputs)
+    # Pillow's order of operations and its range: at the edge of a box the last bit decides
+    weights = _KERNELS[filter]((at - centers + 0.5) * (1 / stretch))
+    reach = _SUPPORT[filter] * stretch
+    weights *= (at >= np.trunc(centers - reach + 0.5)) & (at < np.trunc(centers + reach + 0.5))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
@@ -114,8 +120,9 @@ def resized(pixels: np.ndarray, box: Sequence[float], size: tuple[int, int], fil
     top, left, height, width = box
     down = _weights(filter, top, height, pixels.shape[0], size[0])
     across = _weights(filter, left, width, pixels.shape[1], size[1])
-    out = np.tensordot(down, pixels.astype(float), 1)  # (rows, width, 3)
-    return np.einsum("xw,ywc->yxc", across, out, optimize=True).clip(0, 255)
+    rows, columns = (np.flatnonzero(w.any(axis=0)) for w in (down, across))
+    part = pixels[np.ix_(rows, columns)].astype(float).transpose(2, 0, 1)
+    return (down[:, rows] @ part @ across[:, columns].T).transpose(1, 2, 0).clip(0, 255)
 
 
 def decode(

@@ -17,7 +17,7 @@ from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fuse import Windows
 
-__all__ = ["NativeEngine", "built"]
+__all__ = ["ENLARGE", "NativeEngine", "built"]
 
 _STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
 _DETAIL = {
@@ -27,7 +27,9 @@ _DETAIL = {
     "bomb": "more pixels, pixels per byte or scans than allowed",
 }
 _AT_ONCE = 16_000_000  # pixels of the images handed over in one call, so that a stop is seen soon
-_ENLARGE = 1.5  # the window, shrunk in the DCT domain, stays this much larger than the target
+# The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels or leaves them, so at
+# 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it a fifth of its speed on whole photographs.
+ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 1.5, "box": 3.0}
 
 
 def built() -> bool:
@@ -84,7 +86,7 @@ class NativeEngine:
                 codes[rows],
                 FILTERS.index(filter),
                 self._op.max_pixels,
-                _ENLARGE,
+                ENLARGE[filter],
             )
             first = last
         for row in np.flatnonzero(codes):

@@ -62,6 +62,7 @@ Header read_header(const uint8_t* data, size_t size) {
     at += length;
     if (marker == 0xDA) {
       header.status = header.sof ? Status::ok : Status::corrupt;
+      if (n >= 1) header.together = body[0];
       if (header.sof && (header.height < 1 || header.width < 1)) header.status = Status::corrupt;
       return header;
     }

@@ -18,10 +18,12 @@ struct Header {
   uint8_t components = 0;
   uint8_t sof = 0;  // second byte of the frame's marker: 0xC0 baseline, 0xC1 extended, 0xC2 progressive, ...
   uint8_t precision = 0;
+  uint8_t together = 0;  // components in the first scan; fewer than there are: more scans follow
   uint16_t restart_interval = 0;
   Icc icc = Icc::none;
 
   bool progressive() const { return sof == 0xC2 || sof == 0xC6 || sof == 0xCA || sof == 0xCE; }
+  bool several_scans() const { return progressive() || together < components; }
   int32_t shown_height() const { return orientation >= 5 ? width : height; }
   int32_t shown_width() const { return orientation >= 5 ? height : width; }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "pool.h"
@@ -53,6 +54,13 @@ int denominator(double height, double width, int rows, int columns, double enlar
   return 1;
 }
 
+// A window that the image does not have is the caller's mistake, not the file's. Roundings of a pixel are forgiven.
+void check(const Window& w, const Header& header) {
+  const bool sane = w.height > 0 && w.width > 0 && w.top > -1 && w.left > -1 &&
+                    w.top + w.height < header.shown_height() + 1 && w.left + w.width < header.shown_width() + 1;
+  if (!sane) throw std::invalid_argument("a window lies outside its image");
+}
+
 int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
 
 }  // namespace
@@ -76,10 +84,12 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
     const Header header = read_header(data, size);
     status = admit(header, size, limits);
     if (status == Status::ok) {
+      check(window, header);
       const Admission admission(held_bytes(header));
       status = run(data, size, header, window, filter, limits, slot);
     }
   } catch (const std::bad_alloc&) {
+    reader_->release();
     status = Status::bomb;
   }
   if (status != Status::ok)

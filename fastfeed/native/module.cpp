@@ -97,10 +97,12 @@ void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels o
 NB_MODULE(_native, m) {
   nb::class_<Pool>(m, "Pool")
       .def(nb::init<int>(), nb::arg("threads") = 1)
-      .def("decode", &decode, nb::arg("blobs"), nb::arg("boxes"), nb::arg("flips"), nb::arg("out"), nb::arg("codes"),
-           nb::arg("filter"), nb::arg("max_pixels"), nb::arg("enlarge"))
+      // noconvert: what is written into a converted copy would be lost
+      .def("decode", &decode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
+           nb::arg("out").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
+           nb::arg("enlarge"))
       .def("cancel", &Pool::cancel)
       .def_prop_ro("threads", &Pool::size);
-  m.def("probe", &probe, nb::arg("blobs"), nb::arg("out"), nb::arg("max_pixels"));
+  m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

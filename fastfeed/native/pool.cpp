@@ -1,6 +1,17 @@
 #include "pool.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "kernel.h"
 
@@ -13,126 +24,187 @@ struct Purse {
   std::mutex mutex;
   std::condition_variable change;
   size_t used = 0;
+  uint64_t last = 0, turn = 0;  // tickets given out; the one that is served
 };
 
-Purse& purse() {
-  static Purse* one = new Purse;  // never destroyed: threads may still hold something at exit
-  return *one;
+// Never destroyed: threads may still hold something at exit. A forked child gets an empty one, since the parent's may
+// be locked by a thread that the child does not have.
+Purse*& purse() {
+  static Purse* one = [] {
+    pthread_atfork(nullptr, nullptr, [] { purse() = new Purse; });
+    return new Purse;
+  }();
+  return one;
 }
 
 }  // namespace
 
 Admission::Admission(size_t bytes) : bytes_(bytes) {
   if (!bytes_) return;
-  std::unique_lock<std::mutex> lock(purse().mutex);
-  purse().change.wait(lock, [this] { return !purse().used || purse().used + bytes_ <= kHeldBytes; });
-  purse().used += bytes_;
+  Purse& p = *purse();
+  std::unique_lock<std::mutex> lock(p.mutex);
+  const uint64_t ticket = p.last++;
+  p.change.wait(lock, [&] { return p.turn == ticket && (!p.used || p.used + bytes_ <= kHeldBytes); });
+  p.used += bytes_;
+  ++p.turn;
+  p.change.notify_all();
 }
 
 Admission::~Admission() {
   if (!bytes_) return;
-  {
-    std::lock_guard<std::mutex> lock(purse().mutex);
-    purse().used -= bytes_;
+  Purse& p = *purse();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  p.used -= bytes_;
+  p.change.notify_all();
+}
+
+class Pool::State {
+ public:
+  explicit State(int threads) : pid(getpid()) {
+    try {
+      for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { loop(); });
+    } catch (const std::system_error&) {  // no more threads to be had: those there are, and the caller, do it
+    }
   }
-  purse().change.notify_all();
-}
 
-struct Pool::Run {
-  const std::function<void(Worker&, int)>* task;
-  int n;
-  std::atomic<int> next{0}, done{0};
-  std::atomic<bool> cancelled{false};
-  std::mutex mutex;
-  std::condition_variable finished;
-};
+  ~State() {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      closed_ = true;
+      for (auto& run : runs_) run->cancelled = true;
+      more_.notify_all();
+      gone_.wait(lock, [this] { return runs_.empty(); });
+    }
+    for (auto& thread : threads_) thread.join();
+  }
 
-Pool::Pool(int threads) {
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { loop(); });
-}
-
-Pool::~Pool() {
-  {
+  void cancel() {
     std::lock_guard<std::mutex> lock(mutex_);
-    closed_ = true;
     for (auto& run : runs_) run->cancelled = true;
   }
-  more_.notify_all();
-  for (auto& thread : threads_) thread.join();
-}
 
-void Pool::cancel() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& run : runs_) run->cancelled = true;
-}
-
-Worker* Pool::borrow() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (idle_.empty()) {
-    workers_.push_back(std::make_unique<Worker>());
-    return workers_.back().get();
+  void run(int n, const std::function<void(Worker&, int)>& task) {
+    auto run = std::make_shared<Run>();
+    run->task = &task;
+    run->n = n;
+    Worker* worker;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      worker = borrow();
+      runs_.push_back(run);
+      if (n > 1) more_.notify_all();
+    }
+    work(*run, *worker);
+    {
+      std::unique_lock<std::mutex> lock(run->mutex);
+      run->finished.wait(lock, [&] { return run->done.load() >= run->n; });
+    }
+    {
+      // the last that is done here with the pool, which may be destroyed as soon as the lock is released
+      std::lock_guard<std::mutex> lock(mutex_);
+      idle_.push_back(worker);
+      runs_.erase(std::find(runs_.begin(), runs_.end(), run));
+      gone_.notify_all();
+    }
+    if (run->error) std::rethrow_exception(run->error);
   }
-  Worker* worker = idle_.back();
-  idle_.pop_back();
-  return worker;
-}
 
-void Pool::give_back(Worker* worker) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  idle_.push_back(worker);
-}
+  const pid_t pid;
 
-void Pool::work(Run& run, Worker& worker) {
-  for (int i; (i = run.next.fetch_add(1)) < run.n;) {
-    if (!run.cancelled) (*run.task)(worker, i);
-    if (run.done.fetch_add(1) + 1 == run.n) {
-      std::lock_guard<std::mutex> lock(run.mutex);
-      run.finished.notify_all();
+ private:
+  struct Run {
+    const std::function<void(Worker&, int)>* task;
+    int n;
+    std::atomic<int> next{0}, done{0};
+    std::atomic<bool> cancelled{false};
+    std::mutex mutex;
+    std::condition_variable finished;
+    std::exception_ptr error;
+  };
+
+  // With the lock held.
+  Worker* borrow() {
+    if (idle_.empty()) {
+      idle_.reserve(workers_.size() + 1);  // so that giving back cannot fail
+      workers_.push_back(std::make_unique<Worker>());
+      return workers_.back().get();
+    }
+    Worker* worker = idle_.back();
+    idle_.pop_back();
+    return worker;
+  }
+
+  static void work(Run& run, Worker& worker) {
+    for (int i; (i = run.next.fetch_add(1)) < run.n;) {
+      try {
+        if (!run.cancelled) (*run.task)(worker, i);
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(run.mutex);
+        if (!run.error) run.error = std::current_exception();
+        run.cancelled = true;
+      }
+      if (run.done.fetch_add(1) + 1 == run.n) {
+        std::lock_guard<std::mutex> lock(run.mutex);
+        run.finished.notify_all();
+      }
     }
   }
+
+  void loop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    Worker* worker;
+    try {
+      worker = borrow();
+    } catch (...) {  // no memory for a worker: the caller, who has one, goes on alone
+      return;
+    }
+    while (!closed_) {
+      std::shared_ptr<Run> run;
+      for (auto& candidate : runs_)
+        if (candidate->next.load() < candidate->n) {
+          run = candidate;
+          break;
+        }
+      if (!run) {
+        more_.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      work(*run, *worker);
+      run.reset();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable more_, gone_;
+  std::vector<std::shared_ptr<Run>> runs_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> idle_;
+  std::vector<std::thread> threads_;
+  bool closed_ = false;
+};
+
+Pool::Pool(int threads) : threads_(std::max(threads, 1)), state_(new State(threads_)) {}
+
+Pool::~Pool() {
+  State* state = state_.load();
+  if (state->pid == getpid()) delete state;
 }
+
+Pool::State& Pool::state() {
+  State* state = state_.load();
+  if (state->pid != getpid()) {
+    auto fresh = std::make_unique<State>(threads_);
+    if (state_.compare_exchange_strong(state, fresh.get())) state = fresh.release();
+  }
+  return *state;
+}
+
+void Pool::cancel() { state().cancel(); }
 
 void Pool::run(int n, const std::function<void(Worker&, int)>& task) {
-  if (n <= 0) return;
-  auto run = std::make_shared<Run>();
-  run->task = &task;
-  run->n = n;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    runs_.push_back(run);
-  }
-  if (n > 1 && !threads_.empty()) more_.notify_all();
-  Worker* worker = borrow();
-  work(*run, *worker);
-  give_back(worker);
-  {
-    std::unique_lock<std::mutex> lock(run->mutex);
-    run->finished.wait(lock, [&] { return run->done.load() >= run->n; });
-  }
-  std::lock_guard<std::mutex> lock(mutex_);
-  runs_.erase(std::find(runs_.begin(), runs_.end(), run));
-}
-
-void Pool::loop() {
-  Worker* worker = borrow();
-  std::unique_lock<std::mutex> lock(mutex_);
-  for (;;) {
-    std::shared_ptr<Run> run;
-    for (auto& candidate : runs_)
-      if (candidate->next.load() < candidate->n) {
-        run = candidate;
-        break;
-      }
-    if (closed_) break;
-    if (!run) {
-      more_.wait(lock);
-      continue;
-    }
-    lock.unlock();
-    work(*run, *worker);
-    run.reset();
-    lock.lock();
-  }
+  if (n > 0) state().run(n, task);
 }
 
 }  // namespace fastfeed

@@ -2,20 +2,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 namespace fastfeed {
 
 class Worker;
 
-// Holds `bytes` of what all threads may hold at once; waits for room. Something larger than all of it waits until it is
-// alone.
+// Holds `bytes` of what all threads may hold at once; waits for room, first come, first served, so that something large
+// is not kept waiting for ever. Something larger than all of it waits until it is alone.
 class Admission {
  public:
   explicit Admission(size_t bytes);
@@ -27,33 +22,27 @@ class Admission {
   size_t bytes_;
 };
 
+// In a forked child, whose threads and locks are not to be trusted, a pool begins anew at its next use, and what it was
+// is left alone.
 class Pool {
  public:
   explicit Pool(int threads);
-  ~Pool();  // waits for the images being decoded, not for those that wait
+  ~Pool();  // cancels the runs that are going on and waits for them, that is for the images being decoded
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
   // Call task(worker, i) for every i < n, by the caller and the pool's threads; returns when all are done. After
-  // cancel(), tasks that have not begun are not called.
+  // cancel(), tasks that have not begun are not called. What a task throws cancels the rest and is thrown again here.
   void run(int n, const std::function<void(Worker&, int)>& task);
   void cancel();  // the runs that are going on now
-  int size() const { return int(threads_.size()) + 1; }
+  int size() const { return threads_; }
 
  private:
-  struct Run;
-  void loop();
-  static void work(Run& run, Worker& worker);
-  Worker* borrow();
-  void give_back(Worker* worker);
+  class State;
+  State& state();
 
-  std::mutex mutex_;
-  std::condition_variable more_;
-  std::vector<std::shared_ptr<Run>> runs_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Worker*> idle_;
-  std::vector<std::thread> threads_;
-  bool closed_ = false;
+  const int threads_;
+  std::atomic<State*> state_;
 };
 
 }  // namespace fastfeed

@@ -1,5 +1,6 @@
 #include "reader.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -11,8 +12,10 @@
 namespace fastfeed {
 namespace {
 
-constexpr int kMaxScans = 500;  // of a progressive file; each is a pass over all blocks, however few its bytes
-constexpr int kRows = 8;        // rows handed over by libjpeg at a time
+// Of a progressive file: each scan is a pass over all blocks, however few its bytes. Encoders write about ten.
+constexpr int kMaxScans = 500, kAlwaysScans = 32;
+constexpr int64_t kScannedPixels = int64_t(4) << 30;
+constexpr int kRows = 8;  // rows handed over by libjpeg at a time
 
 struct Errors {
   jpeg_error_mgr base;
@@ -58,6 +61,7 @@ void warn(j_common_ptr info, int level) {
     case JWRN_EXTRANEOUS_DATA:  // what many cameras and editors write
     case JWRN_ADOBE_XFORM:
     case JWRN_BOGUS_ICC:
+    case JWRN_NOT_SEQUENTIAL:  // an oddity of the scan's header: the pixels are right
     case JWRN_JFIF_MAJOR:
     case JWRN_TOO_MUCH_DATA:
       return;
@@ -69,13 +73,15 @@ void warn(j_common_ptr info, int level) {
 void count_scans(j_common_ptr info) {
   if (!info->is_decompressor) return;
   auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number > kMaxScans) {
+  const int64_t pixels = int64_t(decompress->image_height) * decompress->image_width;
+  const int64_t most = std::max<int64_t>(kAlwaysScans, kScannedPixels / pixels);
+  if (decompress->input_scan_number > std::min<int64_t>(kMaxScans, most)) {
     reinterpret_cast<Errors*>(info->err)->status = Status::bomb;
     fail(info);
   }
 }
 
-// libjpeg keeps tables for the next image, which abbreviated streams need. Here no image may depend on the one before it,
+// libjpeg keeps tables for the next image, which abbreviated streams need. Here no image may depend on the one before,
 // so tables go with the image.
 void* allocate(j_common_ptr info, int, size_t bytes) {
   return reinterpret_cast<Errors*>(info->err)->allocate(info, JPOOL_IMAGE, bytes);
@@ -124,6 +130,7 @@ class LibjpegReader final : public RowReader {
       return;
     }
     jpeg_create_decompress(&info_);
+    info_.mem->max_memory_to_use = 0;  // whatever the environment's JPEGMEM says: limits are admit()'s and Admission's
     errors_.allocate = info_.mem->alloc_small;
     info_.mem->alloc_small = allocate;
     errors_.progress.progress_monitor = count_scans;
@@ -142,18 +149,17 @@ class LibjpegReader final : public RowReader {
 
   Status start(const uint8_t* data, size_t size, const Header& header, const Region& region) override {
     if (broken_) return Status::bomb;
-    jpeg_abort_decompress(&info_);
-    for (auto& table : info_.quant_tbl_ptrs) table = nullptr;
-    for (auto& table : info_.dc_huff_tbl_ptrs) table = nullptr;
-    for (auto& table : info_.ac_huff_tbl_ptrs) table = nullptr;
+    release();
     errors_.status = Status::ok;
     errors_.damaged = false;
     end_ = data + size;
-    next_ = have_ = 0;
-    const Status status = open(data, size, header, region);
-    if (status != Status::ok) return status;
-    rows_.resize(size_t(kRows) * info_.output_width * 3);
-    return skip_to(region.top);
+    Status status = open(data, size, header, region);
+    if (status == Status::ok) {
+      rows_.resize(size_t(kRows) * info_.output_width * 3);
+      status = skip_to(region.top);
+    }
+    if (status != Status::ok) release();
+    return status;
   }
 
   int left() const override { return int(left_); }
@@ -167,9 +173,20 @@ class LibjpegReader final : public RowReader {
     if (errors_.status == Status::ok && errors_.damaged) errors_.status = Status::corrupt;
     // a progressive file has been read to its end; of another, what lies below the region has not been looked at
     if (errors_.status == Status::ok && info_.unread_marker != JPEG_EOI && !jpeg_input_complete(&info_) &&
-        !ends_properly(info_.src->next_input_byte, end_))
+        !ends_properly(source_.next_input_byte, end_))
       errors_.status = Status::truncated;
+    release();
     return errors_.status;
+  }
+
+  void release() override {
+    jpeg_abort_decompress(&info_);
+    for (auto& table : info_.quant_tbl_ptrs) table = nullptr;
+    for (auto& table : info_.dc_huff_tbl_ptrs) table = nullptr;
+    for (auto& table : info_.ac_huff_tbl_ptrs) table = nullptr;
+    source_.next_input_byte = end_ = nullptr;
+    source_.bytes_in_buffer = 0;
+    next_ = have_ = 0;
   }
 
  private:
@@ -182,11 +199,13 @@ class LibjpegReader final : public RowReader {
     if (info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK)
       return errors_.status = Status::unsupported_format;
     if (int32_t(info_.image_width) != header.width || int32_t(info_.image_height) != header.height)
-      return errors_.status = Status::corrupt;  // a second frame header: what was checked is not what is decoded
+      return errors_.status = Status::corrupt;  // what was checked is not what would be decoded
+    if (jpeg_has_multiple_scans(&info_) && !header.several_scans()) return errors_.status = Status::corrupt;
     info_.out_color_space = JCS_RGB;
     info_.scale_num = 1;
     info_.scale_denom = unsigned(region.denominator);
     info_.dct_method = JDCT_ISLOW;
+    info_.do_block_smoothing = FALSE;  // guesses what missing scans would say, and not the same at the edge of a region
     jpeg_start_decompress(&info_);
     left_ = JDIMENSION(region.left);
     JDIMENSION width = JDIMENSION(region.width);
@@ -201,6 +220,7 @@ class LibjpegReader final : public RowReader {
   }
 
   bool fill() {
+    if (errors_.status != Status::ok) return false;
     JSAMPROW rows[kRows];
     for (int i = 0; i < kRows; ++i) rows[i] = rows_.data() + size_t(i) * info_.output_width * 3;
     if (setjmp(errors_.jump)) return false;
@@ -210,8 +230,8 @@ class LibjpegReader final : public RowReader {
   }
 
   jpeg_decompress_struct info_;
-  jpeg_source_mgr source_;
-  Errors errors_;
+  jpeg_source_mgr source_{};
+  Errors errors_{};
   std::vector<uint8_t> rows_;
   const uint8_t* end_ = nullptr;
   JDIMENSION left_ = 0;
@@ -224,7 +244,7 @@ class LibjpegReader final : public RowReader {
 std::unique_ptr<RowReader> libjpeg_reader() { return std::make_unique<LibjpegReader>(); }
 
 size_t held_bytes(const Header& header) {
-  if (!header.progressive()) return 0;
+  if (!header.several_scans()) return 0;
   return size_t(header.height + 64) * size_t(header.width + 64) * 2 * header.components;
 }
 

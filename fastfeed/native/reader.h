@@ -25,14 +25,16 @@ class RowReader {
   virtual int left() const = 0;
   // RGB pixels of the next row, valid until the next call; nullptr when decoding failed, see status().
   virtual const uint8_t* row() = 0;
-  // After the last row: whether all of the file is sound, as far as it was read, and ends where it should.
+  // After the last row: whether all of the file is sound, as far as it was read, and ends where it should. Releases.
   virtual Status finish() = 0;
+  // Lets go of the image's memory, wherever it stands.
+  virtual void release() = 0;
 };
 
 // The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time.
 std::unique_ptr<RowReader> libjpeg_reader();
 
-// Bytes that decoding a region keeps at once, beside rows: the coefficients of a progressive file.
+// Bytes that decoding a region keeps at once, beside rows: the coefficients of a file with several scans.
 size_t held_bytes(const Header& header);
 
 }  // namespace fastfeed

@@ -5,7 +5,7 @@
 
 // One build for every x86-64: the compiler makes a version per instruction set and the loader picks one.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FASTFEED_NO_CLONES)
-#define FASTFEED_CLONES __attribute__((target_clones("avx512f", "avx2,fma", "default")))
+#define FASTFEED_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define FASTFEED_CLONES
 #endif
@@ -79,7 +79,8 @@ void across(const float* sums, const int* first, const int* count, const float* 
 }  // namespace
 
 void Axis::set(Filter filter, double start, double length, int inputs, int outputs) {
-  const double scale = length / outputs, stretch = std::max(scale, 1.0), reach = support(filter) * stretch;
+  const double scale = length / outputs, stretch = std::max(scale, 1.0), shrink = 1.0 / stretch;
+  const double reach = support(filter) * stretch;
   taps = int(std::ceil(reach)) * 2 + 1;
   first.resize(size_t(outputs));
   count.resize(size_t(outputs));
@@ -91,13 +92,13 @@ void Axis::set(Filter filter, double start, double length, int inputs, int outpu
     int high = std::max(std::min(int(center + reach + 0.5), inputs), low + 1);
     high = std::min(high, low + taps);
     double total = 0;
-    for (int k = 0; k < high - low; ++k) total += values[size_t(k)] = value(filter, (k + low - center + 0.5) / stretch);
+    for (int k = 0; k < high - low; ++k) total += values[size_t(k)] = value(filter, (k + low - center + 0.5) * shrink);
     if (total == 0.0) values[0] = total = 1.0;
     // Weights of nothing at both ends cost time and move the window. A zero inside the support (Keys at 1) stays: without
     // it the next output could begin before this one, and push() and low() rely on windows that begin and end in order.
     int from = 0, to = high - low;
     const auto beyond = [&](int k) {
-      return values[size_t(k)] == 0.0 && std::fabs((k + low - center + 0.5) / stretch) >= support(filter);
+      return values[size_t(k)] == 0.0 && std::fabs((k + low - center + 0.5) * shrink) >= support(filter);
     };
     while (from + 1 < to && beyond(from)) ++from;
     while (to > from + 1 && beyond(to - 1)) --to;

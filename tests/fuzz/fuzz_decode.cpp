@@ -56,7 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
     window.top = (rows - window.height) * ask[3] / 255.0;
     window.left = (columns - window.width) * ask[4] / 255.0;
     if (ask[7] & 1) {  // whole pixels, as most crops are
-      window.height = std::fmax(std::floor(window.height), 1.0), window.width = std::fmax(std::floor(window.width), 1.0);
+      window.height = std::fmax(std::floor(window.height), 1.0);
+      window.width = std::fmax(std::floor(window.width), 1.0);
       window.top = std::floor(window.top), window.left = std::floor(window.left);
     }
   }
@@ -93,7 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
     expect(fresh.decode(file.data(), file.size(), window, filter, limits,
                         {again.data(), ptrdiff_t(row), height, width}) == status, "the same reason again");
     for (int y = 0; y < height; ++y)
-      expect(!std::memcmp(&pixels[size_t(y) * row], &again[size_t(y) * row], size_t(width) * 3), "the same pixels again");
+      expect(!std::memcmp(&pixels[size_t(y) * row], &again[size_t(y) * row], size_t(width) * 3),
+             "the same pixels again");
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 #   run.sh fuzz [SECONDS]    libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer
 #   run.sh files [FOLDER]    every file of a folder, whole and through many windows, once, same build
 #   run.sh tsan              the thread pool under ThreadSanitizer
-#   run.sh leaks [CALLS]     decode calls under LeakSanitizer; with Valgrind too where it is installed
+#   run.sh leaks [CALLS]     decode calls, the pool and its forks under LeakSanitizer; and Valgrind where installed
 # DATA: the shared test data. LIBJPEG_SOURCE: libjpeg-turbo's source; where it is given, the sanitizers see inside it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +16,7 @@ mkdir -p "$build/corpus" "$build/found" "$build/seeds"
 command -v "$CXX" >/dev/null || { echo "needs clang (Debian: clang libclang-rt-14-dev)"; exit 2; }
 
 kernel="header reader resample kernel pool"
-asan="-fsanitize=address,undefined -fno-sanitize-recover=all"
+asan="-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
 
 # libjpeg NAME FLAGS: sets $jpeg to what to compile and link with
 libjpeg() {
@@ -35,7 +35,7 @@ program() {
   sources=
   for part in $kernel; do sources="$sources $root/fastfeed/native/$part.cpp"; done
   # shellcheck disable=SC2086
-  "$CXX" -std=c++17 -O1 -g -fno-omit-frame-pointer -DFASTFEED_NO_CLONES $3 -I"$root/fastfeed/native" \
+  "$CXX" -std=c++17 -O1 -gdwarf-4 -fno-omit-frame-pointer -DFASTFEED_NO_CLONES $3 -I"$root/fastfeed/native" \
     "$here/$2" $sources $jpeg -pthread -o "$build/$1"
 }
 
@@ -44,7 +44,7 @@ fuzz)
   # libjpeg shifts negative numbers on purpose, so only AddressSanitizer and the coverage counters look into it
   libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
   program fuzz_decode fuzz_decode.cpp "$asan -fsanitize=fuzzer"
-  # half of the file whole and enlarged, half a cut, shrunk: the fuzzer varies the eight bytes in front by itself
+  # eight bytes in front say what is asked for, here one of four; the fuzzer varies them by itself
   n=0
   for file in "$data"/bad-images/jpeg/* "$here"/inputs/*; do
     [ -f "$file" ] || continue
@@ -61,7 +61,7 @@ fuzz)
   echo "$n seeds"
   cd "$build"
   exec ./fuzz_decode corpus seeds -max_total_time="${2:-1200}" -rss_limit_mb=2500 -timeout=20 -max_len=65536 \
-    -print_final_stats=1 -use_value_profile=0 -artifact_prefix=found/
+    -print_final_stats=1 -artifact_prefix=found/
   ;;
 files)
   libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
@@ -77,8 +77,10 @@ leaks)
   libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
   program leaks files.cpp "$asan -fsanitize=fuzzer-no-link"
   ASAN_OPTIONS=detect_leaks=1 "$build/leaks" --calls "${2:-10000}" "$data/bad-images/jpeg" "$here/inputs"
+  program pool_asan pool.cpp "$asan -fsanitize=fuzzer-no-link"
+  "$build/pool_asan"
   if command -v valgrind >/dev/null; then
-    jpeg=-ljpeg
+    jpeg=-ljpeg # the installed one, as users have it, with its SIMD code that sanitizers cannot look into
     program leaks_plain files.cpp ""
     valgrind -q --leak-check=full --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=1 \
       "$build/leaks_plain" --calls "${VALGRIND_CALLS:-1000}" "$data/bad-images/jpeg" "$here/inputs"

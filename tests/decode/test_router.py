@@ -1,0 +1,244 @@
+"""JPEGs through the kernel, the rest through Pillow: one batch, the verdicts and pixels of either."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import jpegs
+import numpy as np
+import pytest
+from jpegs import LAYOUTS, encoded
+from photos import folder, picture
+from PIL import Image
+
+import fastfeed as ff
+from fastfeed.decode import Bad, Header, NativeEngine, PillowEngine, RouterEngine, engine_for
+from fastfeed.errors import ConfigError
+from fastfeed.ops import Decode, Resize
+from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.spec import ENCODED
+
+needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
+PIXELS = picture(3, (48, 64))
+RGB = Image.fromarray(PIXELS)
+
+
+def other(format: str, image: Image.Image = RGB, **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def run(engine, blobs, size=(20, 30), filter="bilinear", boxes=None):
+    """Pixels, and per blob None or the Bad of whichever of the two calls refused it."""
+    found = engine.probe(blobs)
+    rows = [i for i, h in enumerate(found) if isinstance(h, Header)]
+    why = [h if isinstance(h, Bad) else None for h in found]
+    out = np.zeros((len(blobs), *size, 3), np.uint8)
+    if rows:
+        boxes = [(0, 0, found[i].height, found[i].width) if boxes is None else boxes[i] for i in rows]
+        windows = Windows(np.array(boxes, float), np.zeros((len(rows), 2), bool), np.array([size] * len(rows)))
+        part = np.full((len(rows), *size, 3), 99, np.uint8)
+        headers = [found[i] for i in rows]
+        done = engine.decode([blobs[i] for i in rows], headers, windows, filter, part, threading.Event())
+        out[rows] = part
+        for i, bad in zip(rows, done, strict=True):
+            why[i] = bad
+    return out, why
+
+
+def router(op: Decode | None = None) -> RouterEngine:
+    op = op or Decode()
+    return RouterEngine(NativeEngine(op), PillowEngine(op))
+
+
+CMYK = encoded(RGB.convert("CMYK"), quality=97)
+JPEG = encoded(PIXELS, quality=95)
+FRAME = JPEG.index(b"\xff\xc0")
+NOT_THE_KERNELS = {
+    "PNG": other("PNG"),
+    "PNG gray": other("PNG", RGB.convert("L")),
+    "PNG palette": other("PNG", RGB.convert("P")),
+    "WebP": other("WEBP", quality=80),
+    "BMP": other("BMP"),
+    "TIFF": other("TIFF"),
+    "GIF": other("GIF"),
+    "PPM": other("PPM"),
+    "JPEG 2000": other("JPEG2000"),
+    "CMYK JPEG": CMYK,
+}
+JPEGS = {name: make(48, 64, 7) for name, make in LAYOUTS.items()}
+JPEGS |= {f"orientation {n}": jpegs.with_orientation(PIXELS, n, n % 2 == 0) for n in range(1, 9)}
+BAD = {  # name -> (bytes, Pillow's reason, the router's)
+    "empty": (b"", "empty", "empty"),
+    "text": (b"<html>", "not_image", "not_image"),
+    "zeros": (bytes(1000), "not_image", "not_image"),
+    "half a JPEG": (JPEG[: len(JPEG) // 2], "truncated", "truncated"),
+    "40 bytes of a JPEG": (JPEG[:40], "truncated", "truncated"),
+    "half a progressive JPEG": (JPEGS["progressive"][:900], "truncated", "truncated"),
+    "half a CMYK JPEG": (CMYK[: len(CMYK) // 2], "truncated", "truncated"),
+    "half a PNG": (NOT_THE_KERNELS["PNG"][:900], "truncated", "truncated"),
+    "Photoshop": (b"8BPS" + bytes(64), "unsupported_format", "unsupported_format"),
+    "huge": (JPEG[: FRAME + 5] + b"\xff\xf0\xff\xf0" + JPEG[FRAME + 9 :], "bomb", "bomb"),
+    "no width": (JPEG[: FRAME + 7] + b"\0\0" + JPEG[FRAME + 9 :], "corrupt", "corrupt"),
+    "no end marker": (JPEG[:-2], "truncated", "truncated"),
+}
+
+
+@needs_kernel
+def test_one_batch_of_all_kinds():
+    """What is not the kernel's has Pillow's very pixels, wherever in the batch it stands."""
+    blobs = {**NOT_THE_KERNELS, **JPEGS, **{name: blob for name, (blob, _, _) in BAD.items()}}
+    order = np.random.default_rng(0).permutation(len(blobs))
+    names, blobs = [list(blobs)[i] for i in order], [list(blobs.values())[i] for i in order]
+    op = Decode(matte=(10, 20, 30))
+    for filter in jpegs.FILTERS:
+        got, why = run(router(op), blobs, filter=filter)
+        want, reasons = run(PillowEngine(op), blobs, filter=filter)
+        for i, name in enumerate(names):
+            reason, expected = (bad and bad.reason for bad in (why[i], reasons[i]))
+            if name in BAD:
+                assert (expected, reason) == BAD[name][1:], name
+                assert not got[i].any(), name
+                continue
+            assert (reason, expected) == (None, None), name
+            limit = 0 if name in NOT_THE_KERNELS else 1
+            assert np.abs(got[i].astype(int) - want[i]).max() <= limit, (name, filter)
+
+
+@needs_kernel
+def test_headers_say_who_decodes():
+    blobs = [JPEG, NOT_THE_KERNELS["PNG"], CMYK]
+    headers = router().probe(blobs)
+    assert [h.handle is None for h in headers] == [True, False, False]
+    assert [(h.height, h.width) for h in headers] == [(48, 64)] * 3
+    assert router().name == "native (JPEG), pillow (the rest)"
+
+
+class Fake:
+    """An engine that fills its slots with a number, or refuses."""
+
+    name = "fake"
+
+    def __init__(self, fill: int, why: Bad | None = None, handle: object = None) -> None:
+        self.fill, self.why, self.handle, self.asked = fill, why, handle, []
+
+    def probe(self, blobs):
+        return [Header(8, 8, "JPEG", self.handle) for _ in blobs]
+
+    def decode(self, blobs, headers, windows, filter, out, stop):
+        self.asked.append(list(blobs))
+        assert len(blobs) == len(headers) == len(windows.boxes) == len(out)
+        assert all(h.handle is self.handle for h in headers)
+        out[:] = 0 if self.why else self.fill
+        return [self.why] * len(blobs)
+
+
+@pytest.mark.parametrize(
+    ("why", "filled", "reason"),
+    [
+        (None, 1, None),
+        (Bad("unsupported_format"), 2, None),  # found out while decoding: the other engine tries
+        (Bad("not_image"), 2, None),
+        (Bad("corrupt"), 0, "corrupt"),  # a verdict: nobody is asked again
+        (Bad("truncated"), 0, "truncated"),
+        (Bad("bomb"), 0, "bomb"),
+    ],
+)
+def test_what_the_first_declines_goes_to_the_other(why, filled, reason):
+    first, second = Fake(1, why), Fake(2, handle="other's")
+    out, done = run(RouterEngine(first, second), [b"a", b"b"], size=(4, 4))
+    assert (out == filled).all()
+    assert [bad and bad.reason for bad in done] == [reason] * 2
+    assert second.asked == ([[b"a", b"b"]] if filled == 2 else [])
+
+
+def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
+    monkeypatch.setattr("fastfeed.decode.native.built", lambda: False)
+    text = r'decode="native" needs the kernel, which was not built: install .*libjpeg.* then install fastfeed again'
+    with pytest.raises(ConfigError, match=text):
+        NativeEngine(Decode())
+    monkeypatch.setattr("fastfeed.decode.built", lambda: False)
+    with pytest.raises(ConfigError, match=text):
+        engine_for(fuse([Resize((8, 8))], ENCODED), "native")
+    assert isinstance(engine_for(fuse([Resize((8, 8))], ENCODED), "auto"), PillowEngine)
+
+
+@needs_kernel
+def test_feeds_with_either_engine_agree(tmp_path):
+    source = ff.ImageFolder(folder(tmp_path, {"a": 12, "b": 12}, (90, 120)))
+    ops, seen, lines = [ff.RandomResizedCrop(32), ff.RandomFlip()], {}, {}
+    for decode in ("auto", "native", "pillow"):
+        with ff.Feed(source, ops, batch=8, seed=3, threads=2, decode=decode) as feed:
+            lines[decode] = str(feed)
+            seen[decode] = list(feed.batches(epoch=0))
+    assert "native (JPEG), pillow (the rest)" in lines["auto"]
+    assert "native" not in lines["pillow"]
+    assert len(seen["auto"]) == 3
+    for auto, native, pillow in zip(seen["auto"], seen["native"], seen["pillow"], strict=True):
+        assert np.array_equal(auto.images, native.images)
+        assert np.array_equal(auto.ids, pillow.ids) and np.array_equal(auto.labels, pillow.labels)
+        assert np.abs(auto.images.astype(int) - pillow.images.astype(int)).mean() < 2
+
+
+PROGRAM = """
+import json, resource, sys, threading
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+import numpy as np
+from fastfeed.decode import Bad, NativeEngine, PillowEngine, RouterEngine
+from fastfeed.ops import Decode
+from fastfeed.ops.fuse import Windows
+op = Decode()
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    blob, row = path.read_bytes(), [path.name]
+    for engine in (RouterEngine(NativeEngine(op), PillowEngine(op)), PillowEngine(op)):
+        (header,) = engine.probe([blob])
+        out, why = np.full((1, 16, 16, 3), 7, np.uint8), header
+        if not isinstance(header, Bad):
+            box = np.array([[0, 0, header.height, header.width]], float)
+            windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 16))
+            (why,) = engine.decode([blob], [header], windows, "bilinear", out, threading.Event())
+            assert why is None or not out.any(), path
+        row.append((why and why.reason, out.astype(int).tolist() if why is None else None))
+    print(json.dumps(row))
+"""
+
+
+# Progressive, most scans missing: Pillow lets libjpeg guess (block smoothing) what they would say, the kernel does not
+FEW_SCANS = ("wuffs__data_peacock.progressive.scan000.jpeg",)
+
+
+@needs_kernel
+def test_malformed_files(data):
+    """Every one ends, the same way through either engine but for the cases below."""
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(data / "bad-images" / "jpeg")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == len(list((data / "bad-images" / "jpeg").iterdir()))
+    verdicts = Counter((mine, theirs) for _, (mine, _), (theirs, _) in rows)
+    print()
+    for (mine, theirs), count in sorted(verdicts.items(), key=str):
+        print(f"{count:4}  router: {mine or 'pixels':20} pillow: {theirs or 'pixels'}")
+    lost, gained = [], []
+    for name, (mine, ours), (theirs, pixels) in rows:
+        if mine is None and theirs is None:
+            off = np.abs(np.array(ours) - np.array(pixels)).max()
+            assert off <= 8 or name in FEW_SCANS, f"{name}: {off} levels"
+        elif theirs is None:
+            lost.append(name)
+        elif mine is None:
+            gained.append(name)
+    print("pixels through Pillow alone:", *lost, sep="\n    ")
+    print("pixels through the kernel alone:", *gained, sep="\n    ")
+    # Pillow shows what libjpeg repaired: bad Huffman codes, segments that end early, restarts out of step. The kernel
+    # does not take a repaired picture for a good one. None of them is a photograph that other programs show whole
+    assert len(lost) <= 15 and all(not name.startswith(("mei", "exifs")) for name in lost)
+    # an empty JFIF segment: Pillow stumbles over the density that it lacks
+    assert gained == ["12m__jpeg_jfif-bogus-empty-jfif-segment.jpg"]

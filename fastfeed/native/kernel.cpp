@@ -38,7 +38,8 @@ Box stored(const Window& w, int orientation, double height, double width) {
 // Where stored pixel (y, x) of the result is written, turned and flipped.
 Target target(const Slot& slot, int orientation, bool flip_rows, bool flip_columns) {
   const bool swap = orientation >= 5;
-  // stored rows run upwards on the display in 3, 4; to the left in 6, 7. Stored columns: to the left in 2, 3; up in 7, 8
+  // stored rows run upwards on the display in 3, 4; to the left in 6, 7. Stored columns: to the left in 2, 3;
+  // upwards in 7, 8
   bool up = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
   bool leftwards = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
   up ^= flip_rows, leftwards ^= flip_columns;

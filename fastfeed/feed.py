@@ -31,7 +31,7 @@ __all__ = ["Feed"]
 
 BACKENDS = {"cpu": "fastfeed.backends.cpu", "dali": "fastfeed.backends.dali"}  # loaded on demand
 ADAPTERS = {"keras": "fastfeed.adapters.keras", "tfdata": "fastfeed.adapters.tfdata"}
-_CHUNK = 16  # samples per task: enough to vectorise over, few enough to hold in memory
+_CHUNK = 32  # samples per task: enough to vectorise over
 
 
 class Feed:

@@ -44,7 +44,7 @@ def test_megabytes():
 def test_files(tmp_path):
     root = folder(tmp_path / "photos", {"a": 10, "b": 10})
     ops = [RandomResizedCrop(224), RandomFlip(), Normalize.imagenet(), ToLayout("CHW")]
-    feed = Feed(ImageFolder(root), ops, batch=8, threads=2, quarantine=tmp_path / "bad.jsonl")
+    feed = Feed(ImageFolder(root), ops, batch=8, threads=2, quarantine=tmp_path / "bad.jsonl", decode="pillow")
     assert (
         str(feed)
         == f"""\

@@ -6,18 +6,20 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test the torch backend of Keras
+JPEGLIB ?= /usr/include/jpeglib.h
 
 .PHONY: demo test lint bench fuzz clean kernel-needs
 
-# the JPEG kernel wants a compiler and libjpeg-turbo's headers; without them everything works, JPEGs through Pillow
+# the JPEG kernel wants a compiler, libjpeg-turbo's headers and Python's; without them everything works, JPEGs through Pillow
 kernel-needs:
-	@if [ -f /usr/include/jpeglib.h ] && command -v c++ >/dev/null; then exit 0; fi; \
+	@python=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
+	if [ -f $(JPEGLIB) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then may=; \
 	elif [ "$$(id -u)" = 0 ]; then may=env; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
-	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy g++ libjpeg-dev || may=; fi; \
-	if [ -z "$$may" ]; then echo "The JPEG kernel will not be built: install g++ and libjpeg-turbo's headers" \
-	    "(Debian, Ubuntu: apt-get install g++ libjpeg-dev), then: make clean. Going on with Pillow."; fi
+	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy g++ libjpeg-dev python3-dev || may=; fi; \
+	if [ -z "$$may" ]; then echo "The JPEG kernel will not be built: install g++ and the headers of libjpeg-turbo and Python" \
+	    "(Debian, Ubuntu: apt-get install g++ libjpeg-dev python3-dev), then: make clean. Going on with Pillow."; fi
 
 demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)

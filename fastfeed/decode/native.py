@@ -45,8 +45,8 @@ class NativeEngine:
     def __init__(self, op: Decode) -> None:
         if not built():
             raise ConfigError(
-                'decode="native" needs the kernel, which was not built: install a C++ compiler and libjpeg-turbo\'s '
-                "headers (Debian: g++ libjpeg62-turbo-dev), then install fastfeed again"
+                'decode="native" needs the kernel, which was not built: install a C++ compiler, libjpeg-turbo\'s '
+                "and Python's headers (Debian: g++ libjpeg-dev python3-dev), then install fastfeed again"
             )
         self._native: Any = importlib.import_module("fastfeed._native")
         self._op = op

@@ -10,7 +10,12 @@ import numpy as np
 
 from fastfeed.ops.fuse import Windows
 
-__all__ = ["Bad", "Engine", "Header", "Stop", "dct_denominator"]
+__all__ = ["ENLARGE", "Bad", "Engine", "Header", "Stop", "dct_denominator"]
+
+
+# The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels or leaves them, so at
+# 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it a fifth of its speed on whole photographs.
+ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 1.5, "box": 3.0}
 
 
 class Bad(NamedTuple):
@@ -61,11 +66,12 @@ class Engine(Protocol):
         ...
 
 
-def dct_denominator(window: tuple[float, float], target: tuple[int, int], enlarge: float = 1.5) -> int:
+def dct_denominator(window: tuple[float, float], target: tuple[int, int], filter: str = "bilinear") -> int:
     """The largest of 8, 4, 2, 1 that a JPEG may be shrunk by in the DCT domain: lengths in pixels, (height, width).
 
-    The shrunk window stays >= 1.5x the target on both axes, so that the resampling filter, not the DCT's box, decides
-    what is kept (at 1x SSIM falls to 0.95). Odd eighths are left out: they take longer than full decoding.
+    The shrunk window stays >= ENLARGE[filter] times the target on both axes, so that the resampling filter, not the
+    DCT's box, decides what is kept (at 1x SSIM falls to 0.95). Odd eighths are left out: they take longer than full
+    decoding.
     """
-    room = min(window[0] / target[0], window[1] / target[1]) / enlarge
+    room = min(window[0] / target[0], window[1] / target[1]) / ENLARGE[filter]
     return next((d for d in (8, 4, 2) if room >= d), 1)

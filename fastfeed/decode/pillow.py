@@ -134,7 +134,7 @@ class PillowEngine:
         size = out.shape[1::-1] if swaps(orientation) else out.shape[:2]
         shrink = 1
         if header.format == "JPEG":
-            shrink = dct_denominator((height, width), size)
+            shrink = dct_denominator((height, width), size, filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
         with self._budget.room(_bytes(image, header)):
             image.load()

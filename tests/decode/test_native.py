@@ -12,7 +12,7 @@ import pytest
 from jpegs import FILTERS, LAYOUTS, NEVER, STATUS, decode, decode_one, encoded, resized, shown, textured
 from PIL import Image
 
-from fastfeed.decode.native import ENLARGE
+from fastfeed.decode.base import ENLARGE
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
 

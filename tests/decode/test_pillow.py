@@ -177,6 +177,7 @@ def test_dct_rule():
     table = {((448, 448), (224, 224)): 1, ((672, 672), (224, 224)): 2, ((672, 600), (224, 224)): 1}
     table |= {((1344, 1400), (224, 224)): 4, ((9999, 9999), (224, 224)): 8, ((10, 10), (224, 224)): 1}
     assert {pair: dct_denominator(*pair) for pair in table} == table
+    assert dct_denominator((1344, 1344), (224, 224), "box") == 2, "a box needs more: 3x"
 
 
 JPEG, PNG = encoded(Image.fromarray(scene(480, 640)), "JPEG", quality=90), encoded(RGB, "PNG")

@@ -87,7 +87,8 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
     if (status == Status::ok) {
       check(window, header);
       const Admission admission(held_bytes(header));
-      status = run(data, size, header, window, filter, limits, slot);
+      status = run(data, size, header, window, filter, limits, slot, false);
+      if (reader_->gave_up()) status = run(data, size, header, window, filter, limits, slot, true);
     }
   } catch (const std::bad_alloc&) {
     reader_->release();
@@ -99,7 +100,7 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
 }
 
 Status Worker::run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
-                   const Limits& limits, const Slot& slot) {
+                   const Limits& limits, const Slot& slot, bool plain) {
   const bool swap = header.orientation >= 5;
   const int rows = swap ? slot.width : slot.height, columns = swap ? slot.height : slot.width;
   const Box box = stored(window, header.orientation, header.shown_height(), header.shown_width());
@@ -113,7 +114,7 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   region.height = vertical_.high() - region.top;
   region.left = std::max(horizontal_.low() - kContext, 0);
   region.width = std::min(horizontal_.high() + kContext, width) - region.left;
-  Status status = reader_->start(data, size, header, region);
+  Status status = reader_->start(data, size, header, region, plain);
   if (status != Status::ok) return status;
   resampler_.begin(&vertical_, &horizontal_, reader_->left(),
                    target(slot, header.orientation, window.flip_rows, window.flip_columns));

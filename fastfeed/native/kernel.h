@@ -42,7 +42,7 @@ class Worker {
 
  private:
   Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
-             const Limits& limits, const Slot& slot);
+             const Limits& limits, const Slot& slot, bool plain);
 
   std::unique_ptr<RowReader> reader_;
   Resampler resampler_;

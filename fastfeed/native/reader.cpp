@@ -9,6 +9,8 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
+#include "entropy.h"
+
 namespace fastfeed {
 namespace {
 
@@ -22,7 +24,7 @@ struct Errors {
   jpeg_progress_mgr progress;
   std::jmp_buf jump;
   Status status;
-  bool damaged;
+  bool damaged, gave_up;
   void* (*allocate)(j_common_ptr, int, size_t);
 };
 
@@ -52,6 +54,13 @@ struct Errors {
         errors->status = Status::corrupt;
     }
   }
+  std::longjmp(errors->jump, 1);
+}
+
+[[noreturn]] void give_up(j_common_ptr info) {
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  errors->gave_up = true;
+  errors->status = Status::corrupt;
   std::longjmp(errors->jump, 1);
 }
 
@@ -147,13 +156,13 @@ class LibjpegReader final : public RowReader {
   LibjpegReader(const LibjpegReader&) = delete;
   LibjpegReader& operator=(const LibjpegReader&) = delete;
 
-  Status start(const uint8_t* data, size_t size, const Header& header, const Region& region) override {
+  Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) override {
     if (broken_) return Status::bomb;
     release();
     errors_.status = Status::ok;
-    errors_.damaged = false;
+    errors_.damaged = errors_.gave_up = false;
     end_ = data + size;
-    Status status = open(data, size, header, region);
+    Status status = open(data, size, header, region, plain);
     if (status == Status::ok) {
       rows_.resize(size_t(kRows) * info_.output_width * 3);
       status = skip_to(region.top);
@@ -179,6 +188,8 @@ class LibjpegReader final : public RowReader {
     return errors_.status;
   }
 
+  bool gave_up() const override { return errors_.gave_up; }
+
   void release() override {
     jpeg_abort_decompress(&info_);
     for (auto& table : info_.quant_tbl_ptrs) table = nullptr;
@@ -190,7 +201,7 @@ class LibjpegReader final : public RowReader {
   }
 
  private:
-  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region) {
+  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) {
     if (setjmp(errors_.jump)) return errors_.status;
     source_.next_input_byte = data;
     source_.bytes_in_buffer = size;
@@ -210,6 +221,7 @@ class LibjpegReader final : public RowReader {
     left_ = JDIMENSION(region.left);
     JDIMENSION width = JDIMENSION(region.width);
     if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
+    if (!plain && !header.several_scans() && !info_.arith_code) entropy_.attach(&info_, left_, width, give_up);
     return Status::ok;
   }
 
@@ -232,6 +244,7 @@ class LibjpegReader final : public RowReader {
   jpeg_decompress_struct info_;
   jpeg_source_mgr source_{};
   Errors errors_{};
+  Entropy entropy_;
   std::vector<uint8_t> rows_;
   const uint8_t* end_ = nullptr;
   JDIMENSION left_ = 0;

@@ -20,13 +20,16 @@ class RowReader {
  public:
   virtual ~RowReader() = default;
 
-  // Begin; the region may come out wider to the left, never to the right: `left()` says where a row begins.
-  virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region) = 0;
+  // Begin; the region may come out wider to the left, never to the right: `left()` says where a row begins. `plain`
+  // leaves everything to libjpeg.
+  virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) = 0;
   virtual int left() const = 0;
   // RGB pixels of the next row, valid until the next call; nullptr when decoding failed, see status().
   virtual const uint8_t* row() = 0;
   // After the last row: whether all of the file is sound, as far as it was read, and ends where it should. Releases.
   virtual Status finish() = 0;
+  // Whether the failure is none of the file's: begin again, plainly.
+  virtual bool gave_up() const = 0;
   // Lets go of the image's memory, wherever it stands.
   virtual void release() = 0;
 };

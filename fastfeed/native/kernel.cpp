@@ -118,13 +118,14 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   if (status != Status::ok) return status;
   resampler_.begin(&vertical_, &horizontal_, reader_->left(),
                    target(slot, header.orientation, window.flip_rows, window.flip_columns));
-  for (int y = 0; y < region.height; ++y) {
-    const uint8_t* row = reader_->row();
-    if (!row) {
+  for (int left = region.height; left > 0;) {
+    const RowReader::Rows rows = reader_->rows();
+    if (!rows.count) {
       status = reader_->finish();
       return status == Status::ok ? Status::corrupt : status;
     }
-    resampler_.push(row);
+    resampler_.push(rows.at, rows.stride, std::min(rows.count, left));
+    left -= rows.count;
   }
   return reader_->finish();
 }

@@ -17,7 +17,7 @@ namespace {
 // Of a progressive file: each scan is a pass over all blocks, however few its bytes. Encoders write about ten.
 constexpr int kMaxScans = 500, kAlwaysScans = 32;
 constexpr int64_t kScannedPixels = int64_t(4) << 30;
-constexpr int kRows = 8;  // rows handed over by libjpeg at a time
+constexpr int kRows = 8;  // handed over at a time
 
 struct Errors {
   jpeg_error_mgr base;
@@ -165,6 +165,7 @@ class LibjpegReader final : public RowReader {
     Status status = open(data, size, header, region, plain);
     if (status == Status::ok) {
       rows_.resize(size_t(kRows) * info_.output_width * 3);
+      bottom_ = JDIMENSION(region.top + region.height);
       status = skip_to(region.top);
     }
     if (status != Status::ok) release();
@@ -173,9 +174,9 @@ class LibjpegReader final : public RowReader {
 
   int left() const override { return int(left_); }
 
-  const uint8_t* row() override {
-    if (next_ == have_ && !fill()) return nullptr;
-    return rows_.data() + size_t(next_++) * info_.output_width * 3;
+  Rows rows() override {
+    const size_t stride = size_t(info_.output_width) * 3;
+    return {rows_.data(), stride, errors_.status == Status::ok ? fill(stride) : 0};
   }
 
   Status finish() override {
@@ -197,7 +198,6 @@ class LibjpegReader final : public RowReader {
     for (auto& table : info_.ac_huff_tbl_ptrs) table = nullptr;
     source_.next_input_byte = end_ = nullptr;
     source_.bytes_in_buffer = 0;
-    next_ = have_ = 0;
   }
 
  private:
@@ -231,14 +231,19 @@ class LibjpegReader final : public RowReader {
     return Status::ok;
   }
 
-  bool fill() {
-    if (errors_.status != Status::ok) return false;
+  int fill(size_t stride) {
     JSAMPROW rows[kRows];
-    for (int i = 0; i < kRows; ++i) rows[i] = rows_.data() + size_t(i) * info_.output_width * 3;
-    if (setjmp(errors_.jump)) return false;
-    next_ = 0;
-    have_ = int(jpeg_read_scanlines(&info_, rows, kRows));
-    return have_ > 0;
+    for (int i = 0; i < kRows; ++i) rows[i] = rows_.data() + size_t(i) * stride;
+    if (setjmp(errors_.jump)) return 0;
+    // libjpeg hands over as many as it has ready, of a subsampled file one or two
+    const JDIMENSION want = std::min(JDIMENSION(kRows), bottom_ - info_.output_scanline);
+    JDIMENSION count = 0;
+    while (count < want) {
+      const JDIMENSION more = jpeg_read_scanlines(&info_, rows + count, want - count);
+      if (!more) break;
+      count += more;
+    }
+    return int(count);
   }
 
   jpeg_decompress_struct info_;
@@ -247,8 +252,7 @@ class LibjpegReader final : public RowReader {
   Entropy entropy_;
   std::vector<uint8_t> rows_;
   const uint8_t* end_ = nullptr;
-  JDIMENSION left_ = 0;
-  int next_ = 0, have_ = 0;
+  JDIMENSION left_ = 0, bottom_ = 0;
   bool broken_ = false;
 };
 

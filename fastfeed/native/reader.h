@@ -24,8 +24,13 @@ class RowReader {
   // leaves everything to libjpeg.
   virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) = 0;
   virtual int left() const = 0;
-  // RGB pixels of the next row, valid until the next call; nullptr when decoding failed, see status().
-  virtual const uint8_t* row() = 0;
+  // The next rows of RGB pixels, one after the other, valid until the next call; none when decoding failed.
+  struct Rows {
+    const uint8_t* at;
+    size_t stride;
+    int count;
+  };
+  virtual Rows rows() = 0;
   // After the last row: whether all of the file is sound, as far as it was read, and ends where it should. Releases.
   virtual Status finish() = 0;
   // Whether the failure is none of the file's: begin again, plainly.

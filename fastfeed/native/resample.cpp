@@ -41,14 +41,31 @@ double value(Filter filter, double x) {
   return 0.0;
 }
 
-FASTFEED_CLONES
-void add_row(float* __restrict sums, const uint8_t* __restrict row, float weight, int n) {
-  for (int i = 0; i < n; ++i) sums[i] += weight * float(row[i]);
+// Several rows in one pass: the sums are then read and written once for all of them. `kNew`: there are no sums yet.
+template <int kRows, bool kNew>
+inline __attribute__((always_inline)) void add(float* __restrict sums, const uint8_t* __restrict row, size_t stride,
+                                               const float* weight, int n) {
+  float w[kRows];
+  for (int k = 0; k < kRows; ++k) w[k] = weight[k];
+  for (int i = 0; i < n; ++i) {
+    float sum = kNew ? w[0] * float(row[i]) : sums[i] + w[0] * float(row[i]);
+    for (int k = 1; k < kRows; ++k) sum += w[k] * float(row[size_t(k) * stride + size_t(i)]);
+    sums[i] = sum;
+  }
 }
 
 FASTFEED_CLONES
-void set_row(float* __restrict sums, const uint8_t* __restrict row, float weight, int n) {
-  for (int i = 0; i < n; ++i) sums[i] = weight * float(row[i]);
+void add_rows(float* sums, const uint8_t* row, size_t stride, const float* weight, int count, int n, bool fresh) {
+  if (fresh) {
+    const int k = count >= 4 ? 4 : count >= 2 ? 2 : 1;
+    if (k == 4) add<4, true>(sums, row, stride, weight, n);
+    else if (k == 2) add<2, true>(sums, row, stride, weight, n);
+    else add<1, true>(sums, row, stride, weight, n);
+    row += size_t(k) * stride, weight += k, count -= k;
+  }
+  for (; count >= 4; count -= 4, row += 4 * stride, weight += 4) add<4, false>(sums, row, stride, weight, n);
+  for (; count >= 2; count -= 2, row += 2 * stride, weight += 2) add<2, false>(sums, row, stride, weight, n);
+  if (count) add<1, false>(sums, row, stride, weight, n);
 }
 
 typedef float Lanes __attribute__((vector_size(16)));
@@ -130,19 +147,20 @@ void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Ta
   sums_.resize(size_t(ring_) * (size_t(width_) * 3 + 8));
 }
 
-void Resampler::push(const uint8_t* row) {
-  const int outputs = int(vertical_->first.size()), y = input_++;
+void Resampler::push(const uint8_t* rows, size_t step, int count) {
+  const int outputs = int(vertical_->first.size()), low = input_, high = input_ += count;
   const size_t stride = size_t(width_) * 3 + 8;  // the last pixel is read with four lanes
-  const uint8_t* pixels = row + ptrdiff_t(offset_) * 3;
-  for (int i = open_; i < outputs && vertical_->first[size_t(i)] <= y; ++i) {
-    const int k = y - vertical_->first[size_t(i)];
-    if (k >= vertical_->count[size_t(i)]) continue;
+  const uint8_t* pixels = rows + ptrdiff_t(offset_) * 3;
+  for (int i = open_; i < outputs && vertical_->first[size_t(i)] < high; ++i) {
+    const int begin = vertical_->first[size_t(i)], end = begin + vertical_->count[size_t(i)];
+    const int from = std::max(begin, low), to = std::min(end, high);
+    if (from >= to) continue;
     float* sums = sums_.data() + size_t(i % ring_) * stride;
-    const float weight = vertical_->weight[size_t(i) * size_t(vertical_->taps) + size_t(k)];
-    (k ? add_row : set_row)(sums, pixels, weight, width_ * 3);
-    if (k + 1 == vertical_->count[size_t(i)]) finish(i, sums);
+    const float* weight = vertical_->weight.data() + size_t(i) * size_t(vertical_->taps) + (from - begin);
+    add_rows(sums, pixels + size_t(from - low) * step, step, weight, to - from, width_ * 3, from == begin);
+    if (to == end) finish(i, sums);
   }
-  while (open_ < outputs && vertical_->first[size_t(open_)] + vertical_->count[size_t(open_)] <= y + 1) ++open_;
+  while (open_ < outputs && vertical_->first[size_t(open_)] + vertical_->count[size_t(open_)] <= high) ++open_;
 }
 
 void Resampler::finish(int y, const float* sums) {

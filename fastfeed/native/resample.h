@@ -33,7 +33,8 @@ class Resampler {
  public:
   // Rows will be those from vertical.low() on; a row's first pixel is input `left` of the horizontal axis.
   void begin(const Axis* vertical, const Axis* horizontal, int left, Target target);
-  void push(const uint8_t* row);
+  // The next `count` rows, `stride` bytes apart.
+  void push(const uint8_t* rows, size_t stride, int count);
 
  private:
   void finish(int y, const float* sums);

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ _DETAIL = {
     "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB",
     "bomb": "more pixels, pixels per byte or scans than allowed",
 }
-_AT_ONCE = 16_000_000  # pixels of the images handed over in one call, so that a stop is seen soon
+_AT_ONCE = 64_000_000  # pixels per thread in one call: a stop is seen between calls, a fraction of a second each
 
 
 def built() -> bool:
@@ -39,7 +39,7 @@ class NativeEngine:
 
     name = "native"
 
-    def __init__(self, op: Decode) -> None:
+    def __init__(self, op: Decode, threads: int = 1) -> None:
         if not built():
             raise ConfigError(
                 'decode="native" needs the kernel, which was not built: install a C++ compiler, libjpeg-turbo\'s '
@@ -47,13 +47,13 @@ class NativeEngine:
             )
         self._native: Any = importlib.import_module("fastfeed._native")
         self._op = op
-        self._pool = self._native.Pool(1)  # the feed's threads call it side by side; each runs in its caller
+        self._pool = self._native.Pool(threads)  # with one, the call runs in its caller: feeds have their own threads
 
     def probe(self, blobs: Sequence[bytes]) -> list[Header | Bad]:
         info = np.empty((len(blobs), 9), np.int32)
         self._native.probe(list(blobs), info, self._op.max_pixels)
         return [
-            Header(height, width, "JPEG") if status == 0 else Bad(_STATUS[status], _DETAIL.get(_STATUS[status], ""))
+            Header(height, width, "JPEG") if status == 0 else _bad(status)
             for status, height, width in info[:, :3].tolist()
         ]
 
@@ -68,13 +68,7 @@ class NativeEngine:
     ) -> list[Bad | None]:
         done: list[Bad | None] = [None] * len(blobs)
         codes = np.zeros(len(blobs), np.int8)
-        first = 0
-        while first < len(blobs) and not stop.is_set():
-            last, pixels = first, 0
-            while last < len(blobs) and (last == first or pixels < _AT_ONCE):
-                pixels += headers[last].height * headers[last].width
-                last += 1
-            rows = slice(first, last)
+        for rows in self._parts(headers, stop):
             self._pool.decode(
                 list(blobs[rows]),
                 np.ascontiguousarray(windows.boxes[rows]),
@@ -85,7 +79,50 @@ class NativeEngine:
                 self._op.max_pixels,
                 ENLARGE[filter],
             )
-            first = last
         for row in np.flatnonzero(codes):
-            done[row] = Bad(_STATUS[codes[row]], _DETAIL.get(_STATUS[codes[row]], ""))
+            done[row] = _bad(codes[row])
         return done
+
+    def recode(
+        self,
+        blobs: Sequence[bytes],
+        headers: Sequence[Header],
+        windows: Windows,
+        filter: str,
+        quality: int,
+        subsampled: bool,
+        stop: Stop,
+    ) -> list[bytes | Bad]:
+        """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4."""
+        done: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
+        for rows in self._parts(headers, stop):
+            codes = np.empty(rows.stop - rows.start, np.int8)
+            files = self._pool.recode(
+                list(blobs[rows]),
+                np.ascontiguousarray(windows.boxes[rows]),
+                np.ascontiguousarray(windows.flips[rows]),
+                np.ascontiguousarray(windows.sizes[rows]),
+                codes,
+                FILTERS.index(filter),
+                self._op.max_pixels,
+                ENLARGE[filter],
+                quality,
+                subsampled,
+            )
+            done[rows] = [_bad(code) if code else file for code, file in zip(codes, files, strict=True)]
+        return done
+
+    def _parts(self, headers: Sequence[Header], stop: Stop) -> Iterator[slice]:
+        """What to hand over in one call."""
+        first = 0
+        while first < len(headers) and not stop.is_set():
+            last, pixels = first, 0
+            while last < len(headers) and (last == first or pixels < _AT_ONCE * self._pool.threads):
+                pixels += headers[last].height * headers[last].width
+                last += 1
+            yield slice(first, last)
+            first = last
+
+
+def _bad(code: int) -> Bad:
+    return Bad(_STATUS[code], _DETAIL.get(_STATUS[code], ""))

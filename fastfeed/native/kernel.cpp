@@ -99,6 +99,20 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
   return status;
 }
 
+Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
+                      int height, int width, const Coding& coding) {
+  try {
+    const size_t bytes = size_t(height) * size_t(width) * 3;
+    if (pixels_.size() < bytes) pixels_.resize(bytes);
+    const Status status =
+        decode(data, size, window, filter, limits, {pixels_.data(), ptrdiff_t(width) * 3, height, width});
+    if (status != Status::ok) return status;
+    return writer_.write(pixels_.data(), height, width, coding) ? Status::ok : Status::bomb;
+  } catch (const std::bad_alloc&) {
+    return Status::bomb;
+  }
+}
+
 Status Worker::run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
                    const Limits& limits, const Slot& slot, bool plain) {
   const bool swap = header.orientation >= 5;

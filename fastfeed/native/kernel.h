@@ -9,6 +9,7 @@
 #include "header.h"
 #include "reader.h"
 #include "resample.h"
+#include "writer.h"
 
 namespace fastfeed {
 
@@ -39,6 +40,10 @@ class Worker {
   // A bad image leaves zeros in the slot.
   Status decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
                 const Slot& slot);
+  // As decode, then a JPEG of height x width pixels; its bytes are in file() until the next call.
+  Status recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits, int height,
+                int width, const Coding& coding);
+  const JpegWriter& file() const { return writer_; }
 
  private:
   Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
@@ -47,6 +52,8 @@ class Worker {
   std::unique_ptr<RowReader> reader_;
   Resampler resampler_;
   Axis vertical_, horizontal_;
+  JpegWriter writer_;
+  std::vector<uint8_t> pixels_;
 };
 
 }  // namespace fastfeed

@@ -36,6 +36,7 @@ std::vector<Blob> blobs_of(const nb::list& list) {
 using Table = nb::ndarray<int32_t, nb::shape<-1, 9>, nb::c_contig, nb::device::cpu>;
 using Boxes = nb::ndarray<const double, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
 using Flips = nb::ndarray<const bool, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
 using Codes = nb::ndarray<int8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
@@ -92,6 +93,42 @@ void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels o
   });
 }
 
+nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Sizes sizes, Codes codes, int filter,
+                int64_t max_pixels, double enlarge, int quality, bool subsampled) {
+  const std::vector<Blob> blobs = blobs_of(list);
+  const size_t n = blobs.size();
+  same_length(n, boxes.shape(0), "boxes");
+  same_length(n, flips.shape(0), "flips");
+  same_length(n, sizes.shape(0), "sizes");
+  same_length(n, codes.shape(0), "codes");
+  if (filter < 0 || filter > 3) throw std::invalid_argument("filter must be in [0, 3]");
+  if (quality < 1 || quality > 100) throw std::invalid_argument("quality must be in [1, 100]");
+  const int64_t* side = sizes.data();
+  for (size_t i = 0; i < 2 * n; ++i)
+    if (side[i] < 1 || side[i] > kMaxSide) throw std::invalid_argument("sizes must be in [1, 65500]");
+  const Limits limits{max_pixels, enlarge};
+  const double* box = boxes.data();
+  const bool* flip = flips.data();
+  int8_t* code = codes.data();
+  std::vector<std::vector<uint8_t>> files(n);
+  {
+    nb::gil_scoped_release release;
+    std::memset(code, int(Status::cancelled), n);
+    pool.run(int(n), [&](Worker& worker, int i) {
+      const Window window{box[4 * i], box[4 * i + 1], box[4 * i + 2], box[4 * i + 3], flip[2 * i], flip[2 * i + 1]};
+      const Blob& blob = blobs[size_t(i)];
+      const Status status = worker.recode(blob.data, blob.size, window, Filter(filter), limits, int(side[2 * i]),
+                                          int(side[2 * i + 1]), Coding{quality, subsampled});
+      const uint8_t* file = worker.file().data();
+      if (status == Status::ok) files[size_t(i)].assign(file, file + worker.file().size());
+      code[i] = int8_t(status);
+    });
+  }
+  nb::list result;
+  for (const auto& file : files) result.append(nb::bytes(file.data(), file.size()));
+  return result;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -101,6 +138,9 @@ NB_MODULE(_native, m) {
       .def("decode", &decode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
            nb::arg("out").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
            nb::arg("enlarge"))
+      .def("recode", &recode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
+           nb::arg("sizes").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
+           nb::arg("enlarge"), nb::arg("quality"), nb::arg("subsampled"))
       .def("cancel", &Pool::cancel)
       .def_prop_ro("threads", &Pool::size);
   m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));

@@ -10,6 +10,7 @@
 #include <jerror.h>
 
 #include "entropy.h"
+#include "progressive.h"
 
 namespace fastfeed {
 namespace {
@@ -25,6 +26,7 @@ struct Errors {
   std::jmp_buf jump;
   Status status;
   bool damaged, gave_up;
+  Progressive* progressive;  // to take over before the first scan is read; null: nobody
   void* (*allocate)(j_common_ptr, int, size_t);
 };
 
@@ -79,13 +81,17 @@ void warn(j_common_ptr info, int level) {
   }
 }
 
-void count_scans(j_common_ptr info) {
+// Called between a header and its data, and then again and again.
+void progress(j_common_ptr info) {
   if (!info->is_decompressor) return;
   auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  if (errors->progressive) errors->progressive->attach(decompress, give_up);
+  errors->progressive = nullptr;
   const int64_t pixels = int64_t(decompress->image_height) * decompress->image_width;
   const int64_t most = std::max<int64_t>(kAlwaysScans, kScannedPixels / pixels);
   if (decompress->input_scan_number > std::min<int64_t>(kMaxScans, most)) {
-    reinterpret_cast<Errors*>(info->err)->status = Status::bomb;
+    errors->status = Status::bomb;
     fail(info);
   }
 }
@@ -142,7 +148,7 @@ class LibjpegReader final : public RowReader {
     info_.mem->max_memory_to_use = 0;  // whatever the environment's JPEGMEM says: limits are admit()'s and Admission's
     errors_.allocate = info_.mem->alloc_small;
     info_.mem->alloc_small = allocate;
-    errors_.progress.progress_monitor = count_scans;
+    errors_.progress.progress_monitor = progress;
     info_.progress = &errors_.progress;
     source_.init_source = nothing;
     source_.fill_input_buffer = no_more;
@@ -217,11 +223,14 @@ class LibjpegReader final : public RowReader {
     info_.scale_denom = unsigned(region.denominator);
     info_.dct_method = JDCT_ISLOW;
     info_.do_block_smoothing = FALSE;  // guesses what missing scans would say, and not the same at the edge of a region
+    const bool own = !plain && !info_.arith_code;
+    errors_.progressive = own && info_.progressive_mode ? &progressive_ : nullptr;
     jpeg_start_decompress(&info_);
+    errors_.progressive = nullptr;
     left_ = JDIMENSION(region.left);
     JDIMENSION width = JDIMENSION(region.width);
     if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
-    if (!plain && !header.several_scans() && !info_.arith_code) entropy_.attach(&info_, left_, width, give_up);
+    if (own && !header.several_scans()) entropy_.attach(&info_, left_, width, give_up);
     return Status::ok;
   }
 
@@ -250,6 +259,7 @@ class LibjpegReader final : public RowReader {
   jpeg_source_mgr source_{};
   Errors errors_{};
   Entropy entropy_;
+  Progressive progressive_;
   std::vector<uint8_t> rows_;
   const uint8_t* end_ = nullptr;
   JDIMENSION left_ = 0, bottom_ = 0;

@@ -75,13 +75,13 @@ class Program:
         return Windows(boxes, flips, now)
 
 
-def fuse(ops: Sequence[Op], given: Spec) -> Program:
-    """Check and fuse a list of ops for a source that yields `given`."""
+def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True) -> Program:
+    """Check and fuse a list of ops for a source that yields `given`; `fixed`: all results must be of one size."""
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
     steps = _checked(list(ops), given)
     last = steps[-1].spec if steps else given
-    if not last.fixed:
+    if fixed and not last.fixed:
         raise SpecError(
             f"a batch needs samples of one size, got {last} at the end of the list; "
             "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)"

@@ -15,7 +15,7 @@ CC=${CLANG:-clang}
 mkdir -p "$build/corpus" "$build/found" "$build/seeds"
 command -v "$CXX" >/dev/null || { echo "needs clang (Debian: clang libclang-rt-14-dev)"; exit 2; }
 
-kernel="header entropy reader resample kernel pool"
+kernel="header codes entropy progressive reader writer resample kernel pool"
 asan="-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
 
 # libjpeg NAME FLAGS: sets $jpeg to what to compile and link with

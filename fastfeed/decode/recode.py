@@ -1,0 +1,136 @@
+"""Photographs into smaller JPEGs: decode, cut, scale and encode, in one call of the kernel per batch."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.cores import cores_for
+from fastfeed.decode.base import Bad, Engine, Header, Stop
+from fastfeed.decode.native import NativeEngine, built
+from fastfeed.decode.pillow import PillowEngine
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Op
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.spec import ENCODED
+from fastfeed.world import World
+
+__all__ = ["Recoder"]
+
+SUBSAMPLINGS = ("4:2:0", "4:4:4")
+_DECLINED = ("unsupported_format", "not_image")  # by the kernel: Pillow may know them
+_MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
+
+
+class Recoder:
+    """Calls turn files into baseline JPEGs of RGB pixels, upright, without metadata.
+
+    >>> small = Recoder([Resize(512, filter="lanczos")], quality=90)([Path("photo.jpg").read_bytes()])
+
+    ops: geometry without randomness; sizes may differ from file to file. quality: 1..100, libjpeg's scale.
+    subsampling: "4:2:0" halves chroma both ways, "4:4:4" keeps it. threads: default, this process's share of the cores.
+    decode: "auto" (the kernel for JPEGs where it is built, Pillow for the rest), "native" (fail if it is not built) or
+    "pillow". The same file gives the same bytes for any number of threads and any batch; between kernel and Pillow
+    pixels differ by a level of rounding. Safe to call from several threads.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Op],
+        *,
+        quality: int = 90,
+        subsampling: str = "4:2:0",
+        threads: int | None = None,
+        decode: str = "auto",
+    ) -> None:
+        if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
+            raise ConfigError(f"quality must be an integer in [1, 100], got {quality!r}")
+        if subsampling not in SUBSAMPLINGS:
+            raise ConfigError(f"subsampling must be one of {', '.join(SUBSAMPLINGS)}, got {subsampling!r}")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise ConfigError(f"threads must be an integer >= 1, got {threads!r}")
+        if decode not in ("auto", "native", "pillow"):
+            raise ConfigError(f"decode must be auto, native or pillow, got {decode!r}")
+        self._program = fuse(ops, ENCODED, fixed=False)
+        for step in self._program.steps:
+            if step.op.draws:
+                raise ConfigError(f"{step.op} is random: a file is written once and must not depend on chance")
+        if self._program.spec.dtype != "uint8" or self._program.spec.layout != "HWC":
+            raise ConfigError("a JPEG holds uint8 pixels: ops must be geometry such as Resize(512)")
+        self.quality, self.subsampling = quality, subsampling
+        self.threads = threads or cores_for(World.detect())
+        decoding = self._program.decode or Decode()
+        self._pillow = PillowEngine(decoding)
+        self._native = None
+        if decode == "native" or (decode == "auto" and built()):
+            self._native = NativeEngine(decoding, self.threads)
+
+    def __repr__(self) -> str:
+        engine = "kernel for JPEGs, Pillow for the rest" if self._native else "Pillow"
+        return f"Recoder(JPEG, quality {self.quality}, {self.subsampling}, {engine}, {self.threads} threads)"
+
+    def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
+        """One result per file: the new file's bytes, or why there is none. Never raises for what a file contains.
+
+        Once `stop` is set the call returns early, its result without meaning.
+        """
+        stop = stop or Event()
+        done: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
+        left = list(range(len(blobs)))
+        if self._native:
+            headers = self._native.probe(blobs)
+            rows, windows = self._windows(headers, left, done)
+            some = [blobs[i] for i in rows]
+            heads = [h for i in rows if isinstance(h := headers[i], Header)]
+            files = self._native.recode(
+                some, heads, windows, self._program.filter, self.quality, self.subsampling == "4:2:0", stop
+            )
+            for i, file in zip(rows, files, strict=True):
+                done[i] = file
+            left = [i for i, result in enumerate(done) if isinstance(result, Bad) and result.reason in _DECLINED]
+        if left and not stop.is_set():
+            with ThreadPoolExecutor(self.threads) as pool:
+                for i, file in zip(left, pool.map(lambda i: self._one(blobs[i], stop), left), strict=True):
+                    done[i] = file
+        return done
+
+    def _windows(
+        self, headers: Sequence[Header | Bad], rows: list[int], done: list[bytes | Bad]
+    ) -> tuple[list[int], Windows]:
+        """The samples that can go on, and what to cut from each; the others' reasons go to `done`."""
+        good = []
+        for i in rows:
+            header = headers[i]
+            if isinstance(header, Bad):
+                done[i] = header
+            else:
+                good.append(i)
+        sizes = np.array([(headers[i].height, headers[i].width) for i in good], np.int64).reshape(-1, 2)  # type: ignore[union-attr]
+        windows = self._program.windows(self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes)
+        fits = (windows.sizes <= _MAX_SIDE).all(axis=1)
+        for row in np.flatnonzero(~fits):
+            height, width = windows.sizes[row]
+            done[good[row]] = Bad("bomb", f"would become {width}x{height}, a JPEG has at most {_MAX_SIDE} a side")
+        return [i for i, fit in zip(good, fits, strict=True) if fit], windows[fits]
+
+    def _one(self, blob: bytes, stop: Stop) -> bytes | Bad:
+        engine: Engine = self._pillow
+        headers, done = engine.probe([blob]), [Bad("cancelled")]
+        rows, windows = self._windows(headers, [0], done)  # type: ignore[arg-type]
+        if not rows or stop.is_set():
+            return done[0]
+        out = np.empty((1, *windows.sizes[0], 3), np.uint8)
+        (bad,) = engine.decode([blob], headers, windows, self._program.filter, out, stop)  # type: ignore[arg-type]
+        if bad is not None:
+            return bad
+        file = io.BytesIO()
+        Image.fromarray(out[0]).save(
+            file, "JPEG", quality=self.quality, subsampling=self.subsampling, optimize=False, progressive=False
+        )
+        return file.getvalue()

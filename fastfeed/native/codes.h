@@ -1,0 +1,38 @@
+// One Huffman table of a JPEG, made ready for looking up. Codes and symbols as in ITU T.81, annex F.2.2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+#include <jpeglib.h>
+
+namespace fastfeed {
+
+constexpr int kLook = 11;  // bits looked at in one step; longer codes go the slow way
+
+class Codes {
+ public:
+  // False: no valid table.
+  bool set(const JHUFF_TBL& table, bool ac);
+
+  struct Long {
+    int symbol, length;  // length 0: no such code
+  };
+  Long find(uint32_t next16) const;
+
+  // By the next kLook bits. Low byte: bits used, with the value's if they fit too (kWhole), 0 for a long code. Second
+  // byte: zeros in front. Third and fourth: the value, signed, or how many bits it has.
+  int32_t step[1 << kLook];
+  // As many whole codes as fit, an end of block being the last. Low byte: bits used, 0 if none fits. Second byte:
+  // coefficients passed. Third: 1 after an end of block.
+  uint32_t leap[1 << kLook];
+
+ private:
+  uint8_t bits_[17] = {}, symbols_[256] = {};
+  bool ac_ = false, ready_ = false;
+  int32_t last_[18];  // largest code of each length, -1 for none
+  int offset_[17];    // of a code's symbol in symbols_, less the code
+};
+
+}  // namespace fastfeed

@@ -1,0 +1,100 @@
+#include "writer.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include <jpeglib.h>
+
+namespace fastfeed {
+
+struct JpegWriter::Libjpeg {
+  jpeg_compress_struct info;
+  jpeg_error_mgr errors;
+  jpeg_destination_mgr destination;
+  std::jmp_buf jump;
+  bool full = false, broken = false;
+
+  // libjpeg calls these through C; they leave by longjmp, so nothing on the way may need a destructor.
+  [[noreturn]] static void fail(j_common_ptr info) {
+    std::longjmp(static_cast<Libjpeg*>(info->client_data)->jump, 1);
+  }
+  static boolean overflow(j_compress_ptr info) {
+    static_cast<Libjpeg*>(info->client_data)->full = true;
+    fail(reinterpret_cast<j_common_ptr>(info));
+  }
+  static void nothing(j_compress_ptr) {}
+  static void quiet(j_common_ptr) {}
+  static void no_warning(j_common_ptr, int) {}
+
+  Libjpeg() {
+    std::memset(&info, 0, sizeof info);
+    std::memset(&destination, 0, sizeof destination);
+    info.err = jpeg_std_error(&errors);
+    errors.error_exit = fail;
+    errors.output_message = quiet;
+    errors.emit_message = no_warning;
+    info.client_data = this;
+    if (setjmp(jump)) {
+      broken = true;
+      return;
+    }
+    jpeg_create_compress(&info);
+    info.mem->max_memory_to_use = 0;  // whatever the environment's JPEGMEM says
+    destination.init_destination = nothing;
+    destination.empty_output_buffer = overflow;
+    destination.term_destination = nothing;
+    info.dest = &destination;
+  }
+  ~Libjpeg() { jpeg_destroy_compress(&info); }
+  Libjpeg(const Libjpeg&) = delete;
+  Libjpeg& operator=(const Libjpeg&) = delete;
+
+  // Bytes written into [at, at + room); 0 when that did not do.
+  size_t run(const uint8_t* pixels, int height, int width, const Coding& coding, uint8_t* at, size_t room) {
+    full = false;
+    if (setjmp(jump)) {
+      jpeg_abort_compress(&info);
+      return 0;
+    }
+    destination.next_output_byte = at;
+    destination.free_in_buffer = room;
+    info.image_height = JDIMENSION(height);
+    info.image_width = JDIMENSION(width);
+    info.input_components = 3;
+    info.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&info);
+    jpeg_set_quality(&info, coding.quality, TRUE);
+    info.dct_method = JDCT_ISLOW;
+    info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = coding.subsampled ? 2 : 1;
+    jpeg_start_compress(&info, TRUE);
+    const size_t row = size_t(width) * 3;
+    while (info.next_scanline < info.image_height) {
+      JSAMPROW rows[8];  // libjpeg's type is not const; it does not write
+      const JDIMENSION count = std::min<JDIMENSION>(8, info.image_height - info.next_scanline);
+      for (JDIMENSION i = 0; i < count; ++i)
+        rows[i] = const_cast<uint8_t*>(pixels) + size_t(info.next_scanline + i) * row;
+      jpeg_write_scanlines(&info, rows, count);
+    }
+    jpeg_finish_compress(&info);
+    return room - destination.free_in_buffer;
+  }
+};
+
+JpegWriter::JpegWriter() : libjpeg_(std::make_unique<Libjpeg>()) {}
+JpegWriter::~JpegWriter() = default;
+
+bool JpegWriter::write(const uint8_t* pixels, int height, int width, const Coding& coding) {
+  if (libjpeg_->broken) return false;
+  // a photograph needs a byte per pixel at most; noise at quality 100 gets there by doubling
+  const size_t guess = size_t(height) * size_t(width) + 4096;
+  if (file_.size() < guess) file_.resize(guess);
+  while (!(size_ = libjpeg_->run(pixels, height, width, coding, file_.data(), file_.size()))) {
+    if (!libjpeg_->full) return false;
+    file_.resize(file_.size() * 2);
+  }
+  return true;
+}
+
+}  // namespace fastfeed

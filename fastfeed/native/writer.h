@@ -1,0 +1,38 @@
+// RGB pixels into a baseline JPEG.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fastfeed {
+
+struct Coding {
+  int quality = 90;        // 1..100, as libjpeg scales its tables
+  bool subsampled = true;  // chroma halved both ways, 4:2:0; else 4:4:4
+};
+
+constexpr int kMaxSide = 65500;  // of a JPEG that libjpeg writes
+
+// Keeps its memory between images; one thread at a time.
+class JpegWriter {
+ public:
+  JpegWriter();
+  ~JpegWriter();
+
+  // The file of height x width pixels of three bytes without gaps, valid until the next call; the same bytes for the
+  // same pixels. False: out of memory.
+  bool write(const uint8_t* pixels, int height, int width, const Coding& coding);
+  const uint8_t* data() const { return file_.data(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Libjpeg;
+
+  std::unique_ptr<Libjpeg> libjpeg_;
+  std::vector<uint8_t> file_;
+  size_t size_ = 0;
+};
+
+}  // namespace fastfeed

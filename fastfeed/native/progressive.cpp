@@ -7,23 +7,23 @@ constexpr int kMean = 1 << 24;  // far beyond any picture's; damaged files add u
 
 Hook& hook(j_decompress_ptr info) { return *reinterpret_cast<Hook*>(info->entropy); }
 
-// Whether all but the mean are 0.
-FASTFEED_INLINE bool flat(const JCOEF* block) {
-  uint64_t words[16], any = 0;
-  std::memcpy(words, block, sizeof words);
-  JCOEF mean[4] = {block[0], 0, 0, 0};
-  uint64_t first;
-  std::memcpy(&first, mean, sizeof first);
-  words[0] ^= first;
-  for (const uint64_t word : words) any |= word;
-  return !any;
+constexpr size_t kKept = 1 << 16;  // blocks whose memory stays for the next image
+
+// Coefficients `from` up to, not including, `to` <= 64.
+FASTFEED_INLINE uint64_t band(int from, int to) {
+  const uint64_t below = to < 64 ? (uint64_t(1) << to) - 1 : ~uint64_t(0);
+  return from < 64 ? below >> from << from : 0;
 }
 
-// One bit more of a coefficient that is not 0 (G.1.2.3).
-FASTFEED_INLINE void refine(Bits& bits, JCOEF& value, int bit) {
-  bits.fill();
-  if (bits.look(1) && !(value & bit)) value = JCOEF(value + (value >= 0 ? bit : -bit));
-  bits.drop(1);
+// One bit more of each of these coefficients, none of them 0 (G.1.2.3).
+FASTFEED_INLINE void refine(Bits& bits, JCOEF* block, uint64_t which, int bit) {
+  for (; which; which &= which - 1) {
+    JCOEF& value = block[kPlace[__builtin_ctzll(which)]];
+    bits.fill();
+    const int more = bits.look(1) && !(value & bit) ? bit : 0, sign = value >> 15;
+    value = JCOEF(value + ((more ^ sign) - sign));
+    bits.drop(1);
+  }
 }
 
 // The length of a run of blocks without news: 2^n and n bits more.
@@ -35,6 +35,16 @@ FASTFEED_INLINE unsigned run_length(Bits& bits, int n) {
 }
 
 }  // namespace
+
+void Progressive::prepare(j_decompress_ptr info) {
+  for (int i = 0; i < info->num_components; ++i)
+    known_[i].assign(size_t(info->comp_info[i].width_in_blocks) * info->comp_info[i].height_in_blocks, 0);
+}
+
+void Progressive::release() {
+  for (auto& known : known_)
+    if (known.size() > kKept) std::vector<uint64_t>().swap(known);
+}
 
 void Progressive::attach(j_decompress_ptr info, GiveUp give_up) {
   give_up_ = give_up;
@@ -56,17 +66,19 @@ void Progressive::scan(j_decompress_ptr info) {
     for (int i = 0; i < info->comps_in_scan; ++i) {
       const int number = info->cur_comp_info[i]->dc_tbl_no;
       const JHUFF_TBL* table = info->dc_huff_tbl_ptrs[number];
-      if (!table || !dc_[number].set(*table, false)) return;
+      if (!table || !dc_[number].set(*table, false)) give_up_(reinterpret_cast<j_common_ptr>(info));
       means_of_[i] = &dc_[number];
     }
   } else if (begin_) {
     const int number = info->cur_comp_info[0]->ac_tbl_no;
     const JHUFF_TBL* table = info->ac_huff_tbl_ptrs[number];
-    if (!table || !ac_[number].set(*table, true)) return;
+    if (!table || !ac_[number].set(*table, true)) give_up_(reinterpret_cast<j_common_ptr>(info));
     codes_ = &ac_[number];
+    blocks_ = &known_[info->cur_comp_info[0]->component_index];
   }
   std::memset(means_, 0, sizeof means_);
   empty_ = 0;
+  block_ = 0;
   cursor_.begin(info->restart_interval);
   hook(info).decode_mcu = decode_mcu;
 }
@@ -80,19 +92,24 @@ void Progressive::decode(j_decompress_ptr info, JBLOCKROW* out) {
   const int restart = cursor_.unit(info);
   if (restart) std::memset(means_, 0, sizeof means_), empty_ = 0;
   bool good = restart >= 0;
-  if (begin_ && empty_ && (!refines_ || flat(*out[0]))) {
+  uint64_t* known = nullptr;
+  if (begin_) {
+    if (block_ == blocks_->size()) give_up_(reinterpret_cast<j_common_ptr>(info));
+    known = blocks_->data() + block_++;
+  }
+  if (begin_ && empty_ && !(refines_ && *known & band(begin_, end_ + 1))) {
     --empty_;
   } else {
     Bits bits = cursor_.open(info);
-    good &= run(info, bits, out);
+    good &= run(info, bits, out, known);
     good &= cursor_.close(info, bits);
   }
   if (!good) give_up_(reinterpret_cast<j_common_ptr>(info));
 }
 
 FASTFEED_CLONES
-bool Progressive::run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out) {
-  if (begin_) return refines_ ? next_bits(bits, *out[0]) : first_bits(bits, *out[0]);
+bool Progressive::run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out, uint64_t* known) {
+  if (begin_) return refines_ ? next_bits(bits, *out[0], *known) : first_bits(bits, *out[0], *known);
   return refines_ ? next_means(bits, info, out) : first_means(bits, info, out);
 }
 
@@ -119,7 +136,7 @@ FASTFEED_INLINE bool Progressive::next_means(Bits& bits, j_decompress_ptr info, 
   return true;
 }
 
-FASTFEED_INLINE bool Progressive::first_bits(Bits& bits, JCOEF* block) {
+FASTFEED_INLINE bool Progressive::first_bits(Bits& bits, JCOEF* block, uint64_t& known) {
   for (int k = begin_; k <= end_; ++k) {
     int value = 0;
     bits.fill();
@@ -129,45 +146,47 @@ FASTFEED_INLINE bool Progressive::first_bits(Bits& bits, JCOEF* block) {
       empty_ = run_length(bits, zeros - kEnd) - 1;
       return true;
     }
-    k += zeros;
-    if (k > 63) return false;
-    if (value) block[kPlace[k]] = JCOEF(unsigned(value) << shift_);
+    if ((k += zeros) > 63) return false;
+    if (!value) continue;
+    value *= 1 << shift_;
+    if (value != JCOEF(value)) return false;
+    block[kPlace[k]] = JCOEF(value);
+    known |= uint64_t(1) << k;
   }
   return true;
 }
 
-FASTFEED_INLINE bool Progressive::next_bits(Bits& bits, JCOEF* block) {
-  const int bit = 1 << shift_;
+FASTFEED_INLINE bool Progressive::next_bits(Bits& bits, JCOEF* block, uint64_t& known) {
+  const int bit = 1 << shift_, end = end_ + 1;
   int k = begin_;
-  if (!empty_) {
-    for (; k <= end_; ++k) {
-      int value = 0;
-      bits.fill();
-      int zeros = next_value(bits, *codes_, true, &value);
-      if (zeros & ~15) {
-        if (zeros < 0) return false;
-        empty_ = run_length(bits, zeros - kEnd);
-        break;
-      }
-      if (value < -1 || value > 1) return false;
-      for (; k <= end_; ++k) {
-        JCOEF& old = block[kPlace[k]];
-        if (old) refine(bits, old, bit);
-        else if (--zeros < 0) break;
-      }
-      if (value) {
-        if (k > end_) return false;
-        block[kPlace[k]] = JCOEF(value * bit);
-      }
+  uint64_t fresh = 0;
+  while (!empty_ && k < end) {
+    int value = 0;
+    bits.fill();
+    int zeros = next_value(bits, *codes_, true, &value);
+    if (zeros & ~15) {
+      if (zeros < 0) return false;
+      empty_ = run_length(bits, zeros - kEnd);
+      break;
     }
+    if (value < -1 || value > 1) return false;
+    // the value goes where so many zeros have been passed; what is not 0 on the way gets its bit
+    uint64_t free = ~known & band(k, end);
+    for (; zeros && free; --zeros) free &= free - 1;
+    const int place = free ? __builtin_ctzll(free) : end;
+    refine(bits, block, known & band(k, place), bit);
+    if (value) {
+      if (place == end) return false;
+      block[kPlace[place]] = JCOEF(value * bit);
+      fresh |= uint64_t(1) << place;
+    }
+    k = place + 1;
   }
   if (empty_) {
-    for (; k <= end_; ++k) {
-      JCOEF& old = block[kPlace[k]];
-      if (old) refine(bits, old, bit);
-    }
+    refine(bits, block, known & band(k, end), bit);
     --empty_;
   }
+  known |= fresh;
   return true;
 }
 

@@ -4,6 +4,8 @@
 // bit more of those. As in entropy.h, what is out of the ordinary is left to libjpeg.
 #pragma once
 
+#include <vector>
+
 #include "bits.h"
 #include "codes.h"
 
@@ -13,6 +15,9 @@ class Progressive {
  public:
   using GiveUp = void (*)(j_common_ptr);  // does not return
 
+  // Memory for the image whose header `info` has read; throws std::bad_alloc.
+  void prepare(j_decompress_ptr info);
+  void release();
   // To be called when `info` has begun its first scan and read nothing of it. Takes info->client_data.
   void attach(j_decompress_ptr info, GiveUp give_up);
 
@@ -20,14 +25,14 @@ class Progressive {
   // One unit of a scan into its blocks, false for anything out of the ordinary.
   bool first_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out);
   bool next_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out);
-  bool first_bits(Bits& bits, JCOEF* block);
-  bool next_bits(Bits& bits, JCOEF* block);
+  bool first_bits(Bits& bits, JCOEF* block, uint64_t& known);
+  bool next_bits(Bits& bits, JCOEF* block, uint64_t& known);
 
   static void start_pass(j_decompress_ptr info);
   static boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* out);
   void scan(j_decompress_ptr info);
   void decode(j_decompress_ptr info, JBLOCKROW* out);
-  bool run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out);
+  bool run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out, uint64_t* known);
 
   Codes dc_[NUM_HUFF_TBLS], ac_[NUM_HUFF_TBLS];
   const Codes* means_of_[MAX_COMPS_IN_SCAN];
@@ -38,6 +43,9 @@ class Progressive {
   bool refines_ = false;
   int means_[MAX_COMPS_IN_SCAN];
   unsigned empty_ = 0;  // blocks to come in which this scan brings nothing new
+  std::vector<uint64_t> known_[MAX_COMPONENTS];  // per block: which coefficients, in the file's order, are not 0
+  std::vector<uint64_t>* blocks_ = nullptr;      // of this scan's component
+  size_t block_ = 0;
   Cursor cursor_;
 };
 

@@ -199,6 +199,7 @@ class LibjpegReader final : public RowReader {
 
   void release() override {
     jpeg_abort_decompress(&info_);
+    progressive_.release();
     for (auto& table : info_.quant_tbl_ptrs) table = nullptr;
     for (auto& table : info_.dc_huff_tbl_ptrs) table = nullptr;
     for (auto& table : info_.ac_huff_tbl_ptrs) table = nullptr;
@@ -225,6 +226,7 @@ class LibjpegReader final : public RowReader {
     info_.do_block_smoothing = FALSE;  // guesses what missing scans would say, and not the same at the edge of a region
     const bool own = !plain && !info_.arith_code;
     errors_.progressive = own && info_.progressive_mode ? &progressive_ : nullptr;
+    if (errors_.progressive) progressive_.prepare(&info_);
     jpeg_start_decompress(&info_);
     errors_.progressive = nullptr;
     left_ = JDIMENSION(region.left);
@@ -272,7 +274,7 @@ std::unique_ptr<RowReader> libjpeg_reader() { return std::make_unique<LibjpegRea
 
 size_t held_bytes(const Header& header) {
   if (!header.several_scans()) return 0;
-  return size_t(header.height + 64) * size_t(header.width + 64) * 2 * header.components;
+  return size_t(header.height + 64) * size_t(header.width + 64) / 8 * 17 * header.components;  // and a bit for each
 }
 
 }  // namespace fastfeed

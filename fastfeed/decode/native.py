@@ -26,7 +26,8 @@ _DETAIL = {
     "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB",
     "bomb": "more pixels, pixels per byte or scans than allowed",
 }
-_AT_ONCE = 64_000_000  # pixels per thread in one call: a stop is seen between calls, a fraction of a second each
+_AT_ONCE = 16_000_000  # pixels of the images handed over in one call, so that a stop is seen soon
+_MORE = 4  # times as many for each of several threads: at the end of a call they wait for the last one
 
 
 def built() -> bool:
@@ -80,7 +81,7 @@ class NativeEngine:
                 ENLARGE[filter],
             )
         for row in np.flatnonzero(codes):
-            done[row] = _bad(codes[row])
+            done[row] = _bad(int(codes[row]))
         return done
 
     def recode(
@@ -109,15 +110,17 @@ class NativeEngine:
                 quality,
                 subsampled,
             )
-            done[rows] = [_bad(code) if code else file for code, file in zip(codes, files, strict=True)]
+            done[rows] = [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
         return done
 
     def _parts(self, headers: Sequence[Header], stop: Stop) -> Iterator[slice]:
         """What to hand over in one call."""
+        threads = self._pool.threads
+        most = _AT_ONCE * (_MORE * threads if threads > 1 else 1)
         first = 0
         while first < len(headers) and not stop.is_set():
             last, pixels = first, 0
-            while last < len(headers) and (last == first or pixels < _AT_ONCE * self._pool.threads):
+            while last < len(headers) and (last == first or pixels < most):
                 pixels += headers[last].height * headers[last].width
                 last += 1
             yield slice(first, last)

@@ -113,11 +113,11 @@ class Recoder:
                 good.append(i)
         sizes = np.array([(headers[i].height, headers[i].width) for i in good], np.int64).reshape(-1, 2)  # type: ignore[union-attr]
         windows = self._program.windows(self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes)
-        fits = (windows.sizes <= _MAX_SIDE).all(axis=1)
+        fits = np.all(windows.sizes <= _MAX_SIDE, axis=1)
         for row in np.flatnonzero(~fits):
             height, width = windows.sizes[row]
             done[good[row]] = Bad("bomb", f"would become {width}x{height}, a JPEG has at most {_MAX_SIDE} a side")
-        return [i for i, fit in zip(good, fits, strict=True) if fit], windows[fits]
+        return [i for i, fit in zip(good, fits.tolist(), strict=True) if fit], windows[fits]
 
     def _one(self, blob: bytes, stop: Stop) -> bytes | Bad:
         engine: Engine = self._pillow

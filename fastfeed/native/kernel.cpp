@@ -87,7 +87,7 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
     if (status == Status::ok) {
       check(window, header);
       const Admission admission(held_bytes(header));
-      status = run(data, size, header, window, filter, limits, slot, false);
+      status = run(data, size, header, window, filter, limits, slot, limits.plain);
       if (reader_->gave_up()) status = run(data, size, header, window, filter, limits, slot, true);
     }
   } catch (const std::bad_alloc&) {

@@ -16,6 +16,7 @@ namespace fastfeed {
 struct Limits {
   int64_t max_pixels = 300000000;
   double enlarge = 1.5;  // the window, shrunk in the DCT domain, stays this much larger than the target on both axes
+  bool plain = false;    // entropy decoding by libjpeg too: slower, the same pixels and reasons
 };
 
 struct Window {

@@ -48,7 +48,7 @@ void probe(const nb::list& list, Table out, int64_t max_pixels) {
   const std::vector<Blob> blobs = blobs_of(list);
   same_length(blobs.size(), out.shape(0), "out");
   int32_t* row = out.data();
-  const Limits limits{max_pixels, 1.5};
+  const Limits limits{max_pixels};
   nb::gil_scoped_release release;
   for (const Blob& blob : blobs) {
     const Header h = read_header(blob.data, blob.size);

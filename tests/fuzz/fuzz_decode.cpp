@@ -88,14 +88,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
   }
   expect(usable || status == header.status, "what the probe refuses is refused for the same reason");
 
-  if (ask[7] & 8) {  // a fresh worker and another filling: no pixel depends on what was there before
+  if (ask[7] & 8) {  // a fresh worker, another filling, libjpeg alone: no pixel depends on any of them
     Worker fresh;
     std::vector<uint8_t> again(all, 0x5A);
+    limits.plain = true;
     expect(fresh.decode(file.data(), file.size(), window, filter, limits,
-                        {again.data(), ptrdiff_t(row), height, width}) == status, "the same reason again");
+                        {again.data(), ptrdiff_t(row), height, width}) == status, "libjpeg gives the same reason");
     for (int y = 0; y < height; ++y)
       expect(!std::memcmp(&pixels[size_t(y) * row], &again[size_t(y) * row], size_t(width) * 3),
-             "the same pixels again");
+             "libjpeg gives the same pixels");
+    limits.plain = false;
+  }
+  if (ask[7] & 16) {  // into a new file, which decodes in its turn
+    const Coding coding{1 + ask[2] % 100, (ask[7] & 32) != 0};
+    expect(kept.recode(file.data(), file.size(), window, filter, limits, height, width, coding) == status,
+           "the same reason when it is to be written");
+    if (status == Status::ok) {
+      const std::vector<uint8_t> written(kept.file().data(), kept.file().data() + kept.file().size());
+      const Header again = read_header(written.data(), written.size());
+      expect(again.status == Status::ok && again.height == height && again.width == width, "a file of that size");
+      expect(kept.decode(written.data(), written.size(), {0, 0, double(height), double(width), false, false}, filter,
+                         limits, {pixels.data(), ptrdiff_t(row), height, width}) == Status::ok, "a sound file");
+    }
   }
   return 0;
 }

@@ -51,6 +51,16 @@ def relaid(height: int, width: int, sampling: int, seed: int) -> bytes:
     return bytes(blob)
 
 
+def four_by_two(seed: int) -> bytes:
+    """320 x 160 with eight blocks of luma to one of each chroma, from a gray file's blocks in another order."""
+    gray = encoded(textured(200, 320, seed)[:, :, 0], quality=60)
+    frame, scan = gray.index(b"\xff\xc0"), gray.index(b"\xff\xda")
+    parts = b"".join(bytes((i + 1, sampling, 0)) for i, sampling in enumerate((0x42, 0x11, 0x11)))
+    head = b"\xff\xc0\x00\x11\x08" + (160).to_bytes(2, "big") + (320).to_bytes(2, "big") + b"\x03" + parts
+    begin = b"\xff\xda\x00\x0c\x03\x01\x00\x02\x00\x03\x00\x00\x3f\x00"
+    return gray[:frame] + head + gray[frame + 13 : scan] + begin + gray[scan + 10 :]
+
+
 def _options(**options: Any) -> Callable[[int, int, int], bytes]:
     return lambda height, width, seed: encoded(textured(height, width, seed), **options)
 

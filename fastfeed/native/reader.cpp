@@ -131,6 +131,25 @@ bool ends_properly(const uint8_t* at, const uint8_t* end) {
   return false;
 }
 
+// jpeg_crop_scanline reckons with components that are all shrunk alike. One that is shrunk less and still has to be
+// widened, as the chroma of 4 x 2 sampling at a half, comes out wrong at the right edge: such files are read in full width.
+bool crops_well(const jpeg_decompress_struct& info) {
+  const auto shrunk = [](const jpeg_component_info& part) {
+#if JPEG_LIB_VERSION >= 70
+    return part.DCT_h_scaled_size;
+#else
+    return part.DCT_scaled_size;
+#endif
+  };
+  int least = DCTSIZE;
+  for (int i = 0; i < info.num_components; ++i) least = std::min(least, shrunk(info.comp_info[i]));
+  for (int i = 0; i < info.num_components; ++i) {
+    const int own = shrunk(info.comp_info[i]);
+    if (own != least && info.comp_info[i].h_samp_factor * own != info.max_h_samp_factor * least) return false;
+  }
+  return true;
+}
+
 class LibjpegReader final : public RowReader {
  public:
   LibjpegReader() {
@@ -229,8 +248,9 @@ class LibjpegReader final : public RowReader {
     if (errors_.progressive) progressive_.prepare(&info_);
     jpeg_start_decompress(&info_);
     errors_.progressive = nullptr;
-    left_ = JDIMENSION(region.left);
-    JDIMENSION width = JDIMENSION(region.width);
+    const bool crop = crops_well(info_);
+    left_ = crop ? JDIMENSION(region.left) : 0;
+    JDIMENSION width = crop ? JDIMENSION(region.width) : info_.output_width;
     if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
     if (own && !header.several_scans()) entropy_.attach(&info_, left_, width, give_up);
     return Status::ok;

@@ -9,7 +9,7 @@ import zlib
 import jpegs
 import numpy as np
 import pytest
-from jpegs import FILTERS, LAYOUTS, NEVER, STATUS, decode, decode_one, encoded, resized, shown, textured
+from jpegs import FILTERS, LAYOUTS, NEVER, STATUS, decode, decode_one, encoded, four_by_two, resized, shown, textured
 from PIL import Image
 
 from fastfeed.decode.base import ENLARGE
@@ -112,6 +112,23 @@ def test_windows_are_shrunk_in_the_dct_domain_by_a_rule(layout, size, shrink):
     assert image.size == (-(-403 // shrink), -(-401 // shrink))
     want = resized(np.asarray(image.convert("RGB")), box / shrink, size, "bilinear")
     assert np.abs(decode_one(blob, box, size) - want).max() <= ROUNDING
+
+
+@pytest.mark.parametrize("shrink", [2, 4, 8])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "4x2"])
+def test_windows_of_shrunk_images_are_parts_of_the_whole(layout, shrink):
+    """Of 4x2 at a half libjpeg's own cropping shows wrong chroma at the window's right edge."""
+    blob, rng = four_by_two(9) if layout == "4x2" else LAYOUTS[layout](160, 320, 9), np.random.default_rng(4)
+    image = Image.open(io.BytesIO(blob))
+    image.draft(image.mode, (320 // shrink, 160 // shrink))
+    whole = np.asarray(image.convert("RGB"))
+    assert whole.shape[:2] == (160 // shrink, 320 // shrink)
+    for _ in range(60):
+        h, w = int(rng.integers(1, 20)), int(rng.integers(1, 20))
+        top, left = int(rng.integers(0, whole.shape[0] - h + 1)), int(rng.integers(0, whole.shape[1] - w + 1))
+        box = np.array([top, left, h, w]) * float(shrink)
+        got = decode_one(blob, box, (h, w), "bilinear", enlarge=1.0)
+        assert np.array_equal(got, whole[top : top + h, left : left + w]), (top, left, h, w)
 
 
 def test_an_unknown_or_broken_exif_block_leaves_the_picture_upright():

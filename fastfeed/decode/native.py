@@ -69,7 +69,7 @@ class NativeEngine:
     ) -> list[Bad | None]:
         done: list[Bad | None] = [None] * len(blobs)
         codes = np.zeros(len(blobs), np.int8)
-        for rows in self._parts(headers, stop):
+        for rows in self._parts([h.height * h.width for h in headers], stop):
             self._pool.decode(
                 list(blobs[rows]),
                 np.ascontiguousarray(windows.boxes[rows]),
@@ -96,7 +96,9 @@ class NativeEngine:
     ) -> list[bytes | Bad]:
         """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4."""
         done: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
-        for rows in self._parts(headers, stop):
+        results = windows.sizes.prod(axis=1).tolist()
+        pixels = [max(h.height * h.width, n) for h, n in zip(headers, results, strict=True)]
+        for rows in self._parts(pixels, stop):
             codes = np.empty(rows.stop - rows.start, np.int8)
             files = self._pool.recode(
                 list(blobs[rows]),
@@ -113,15 +115,15 @@ class NativeEngine:
             done[rows] = [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
         return done
 
-    def _parts(self, headers: Sequence[Header], stop: Stop) -> Iterator[slice]:
-        """What to hand over in one call."""
+    def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:
+        """What to hand over in one call, of samples of so many pixels."""
         threads = self._pool.threads
         most = _AT_ONCE * (_MORE * threads if threads > 1 else 1)
         first = 0
-        while first < len(headers) and not stop.is_set():
-            last, pixels = first, 0
-            while last < len(headers) and (last == first or pixels < most):
-                pixels += headers[last].height * headers[last].width
+        while first < len(pixels) and not stop.is_set():
+            last, total = first, 0
+            while last < len(pixels) and (last == first or total < most):
+                total += pixels[last]
                 last += 1
             yield slice(first, last)
             first = last

@@ -65,11 +65,11 @@ class Recoder:
             raise ConfigError("a JPEG holds uint8 pixels: ops must be geometry such as Resize(512)")
         self.quality, self.subsampling = quality, subsampling
         self.threads = threads or cores_for(World.detect())
-        decoding = self._program.decode or Decode()
-        self._pillow = PillowEngine(decoding)
+        self._decode = self._program.decode or Decode()
+        self._pillow = PillowEngine(self._decode)
         self._native = None
         if decode == "native" or (decode == "auto" and built()):
-            self._native = NativeEngine(decoding, self.threads)
+            self._native = NativeEngine(self._decode, self.threads)
 
     def __repr__(self) -> str:
         engine = "kernel for JPEGs, Pillow for the rest" if self._native else "Pillow"
@@ -113,10 +113,11 @@ class Recoder:
                 good.append(i)
         sizes = np.array([(headers[i].height, headers[i].width) for i in good], np.int64).reshape(-1, 2)  # type: ignore[union-attr]
         windows = self._program.windows(self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes)
-        fits = np.all(windows.sizes <= _MAX_SIDE, axis=1)
+        fits = np.all(windows.sizes <= _MAX_SIDE, axis=1) & (windows.sizes.prod(axis=1) <= self._decode.max_pixels)
         for row in np.flatnonzero(~fits):
             height, width = windows.sizes[row]
-            done[good[row]] = Bad("bomb", f"would become {width}x{height}, a JPEG has at most {_MAX_SIDE} a side")
+            limits = f"a JPEG has at most {_MAX_SIDE} a side, and the limit is {self._decode.max_pixels}"
+            done[good[row]] = Bad("bomb", f"would become {width}x{height} pixels; {limits}")
         return [i for i, fit in zip(good, fits.tolist(), strict=True) if fit], windows[fits]
 
     def _one(self, blob: bytes, stop: Stop) -> bytes | Bad:
@@ -125,12 +126,16 @@ class Recoder:
         rows, windows = self._windows(headers, [0], done)  # type: ignore[arg-type]
         if not rows or stop.is_set():
             return done[0]
-        out = np.empty((1, *windows.sizes[0], 3), np.uint8)
-        (bad,) = engine.decode([blob], headers, windows, self._program.filter, out, stop)  # type: ignore[arg-type]
-        if bad is not None:
-            return bad
+        try:
+            out = np.empty((1, *windows.sizes[0], 3), np.uint8)
+            (bad,) = engine.decode([blob], headers, windows, self._program.filter, out, stop)  # type: ignore[arg-type]
+            return bad or self._written(out[0])
+        except MemoryError:
+            return Bad("bomb", f"no memory for {windows.sizes[0][1]}x{windows.sizes[0][0]} pixels")
+
+    def _written(self, pixels: np.ndarray) -> bytes:
         file = io.BytesIO()
-        Image.fromarray(out[0]).save(
+        Image.fromarray(pixels).save(
             file, "JPEG", quality=self.quality, subsampling=self.subsampling, optimize=False, progressive=False
         )
         return file.getvalue()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int64_t kDensePixels = 16000000;  // beyond both, no photograph
 constexpr int64_t kPixelsPerByte = 4000;
+constexpr uint64_t kKeptPixels = 4000000;  // of a result: the memory for more than that goes with the image
 constexpr int kContext = 2;  // pixels beside a region that smooth chroma upsampling looks at
 
 struct Box {
@@ -78,22 +80,33 @@ Status admit(const Header& header, size_t size, const Limits& limits) {
 
 Worker::Worker() : reader_(libjpeg_reader()) {}
 
-Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
-                      const Slot& slot) {
-  Status status;
+template <class Task>
+Status Worker::admitted(const uint8_t* data, size_t size, const Window& window, const Limits& limits, size_t bytes,
+                        Task task) {
   try {
     const Header header = read_header(data, size);
-    status = admit(header, size, limits);
-    if (status == Status::ok) {
-      check(window, header);
-      const Admission admission(held_bytes(header));
-      status = run(data, size, header, window, filter, limits, slot, limits.plain);
-      if (reader_->gave_up()) status = run(data, size, header, window, filter, limits, slot, true);
-    }
+    const Status status = admit(header, size, limits);
+    if (status != Status::ok) return status;
+    check(window, header);
+    const Admission admission(held_bytes(header) + bytes);
+    return task(header);
   } catch (const std::bad_alloc&) {
     reader_->release();
-    status = Status::bomb;
+    return Status::bomb;
   }
+}
+
+Status Worker::pixels(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
+                      const Limits& limits, const Slot& slot) {
+  const Status status = run(data, size, header, window, filter, limits, slot, limits.plain);
+  return reader_->gave_up() ? run(data, size, header, window, filter, limits, slot, true) : status;
+}
+
+Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
+                      const Slot& slot) {
+  const Status status = admitted(data, size, window, limits, 0, [&](const Header& header) {
+    return pixels(data, size, header, window, filter, limits, slot);
+  });
   if (status != Status::ok)
     for (int y = 0; y < slot.height; ++y) std::memset(slot.at + y * slot.row, 0, size_t(slot.width) * 3);
   return status;
@@ -101,16 +114,22 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
 
 Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
                       int height, int width, const Coding& coding) {
-  try {
-    const size_t bytes = size_t(height) * size_t(width) * 3;
-    if (pixels_.size() < bytes) pixels_.resize(bytes);
-    const Status status =
-        decode(data, size, window, filter, limits, {pixels_.data(), ptrdiff_t(width) * 3, height, width});
-    if (status != Status::ok) return status;
-    return writer_.write(pixels_.data(), height, width, coding) ? Status::ok : Status::bomb;
-  } catch (const std::bad_alloc&) {
-    return Status::bomb;
+  const uint64_t area = uint64_t(height) * uint64_t(width);
+  const bool large = area > kKeptPixels;
+  const size_t bytes = size_t(area) * 3;
+  Status status = Status::bomb;
+  if (area <= uint64_t(limits.max_pixels) && area <= SIZE_MAX / 8) {
+    status = admitted(data, size, window, limits, large ? bytes * 2 : 0, [&](const Header& header) {
+      if (pixels_.size() < bytes) pixels_ = std::vector<uint8_t>(bytes);
+      const Slot slot{pixels_.data(), ptrdiff_t(width) * 3, height, width};
+      const Status decoded = pixels(data, size, header, window, filter, limits, slot);
+      if (decoded != Status::ok) return decoded;
+      return writer_.write(slot.at, height, width, coding) ? Status::ok : Status::bomb;
+    });
   }
+  if (large) std::vector<uint8_t>().swap(pixels_);
+  if (large && status != Status::ok) writer_.release();
+  return status;
 }
 
 Status Worker::run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,

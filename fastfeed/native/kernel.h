@@ -41,12 +41,18 @@ class Worker {
   // A bad image leaves zeros in the slot.
   Status decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
                 const Slot& slot);
-  // As decode, then a JPEG of height x width pixels; its bytes are in file() until the next call.
+  // As decode, then a JPEG of height x width pixels, at most limits.max_pixels; its bytes are in file() until the next
+  // call.
   Status recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits, int height,
                 int width, const Coding& coding);
-  const JpegWriter& file() const { return writer_; }
+  JpegWriter& file() { return writer_; }
 
  private:
+  // Checks the header and the window, and calls task(header) when there is room for `bytes` beside what the file needs.
+  template <class Task>
+  Status admitted(const uint8_t* data, size_t size, const Window& window, const Limits& limits, size_t bytes, Task task);
+  Status pixels(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
+                const Limits& limits, const Slot& slot);
   Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
              const Limits& limits, const Slot& slot, bool plain);
 

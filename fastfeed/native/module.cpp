@@ -1,5 +1,6 @@
 // The kernel for Python. Nothing here decides anything: arguments are checked, the GIL is let go, the pool runs.
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <vector>
 
@@ -117,10 +118,13 @@ nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Size
     pool.run(int(n), [&](Worker& worker, int i) {
       const Window window{box[4 * i], box[4 * i + 1], box[4 * i + 2], box[4 * i + 3], flip[2 * i], flip[2 * i + 1]};
       const Blob& blob = blobs[size_t(i)];
-      const Status status = worker.recode(blob.data, blob.size, window, Filter(filter), limits, int(side[2 * i]),
-                                          int(side[2 * i + 1]), Coding{quality, subsampled});
-      const uint8_t* file = worker.file().data();
-      if (status == Status::ok) files[size_t(i)].assign(file, file + worker.file().size());
+      Status status = worker.recode(blob.data, blob.size, window, Filter(filter), limits, int(side[2 * i]),
+                                    int(side[2 * i + 1]), Coding{quality, subsampled});
+      try {
+        if (status == Status::ok) files[size_t(i)] = worker.file().take();
+      } catch (const std::bad_alloc&) {
+        status = Status::bomb;
+      }
       code[i] = int8_t(status);
     });
   }

@@ -8,6 +8,11 @@
 #include <jpeglib.h>
 
 namespace fastfeed {
+namespace {
+
+constexpr size_t kKeptBytes = size_t(8) << 20;
+
+}  // namespace
 
 struct JpegWriter::Libjpeg {
   jpeg_compress_struct info;
@@ -89,12 +94,25 @@ bool JpegWriter::write(const uint8_t* pixels, int height, int width, const Codin
   if (libjpeg_->broken) return false;
   // a photograph needs a byte per pixel at most; noise at quality 100 gets there by doubling
   const size_t guess = size_t(height) * size_t(width) + 4096;
-  if (file_.size() < guess) file_.resize(guess);
+  if (file_.size() < guess) file_ = std::vector<uint8_t>(guess);
   while (!(size_ = libjpeg_->run(pixels, height, width, coding, file_.data(), file_.size()))) {
     if (!libjpeg_->full) return false;
-    file_.resize(file_.size() * 2);
+    const size_t more = file_.size() * 2;
+    release();
+    file_ = std::vector<uint8_t>(more);
   }
   return true;
+}
+
+std::vector<uint8_t> JpegWriter::take() {
+  std::vector<uint8_t> file(data(), data() + size_);
+  if (file_.size() > kKeptBytes) release();
+  return file;
+}
+
+void JpegWriter::release() {
+  std::vector<uint8_t>().swap(file_);
+  size_ = 0;
 }
 
 }  // namespace fastfeed

@@ -26,6 +26,8 @@ class JpegWriter {
   bool write(const uint8_t* pixels, int height, int width, const Coding& coding);
   const uint8_t* data() const { return file_.data(); }
   size_t size() const { return size_; }
+  std::vector<uint8_t> take();  // a copy of just the file; memory beyond what most need is given back
+  void release();
 
  private:
   struct Libjpeg;

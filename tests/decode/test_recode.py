@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import resource
 import threading
+from pathlib import Path
 
 import jpegs
 import numpy as np
@@ -14,7 +16,7 @@ from PIL import Image
 from fastfeed.decode import Bad, Recoder
 from fastfeed.decode.native import built
 from fastfeed.errors import ConfigError
-from fastfeed.ops import CenterCrop, Normalize, RandomFlip, Resize, ToFloat, ToLayout
+from fastfeed.ops import CenterCrop, Decode, Normalize, RandomFlip, Resize, ToFloat, ToLayout
 
 ENGINES = ["pillow", pytest.param("native", marks=pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL))]
 SMALL = Resize(48, filter="lanczos")
@@ -23,6 +25,10 @@ SMALL = Resize(48, filter="lanczos")
 def opened(file) -> Image.Image:
     assert isinstance(file, bytes), file
     return Image.open(io.BytesIO(file))
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def png(pixels: np.ndarray) -> bytes:
@@ -136,6 +142,24 @@ def test_each_bad_file_has_its_reason(engine):
 def test_what_becomes_too_long_for_a_jpeg(engine):
     long, fine = Recoder([Resize(700)], decode=engine)([encoded(textured(2, 400)), encoded(textured(8, 9))])
     assert isinstance(long, Bad) and long.reason == "bomb" and "140000x700" in long.detail and isinstance(fine, bytes)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_results_are_limited_in_pixels_too(engine):
+    """A line of pixels with a short side of 300 is a large picture in a tiny file."""
+    recode = Recoder([Decode(max_pixels=100_000), Resize(300)], decode=engine)
+    line, fine = recode([encoded(textured(1, 100)), encoded(textured(30, 31))])
+    assert isinstance(line, Bad) and line.reason == "bomb" and "30000x300" in line.detail and isinstance(fine, bytes)
+
+
+@pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL)
+def test_memory_for_a_large_result_is_given_back():
+    recode = Recoder([Resize(2000)], threads=1, decode="native")
+    small = encoded(textured(40, 60))
+    assert opened(recode([small])[0]).size == (3000, 2000)
+    before = resident()
+    assert opened(recode([encoded(textured(10, 100))])[0]).size == (20_000, 2000)  # 120 MB of pixels
+    assert resident() - before < 40e6
 
 
 @pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL)

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel.h"
@@ -106,7 +107,9 @@ class Pool::State {
       runs_.erase(std::find(runs_.begin(), runs_.end(), run));
       gone_.notify_all();
     }
-    if (run->error) std::rethrow_exception(run->error);
+    // taken out, so that it does not end in whichever thread lets go of the run last
+    const std::exception_ptr error = std::move(run->error);
+    if (error) std::rethrow_exception(error);
   }
 
   const pid_t pid;

@@ -192,8 +192,9 @@ def test_the_interpreter_may_end_in_the_middle(photos, python, how, code):
 
 
 INTERRUPT = """
-import threading
+import signal, threading
 import numpy as np, fastfeed as ff
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins without
 go = threading.Event()
 class Slow(ff.Arrays):
     def read(self, ids):

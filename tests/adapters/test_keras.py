@@ -124,7 +124,8 @@ def test_fallback_for_versions_that_refuse_adapters(session):
 
 
 INTERRUPTED = """
-import os, sys, time, threading
+import os, signal, sys, time, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins without
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras, numpy as np, fastfeed as ff
 class Slow(ff.Arrays):

@@ -20,7 +20,7 @@ import numpy as np
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
-from fastfeed.decode import NativeEngine, PillowEngine
+from fastfeed.decode import NativeEngine, PillowEngine, Request
 from fastfeed.draws import uniform
 from fastfeed.ops.fuse import fuse
 from fastfeed.spec import ENCODED
@@ -71,7 +71,7 @@ def engine_run(kind, blobs: list[bytes], mode: str, threads: int, repeat: int, c
 
     def one(rows: slice) -> int:
         some = blobs[rows]
-        bad = engine.decode(some, engine.probe(some), windows[rows], "bilinear", out[rows], go)
+        bad = engine.decode(Request(some, engine.probe(some), windows[rows], "bilinear"), out[rows], go)
         assert not any(bad)
         return len(some)
 

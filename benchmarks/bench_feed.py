@@ -13,7 +13,7 @@ import numpy as np
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
-from fastfeed.decode import engine_for
+from fastfeed.decode import Request, engine_for
 from fastfeed.draws import uniform
 
 BATCH, CHUNK, EPOCHS = 50, 16, 6
@@ -61,7 +61,7 @@ def decode_alone(feed: ff.Feed, threads: int):
 
     def one(task) -> int:
         some, windows, rows = task
-        engine.decode(some, engine.probe(some), windows, program.filter, out[rows], go)
+        engine.decode(Request(some, engine.probe(some), windows, program.filter), out[rows], go)
         return len(some)
 
     def run() -> int:

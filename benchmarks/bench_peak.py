@@ -76,7 +76,7 @@ def prepared(name: str, blob: bytes) -> Any:
     if name.startswith("fastfeed"):
         from threading import Event
 
-        from fastfeed.decode import NativeEngine, PillowEngine
+        from fastfeed.decode import NativeEngine, PillowEngine, Request
         from fastfeed.ops import Decode
         from fastfeed.ops.fuse import Windows
 
@@ -88,7 +88,7 @@ def prepared(name: str, blob: bytes) -> Any:
         out = np.empty((1, SIZE, SIZE, 3), np.uint8)
 
         def run(file: bytes = blob, windows: Windows = windows) -> np.ndarray:
-            assert engine.decode([file], engine.probe([file]), windows, "bilinear", out, Event()) == [None]
+            assert engine.decode(Request([file], engine.probe([file]), windows, "bilinear"), out, Event()) == [None]
             return out[0]
 
         run(small.getvalue(), Windows(np.array([(0.0, 0, 300, 300)]), windows.flips, windows.sizes))

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from rounds import DATA, arguments, finish, interleaved, ratio
 
-from fastfeed.decode import Engine, Header, NativeEngine, PillowEngine, Recoder
+from fastfeed.decode import Engine, Header, NativeEngine, PillowEngine, Recoder, Request
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.fuse import fuse
 from fastfeed.spec import ENCODED
@@ -74,7 +74,7 @@ def scaled(engine: Engine) -> One:
         assert isinstance(header, Header)
         windows = program.windows([np.empty((0, 0))], np.array([(header.height, header.width)]))
         out = np.empty((1, *windows.sizes[0], 3), np.uint8)
-        assert engine.decode([blob], [header], windows, program.filter, out, threading.Event()) == [None]
+        assert engine.decode(Request([blob], [header], windows, program.filter), out, threading.Event()) == [None]
         return out[0]
 
     return one

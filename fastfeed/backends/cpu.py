@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.decode.base import Bad, Engine, Header, Stop
+from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.fuse import Program, Windows
 from fastfeed.timeline import Timeline
@@ -40,7 +40,7 @@ class CpuBackend:
         direct = program.spec == program.pixels
         pixels = out if direct else self._pixels(len(blobs))
         with timeline.span("decode", batch):
-            done = self._engine.decode(blobs, headers, windows, program.filter, pixels, stop)
+            done = self._engine.decode(Request(blobs, headers, windows, program.filter), pixels, stop)
         if not direct:
             with timeline.span("convert", batch):
                 convert(program.convert, pixels, out)

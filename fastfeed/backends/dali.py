@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.dali_ops import FILTERS, build, gpus, plain, rois
-from fastfeed.decode.base import Bad, Engine, Header, Stop
+from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
 from fastfeed.ops.fuse import Program, Windows
 from fastfeed.timeline import Timeline
 
@@ -132,14 +132,9 @@ class DaliBackend:
 
         def one(k: int) -> Bad | None:
             row = rows[k]
-            return self._engine.decode(
-                [work.blobs[row]],
-                [work.headers[row]],
-                work.windows[row : row + 1],
-                self._program.filter,
-                pixels[k : k + 1],
-                work.stop,
-            )[0]
+            window = work.windows[row : row + 1]
+            request = Request([work.blobs[row]], [work.headers[row]], window, self._program.filter)
+            return self._engine.decode(request, pixels[k : k + 1], work.stop)[0]
 
         with self._timeline.span("decode", work.number):
             if min(len(rows), self._threads) == 1:

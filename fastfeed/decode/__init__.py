@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastfeed.decode.base import Bad, Engine, Header, Stop
+from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
 from fastfeed.decode.native import NativeEngine, built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pixels import PixelsEngine
@@ -10,7 +10,18 @@ from fastfeed.decode.recode import Recoder
 from fastfeed.decode.router import RouterEngine
 from fastfeed.ops.fuse import Program
 
-__all__ = ["Bad", "Engine", "Header", "NativeEngine", "PillowEngine", "PixelsEngine", "Recoder", "Stop", "engine_for"]
+__all__ = [
+    "Bad",
+    "Engine",
+    "Header",
+    "NativeEngine",
+    "PillowEngine",
+    "PixelsEngine",
+    "Recoder",
+    "Request",
+    "Stop",
+    "engine_for",
+]
 
 
 def engine_for(program: Program, decode: str = "auto") -> Engine:

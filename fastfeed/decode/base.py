@@ -10,8 +10,9 @@ import numpy as np
 
 from fastfeed.ops.fuse import Windows
 
-__all__ = ["ENLARGE", "Bad", "Engine", "Header", "Stop", "dct_denominator"]
+__all__ = ["DECLINED", "ENLARGE", "Bad", "Engine", "Header", "Request", "Stop", "dct_denominator"]
 
+DECLINED = ("unsupported_format", "not_image")  # reasons that are one engine's alone: another may know the file
 
 # The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels or leaves them, so at
 # 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it a fifth of its speed on whole photographs.
@@ -35,6 +36,25 @@ class Header:
     handle: Any = None  # the engine's own, to go on from
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted: one window of each of n samples."""
+
+    blobs: Sequence[Any]  # what the source gave: a file's bytes (any buffer), or pixels
+    headers: Sequence[Header]  # of the same engine
+    windows: Windows  # in displayed coordinates
+    filter: str  # resampling filter
+
+    def __len__(self) -> int:
+        return len(self.blobs)
+
+    def __getitem__(self, rows: slice | Sequence[int]) -> Request:
+        if isinstance(rows, slice):
+            return Request(self.blobs[rows], self.headers[rows], self.windows[rows], self.filter)
+        blobs, headers = [self.blobs[i] for i in rows], [self.headers[i] for i in rows]
+        return Request(blobs, headers, self.windows[list(rows)], self.filter)
+
+
 class Stop(Protocol):
     """Looked at between two images; a threading.Event fits."""
 
@@ -50,18 +70,10 @@ class Engine(Protocol):
         """Read the headers and refuse what is no image, of an unknown kind, or too large."""
         ...
 
-    def decode(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        windows: Windows,
-        filter: str,
-        out: np.ndarray,
-        stop: Stop,
-    ) -> list[Bad | None]:
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
         """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad sample's slot is zeroed.
 
-        Windows are in displayed coordinates. Once `stop` is set the call returns early, its result without meaning.
+        Once `stop` is set the call returns early, its result without meaning.
         """
         ...
 

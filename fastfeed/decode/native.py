@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import ENLARGE, Bad, Header, Stop
+from fastfeed.decode.base import ENLARGE, Bad, Header, Request, Stop
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.fuse import Windows
 
 __all__ = ["NativeEngine", "built"]
 
@@ -58,62 +57,33 @@ class NativeEngine:
             for status, height, width in info[:, :3].tolist()
         ]
 
-    def decode(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        windows: Windows,
-        filter: str,
-        out: np.ndarray,
-        stop: Stop,
-    ) -> list[Bad | None]:
-        done: list[Bad | None] = [None] * len(blobs)
-        codes = np.zeros(len(blobs), np.int8)
-        for rows in self._parts([h.height * h.width for h in headers], stop):
-            self._pool.decode(
-                list(blobs[rows]),
-                np.ascontiguousarray(windows.boxes[rows]),
-                np.ascontiguousarray(windows.flips[rows]),
-                out[rows],
-                codes[rows],
-                FILTERS.index(filter),
-                self._op.max_pixels,
-                ENLARGE[filter],
-            )
-        for row in np.flatnonzero(codes):
-            done[row] = _bad(int(codes[row]))
-        return done
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+        codes = np.zeros(len(request), np.int8)
+        for rows in self._parts([h.height * h.width for h in request.headers], stop):
+            self._pool.decode(*self._given(request[rows]), out[rows], codes[rows], *self._rules(request))
+        return [_bad(code) if code else None for code in codes.tolist()]
 
-    def recode(
-        self,
-        blobs: Sequence[bytes],
-        headers: Sequence[Header],
-        windows: Windows,
-        filter: str,
-        quality: int,
-        subsampled: bool,
-        stop: Stop,
-    ) -> list[bytes | Bad]:
+    def recode(self, request: Request, quality: int, subsampled: bool, stop: Stop) -> list[bytes | Bad]:
         """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4."""
-        done: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
-        results = windows.sizes.prod(axis=1).tolist()
-        pixels = [max(h.height * h.width, n) for h, n in zip(headers, results, strict=True)]
+        done: list[bytes | Bad] = []
+        results = request.windows.sizes.prod(axis=1).tolist()
+        pixels = [max(h.height * h.width, n) for h, n in zip(request.headers, results, strict=True)]
         for rows in self._parts(pixels, stop):
-            codes = np.empty(rows.stop - rows.start, np.int8)
-            files = self._pool.recode(
-                list(blobs[rows]),
-                np.ascontiguousarray(windows.boxes[rows]),
-                np.ascontiguousarray(windows.flips[rows]),
-                np.ascontiguousarray(windows.sizes[rows]),
-                codes,
-                FILTERS.index(filter),
-                self._op.max_pixels,
-                ENLARGE[filter],
-                quality,
-                subsampled,
-            )
-            done[rows] = [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
-        return done
+            part = request[rows]
+            codes, sizes = np.empty(len(part), np.int8), np.ascontiguousarray(part.windows.sizes)
+            how = (*self._rules(request), quality, subsampled)
+            files = self._pool.recode(*self._given(part), sizes, codes, *how)
+            done += [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
+        return done + [Bad("cancelled")] * (len(request) - len(done))
+
+    @staticmethod
+    def _given(request: Request) -> tuple[Any, ...]:
+        """A call's first arguments: the samples."""
+        windows = request.windows
+        return list(request.blobs), np.ascontiguousarray(windows.boxes), np.ascontiguousarray(windows.flips)
+
+    def _rules(self, request: Request) -> tuple[Any, ...]:
+        return FILTERS.index(request.filter), self._op.max_pixels, ENLARGE[request.filter]
 
     def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:
         """What to hand over in one call, of samples of so many pixels."""

@@ -26,14 +26,13 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from fastfeed.decode.base import Bad, Header, Stop, dct_denominator
+from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
 from fastfeed.decode.budget import Budget
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pixels import flipped, resampled
 from fastfeed.decode.sniff import ends_early, png_intact, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.fuse import Windows
 
 __all__ = ["PillowEngine"]
 
@@ -78,28 +77,21 @@ class PillowEngine:
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         return [self._probe(blob) for blob in blobs]
 
-    def decode(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        windows: Windows,
-        filter: str,
-        out: np.ndarray,
-        stop: Stop,
-    ) -> list[Bad | None]:
-        done: list[Bad | None] = [None] * len(blobs)
-        for i, header in enumerate(headers):
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+        done: list[Bad | None] = [None] * len(request)
+        windows = request.windows
+        for i, (blob, header) in enumerate(zip(request.blobs, request.headers, strict=True)):
             if stop.is_set():
                 break
             try:
-                if header.format == "PNG" and not png_intact(blobs[i]):
+                if header.format == "PNG" and not png_intact(blob):
                     raise OSError("a checksum of the pixel data is wrong")
-                self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], filter, out[i])
+                self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], request.filter, out[i])
             except (
                 Exception
             ) as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0
-                done[i] = _why(error, blobs[i], header.format)
+                done[i] = _why(error, blob, header.format)
         return done
 
     def _probe(self, blob: bytes) -> Header | Bad:
@@ -122,7 +114,7 @@ class PillowEngine:
             return Bad("bomb", f"{width}x{height} pixels, the limit is {self._op.max_pixels}")
         if height * width > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
             return Bad("bomb", f"{width}x{height} pixels in {len(blob)} bytes")
-        if format == "JPEG" and "progressive" in image.info and blob.count(b"\xff\xda") > _MAX_SCANS:
+        if format == "JPEG" and "progressive" in image.info and bytes(blob).count(b"\xff\xda") > _MAX_SCANS:
             return Bad("bomb", f"more than {_MAX_SCANS} scans")
         image.decodermaxblock = len(blob)  # hand the bytes over at once: every piece costs a turn with the GIL
         shown = displayed_size(orientation, (height, width))

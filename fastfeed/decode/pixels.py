@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.decode.base import Bad, Header, Stop
-from fastfeed.ops.fuse import Windows
+from fastfeed.decode.base import Bad, Header, Request, Stop
 
 __all__ = ["PixelsEngine", "flipped", "resampled"]
 
@@ -45,23 +44,15 @@ class PixelsEngine:
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         return [Header(blob.shape[0], blob.shape[1], "array") for blob in blobs]
 
-    def decode(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        windows: Windows,
-        filter: str,
-        out: np.ndarray,
-        stop: Stop,
-    ) -> list[Bad | None]:
-        for i, blob in enumerate(blobs):
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+        for i, blob in enumerate(request.blobs):
             if stop.is_set():
                 break
-            top, left, height, width = (float(v) for v in windows.boxes[i])
+            top, left, height, width = (float(v) for v in request.windows.boxes[i])
             if (height, width) == out.shape[1:3] and top.is_integer() and left.is_integer():  # a cut, nothing to scale
                 cut = blob[int(top) : int(top + height), int(left) : int(left + width)]
             else:
                 image = Image.fromarray(blob[:, :, 0] if blob.shape[2] == 1 else np.ascontiguousarray(blob))
-                cut = np.asarray(resampled(image, (top, left, height, width), out.shape[1:3], filter))
-            out[i] = flipped(cut.reshape(out.shape[1:]), windows.flips[i])
-        return [None] * len(blobs)
+                cut = np.asarray(resampled(image, (top, left, height, width), out.shape[1:3], request.filter))
+            out[i] = flipped(cut.reshape(out.shape[1:]), request.windows.flips[i])
+        return [None] * len(request)

@@ -11,20 +11,19 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.cores import cores_for
-from fastfeed.decode.base import Bad, Engine, Header, Stop
+from fastfeed.decode.base import DECLINED, Bad, Header, Request, Stop
 from fastfeed.decode.native import NativeEngine, built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Op
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.ops.fuse import fuse
 from fastfeed.spec import ENCODED
 from fastfeed.world import World
 
 __all__ = ["Recoder"]
 
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
-_DECLINED = ("unsupported_format", "not_image")  # by the kernel: Pillow may know them
 _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
 
 
@@ -84,54 +83,49 @@ class Recoder:
         done: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
         left = list(range(len(blobs)))
         if self._native:
-            headers = self._native.probe(blobs)
-            rows, windows = self._windows(headers, left, done)
-            some = [blobs[i] for i in rows]
-            heads = [h for i in rows if isinstance(h := headers[i], Header)]
-            files = self._native.recode(
-                some, heads, windows, self._program.filter, self.quality, self.subsampling == "4:2:0", stop
-            )
+            rows, request = self._request(blobs, self._native.probe(blobs), done)
+            files = self._native.recode(request, self.quality, self.subsampling == "4:2:0", stop)
             for i, file in zip(rows, files, strict=True):
                 done[i] = file
-            left = [i for i, result in enumerate(done) if isinstance(result, Bad) and result.reason in _DECLINED]
+            left = [i for i, result in enumerate(done) if isinstance(result, Bad) and result.reason in DECLINED]
         if left and not stop.is_set():
             with ThreadPoolExecutor(self.threads) as pool:
                 for i, file in zip(left, pool.map(lambda i: self._one(blobs[i], stop), left), strict=True):
                     done[i] = file
         return done
 
-    def _windows(
-        self, headers: Sequence[Header | Bad], rows: list[int], done: list[bytes | Bad]
-    ) -> tuple[list[int], Windows]:
+    def _request(
+        self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], done: list[bytes | Bad]
+    ) -> tuple[list[int], Request]:
         """The samples that can go on, and what to cut from each; the others' reasons go to `done`."""
-        good = []
-        for i in rows:
-            header = headers[i]
+        good = [i for i, header in enumerate(headers) if isinstance(header, Header)]
+        for i, header in enumerate(headers):
             if isinstance(header, Bad):
                 done[i] = header
-            else:
-                good.append(i)
-        sizes = np.array([(headers[i].height, headers[i].width) for i in good], np.int64).reshape(-1, 2)  # type: ignore[union-attr]
+        known = [header for header in headers if isinstance(header, Header)]
+        sizes = np.array([(header.height, header.width) for header in known], np.int64).reshape(-1, 2)
         windows = self._program.windows(self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes)
         fits = np.all(windows.sizes <= _MAX_SIDE, axis=1) & (windows.sizes.prod(axis=1) <= self._decode.max_pixels)
         for row in np.flatnonzero(~fits):
             height, width = windows.sizes[row]
             limits = f"a JPEG has at most {_MAX_SIDE} a side, and the limit is {self._decode.max_pixels}"
             done[good[row]] = Bad("bomb", f"would become {width}x{height} pixels; {limits}")
-        return [i for i, fit in zip(good, fits.tolist(), strict=True) if fit], windows[fits]
+        request = Request([blobs[i] for i in good], known, windows, self._program.filter)
+        rows = np.flatnonzero(fits).tolist()
+        return [good[row] for row in rows], request[rows]
 
     def _one(self, blob: bytes, stop: Stop) -> bytes | Bad:
-        engine: Engine = self._pillow
-        headers, done = engine.probe([blob]), [Bad("cancelled")]
-        rows, windows = self._windows(headers, [0], done)  # type: ignore[arg-type]
+        done: list[bytes | Bad] = [Bad("cancelled")]
+        rows, request = self._request([blob], self._pillow.probe([blob]), done)
         if not rows or stop.is_set():
             return done[0]
+        height, width = request.windows.sizes[0]
         try:
-            out = np.empty((1, *windows.sizes[0], 3), np.uint8)
-            (bad,) = engine.decode([blob], headers, windows, self._program.filter, out, stop)  # type: ignore[arg-type]
+            out = np.empty((1, height, width, 3), np.uint8)
+            (bad,) = self._pillow.decode(request, out, stop)
             return bad or self._written(out[0])
         except MemoryError:
-            return Bad("bomb", f"no memory for {windows.sizes[0][1]}x{windows.sizes[0][0]} pixels")
+            return Bad("bomb", f"no memory for {width}x{height} pixels")
 
     def _written(self, pixels: np.ndarray) -> bytes:
         file = io.BytesIO()

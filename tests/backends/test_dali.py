@@ -10,7 +10,7 @@ from side_by_side import HERE, arrays, compiled, differences, files, needs_dali,
 
 import fastfeed as ff
 from fastfeed.backends import cpu
-from fastfeed.decode import engine_for
+from fastfeed.decode import Request, engine_for
 from fastfeed.ops import OPS
 from fastfeed.ops.fuse import Windows, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
@@ -191,7 +191,7 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
     engine, windows = engine_for(program, "pillow"), whole_windows(9)
     assert runner.render(blobs, engine.probe(blobs), windows, got, threading.Event()) == [None] * 9
-    engine.decode(blobs, engine.probe(blobs), windows, "bilinear", want, threading.Event())
+    engine.decode(Request(blobs, engine.probe(blobs), windows, "bilinear"), want, threading.Event())
     assert np.abs(got.astype(int) - want).max() <= 1
     assert len(runs) < 2 * 9
 

@@ -13,7 +13,7 @@ import json, resource, sys, threading, time
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
-from fastfeed.decode import Bad, PillowEngine
+from fastfeed.decode import Bad, PillowEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.fuse import Windows
 engine, slowest = PillowEngine(Decode()), 0.0
@@ -28,7 +28,7 @@ for path in sorted(Path(sys.argv[1]).rglob("*")):
     else:
         box = np.array([[0, 0, header.height, header.width]], float)
         windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 32))
-        why = engine.decode([blob], [header], windows, "bilinear", out, threading.Event())[0]
+        why = engine.decode(Request([blob], [header], windows, "bilinear"), out, threading.Event())[0]
     slowest = max(slowest, time.process_time() - began)
     print(json.dumps([path.name, path.parent.name, why and why.reason]))
 print(json.dumps([slowest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))

@@ -10,7 +10,7 @@ import pytest
 from jpegs import LAYOUTS, decode, decode_one, encoded, textured
 from PIL import Image
 
-from fastfeed.decode import Bad, Header, NativeEngine
+from fastfeed.decode import Bad, Header, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.fuse import Windows
 
@@ -183,7 +183,7 @@ def test_the_engine_stops_between_calls():
     windows = Windows(np.array([WHOLE] * 3, float), np.zeros((3, 2), bool), np.full((3, 2), 8))
     out = np.full((3, 8, 8, 3), 7, np.uint8)
     stop.set()
-    engine.decode([GOOD] * 3, headers, windows, "box", out, stop)
+    engine.decode(Request([GOOD] * 3, headers, windows, "box"), out, stop)
     assert (out == 7).all()
 
     class Second:  # set from the second look on
@@ -194,7 +194,7 @@ def test_the_engine_stops_between_calls():
             return self.looks > 1
 
     large = [Header(4000, 4000, "JPEG")] * 3  # as if each were a call of its own
-    engine.decode([GOOD] * 3, large, windows, "box", out, Second())
+    engine.decode(Request([GOOD] * 3, large, windows, "box"), out, Second())
     assert (out[0] != 7).any() and (out[1:] == 7).all()
 
 
@@ -205,5 +205,5 @@ def test_the_engine_says_why():
     assert [h.reason if isinstance(h, Bad) else None for h in headers] == [None, None, "not_image", "truncated"]
     out = np.full((2, 8, 8, 3), 7, np.uint8)
     windows = Windows(np.array([WHOLE] * 2, float), np.zeros((2, 2), bool), np.full((2, 2), 8))
-    done = engine.decode(blobs[:2], headers[:2], windows, "bilinear", out, threading.Event())
+    done = engine.decode(Request(blobs[:2], headers[:2], windows, "bilinear"), out, threading.Event())
     assert done == [None, Bad("truncated", "the file ends before the image does")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from fastfeed.decode import Bad, Header, PillowEngine
+from fastfeed.decode import Bad, Header, PillowEngine, Request
 from fastfeed.decode.base import dct_denominator
 from fastfeed.decode.budget import Budget
 from fastfeed.decode.sniff import sniff
@@ -43,7 +43,7 @@ def decoded(blob: bytes, op: Decode | None = None, box=None, size=None, flip=(Fa
     size = (header.height, header.width) if size is None else size
     out = np.full((1, *size, 3), 99, np.uint8)
     windows = Windows(np.array([box], float), np.array([flip]), np.array([size]))
-    (why,) = engine.decode([blob], [header], windows, filter, out, GO)
+    (why,) = engine.decode(Request([blob], [header], windows, filter), out, GO)
     if why is not None:
         assert not out.any(), "the slot of a bad sample is zeroed"
         return why
@@ -232,7 +232,7 @@ def test_one_bad_sample_leaves_its_neighbors_alone():
     windows = Windows(
         np.array([[0, 0, h.height, h.width] for h in headers], float), np.zeros((3, 2), bool), np.full((3, 2), 8)
     )
-    done = engine.decode(blobs, headers, windows, "bilinear", out, GO)
+    done = engine.decode(Request(blobs, headers, windows, "bilinear"), out, GO)
     assert [d.reason if d else None for d in done] == [None, "truncated", None]
     assert not out[1].any()
     assert out[0].mean() > 50 and out[2].mean() > 50
@@ -244,7 +244,7 @@ def test_stops_between_images():
     engine = PillowEngine(Decode())
     out = np.full((1, 8, 8, 3), 7, np.uint8)
     windows = Windows(np.array([[0, 0, 48, 64]], float), np.zeros((1, 2), bool), np.full((1, 2), 8))
-    engine.decode([PNG], engine.probe([PNG]), windows, "bilinear", out, stop)
+    engine.decode(Request([PNG], engine.probe([PNG]), windows, "bilinear"), out, stop)
     assert (out == 7).all()
 
 

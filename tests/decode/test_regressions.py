@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jpegs import decode, decode_one, encoded, textured
 
-from fastfeed.decode import Bad, NativeEngine
+from fastfeed.decode import Bad, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.fuse import Windows
 
@@ -36,7 +36,7 @@ def test_ends_as_its_name_says(name):
     if not isinstance(header, Bad):
         box = np.array([[0, 0, header.height, header.width]], float)
         windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 16))
-        (why,) = engine.decode([blob(name)], [header], windows, "bilinear", out, threading.Event())
+        (why,) = engine.decode(Request([blob(name)], [header], windows, "bilinear"), out, threading.Event())
         assert why is None or not out.any()
     assert (why.reason if isinstance(why, Bad) else "ok") == want
 

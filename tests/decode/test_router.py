@@ -17,7 +17,7 @@ from photos import folder, picture
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode import Bad, Header, NativeEngine, PillowEngine, RouterEngine, engine_for
+from fastfeed.decode import Bad, Header, NativeEngine, PillowEngine, Request, RouterEngine, engine_for
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.fuse import Windows, fuse
@@ -45,7 +45,7 @@ def run(engine, blobs, size=(20, 30), filter="bilinear", boxes=None):
         windows = Windows(np.array(boxes, float), np.zeros((len(rows), 2), bool), np.array([size] * len(rows)))
         part = np.full((len(rows), *size, 3), 99, np.uint8)
         headers = [found[i] for i in rows]
-        done = engine.decode([blobs[i] for i in rows], headers, windows, filter, part, threading.Event())
+        done = engine.decode(Request([blobs[i] for i in rows], headers, windows, filter), part, threading.Event())
         out[rows] = part
         for i, bad in zip(rows, done, strict=True):
             why[i] = bad
@@ -131,12 +131,12 @@ class Fake:
     def probe(self, blobs):
         return [Header(8, 8, "JPEG", self.handle) for _ in blobs]
 
-    def decode(self, blobs, headers, windows, filter, out, stop):
-        self.asked.append(list(blobs))
-        assert len(blobs) == len(headers) == len(windows.boxes) == len(out)
-        assert all(h.handle is self.handle for h in headers)
+    def decode(self, request, out, stop):
+        self.asked.append(list(request.blobs))
+        assert len(request) == len(request.headers) == len(request.windows.boxes) == len(out)
+        assert all(h.handle is self.handle for h in request.headers)
         out[:] = 0 if self.why else self.fill
-        return [self.why] * len(blobs)
+        return [self.why] * len(request)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ import json, resource, sys, threading
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
-from fastfeed.decode import Bad, NativeEngine, PillowEngine, RouterEngine
+from fastfeed.decode import Bad, NativeEngine, PillowEngine, Request, RouterEngine
 from fastfeed.ops import Decode
 from fastfeed.ops.fuse import Windows
 op = Decode()
@@ -203,7 +203,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
         if not isinstance(header, Bad):
             box = np.array([[0, 0, header.height, header.width]], float)
             windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 16))
-            (why,) = engine.decode([blob], [header], windows, "bilinear", out, threading.Event())
+            (why,) = engine.decode(Request([blob], [header], windows, "bilinear"), out, threading.Event())
             assert why is None or not out.any(), path
         row.append((why and why.reason, out.astype(int).tolist() if why is None else None))
     print(json.dumps(row))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from photos import picture
 from PIL import Image
 
-from fastfeed.decode.base import Header
+from fastfeed.decode.base import Header, Request
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
@@ -36,7 +36,7 @@ def fused(program, image, seed=0):
     out = np.empty((1, *program.pixels.shape), np.uint8)
     header = Header(*image.shape[:2], "array")
     cut = windows(program, [image.shape[:2]], seed)
-    PixelsEngine().decode([image], [header], cut, program.filter, out, threading.Event())
+    PixelsEngine().decode(Request([image], [header], cut, program.filter), out, threading.Event())
     return out[0]
 
 

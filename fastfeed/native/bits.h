@@ -16,6 +16,7 @@
 
 namespace fastfeed {
 
+constexpr int kMean = 1 << 24;            // no picture's mean comes near; damaged files add up to more
 constexpr int kWhole = 0x80, kEnd = 64;  // in Codes::step: the value is there; so many zeros end any block
 
 // Coefficients in the order of the file -> their place in the block (ITU T.81, figure 5).
@@ -28,6 +29,17 @@ struct Hook {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
 };
+
+using GiveUp = void (*)(j_common_ptr);  // leaves the image to libjpeg; does not return
+
+// Pixels to which eight of a component are shrunk.
+inline int shrunk_size(const jpeg_component_info& part) {
+#if JPEG_LIB_VERSION >= 70
+  return part.DCT_h_scaled_size;
+#else
+  return part.DCT_scaled_size;
+#endif
+}
 
 // A value of `size` bits (1..16), as in F.2.2.1: those that begin with a 0 are negative.
 FASTFEED_INLINE int extend(unsigned value, int size) {

@@ -7,8 +7,6 @@
 namespace fastfeed {
 namespace {
 
-constexpr int kMean = 1 << 24;  // far beyond any picture's; damaged files add up to more
-
 boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
   return static_cast<Entropy*>(info->client_data)->decode(info, blocks);
 }
@@ -22,12 +20,7 @@ bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, G
     const jpeg_component_info& part = *info->cur_comp_info[component];
     const JHUFF_TBL *dc = info->dc_huff_tbl_ptrs[part.dc_tbl_no], *ac = info->ac_huff_tbl_ptrs[part.ac_tbl_no];
     if (!dc || !ac || !dc_[part.dc_tbl_no].set(*dc, false) || !ac_[part.ac_tbl_no].set(*ac, true)) return false;
-#if JPEG_LIB_VERSION >= 70
-    const bool flat = part.DCT_h_scaled_size == 1;
-#else
-    const bool flat = part.DCT_scaled_size == 1;
-#endif
-    blocks_[i] = {&dc_[part.dc_tbl_no], &ac_[part.ac_tbl_no], component, flat};
+    blocks_[i] = {&dc_[part.dc_tbl_no], &ac_[part.ac_tbl_no], component, shrunk_size(part) == 1};
   }
   give_up_ = give_up;
   columns_ = info->MCUs_per_row;

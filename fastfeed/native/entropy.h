@@ -14,8 +14,6 @@ namespace fastfeed {
 
 class Entropy {
  public:
-  using GiveUp = void (*)(j_common_ptr);  // does not return
-
   // To be called when `info` has started and knows its window: columns [left, left + width) of the shrunk image. False
   // and nothing changed: the tables are not valid. Takes info->client_data.
   bool attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, GiveUp give_up);

@@ -16,23 +16,36 @@ using namespace fastfeed;
 
 namespace {
 
-struct Blob {
-  const uint8_t* data;
-  size_t size;
-};
-
-// The bytes of each entry; valid while the list and its entries live.
-std::vector<Blob> blobs_of(const nb::list& list) {
-  std::vector<Blob> blobs;
-  blobs.reserve(nb::len(list));
-  for (nb::handle item : list) {
-    char* data = nullptr;
-    Py_ssize_t size = 0;
-    if (PyBytes_AsStringAndSize(item.ptr(), &data, &size) != 0) throw nb::python_error();
-    blobs.push_back({reinterpret_cast<const uint8_t*>(data), size_t(size)});
+// Files in place, whatever holds them: bytes, memoryview, mmap, NumPy. Held until this goes, whatever becomes of the list.
+class Blobs {
+ public:
+  explicit Blobs(const nb::list& list) {
+    views_.reserve(nb::len(list));
+    for (nb::handle item : list) {
+      Py_buffer view;
+      if (PyObject_GetBuffer(item.ptr(), &view, PyBUF_SIMPLE) != 0) {
+        release();
+        throw nb::python_error();
+      }
+      views_.push_back(view);
+    }
   }
-  return blobs;
-}
+  ~Blobs() { release(); }  // with the GIL
+  Blobs(const Blobs&) = delete;
+  Blobs& operator=(const Blobs&) = delete;
+
+  size_t size() const { return views_.size(); }
+  const uint8_t* data(size_t i) const { return static_cast<const uint8_t*>(views_[i].buf); }
+  size_t bytes(size_t i) const { return size_t(views_[i].len); }
+
+ private:
+  void release() {
+    for (Py_buffer& view : views_) PyBuffer_Release(&view);
+    views_.clear();
+  }
+
+  std::vector<Py_buffer> views_;
+};
 
 using Table = nb::ndarray<int32_t, nb::shape<-1, 9>, nb::c_contig, nb::device::cpu>;
 using Boxes = nb::ndarray<const double, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
@@ -46,14 +59,14 @@ void same_length(size_t want, size_t got, const char* what) {
 }
 
 void probe(const nb::list& list, Table out, int64_t max_pixels) {
-  const std::vector<Blob> blobs = blobs_of(list);
+  const Blobs blobs(list);
   same_length(blobs.size(), out.shape(0), "out");
   int32_t* row = out.data();
   const Limits limits{max_pixels};
   nb::gil_scoped_release release;
-  for (const Blob& blob : blobs) {
-    const Header h = read_header(blob.data, blob.size);
-    const int32_t values[9] = {int32_t(admit(h, blob.size, limits)),
+  for (size_t i = 0; i < blobs.size(); ++i, row += 9) {
+    const Header h = read_header(blobs.data(i), blobs.bytes(i));
+    const int32_t values[9] = {int32_t(admit(h, blobs.bytes(i), limits)),
                                h.shown_height(),
                                h.shown_width(),
                                h.orientation,
@@ -63,69 +76,83 @@ void probe(const nb::list& list, Table out, int64_t max_pixels) {
                                h.restart_interval,
                                int32_t(h.icc)};
     std::memcpy(row, values, sizeof values);
-    row += 9;
   }
 }
 
+// What decode and recode are both told: a window of each file, and how to scale it.
+class Ask {
+ public:
+  Ask(const nb::list& list, const Boxes& boxes, const Flips& flips, const Codes& codes, int filter, int64_t max_pixels,
+      double enlarge)
+      : blobs(list), filter(Filter(filter)), limits{max_pixels, enlarge}, codes(codes.data()), box_(boxes.data()),
+        flip_(flips.data()) {
+    same_length(size(), boxes.shape(0), "boxes");
+    same_length(size(), flips.shape(0), "flips");
+    same_length(size(), codes.shape(0), "codes");
+    if (filter < 0 || filter > 3) throw std::invalid_argument("filter must be in [0, 3]");
+  }
+
+  size_t size() const { return blobs.size(); }
+  Window window(size_t i) const {
+    const double* box = box_ + 4 * i;
+    return {box[0], box[1], box[2], box[3], flip_[2 * i], flip_[2 * i + 1]};
+  }
+  // Calls task(worker, i) for each file, whose result is the file's code.
+  template <class Task>
+  void run(Pool& pool, Task task) const {
+    std::memset(codes, int(Status::cancelled), size());
+    pool.run(int(size()), [&](Worker& worker, int i) { codes[i] = int8_t(task(worker, size_t(i))); });
+  }
+
+  const Blobs blobs;
+  const Filter filter;
+  const Limits limits;
+  int8_t* const codes;
+
+ private:
+  const double* box_;
+  const bool* flip_;
+};
+
 void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels out, Codes codes, int filter,
             int64_t max_pixels, double enlarge) {
-  const std::vector<Blob> blobs = blobs_of(list);
-  same_length(blobs.size(), boxes.shape(0), "boxes");
-  same_length(blobs.size(), flips.shape(0), "flips");
-  same_length(blobs.size(), out.shape(0), "out");
-  same_length(blobs.size(), codes.shape(0), "codes");
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge);
+  same_length(ask.size(), out.shape(0), "out");
   if (out.shape(3) != 3 || out.stride(3) != 1 || out.stride(2) != 3)
     throw std::invalid_argument("out must be uint8 (n, height, width, 3) whose rows are contiguous");
-  if (filter < 0 || filter > 3) throw std::invalid_argument("filter must be in [0, 3]");
   if (!out.shape(1) || !out.shape(2)) throw std::invalid_argument("out must have at least one pixel");
-  const Limits limits{max_pixels, enlarge};
-  const double* box = boxes.data();
-  const bool* flip = flips.data();
   uint8_t* pixels = out.data();
-  int8_t* code = codes.data();
   const ptrdiff_t image = out.stride(0), row = out.stride(1);
   const int height = int(out.shape(1)), width = int(out.shape(2));
   nb::gil_scoped_release release;
-  std::memset(code, int(Status::cancelled), blobs.size());
-  pool.run(int(blobs.size()), [&](Worker& worker, int i) {
-    const Window window{box[4 * i], box[4 * i + 1], box[4 * i + 2], box[4 * i + 3], flip[2 * i], flip[2 * i + 1]};
+  ask.run(pool, [&](Worker& worker, size_t i) {
     const Slot slot{pixels + ptrdiff_t(i) * image, row, height, width};
-    code[i] = int8_t(worker.decode(blobs[size_t(i)].data, blobs[size_t(i)].size, window, Filter(filter), limits, slot));
+    return worker.decode(ask.blobs.data(i), ask.blobs.bytes(i), ask.window(i), ask.filter, ask.limits, slot);
   });
 }
 
 nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Sizes sizes, Codes codes, int filter,
                 int64_t max_pixels, double enlarge, int quality, bool subsampled) {
-  const std::vector<Blob> blobs = blobs_of(list);
-  const size_t n = blobs.size();
-  same_length(n, boxes.shape(0), "boxes");
-  same_length(n, flips.shape(0), "flips");
-  same_length(n, sizes.shape(0), "sizes");
-  same_length(n, codes.shape(0), "codes");
-  if (filter < 0 || filter > 3) throw std::invalid_argument("filter must be in [0, 3]");
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge);
+  same_length(ask.size(), sizes.shape(0), "sizes");
   if (quality < 1 || quality > 100) throw std::invalid_argument("quality must be in [1, 100]");
   const int64_t* side = sizes.data();
-  for (size_t i = 0; i < 2 * n; ++i)
+  for (size_t i = 0; i < 2 * ask.size(); ++i)
     if (side[i] < 1 || side[i] > kMaxSide) throw std::invalid_argument("sizes must be in [1, 65500]");
-  const Limits limits{max_pixels, enlarge};
-  const double* box = boxes.data();
-  const bool* flip = flips.data();
-  int8_t* code = codes.data();
-  std::vector<std::vector<uint8_t>> files(n);
+  const Coding coding{quality, subsampled};
+  std::vector<std::vector<uint8_t>> files(ask.size());
   {
     nb::gil_scoped_release release;
-    std::memset(code, int(Status::cancelled), n);
-    pool.run(int(n), [&](Worker& worker, int i) {
-      const Window window{box[4 * i], box[4 * i + 1], box[4 * i + 2], box[4 * i + 3], flip[2 * i], flip[2 * i + 1]};
-      const Blob& blob = blobs[size_t(i)];
-      Status status = worker.recode(blob.data, blob.size, window, Filter(filter), limits, int(side[2 * i]),
-                                    int(side[2 * i + 1]), Coding{quality, subsampled});
+    ask.run(pool, [&](Worker& worker, size_t i) {
+      const int height = int(side[2 * i]), width = int(side[2 * i + 1]);
+      const Status status = worker.recode(ask.blobs.data(i), ask.blobs.bytes(i), ask.window(i), ask.filter, ask.limits,
+                                          height, width, coding);
       try {
-        if (status == Status::ok) files[size_t(i)] = worker.file().take();
+        if (status == Status::ok) files[i] = worker.file().take();
       } catch (const std::bad_alloc&) {
-        status = Status::bomb;
+        return Status::bomb;
       }
-      code[i] = int8_t(status);
+      return status;
     });
   }
   nb::list result;

@@ -3,8 +3,6 @@
 namespace fastfeed {
 namespace {
 
-constexpr int kMean = 1 << 24;  // far beyond any picture's; damaged files add up to more
-
 Hook& hook(j_decompress_ptr info) { return *reinterpret_cast<Hook*>(info->entropy); }
 
 constexpr size_t kKept = 1 << 16;  // blocks whose memory stays for the next image

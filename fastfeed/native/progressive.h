@@ -13,8 +13,6 @@ namespace fastfeed {
 
 class Progressive {
  public:
-  using GiveUp = void (*)(j_common_ptr);  // does not return
-
   // Memory for the image whose header `info` has read; throws std::bad_alloc.
   void prepare(j_decompress_ptr info);
   void release();

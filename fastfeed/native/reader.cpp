@@ -134,17 +134,10 @@ bool ends_properly(const uint8_t* at, const uint8_t* end) {
 // jpeg_crop_scanline reckons with components that are all shrunk alike. One that is shrunk less and still has to be
 // widened, as the chroma of 4 x 2 sampling at a half, comes out wrong at the right edge: such files are read in full width.
 bool crops_well(const jpeg_decompress_struct& info) {
-  const auto shrunk = [](const jpeg_component_info& part) {
-#if JPEG_LIB_VERSION >= 70
-    return part.DCT_h_scaled_size;
-#else
-    return part.DCT_scaled_size;
-#endif
-  };
   int least = DCTSIZE;
-  for (int i = 0; i < info.num_components; ++i) least = std::min(least, shrunk(info.comp_info[i]));
+  for (int i = 0; i < info.num_components; ++i) least = std::min(least, shrunk_size(info.comp_info[i]));
   for (int i = 0; i < info.num_components; ++i) {
-    const int own = shrunk(info.comp_info[i]);
+    const int own = shrunk_size(info.comp_info[i]);
     if (own != least && info.comp_info[i].h_samp_factor * own != info.max_h_samp_factor * least) return false;
   }
   return true;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 
 import jpegs
@@ -51,6 +52,21 @@ def test_writes_its_own_slots_and_nothing_else():
             assert np.array_equal(out, want)
             out[:] = 99
             assert (whole == 99).all(), "bytes around the slots were written"
+
+
+def mapped(blob: bytes) -> mmap.mmap:
+    held = mmap.mmap(-1, len(blob))
+    held[:] = blob
+    return held
+
+
+@pytest.mark.parametrize("hold", [bytearray, memoryview, lambda blob: np.frombuffer(blob, np.uint8), mapped])
+def test_takes_files_where_they_lie(hold):
+    blobs = [GOOD, BASELINE[:300], PROGRESSIVE]
+    want, why = decode(blobs, [WHOLE] * 3, (8, 8))
+    got, again = decode([hold(blob) for blob in blobs], [WHOLE] * 3, (8, 8))
+    assert again == why == [None, "truncated", None]
+    assert np.array_equal(got, want)
 
 
 GIVEN = {

@@ -17,6 +17,7 @@ _PUBLIC = {
     "Arrays": "sources",
     "Batch": "batch",
     "Blocks": "plan",
+    "Cache": "sources",
     "CenterCrop": "ops",
     "Decode": "ops",
     "Failure": "faults",
@@ -24,22 +25,28 @@ _PUBLIC = {
     "Feed": "feed",
     "FeedStats": "stats",
     "ImageFolder": "sources",
+    "Mixture": "sources",
     "Normalize": "ops",
     "Plan": "plan",
     "RandomFlip": "ops",
     "RandomResizedCrop": "ops",
     "Resize": "ops",
     "Spec": "spec",
+    "Storage": "sources",
+    "TarShards": "sources",
     "ToFloat": "ops",
     "ToLayout": "ops",
     "World": "world",
     "errors": "errors",
+    "load_state": "checkpoint",
+    "save_state": "checkpoint",
 }
 
 __all__ = [
     "Arrays",
     "Batch",
     "Blocks",
+    "Cache",
     "CenterCrop",
     "Decode",
     "Failure",
@@ -47,17 +54,22 @@ __all__ = [
     "Feed",
     "FeedStats",
     "ImageFolder",
+    "Mixture",
     "Normalize",
     "Plan",
     "RandomFlip",
     "RandomResizedCrop",
     "Resize",
     "Spec",
+    "Storage",
+    "TarShards",
     "ToFloat",
     "ToLayout",
     "World",
     "__version__",
     "errors",
+    "load_state",
+    "save_state",
 ]
 
 
@@ -77,6 +89,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from fastfeed import errors
     from fastfeed.batch import Batch
+    from fastfeed.checkpoint import load_state, save_state
     from fastfeed.faults import Failure, FaultPolicy
     from fastfeed.feed import Feed
     from fastfeed.ops import (
@@ -90,7 +103,7 @@ if TYPE_CHECKING:
         ToLayout,
     )
     from fastfeed.plan import Blocks, Plan
-    from fastfeed.sources import Arrays, ImageFolder
+    from fastfeed.sources import Arrays, Cache, ImageFolder, Mixture, Storage, TarShards
     from fastfeed.spec import Spec
     from fastfeed.stats import FeedStats
     from fastfeed.world import World

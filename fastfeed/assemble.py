@@ -18,8 +18,9 @@ from fastfeed.ops.fuse import Program, Windows
 from fastfeed.plan import Plan
 from fastfeed.prefetch import Cancel, Job
 from fastfeed.quarantine import Quarantine
+from fastfeed.readahead import ReadAhead, Ticket
 from fastfeed.slots import Slots
-from fastfeed.sources.base import Source
+from fastfeed.sources.base import Fetching, Source
 from fastfeed.timeline import Timeline
 
 __all__ = ["Assembler"]
@@ -27,6 +28,8 @@ __all__ = ["Assembler"]
 _BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
 _READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
+
+Read = Callable[[list[int]], list[Any]]  # rows of a batch -> bytes or Failure each
 
 
 @dataclass(slots=True)
@@ -63,10 +66,16 @@ class Assembler:
         self._slots = Slots((plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype, slots)
         self._serial = threading.Lock() if backend.whole else None
 
-    def job(self, epoch: int, step: int, number: int, stop: Cancel) -> Job[Batch]:
+    def ahead(self) -> ReadAhead | None:
+        """What begins the reads of one walk early, where that is worth it."""
+        return ReadAhead(self.source) if isinstance(self.source, Fetching) and self.source.remote else None
+
+    def job(self, epoch: int, step: int, number: int, stop: Cancel, ahead: ReadAhead | None = None) -> Job[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
         ids, weights = plan.ids(epoch, step), plan.weights(step)
+        tickets = self._begin(ids, ahead)
+        wanted = ids.copy()  # rows of `ids` change as samples are replaced
         begun: list[tuple[np.ndarray, list[np.ndarray]]] = []  # when work begins: queued jobs hold no memory
         beginning = threading.Lock()
 
@@ -76,20 +85,37 @@ class Assembler:
                     begun.append((self._slots.take(), self._draws(epoch, ids)))
                 return begun[0]
 
+        def read(rows: list[int]) -> list[Any]:
+            if ahead is None:
+                return self.source.read(wanted[rows].tolist())
+            return [ahead.take(tickets.pop(row), stop.is_set) for row in rows]
+
         def part(first: int) -> Callable[[], None]:
             rows = slice(first, min(first + self._chunk, plan.batch))
 
             def fill() -> None:
                 out, draws = begin()
                 some = [u[rows] for u in draws]
-                self._fill(ids[rows], weights[rows], some, out[rows], epoch, step, number, stop)
+                self._fill(
+                    ids[rows], weights[rows], some, out[rows], epoch, step, number, stop,
+                    lambda wanted: read([first + row for row in wanted]),
+                )  # fmt: skip
 
             return fill
 
         def finish() -> Batch:
+            if ahead is not None:
+                ahead.drop(tickets.values())  # found to be bad since they were begun
             return Batch(begin()[0], self.source.label(ids), weights, ids, epoch, step)
 
         return Job(stop, [part(first) for first in range(0, plan.batch, self._chunk)], finish)
+
+    def _begin(self, ids: np.ndarray, ahead: ReadAhead | None) -> dict[int, Ticket]:
+        """Begin to read the rows of a batch that are not known to be bad."""
+        if ahead is None:
+            return {}
+        fresh = np.flatnonzero(~self.quarantine.known(ids)).tolist()
+        return dict(zip(fresh, ahead.begin(ids[fresh].tolist()), strict=True))
 
     def _draws(self, epoch: int, ids: np.ndarray) -> list[np.ndarray]:
         return self.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, ids, slot, n))
@@ -104,11 +130,16 @@ class Assembler:
         step: int,
         number: int,
         stop: Cancel,
+        read: Read,
     ) -> None:
         """Make these rows; `ids` and `weights` are changed in place where samples are replaced or masked."""
         first = 0
         while first < len(ids) and not stop.is_set():
-            rows = self._load(ids[first:], [u[first:] for u in draws], number, stop)  # as many as fit into memory
+
+            def read_on(rows: list[int], first: int = first) -> list[Any]:
+                return read([first + row for row in rows])
+
+            rows = self._load(ids[first:], [u[first:] for u in draws], number, stop, read_on)  # as many as fit in memory
             self._render(rows, out[first : first + len(rows.ids)], number, stop)
             if stop.is_set():
                 return
@@ -125,7 +156,7 @@ class Assembler:
         """Put the first good one of the substitutes into a row; its id."""
         for other in substitutes(self.plan.seed, epoch, id, self._policy.attempts, self.plan.length):
             one = np.array([other])
-            rows = self._load(one, self._draws(epoch, one), number, stop)
+            rows = self._load(one, self._draws(epoch, one), number, stop, lambda _, one=one: self.source.read(one.tolist()))
             self._render(rows, out, number, stop)
             if stop.is_set():
                 return id
@@ -142,11 +173,11 @@ class Assembler:
             known = [int(rows.ids[row]) for row, failure in rows.bad.items() if failure is None]
             self.quarantine.bad(fresh, epoch, step, known=known, turn=turn)
 
-    def _load(self, ids: np.ndarray, draws: list[np.ndarray], number: int, stop: Cancel) -> _Rows:
+    def _load(self, ids: np.ndarray, draws: list[np.ndarray], number: int, stop: Cancel, read: Read) -> _Rows:
         """Read, probe, and work out the windows; of the first of these ids, up to _READ_BYTES."""
         bad: dict[int, Failure | None] = {}
         with self.timeline.span("read", number):
-            blobs = self._read(ids, bad, stop)
+            blobs = self._read(ids, bad, stop, read)
         ids = ids[: len(blobs)]
         headers = [_BLACK] * len(ids)
         there = [row for row in range(len(ids)) if row not in bad]
@@ -159,7 +190,7 @@ class Assembler:
         windows = self.program.windows([u[: len(ids)] for u in draws], sizes)
         return _Rows(ids, blobs, headers, windows, bad)
 
-    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel) -> list[Any]:
+    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel, read: Read) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""
         known = self.quarantine.known(ids)
         blobs: list[Any] = []
@@ -167,7 +198,7 @@ class Assembler:
         while len(blobs) < len(ids) and held < _READ_BYTES and not (blobs and stop.is_set()):
             rows = range(len(blobs), min(len(blobs) + _READ_AT_ONCE, len(ids)))
             wanted = [row for row in rows if not known[row]]
-            found = self.source.read(ids[wanted].tolist()) if wanted else []
+            found = read(wanted) if wanted else []
             if len(found) != len(wanted):
                 raise TypeError(f"{type(self.source).__name__}.read({len(wanted)} ids) gave {len(found)} entries")
             there = dict(zip(wanted, found, strict=True))

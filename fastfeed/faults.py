@@ -25,6 +25,8 @@ REASONS = {
     "corrupt": "the decoder refused the content",
     "bomb": "more pixels or bytes than allowed",
     "timeout": "reading took too long",
+    "changed": "the shard is not the one that was indexed",
+    "label_missing": "the sample has no label",
 }
 TRANSIENT = frozenset({"io_error", "timeout"})  # worth another try in the next epoch
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fastfeed.assemble import Assembler
 from fastfeed.batch import Batch
 from fastfeed.prefetch import Ahead, Cancel, Job, Pool
+from fastfeed.readahead import ReadAhead
 from fastfeed.stats import Meter
 from fastfeed.timeline import Span
 
@@ -24,7 +25,9 @@ class Walk:
         self.position = (epoch, step)  # of the batch that comes next
         self._meter, self._timeline, self._number = meter, assembler.timeline, 0
         self._stop = Cancel(pool)
-        self._ahead = Ahead(pool, _jobs(assembler, self._stop, epoch, step, epochs), depth, self._stop)
+        self._reads = assembler.ahead()
+        jobs = _jobs(assembler, self._stop, self._reads, epoch, step, epochs)
+        self._ahead = Ahead(pool, jobs, depth, self._stop)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -50,12 +53,16 @@ class Walk:
     def close(self) -> None:
         """Stop making batches."""
         self._ahead.close()
+        if self._reads is not None:
+            self._reads.close()
 
 
-def _jobs(assembler: Assembler, stop: Cancel, epoch: int, step: int, epochs: int | None) -> Iterator[Job[Batch]]:
+def _jobs(
+    assembler: Assembler, stop: Cancel, reads: ReadAhead | None, epoch: int, step: int, epochs: int | None
+) -> Iterator[Job[Batch]]:
     number, last = 0, None if epochs is None else epoch + epochs
     while epoch != last:
         while step < assembler.plan.steps:
-            yield assembler.job(epoch, step, number, stop)
+            yield assembler.job(epoch, step, number, stop, reads)
             number, step = number + 1, step + 1
         epoch, step = epoch + 1, 0

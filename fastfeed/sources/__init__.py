@@ -2,6 +2,10 @@
 
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source
+from fastfeed.sources.cache import Cache
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.mixture import Mixture
+from fastfeed.sources.storage import Storage
+from fastfeed.sources.tar import TarShards
 
-__all__ = ["Arrays", "ImageFolder", "Source"]
+__all__ = ["Arrays", "Cache", "ImageFolder", "Mixture", "Source", "Storage", "TarShards"]

@@ -1,15 +1,15 @@
-"""Where samples come from."""
+"""Where samples come from: what every source has, and what some have besides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from fastfeed.spec import Spec
 
-__all__ = ["Source"]
+__all__ = ["Annotated", "Fetching", "Pending", "Sharded", "Source"]
 
 
 class Source(Protocol):
@@ -35,4 +35,72 @@ class Source(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes when the content changes, so that a saved position is not restored over other data."""
+        ...
+
+
+class Pending(Protocol):
+    """A read that has begun. `concurrent.futures.Future` is one."""
+
+    def done(self) -> bool:
+        """`result` will not wait."""
+        ...
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What was read; TimeoutError where that takes longer than `timeout` seconds."""
+        ...
+
+    def cancel(self) -> object:
+        """Nobody will ask for the result."""
+        ...
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """A source whose reads may take a while: they are begun ahead of their turn."""
+
+    @property
+    def remote(self) -> bool:
+        """Its reads do take a while; where they do not, `read` is used."""
+        ...
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read, and return at once. Each result is what `read` gives for that id."""
+        ...
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A source whose samples lie together in units of storage: shards, row groups."""
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First id of every unit, and the number of samples last: int64, shape (units + 1,), ascending."""
+        ...
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample in storage: int64, shape (len(ids),)."""
+        ...
+
+    def shard(self, unit: int) -> str:
+        """Where a unit lies, for messages and pictures."""
+        ...
+
+
+@runtime_checkable
+class Annotated(Protocol):
+    """A source that says more of a sample than its label."""
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """Weight of each sample in the loss: float32, shape (len(ids),). None: all are 1."""
+        ...
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """The part of each image that counts: float64 (len(ids), 4), top, left, height, width, pixels as displayed.
+
+        NaN for all of it. None: no sample has one.
+        """
+        ...
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """What else is carried to the batch, by name; each array has len(ids) entries."""
         ...

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from photos import folder, jpeg, picture
+from shards import shard_folder
 
 import fastfeed.sources
-from fastfeed.sources import Arrays, ImageFolder, Source
+from fastfeed.sources import Arrays, ImageFolder, Mixture, Source, TarShards
 from fastfeed.spec import Spec
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(6)])
@@ -44,6 +45,11 @@ def cifar(root: Path, changed: bool) -> Arrays:
     return Arrays.cifar(root)
 
 
+def mixture(root: Path, changed: bool) -> Mixture:
+    tar = TarShards(shard_folder(root / "shards", (3, 2)), classes=("a", "b", "c"))
+    return Mixture({"folder": ImageFolder(photos(root / "folder", changed)), "tar": tar}, [0.25, 0.75])
+
+
 # (folder, whether one sample's content is another) -> source
 SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder": lambda root, changed: ImageFolder(photos(root, changed)),
@@ -51,6 +57,8 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder, classes": lambda root, changed: ImageFolder(photos(root, changed), classes=("c", "b", "a")),
     "Arrays": lambda root, changed: Arrays(IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6),
     "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
+    "TarShards": lambda root, changed: TarShards(shard_folder(root, (3, 1, 4), 2 if changed else None)),
+    "Mixture": mixture,
     "Arrays.mnist": mnist,
     "Arrays.cifar": cifar,
 }
@@ -66,7 +74,7 @@ def same(one: list, other: list) -> bool:
 
 
 def test_every_source_has_a_row():
-    public = {name for name in fastfeed.sources.__all__ if name != "Source"}
+    public = {name for name in fastfeed.sources.__all__ if name not in ("Cache", "Source", "Storage")}
     assert public == {name.partition(",")[0].partition(".")[0] for name in SOURCES}
 
 

@@ -1,0 +1,53 @@
+"""A short text that changes with the data, and what a change of it means.
+
+It is `names 1f.. labels 9c.. content a1..`; content is given in slices of the samples, so that a change shows where it
+is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["difference", "fingerprint"]
+
+_SLICES = 16
+_ASPECTS = {"names": "names of samples", "labels": "labels or classes"}
+
+
+def fingerprint(
+    length: int, names: Iterable[Any], labels: Iterable[Any], content: Callable[[int, int], Iterable[Any]]
+) -> str:
+    """Of buffers: all names, all labels, and the content of samples [first, last)."""
+    slices = [_digest(content(length * i // _SLICES, length * (i + 1) // _SLICES), 2) for i in range(_SLICES)]
+    return f"names {_digest(names, 8)} labels {_digest(labels, 8)} content {''.join(slices)}"
+
+
+def _digest(buffers: Iterable[Any], size: int) -> str:
+    digest = hashlib.blake2b(digest_size=size)
+    for buffer in buffers:
+        digest.update(buffer)
+    return digest.hexdigest()
+
+
+def difference(before: str, now: str, length: int, uri: Callable[[int], str]) -> str:
+    """What changed between two fingerprints of a source of this length, in words."""
+    old, new = _parts(before), _parts(now)
+    if set(old) != set(new) or len(old.get("content", "")) != len(new.get("content", "")):
+        return "the data is of another kind"
+    changed = [text for name, text in _ASPECTS.items() if old.get(name) != new.get(name)]
+    width = len(new["content"]) // _SLICES
+    places = [
+        i for i in range(_SLICES) if old["content"][i * width : (i + 1) * width] != new["content"][i * width :][:width]
+    ]
+    if places:
+        first, last = length * places[0] // _SLICES, max(length * (places[-1] + 1) // _SLICES - 1, 0)
+        changed.append(f"content of samples in {first}..{last} ({uri(first)} to {uri(last)})")
+    same = [text for name, text in _ASPECTS.items() if old.get(name) == new.get(name)]
+    return f"changed: {', '.join(changed)}" + (f"; the same: {', '.join(same)}" if same else "")
+
+
+def _parts(text: str) -> dict[str, str]:
+    words = text.split(" ")
+    return dict(zip(words[::2], words[1::2], strict=False)) if len(words) == 6 else {}

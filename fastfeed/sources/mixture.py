@@ -1,0 +1,236 @@
+"""Several sources as one, in the shares you say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.faults import Failure
+from fastfeed.sources.base import Annotated, Fetching, Pending, Sharded, Source
+from fastfeed.sources.shards import Then
+
+__all__ = ["Mixture"]
+
+
+class Mixture:
+    """`Mixture({"stock": a, "web": b}, weights={"stock": 0.7, "web": 0.3})`: 70 % of every epoch from a, evenly spread.
+
+    Each source is walked through without repeating before it begins anew, across epochs. Without weights, sources have
+    shares as their lengths. An epoch has `length` samples, by default as many as there are in all. Class names are
+    merged: the same name is the same label. Ids of the second source begin at len(first), and so on.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, Source] | Sequence[Source],
+        weights: Mapping[str, float] | Sequence[float] | None = None,
+        *,
+        length: int | None = None,
+    ) -> None:
+        named = dict(sources) if isinstance(sources, Mapping) else {str(i): s for i, s in enumerate(sources)}
+        if not named:
+            raise ConfigError("Mixture needs at least one source, got none")
+        self.sources, self.names, self.length = tuple(named.values()), tuple(named), length
+        self.shares = self._shares(weights)
+        self.spec = self.sources[0].spec
+        for name, source in named.items():
+            if source.spec != self.spec:
+                raise ConfigError(
+                    f"Mixture: all sources must yield the same, got {self.spec} from {self.names[0]!r} and "
+                    f"{source.spec} from {name!r}; resize arrays beforehand, or use files"
+                )
+        self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
+        self.classes, self._labels = self._merge()
+
+    def _shares(self, weights: Mapping[str, float] | Sequence[float] | None) -> tuple[float, ...]:
+        if weights is None:
+            return tuple(float(len(source)) for source in self.sources)
+        if isinstance(weights, Mapping):
+            if set(weights) != set(self.names):
+                got = ", ".join(map(str, weights))
+                raise ConfigError(f"Mixture: weights must name the sources {', '.join(self.names)}, got {got}")
+            weights = [weights[name] for name in self.names]
+        shares = tuple(float(weight) for weight in weights)
+        if len(shares) != len(self.sources) or not all(0 < share < float("inf") for share in shares):
+            raise ConfigError(
+                f"Mixture: weights must be {len(self.sources)} numbers above 0, one per source, got {list(weights)}; "
+                "leave a source out instead of giving it 0"
+            )
+        return shares
+
+    def _merge(self) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
+        """Class names of all, and per source a table from its labels to these; None where they are the same."""
+        named = [source.classes for source in self.sources]
+        if not any(named):
+            return (), [None] * len(named)
+        for name, classes in zip(self.names, named, strict=True):
+            if not classes:
+                raise ConfigError(
+                    f"Mixture: source {name!r} has no class names and others have, so labels may not mean the same; "
+                    "give it classes=..."
+                )
+        if all(classes == named[0] for classes in named):
+            return named[0], [None] * len(named)
+        merged = tuple(sorted(set().union(*named)))
+        code = {text: i for i, text in enumerate(merged)}
+        return merged, [np.array([code[text] for text in classes] + [-1], np.int64) for classes in named]
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def _of(self, i: int) -> tuple[int, int]:
+        part = int(np.searchsorted(self.starts, i, side="right")) - 1
+        return part, int(i) - int(self.starts[part])
+
+    def _gather(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[tuple[np.ndarray, Any]]:
+        """Ask each source for its own ids; (places in `ids`, answer) each."""
+        ids = np.asarray(ids, np.int64)
+        parts = np.searchsorted(self.starts, ids, side="right") - 1
+        answers = []
+        for part in np.unique(parts).tolist():
+            at = np.flatnonzero(parts == part)
+            answers.append((at, ask(part, self.sources[part], ids[at] - self.starts[part])))
+        return answers
+
+    def _place(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[Any]:
+        found: list[Any] = [None] * len(ids)
+        for at, answer in self._gather(ids, ask):
+            for place, value in zip(at.tolist(), answer, strict=True):
+                found[place] = value
+        return found
+
+    def _array(self, ids: np.ndarray, shape: tuple[int, ...], dtype: Any, fill: float, ask: Any) -> np.ndarray:
+        out = np.full((len(ids), *shape), fill, dtype)
+        for at, answer in self._gather(ids, ask):
+            if answer is not None:
+                out[at] = answer
+        return out
+
+    def uri(self, i: int) -> str:
+        """As the source that it comes from says."""
+        part, own = self._of(int(i))
+        return self.sources[part].uri(own)
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Labels by the merged classes: int64, shape (len(ids),)."""
+
+        def ask(part: int, source: Source, own: np.ndarray) -> np.ndarray:
+            table, labels = self._labels[part], source.label(own)
+            return labels if table is None else table[labels]  # -1, no label, takes the table's last
+
+        return self._array(np.asarray(ids), (), np.int64, -1, ask)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """As the sources do."""
+        return self._place(ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())])
+
+    @property
+    def remote(self) -> bool:
+        """One of the sources is."""
+        return any(isinstance(source, Fetching) and source.remote for source in self.sources)
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read; what is local is read when it is taken."""
+
+        def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
+            if isinstance(source, Fetching) and source.remote:
+                return [Then(pending, lambda x: self._own(part, x)) for pending in source.fetch(own.tolist())]
+            return [_Later(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
+
+        return self._place(ids, ask)
+
+    def _own(self, part: int, found: Any) -> Any:
+        """A failure by its id here."""
+        return replace(found, id=found.id + int(self.starts[part])) if isinstance(found, Failure) else found
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all sources, one after another."""
+        return " + ".join(source.fingerprint for source in self.sources)
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First ids of all units of storage; a source without any is one: int64."""
+        ends = [np.zeros(1, np.int64)]
+        for start, source in zip(self.starts.tolist(), self.sources, strict=True):
+            own = source.bounds[1:] if isinstance(source, Sharded) else np.array([len(source)])
+            ends.append(np.asarray(own, np.int64) + start)
+        return np.concatenate(ends)
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample in storage; 0 where a source does not know: int64."""
+        return self._array(ids, (), np.int64, 0, lambda _, s, own: s.sizes(own) if isinstance(s, Sharded) else None)
+
+    def shard(self, unit: int) -> str:
+        """Where a unit lies."""
+        for name, source in zip(self.names, self.sources, strict=True):
+            count = len(source.bounds) - 1 if isinstance(source, Sharded) else 1
+            if unit < count:
+                return source.shard(unit) if isinstance(source, Sharded) else name
+            unit -= count
+        raise IndexError(unit)
+
+    # -- Annotated
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """As the sources say, 1 where one does not: float32. None where none does."""
+        return self._said(ids, "weights", (), np.float32, 1)
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """As the sources say, NaN where one does not: float64, shape (len(ids), 4). None where none does."""
+        return self._said(ids, "boxes", (4,), np.float64, np.nan)
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Those that every source has."""
+        annotated = [source for source in self.sources if isinstance(source, Annotated)]
+        if len(annotated) < len(self.sources):
+            return {}
+        parts = self._gather(ids, lambda part, _, own: annotated[part].columns(own))
+        names = [set(source.columns(np.empty(0, np.int64))) for source in annotated]
+        merged: dict[str, np.ndarray] = {}
+        for name in sorted(set.intersection(*names)):
+            values = [answer[name] for _, answer in parts] or [np.empty(0)]
+            column = np.empty((len(ids), *values[0].shape[1:]), np.result_type(*values))
+            for (at, _), value in zip(parts, values, strict=False):
+                column[at] = value
+            merged[name] = column
+        return merged
+
+    def _said(self, ids: np.ndarray, what: str, shape: tuple[int, ...], dtype: Any, fill: float) -> np.ndarray | None:
+        none = np.empty(0, np.int64)
+        if all(not isinstance(s, Annotated) or getattr(s, what)(none) is None for s in self.sources):
+            return None
+
+        def ask(_: int, source: Source, own: np.ndarray) -> np.ndarray | None:
+            return getattr(source, what)(own) if isinstance(source, Annotated) else None
+
+        return self._array(ids, shape, dtype, fill, ask)
+
+    def __repr__(self) -> str:
+        total = sum(self.shares)
+        shares = ", ".join(f"{n} {w / total:.1%}" for n, w in zip(self.names, self.shares, strict=True))
+        kinds = f" of {len(self.classes)} classes" if self.classes else ""
+        return f"Mixture({shares}): {len(self)} images{kinds}"
+
+
+class _Later:
+    """A read that happens when it is taken."""
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = read
+
+    def done(self) -> bool:
+        """It does not wait for a network."""
+        return True
+
+    def cancel(self) -> object:
+        """Nothing has begun."""
+        return None
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Read now."""
+        return self._read()

@@ -1,0 +1,217 @@
+"""Samples packed into shard files: what the formats have in common once an index says where every sample lies."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import Failure
+from fastfeed.sources.base import Pending
+from fastfeed.sources.build import Peek, build
+from fastfeed.sources.cache import Cache
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.fingerprint import fingerprint
+from fastfeed.sources.index import Found
+from fastfeed.sources.shards import Shards, Then
+from fastfeed.sources.storage import Storage
+from fastfeed.sources.urls import find_files
+from fastfeed.spec import ENCODED
+
+__all__ = ["Packed", "cache_of"]
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class Packed(ABC):
+    """Random access to the samples of many shards.
+
+    A format says how to look through a shard, and what a sample's bytes hold.
+    """
+
+    spec = ENCODED
+    suffix: str  # of its files: what a folder is searched for
+
+    def __init__(
+        self,
+        shards: Paths,
+        kind: str,  # the format and those of its options that make another index
+        *,
+        labeled: bool,
+        classes: Sequence[str] | None,
+        storage: dict[str, Any] | Storage | None,
+        cache: str | os.PathLike[str] | Cache | None,
+        index: str | os.PathLike[str] | None,
+        progress: bool | None,
+    ) -> None:
+        who = type(self).__name__
+        if isinstance(classes, str):
+            raise ConfigError(f"{who}: classes must be a list of names, got {classes!r}")
+        own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        files = self._files(shards, own)
+        self._index = build(who, files, kind, self._scan, own, index, progress)
+        self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
+        self._labeled, self._fingerprint = labeled, ""
+        if not len(self._index):
+            raise SourceError(
+                f"{who}: no images in {len(files)} shards, the first is {files[0][0]}{self._first_notes()}"
+            )
+        self.classes, self._labels = self._classes(classes)
+        if labeled and bool(np.all(self._labels < 0)):
+            raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
+
+    # -- what a format says
+
+    @abstractmethod
+    def _scan(self, peek: Peek) -> Found:
+        """Look through one shard."""
+
+    @abstractmethod
+    def _span(self, i: int) -> tuple[int, int]:
+        """Bytes [start, stop) of the shard to read for sample i."""
+
+    @abstractmethod
+    def _unwrap(self, i: int, data: bytes) -> bytes | Unread:
+        """The image in those bytes."""
+
+    @abstractmethod
+    def _label_advice(self) -> str:
+        """What to do when no sample has a label."""
+
+    def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Any]]:
+        return find_files(shards, self.suffix, storage, type(self).__name__)
+
+    # -- Source
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def uri(self, i: int) -> str:
+        """Shard, offset and name: `train-0007.tar#512:n01.jpg`."""
+        i = int(i)
+        return f"{self._shards.uris[self._index.shard_of(i)]}#{self._index.offsets[i]}:{self._index.name(i)}"
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Class numbers: int64, shape (len(ids),)."""
+        return np.asarray(self._labels[ids], np.int64)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """The images' bytes."""
+        if self._shards.remote:
+            return [pending.result() for pending in self.fetch(ids)]
+        return [self._look(int(i), self._shards.read(self._index.shard_of(i), *self._span(int(i)))) for i in ids]
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read, from remote storage."""
+        return [self._fetch(int(i)) for i in ids]
+
+    def _fetch(self, i: int) -> Pending:
+        pending = self._shards.fetch(self._index.shard_of(i), *self._span(i))
+        return Then(pending, lambda data: self._look(i, data))
+
+    @property
+    def remote(self) -> bool:
+        """Reads go over a network, so they are worth beginning early."""
+        return self._shards.remote
+
+    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
+        if self._labeled and self._labels[i] < 0:
+            return self._failure(i, Unread("label_missing"))
+        found = data if isinstance(data, Unread) else self._unwrap(i, data)
+        return self._failure(i, found) if isinstance(found, Unread) else found or self._failure(i, Unread("empty"))
+
+    def _failure(self, i: int, why: Unread) -> Failure:
+        return Failure(i, self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of names, labels, and the samples' sizes and places; computed when first asked for."""
+        if not self._fingerprint:
+            index = self._index
+            classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
+            self._fingerprint = fingerprint(
+                len(self),
+                index.names(),
+                (classes, np.ascontiguousarray(self._labels).data),
+                lambda first, last: (index.offsets[first:last].data, index.lengths[first:last].data),
+            )
+        return self._fingerprint
+
+    # -- Sharded
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First id of every shard, and the number of samples last: int64, shape (shards + 1,)."""
+        return self._index.bounds
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample: int64, shape (len(ids),)."""
+        return np.asarray(self._index.lengths[ids], np.int64)
+
+    def shard(self, unit: int) -> str:
+        """Where a shard lies."""
+        return self._shards.uris[unit]
+
+    # -- what was found
+
+    @property
+    def notes(self) -> list[str]:
+        """What is damaged or was left out, shard by shard."""
+        pairs = zip(self._shards.uris, self._index.notes, strict=True)
+        return [f"{uri}: {note}" for uri, notes in pairs for note in notes]
+
+    def _classes(self, given: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
+        """Names by label, and labels that count them. Texts in the shards are sorted and numbered."""
+        index = self._index
+        if not self._labeled:
+            return (), np.broadcast_to(np.int32(-1), (len(index),))
+        if not any(index.texts):
+            return tuple(given or ()), index.labels
+        texts = sorted({text for names in index.texts for text in names or ()} | self._numbers())
+        names = tuple(given) if given is not None else tuple(texts)
+        if extra := [text for text in texts if text not in set(names)]:
+            raise SourceError(f"{type(self).__name__}: labels that are not in classes: {', '.join(extra[:5])}")
+        code = {name: i for i, name in enumerate(names)}
+        labels = np.array(index.labels)
+        for k, own in enumerate(index.texts):
+            rows = slice(int(index.bounds[k]), int(index.bounds[k + 1]))
+            part = labels[rows]
+            if own is not None:
+                table = np.array([code[text] for text in own] + [-1], np.int32)  # -1, no label, takes the last
+                labels[rows] = table[part]
+            else:
+                labels[rows] = [code[str(label)] if label >= 0 else -1 for label in part.tolist()]
+        return names, labels
+
+    def _numbers(self) -> set[str]:
+        """Labels of shards in which all are numbers, beside shards in which some are texts."""
+        index, found = self._index, set()
+        for k, own in enumerate(index.texts):
+            if own is None:
+                part = index.labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
+                found |= {str(label) for label in np.unique(part).tolist() if label >= 0}
+        return found
+
+    def _first_notes(self) -> str:
+        notes = self.notes
+        return "".join(f"\n  {note}" for note in notes[:3]) + (
+            f"\n  and {len(notes) - 3} more" if len(notes) > 3 else ""
+        )
+
+    def __repr__(self) -> str:
+        uris = self._shards.uris
+        kinds = f" of {len(self.classes)} classes" if self.classes else ""
+        noted = Counter(map(bool, self._index.notes))[True]
+        damaged = f"; {len(self.notes)} notes on {noted} shards, see .notes" if noted else ""
+        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
+        return f"{type(self).__name__}({place}): {len(self)} images{kinds}{damaged}"
+
+
+def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
+    """A cache from its folder, or as it is."""
+    return cache if cache is None or isinstance(cache, Cache) else Cache(cache)

@@ -1,0 +1,294 @@
+"""A folder of files that stays within a limit of bytes, whichever processes of a machine write into it.
+
+A file is <first 2 digits of key>/<key>-<number>; one that is being written has a dot and a random word behind that. Two
+promises rest on a lock of the file `usage`: what it counts is never less than what lies there, and a name appears or
+disappears under the lock alone. A writer counts its bytes before it writes them, so one that is killed leaves the count
+too high; it is put right by looking through the folder, as soon as the limit seems to be reached.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import threading
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+__all__ = ["Quota"]
+
+_BLOCK = 4096  # bytes; a file takes whole ones
+_FILLED = 0.9  # of the limit, after old files have been removed
+_DEAD_S = 3600  # without writing, where locks cannot say whether the writer lives
+_KEY = r"[0-9a-f]{8,}"
+_FILE = re.compile(rf"{_KEY}-[0-9]+")
+_DRAFT = re.compile(rf"{_KEY}-[0-9]+\.[0-9a-f]{{16}}")
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_USAGE = re.compile(rb"([0-9]{20}) (.*)\n")
+
+# A lock belongs to all copies of a descriptor, and a forked process gets copies: there they must be closed. It also
+# gets a gate that was shut by a thread which it does not have.
+_gate = threading.Lock()
+_locked: set[int] = set()
+
+
+def _forked() -> None:
+    global _gate
+    _gate = threading.Lock()
+    for fd in _locked:
+        os.close(fd)
+    _locked.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Quota:
+    """At most `limit` bytes in files of `folder`: the least recently read ones make room for new ones.
+
+    A file's access time says when it was read last. `boot` names this start of the machine: what was counted before a
+    crash may be wrong, and is counted again. Nothing in the folder is touched but files named as above.
+    """
+
+    def __init__(self, folder: str, limit: int, boot: str) -> None:
+        self.folder, self.limit = folder, limit
+        self.counts: Counter[str] = Counter()  # what this process did
+        self._boot = boot.encode()
+        self._usage = os.path.join(folder, "usage")
+
+    def trouble(self, what: str) -> bool:
+        """Count it, as "unstored" or "unread"; whether it is the first trouble."""
+        with _gate:
+            self.counts[what] += 1
+            return self.counts["unstored"] + self.counts["unread"] == 1
+
+    def store(self, path: str, parts: Sequence[memoryview | bytes], *, mtime_ns: int | None) -> None:
+        """Write a file, unless it lies there already with this length and modification time. It appears when it is
+        complete. OSError: it could not be stored, and nothing is left of it."""
+        length = sum(len(part) for part in parts)
+        if _blocks(length) > self.limit:
+            raise OSError(errno.EFBIG, f"{length} bytes are more than its limit of {self.limit}")
+        draft = f"{path}.{os.urandom(8).hex()}"
+        fd = self._begin(path, draft, length, mtime_ns)
+        if fd is None:
+            return
+        stored = False
+        try:
+            for part in parts:
+                _write(fd, part)
+            os.utime(fd, ns=(time.time_ns(), mtime_ns or time.time_ns()))
+            self._finish(path, draft)
+            stored = True
+        finally:
+            if not stored:
+                self._remove(draft, length)
+            _let_go(fd)
+
+    def drop(self, path: str, status: os.stat_result) -> None:
+        """Remove a file, if it still is the one with this status."""
+        with self._alone() as usage, suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), status):
+                os.unlink(path)
+                self.counts["damaged"] += 1
+                usage.add(-_blocks(status.st_size))
+
+    def _begin(self, path: str, draft: str, length: int, mtime_ns: int | None) -> int | None:
+        """Count the bytes and open the draft; None if the file is there."""
+        with self._alone() as usage:
+            with suppress(FileNotFoundError):
+                status = os.stat(path)
+                if status.st_size == length and mtime_ns in (None, status.st_mtime_ns):
+                    return None
+            used, more = usage.read(), _blocks(length)
+            if used is None or used + more > self.limit:
+                used = self._make_room(int(self.limit * _FILLED) - more, self.limit - more)
+                usage.write(used)
+                if used + more > self.limit:
+                    raise OSError(errno.ENOSPC, f"others are writing {used} bytes, its limit is {self.limit}")
+            usage.add(more)
+            fd = None
+            try:
+                fd = _create(draft)
+                _lock(fd, fcntl.LOCK_EX)
+                os.ftruncate(fd, length)  # whoever looks through the folder sees what it will take
+            except BaseException:
+                if fd is not None:
+                    os.unlink(draft)
+                    _let_go(fd)
+                usage.add(-more)
+                raise
+            return fd
+
+    def _finish(self, path: str, draft: str) -> None:
+        with self._alone() as usage:
+            before = 0
+            with suppress(FileNotFoundError):
+                before = _blocks(os.stat(path).st_size)
+            os.replace(draft, path)
+            self.counts["stored"] += 1
+            usage.add(-before)
+
+    def _remove(self, draft: str, length: int) -> None:
+        with suppress(OSError), self._alone() as usage:  # the error that brought us here is the one to tell
+            os.unlink(draft)
+            usage.add(-_blocks(length))
+
+    @contextmanager
+    def _alone(self) -> Iterator[_Usage]:
+        """The count of bytes, with no other thread or process in here."""
+        with _gate:
+            fd = self._open_usage()
+            try:
+                yield _Usage(fd, self._boot)
+            finally:
+                _let_go(fd)
+
+    def _open_usage(self) -> int:
+        for _ in range(100):
+            try:
+                fd = os.open(self._usage, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:  # the whole folder was removed
+                os.makedirs(self.folder, exist_ok=True)
+                continue
+            try:
+                _lock(fd, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(fd), os.stat(self._usage)):
+                    return fd
+            except FileNotFoundError:  # removed while we waited: it is another file that has to be locked
+                pass
+            except BaseException:
+                _let_go(fd)
+                raise
+            _let_go(fd)
+        raise OSError(errno.EBUSY, f"{self._usage} is replaced again and again")
+
+    def _make_room(self, most: int, enough: int) -> int:
+        """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
+        while True:
+            used, ages, sizes = self._look()
+            if used <= enough or not len(ages):
+                return used
+            order = np.argsort(ages)
+            last = min(int(np.searchsorted(np.cumsum(sizes[order]), used - most)), len(order) - 1)
+            freed = self._remove_files(int(ages[order[last]]), used - most)
+            if used - freed <= enough or not freed:  # else some were read in the meantime, and others are older now
+                return used - freed
+
+    def _look(self) -> tuple[int, np.ndarray, np.ndarray]:
+        """Bytes in use; access time and bytes of every complete file: int64, shape (files,). Ends dead drafts."""
+        used, ages, sizes = 0, array("q"), array("q")  # names are not kept: there may be millions
+        for entry, status in self._files():
+            if _FILE.fullmatch(entry.name):
+                ages.append(status.st_atime_ns)
+                sizes.append(_blocks(status.st_size))
+            elif _is_dead(entry.path, status):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+                    continue
+            used += _blocks(status.st_size)
+        return used, np.array(ages, np.int64), np.array(sizes, np.int64)
+
+    def _remove_files(self, age: int, bytes_: int) -> int:
+        """Remove files that were not read after `age` until so many bytes are free; how many are."""
+        freed = 0
+        for entry, status in self._files():
+            if freed >= bytes_:
+                break
+            if _FILE.fullmatch(entry.name) and status.st_atime_ns <= age:
+                with suppress(OSError):  # of another user
+                    os.unlink(entry.path)  # readers that have it open can read on
+                    freed += _blocks(status.st_size)
+                    self.counts["evicted"] += 1
+        return freed
+
+    def _files(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+        for name in os.listdir(self.folder):
+            if _FOLDER.fullmatch(name):
+                with (
+                    suppress(NotADirectoryError, FileNotFoundError),
+                    os.scandir(os.path.join(self.folder, name)) as all_,
+                ):
+                    for entry in all_:
+                        if entry.name.startswith(name) and (
+                            _FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)
+                        ):
+                            with suppress(FileNotFoundError):
+                                yield entry, entry.stat(follow_symlinks=False)
+
+
+class _Usage:
+    """The number in the file."""
+
+    def __init__(self, fd: int, boot: bytes) -> None:
+        self._fd, self._boot = fd, boot
+
+    def read(self) -> int | None:
+        """None if it cannot be trusted."""
+        found = _USAGE.fullmatch(os.pread(self._fd, 200, 0))
+        return int(found[1]) if found and found[2] == self._boot else None
+
+    def write(self, used: int) -> None:
+        line = b"%020d %s\n" % (max(used, 0), self._boot)
+        os.pwrite(self._fd, line, 0)
+        os.ftruncate(self._fd, len(line))
+
+    def add(self, more: int) -> None:
+        used = self.read()
+        if used is not None:
+            self.write(used + more)
+
+
+def _blocks(length: int) -> int:
+    """Bytes that a file of this length takes on a disk."""
+    return -(-length // _BLOCK) * _BLOCK
+
+
+def _create(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o666)
+
+
+def _write(fd: int, part: memoryview | bytes) -> None:
+    rest = memoryview(part)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _is_dead(draft: str, status: os.stat_result) -> bool:
+    """Whether nobody writes it any more: a writer's lock ends with its process."""
+    try:
+        fd = os.open(draft, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return abs(time.time() - status.st_ctime) > _DEAD_S
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, kind: int) -> None:
+    _locked.add(fd)
+    with suppress(OSError):  # a file system without locks: threads still wait for each other, processes may miscount
+        fcntl.flock(fd, kind)
+
+
+def _let_go(fd: int) -> None:
+    with suppress(OSError):  # by name, since a copy of fd in a process forked without Python would hold the lock
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    _locked.discard(fd)
+    os.close(fd)

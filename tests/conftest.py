@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from photos import BROKEN, broken, folder
+from s3 import s3, s3_process  # noqa: F401  fixtures
 
 from fastfeed.sources import ImageFolder
 

@@ -15,8 +15,9 @@ __version__ = "0.1.0.dev0"
 
 _PUBLIC = {
     "Arrays": "sources",
+    "Balanced": "order",
     "Batch": "batch",
-    "Blocks": "plan",
+    "Blocks": "order",
     "Cache": "sources",
     "CenterCrop": "ops",
     "Decode": "ops",
@@ -30,12 +31,16 @@ _PUBLIC = {
     "Plan": "plan",
     "RandomFlip": "ops",
     "RandomResizedCrop": "ops",
+    "Repeated": "order",
     "Resize": "ops",
     "Spec": "spec",
     "Storage": "sources",
+    "TFRecords": "sources",
+    "Table": "sources",
     "TarShards": "sources",
     "ToFloat": "ops",
     "ToLayout": "ops",
+    "Weighted": "order",
     "World": "world",
     "errors": "errors",
     "load_state": "checkpoint",
@@ -44,6 +49,7 @@ _PUBLIC = {
 
 __all__ = [
     "Arrays",
+    "Balanced",
     "Batch",
     "Blocks",
     "Cache",
@@ -59,12 +65,16 @@ __all__ = [
     "Plan",
     "RandomFlip",
     "RandomResizedCrop",
+    "Repeated",
     "Resize",
     "Spec",
     "Storage",
+    "TFRecords",
+    "Table",
     "TarShards",
     "ToFloat",
     "ToLayout",
+    "Weighted",
     "World",
     "__version__",
     "errors",
@@ -102,8 +112,9 @@ if TYPE_CHECKING:
         ToFloat,
         ToLayout,
     )
-    from fastfeed.plan import Blocks, Plan
-    from fastfeed.sources import Arrays, Cache, ImageFolder, Mixture, Storage, TarShards
+    from fastfeed.order import Balanced, Blocks, Repeated, Weighted
+    from fastfeed.plan import Plan
+    from fastfeed.sources import Arrays, Cache, ImageFolder, Mixture, Storage, Table, TarShards, TFRecords
     from fastfeed.spec import Spec
     from fastfeed.stats import FeedStats
     from fastfeed.world import World

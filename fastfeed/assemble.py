@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from fastfeed.prefetch import Cancel, Job
 from fastfeed.quarantine import Quarantine
 from fastfeed.readahead import ReadAhead, Ticket
 from fastfeed.slots import Slots
-from fastfeed.sources.base import Fetching, Source
+from fastfeed.sources.base import Annotated, Fetching, Source
 from fastfeed.timeline import Timeline
 
 __all__ = ["Assembler"]
@@ -43,6 +44,17 @@ class _Rows:
     bad: dict[int, Failure | None]  # row -> why; None for a sample that was known to be bad
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is being made."""
+
+    epoch: int
+    step: int
+    number: int  # of the batch, for the timeline
+    stop: Cancel
+    ahead: ReadAhead | None
+
+
 class Assembler:
     """Makes the jobs that make batches."""
 
@@ -57,8 +69,10 @@ class Assembler:
         timeline: Timeline,
         chunk: int,
         slots: int,
+        weigh: bool = True,  # by the source's weights, where it has any
     ) -> None:
         self.source, self.program, self.plan = source, program, plan
+        self._said, self._weigh = source if isinstance(source, Annotated) else None, weigh
         self.engine, self.backend = engine, backend
         self.quarantine, self.timeline = quarantine, timeline
         self._chunk = plan.batch if backend.whole else chunk
@@ -73,7 +87,9 @@ class Assembler:
     def job(self, epoch: int, step: int, number: int, stop: Cancel, ahead: ReadAhead | None = None) -> Job[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
-        ids, weights = plan.ids(epoch, step), plan.weights(step)
+        this = _Step(epoch, step, number, stop, ahead)
+        visits, weights = plan.visits(epoch, step), plan.weights(step)
+        ids, keys = visits.ids, visits.keys
         tickets = self._begin(ids, ahead)
         wanted = ids.copy()  # rows of `ids` change as samples are replaced
         begun: list[tuple[np.ndarray, list[np.ndarray]]] = []  # when work begins: queued jobs hold no memory
@@ -82,7 +98,7 @@ class Assembler:
         def begin() -> tuple[np.ndarray, list[np.ndarray]]:
             with beginning:
                 if not begun:
-                    begun.append((self._slots.take(), self._draws(epoch, ids)))
+                    begun.append((self._slots.take(), self._draws(epoch, keys)))
                 return begun[0]
 
         def read(rows: list[int]) -> list[Any]:
@@ -97,16 +113,25 @@ class Assembler:
                 out, draws = begin()
                 some = [u[rows] for u in draws]
                 self._fill(
-                    ids[rows], weights[rows], some, out[rows], epoch, step, number, stop,
+                    ids[rows],
+                    keys[rows],
+                    weights[rows],
+                    out[rows],
+                    some,
+                    this,
                     lambda wanted: read([first + row for row in wanted]),
-                )  # fmt: skip
+                )
 
             return fill
 
         def finish() -> Batch:
             if ahead is not None:
                 ahead.drop(tickets.values())  # found to be bad since they were begun
-            return Batch(begin()[0], self.source.label(ids), weights, ids, epoch, step)
+            own = self._said.weights(ids) if self._said is not None and self._weigh else None
+            if own is not None:
+                weights[:] *= own
+            columns = self._said.columns(ids) if self._said is not None else {}
+            return Batch(begin()[0], self.source.label(ids), weights, ids, epoch, step, columns)
 
         return Job(stop, [part(first) for first in range(0, plan.batch, self._chunk)], finish)
 
@@ -123,61 +148,68 @@ class Assembler:
     def _fill(
         self,
         ids: np.ndarray,
+        keys: np.ndarray,
         weights: np.ndarray,
-        draws: list[np.ndarray],
         out: np.ndarray,
-        epoch: int,
-        step: int,
-        number: int,
-        stop: Cancel,
+        draws: list[np.ndarray],
+        this: _Step,
         read: Read,
     ) -> None:
         """Make these rows; `ids` and `weights` are changed in place where samples are replaced or masked."""
         first = 0
-        while first < len(ids) and not stop.is_set():
+        while first < len(ids) and not this.stop.is_set():
 
             def read_on(rows: list[int], first: int = first) -> list[Any]:
                 return read([first + row for row in rows])
 
-            rows = self._load(ids[first:], [u[first:] for u in draws], number, stop, read_on)  # as many as fit in memory
-            self._render(rows, out[first : first + len(rows.ids)], number, stop)
-            if stop.is_set():
+            some = [u[first:] for u in draws]
+            rows = self._load(ids[first:], some, this, read_on)  # as many as fit into memory
+            self._render(rows, out[first : first + len(rows.ids)], this)
+            if this.stop.is_set():
                 return
-            self._note(rows, epoch, step)
+            self._note(rows, this)
             for row in sorted(rows.bad):
                 at = first + row
                 if self._policy.action == "mask":
                     weights[at] = 0
                 else:
-                    ids[at] = self._substitute(int(ids[at]), out[at : at + 1], epoch, step, number, stop)
+                    ids[at] = self._substitute(int(ids[at]), int(keys[at]), out[at : at + 1], this)
             first += len(rows.ids)
 
-    def _substitute(self, id: int, out: np.ndarray, epoch: int, step: int, number: int, stop: Cancel) -> int:
+    def _substitute(self, id: int, key: int, out: np.ndarray, this: _Step) -> int:
         """Put the first good one of the substitutes into a row; its id."""
-        for other in substitutes(self.plan.seed, epoch, id, self._policy.attempts, self.plan.length):
+        plan = self.plan
+        places = substitutes(plan.seed, this.epoch, key, self._policy.attempts, plan.length)
+        for other in plan.at(this.epoch, places).ids:
             one = np.array([other])
-            rows = self._load(one, self._draws(epoch, one), number, stop, lambda _, one=one: self.source.read(one.tolist()))
-            self._render(rows, out, number, stop)
-            if stop.is_set():
+            rows = self._load(one, self._draws(this.epoch, one), this, lambda _, one=one: self._read_now(one, this))
+            self._render(rows, out, this)
+            if this.stop.is_set():
                 return id
-            self._note(rows, epoch, step, turn=False)
+            self._note(rows, this, turn=False)
             if not rows.bad:
                 return int(other)
         self.quarantine.exhausted(id)
         return id
 
-    def _note(self, rows: _Rows, epoch: int, step: int, turn: bool = True) -> None:
+    def _read_now(self, ids: np.ndarray, this: _Step) -> list[Any]:
+        """Samples that nobody began to read."""
+        if this.ahead is None:
+            return self.source.read(ids.tolist())
+        return [this.ahead.take(ticket, this.stop.is_set) for ticket in this.ahead.begin(ids.tolist())]
+
+    def _note(self, rows: _Rows, this: _Step, turn: bool = True) -> None:
         self.quarantine.good(len(rows.ids) - len(rows.bad), turn)
         if rows.bad:
             fresh = [failure for failure in rows.bad.values() if failure is not None]
             known = [int(rows.ids[row]) for row, failure in rows.bad.items() if failure is None]
-            self.quarantine.bad(fresh, epoch, step, known=known, turn=turn)
+            self.quarantine.bad(fresh, this.epoch, this.step, known=known, turn=turn)
 
-    def _load(self, ids: np.ndarray, draws: list[np.ndarray], number: int, stop: Cancel, read: Read) -> _Rows:
+    def _load(self, ids: np.ndarray, draws: list[np.ndarray], this: _Step, read: Read) -> _Rows:
         """Read, probe, and work out the windows; of the first of these ids, up to _READ_BYTES."""
         bad: dict[int, Failure | None] = {}
-        with self.timeline.span("read", number):
-            blobs = self._read(ids, bad, stop, read)
+        with self.timeline.span("read", this.number):
+            blobs = self._read(ids, bad, this.stop, read)
         ids = ids[: len(blobs)]
         headers = [_BLACK] * len(ids)
         there = [row for row in range(len(ids)) if row not in bad]
@@ -187,8 +219,27 @@ class Assembler:
             else:
                 headers[row] = header
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
+        corners, sizes = self._parts(ids, sizes, bad)
         windows = self.program.windows([u[: len(ids)] for u in draws], sizes)
+        windows.boxes[:, :2] += corners
         return _Rows(ids, blobs, headers, windows, bad)
+
+    def _parts(
+        self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
+    ) -> tuple[np.ndarray | float, np.ndarray]:
+        """The part of each image that counts, in whole pixels: its top left corners and (height, width)."""
+        boxes = self._said.boxes(ids) if self._said is not None else None
+        if boxes is None:
+            return 0.0, sizes
+        whole = np.isnan(boxes).any(axis=1, keepdims=True)
+        first = np.where(whole, 0, np.clip(np.floor(boxes[:, :2]), 0, sizes))
+        last = np.where(whole, sizes, np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), 0, sizes))
+        for row in np.flatnonzero((last <= first).any(axis=1)).tolist():
+            box, (height, width) = [float(x) for x in boxes[row]], sizes[row]
+            if row not in bad:
+                bad[row] = self._failure(ids[row], Bad("corrupt", f"its box {box} lies outside of {height}x{width}"))
+            first[row], last[row] = 0, sizes[row]
+        return first, (last - first).astype(np.int64)
 
     def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel, read: Read) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""
@@ -211,13 +262,13 @@ class Assembler:
                 blobs.append(blob)
         return blobs
 
-    def _render(self, rows: _Rows, out: np.ndarray, number: int, stop: Cancel) -> None:
+    def _render(self, rows: _Rows, out: np.ndarray, this: _Step) -> None:
         """Decode and convert the rows that are good so far; the others become black."""
         good = [row for row in range(len(rows.ids)) if row not in rows.bad]
         target = out if len(good) == len(out) else np.empty((len(good), *out.shape[1:]), out.dtype)
         if good:
-            done = self._run([rows.blobs[r] for r in good], [rows.headers[r] for r in good], rows.windows[good], target,
-                             number, stop)  # fmt: skip
+            blobs, headers = [rows.blobs[r] for r in good], [rows.headers[r] for r in good]
+            done = self._run(blobs, headers, rows.windows[good], target, this)
             for row, why in zip(good, done, strict=True):
                 if why is not None:
                     rows.bad[row] = self._failure(rows.ids[row], why)
@@ -226,12 +277,10 @@ class Assembler:
             out[[row for row in range(len(out)) if row not in good]] = self._black()
 
     def _run(
-        self, blobs: list[Any], headers: list[Header], windows: Windows, out: np.ndarray, number: int, stop: Cancel
+        self, blobs: list[Any], headers: list[Header], windows: Windows, out: np.ndarray, this: _Step
     ) -> list[Bad | None]:
-        if self._serial is None:
-            return self.backend.render(blobs, headers, windows, out, stop, number)
-        with self._serial:
-            return self.backend.render(blobs, headers, windows, out, stop, number)
+        with self._serial or nullcontext():
+            return self.backend.render(blobs, headers, windows, out, this.stop, this.number)
 
     def _black(self) -> np.ndarray:
         """A black pixel after conversion, shaped to fill any sample."""
@@ -239,5 +288,5 @@ class Assembler:
         level = np.array(convert.offset, self.program.spec.dtype)
         return level[:, None, None] if convert.layout == "CHW" else level
 
-    def _failure(self, id: np.int64, why: Bad) -> Failure:
+    def _failure(self, id: Any, why: Bad) -> Failure:
         return Failure(int(id), self.source.uri(int(id)), "decode", why.reason, why.detail)

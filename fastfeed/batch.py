@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,10 +16,11 @@ class Batch:
 
     images: np.ndarray  # (n, *spec.shape), spec.dtype
     labels: np.ndarray  # int64 (n,)
-    weights: np.ndarray  # float32 (n,): 0 for padding and masked samples, else 1
+    weights: np.ndarray  # float32 (n,): 0 for padding and masked samples, else 1, or what the source says
     ids: np.ndarray  # int64 (n,): a substitute shows the id it really is
     epoch: int
     step: int
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # what else the source says of each sample
 
     def __len__(self) -> int:
         return len(self.ids)

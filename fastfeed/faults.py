@@ -77,9 +77,12 @@ class FaultPolicy:
         return on_bad if isinstance(on_bad, cls) else cls(on_bad)  # type: ignore[arg-type]
 
 
-def substitutes(seed: int, epoch: int, id: int, attempts: int, length: int) -> np.ndarray:
-    """The ids that may stand in for a bad sample, in the order they are tried: int64, shape (attempts,)."""
-    u = uniform(seed, epoch, np.array([id]), SLOT_SUBSTITUTE, attempts)[0]
+def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:
+    """Where in the epoch's order those stand that may replace a bad sample, as they are tried: int64, (attempts,).
+
+    Positions, so that a substitute is drawn as all samples are: by class, by weight, from its share of a mixture.
+    """
+    u = uniform(seed, epoch, np.array([key]), SLOT_SUBSTITUTE, attempts)[0]
     return np.minimum((u * length).astype(np.int64), length - 1)
 
 

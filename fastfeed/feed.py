@@ -18,10 +18,11 @@ from fastfeed.explain import megabytes, program_text
 from fastfeed.faults import FaultPolicy
 from fastfeed.ops.base import Op
 from fastfeed.ops.fuse import fuse
-from fastfeed.plan import Plan, Shuffle
+from fastfeed.order import Shuffle, Weighted, bind
+from fastfeed.plan import Plan
 from fastfeed.prefetch import Pool
 from fastfeed.quarantine import Quarantine
-from fastfeed.sources.base import Source
+from fastfeed.sources.base import Annotated, Source
 from fastfeed.stats import FeedStats, Meter
 from fastfeed.timeline import Timeline
 from fastfeed.walk import Walk
@@ -70,8 +71,16 @@ class Feed:
                 raise ConfigError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
         self.source, self.threads, self.prefetch = source, threads, prefetch
         self.plan = Plan.make(
-            len(source), batch=batch, global_batch=global_batch, seed=seed, world=world, shuffle=shuffle, tail=tail
+            len(source),
+            batch=batch,
+            global_batch=global_batch,
+            seed=seed,
+            world=world,
+            shuffle=bind(shuffle, source),
+            tail=tail,
         )
+        # samples that come as often as they weigh need not weigh again in the loss
+        self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
         self.program = fuse(ops, source.spec)
         policy = FaultPolicy.of(on_bad)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
@@ -91,6 +100,7 @@ class Feed:
             self._timeline,
             chunk,
             prefetch + 2,
+            weigh=not self._drawn_by_weight,
         )
         self._pool = Pool(threads)
         self._meter = Meter()
@@ -194,8 +204,12 @@ class Feed:
 
     @property
     def weighted(self) -> bool:
-        """Weights may differ from one: masked samples, or padding that other ranks need."""
-        return self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1)
+        """Weights may differ from one: masked samples, padding that other ranks need, weights of the source."""
+        if self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1):
+            return True
+        if self._drawn_by_weight or not isinstance(self.source, Annotated):
+            return False
+        return self.source.weights(np.empty(0, np.int64)) is not None
 
     @property
     def timeline(self) -> Timeline:

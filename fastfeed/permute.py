@@ -9,66 +9,114 @@ few do.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 __all__ = ["permute"]
 
 _ROUNDS = 8
-_M1, _M2, _M3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_WORD = 0xFFFFFFFFFFFFFFFF
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_STEPS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST = np.uint64(31)
+_COUNTERS = np.arange(1, _ROUNDS + 1, dtype=np.uint64)[:, None] * _GOLDEN
+
+Key = tuple["int | np.ndarray", ...]
+Side = np.uint64 | np.ndarray
 
 
-def permute(values: np.ndarray, n: int, key: tuple[int, ...], inverse: bool = False) -> np.ndarray:
-    """Where each of `values` (int64 in [0, n)) goes under the permutation named by `key`: int64, same shape."""
+def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = False) -> np.ndarray:
+    """Where each of `values` (int64 in [0, n)) goes under the permutation named by `key`: int64, same shape.
+
+    n (below 2**52) and the parts of the key may be arrays of the shape of `values`: each value then has its own
+    permutation, the one that it would have alone.
+    """
     values = np.asarray(values, np.int64)
-    if n <= 1:
+    if not values.size:
         return values.copy()
-    a = math.isqrt(n - 1) + 1
-    b = -(-n // a)
-    keys = _round_keys(key)
-    out = _network(values, a, b, keys, inverse)
-    outside = np.flatnonzero(out >= n)
+    sides, keys = _sides(n), _round_keys(key)
+    size = n.reshape(-1).astype(np.uint64) if isinstance(n, np.ndarray) else np.uint64(n)
+    out = _network(values.reshape(-1).astype(np.uint64), *sides, keys, inverse)
+    outside = np.flatnonzero(out >= size)
     while len(outside):
-        out[outside] = _network(out[outside], a, b, keys, inverse)
-        outside = outside[out[outside] >= n]
-    return out
+        a, b, some, limit = (_of_rows(each, outside) for each in (*sides, keys, size))
+        walked = _network(out[outside], a, b, some, inverse)
+        out[outside] = walked
+        outside = outside[walked >= limit]
+    return out.astype(np.int64).reshape(values.shape)
 
 
-def _network(values: np.ndarray, a: int, b: int, keys: list[np.uint64], inverse: bool) -> np.ndarray:
-    left, right = np.divmod(values, b)  # left in [0, a), right in [0, b)
+def _sides(n: int | np.ndarray) -> tuple[Side, Side]:
+    """The square's sides: a = ceil(sqrt(n)), b = ceil(n / a)."""
+    if isinstance(n, np.ndarray):
+        n = n.reshape(-1).astype(np.int64)
+        a = np.sqrt(n - 1).astype(np.int64) + 1  # exact: doubles hold n, and their root is rounded correctly
+        return a.astype(np.uint64), (-(-n // a)).astype(np.uint64)
+    n = int(n)
+    side = math.isqrt(n - 1) + 1
+    return np.uint64(side), np.uint64(-(-n // side))
+
+
+def _of_rows(each: Any, rows: np.ndarray) -> Any:
+    """The entries of these values, where every value has its own; the last axis counts values."""
+    return each[..., rows] if isinstance(each, np.ndarray) and each.shape[-1] > 1 else each
+
+
+def _network(values: np.ndarray, a: Side, b: Side, keys: np.ndarray, inverse: bool) -> np.ndarray:
+    left = values // b  # in [0, a)
+    right = values - left * b  # in [0, b)
+    x, spare = np.empty_like(values), np.empty_like(values)
     for i in range(_ROUNDS - 1, -1, -1) if inverse else range(_ROUNDS):
-        sign = -1 if inverse else 1
-        if i % 2 == 0:
-            left = (left + sign * _hash(right, keys[i], a)) % a
-        else:
-            right = (right + sign * _hash(left, keys[i], b)) % b
-    return left * b + right
+        one, other, modulus = (left, right, a) if i % 2 == 0 else (right, left, b)
+        np.multiply(other, _GOLDEN, out=x)
+        x += keys[i]
+        _mix(x, spare)
+        if isinstance(modulus, np.ndarray):
+            x %= modulus
+        else:  # by the quotient, which NumPy finds several times as fast when the divisor is a scalar
+            np.floor_divide(x, modulus, out=spare)
+            spare *= modulus
+            x -= spare
+        if inverse:
+            np.subtract(modulus, x, out=x)
+        one += x
+        np.subtract(one, modulus, out=spare)  # wraps to something huge below the modulus
+        np.minimum(one, spare, out=one)
+    left *= b
+    left += right
+    return left
 
 
-def _hash(values: np.ndarray, key: np.uint64, modulus: int) -> np.ndarray:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014) of value and round key, reduced to [0, modulus)."""
-    x = values.astype(np.uint64) * _M1 + key
-    x ^= x >> np.uint64(30)
-    x *= _M2
-    x ^= x >> np.uint64(27)
-    x *= _M3
-    x ^= x >> np.uint64(31)
-    return (x % np.uint64(modulus)).astype(np.int64)
+def _mix(x: np.ndarray, spare: np.ndarray) -> None:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014), in place."""
+    for shift, factor in _STEPS:
+        np.right_shift(x, shift, out=spare)
+        x ^= spare
+        x *= factor
+    np.right_shift(x, _LAST, out=spare)
+    x ^= spare
 
 
-def _round_keys(key: tuple[int, ...]) -> list[np.uint64]:
-    state = 0
+def _round_keys(key: Key) -> np.ndarray:
+    """One key per round: uint64, shape (rounds, 1), or (rounds, len(values)) where a part of the key is an array."""
+    if any(isinstance(part, np.ndarray) for part in key):
+        return _derive(key)
+    return _known_keys(tuple(int(part) & _WORD for part in key))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _known_keys(key: tuple[int, ...]) -> np.ndarray:
+    return _derive(key)
+
+
+def _derive(key: Key) -> np.ndarray:
+    state = np.zeros(1, np.uint64)
     for part in key:
-        state = _mix((state ^ (int(part) & 0xFFFFFFFFFFFFFFFF)) + 0x9E3779B97F4A7C15)
-    keys = []
-    for _ in range(_ROUNDS):
-        state = (state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-        keys.append(np.uint64(_mix(state)))
+        state = state ^ (part.reshape(-1).astype(np.uint64) if isinstance(part, np.ndarray) else np.uint64(part))
+        state += _GOLDEN
+        _mix(state, np.empty_like(state))
+    keys = state + _COUNTERS
+    _mix(keys, np.empty_like(keys))
     return keys
-
-
-def _mix(x: int) -> int:
-    x &= 0xFFFFFFFFFFFFFFFF
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    return x ^ (x >> 31)

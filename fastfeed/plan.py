@@ -1,8 +1,9 @@
 """Who reads which sample, when: shuffle -> shard -> batch, by integer arithmetic alone.
 
-An epoch's order is a bijection over [0, length) that is computed, never stored, so a billion samples cost no memory and
-starting at step one million costs what starting at step zero does. Global step s owns positions [s*G, (s+1)*G) of that
-order and rank r owns its r-th slice of them: the same global batches at every world size.
+An epoch has `length` positions, and its order says which sample comes at each (`order/`). Orders are computed, never
+stored, so a billion samples cost no memory and starting at step one million costs what starting at step zero does.
+Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of them: the same global batches at every
+world size.
 """
 
 from __future__ import annotations
@@ -14,42 +15,21 @@ import numpy as np
 
 from fastfeed.draws import check_seed
 from fastfeed.errors import ConfigError, StateError
-from fastfeed.permute import permute
+from fastfeed.order import MOST_SAMPLES, Blocks, Epoch, Shuffle, Visits, order_of
 from fastfeed.world import World
 
-__all__ = ["Blocks", "Plan", "shuffled"]
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Shuffle for storage that likes sequential reads: permute blocks, then shuffle inside a window of blocks.
-
-    A reader then touches `window` blocks at a time instead of all of them. A sample can meet any other sample of its
-    window in a batch; which blocks share a window changes every epoch.
-    """
-
-    block: int = 1024  # samples that lie together in storage (about one shard)
-    window: int = 16  # blocks shuffled together
-
-    def __post_init__(self) -> None:
-        for name in ("block", "window"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"Blocks.{name} must be an integer >= 1, got {value!r}")
-
-
-Shuffle = Literal["full", "none"] | Blocks
+__all__ = ["Blocks", "Plan", "Shuffle"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One rank's walk through the data.
 
-    `Plan(length, global_batch)` is for one rank; `Plan.make(length, batch=256, world=World.detect())` takes the batch
+    `Plan(samples, global_batch)` is for one rank; `Plan.make(samples, batch=256, world=World.detect())` takes the batch
     per rank. `dataclasses.replace(plan, world=...)` keeps the global batch: that is what resuming elsewhere means.
     """
 
-    length: int  # samples in the source
+    samples: int  # in the source
     global_batch: int  # samples per step over all ranks
     seed: int = 0
     world: World = field(default_factory=World)
@@ -58,10 +38,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        if self.length < 1:
-            raise ConfigError(f"a plan needs at least 1 sample, got {self.length}")
-        if self.shuffle not in ("full", "none") and not isinstance(self.shuffle, Blocks):
-            raise ConfigError(f'shuffle must be "full", "none" or Blocks(...), got {self.shuffle!r}')
+        if not 1 <= self.samples <= MOST_SAMPLES:
+            raise ConfigError(f"a plan needs 1 to 2**40 samples, got {self.samples}")
         if self.tail not in ("drop", "pad"):
             raise ConfigError(f'tail must be "drop" or "pad", got {self.tail!r}')
         if not isinstance(self.global_batch, int) or self.global_batch < self.world.size:
@@ -71,13 +49,14 @@ class Plan:
         if self.tail == "drop" and self.global_batch > self.length:
             raise ConfigError(
                 f"the global batch must not exceed the data: got {self.global_batch} samples per step and "
-                f'{self.length} samples in the source; lower batch, or use tail="pad"'
+                f"{self.length} samples in the {'source' if self.length == self.samples else 'epoch'}; "
+                'lower batch, or use tail="pad"'
             )
 
     @classmethod
     def make(
         cls,
-        length: int,
+        samples: int,
         *,
         batch: int | None = None,
         global_batch: int | None = None,
@@ -98,7 +77,12 @@ class Plan:
         total = int(global_batch if batch is None else batch * world.size)  # type: ignore[arg-type, operator]
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"
-        return cls(int(length), total, seed, world, shuffle, tail)
+        return cls(int(samples), total, seed, world, shuffle, tail)
+
+    @property
+    def length(self) -> int:
+        """Positions per epoch: as many as there are samples, unless the order says otherwise."""
+        return order_of(self.shuffle).positions(self.samples)
 
     @property
     def steps(self) -> int:
@@ -121,15 +105,27 @@ class Plan:
 
     def ids(self, epoch: int, step: int) -> np.ndarray:
         """Sample ids of one step on this rank: shape (batch,), int64."""
-        return shuffled(self._positions(step) % self.length, self.length, self.seed, epoch, self.shuffle)
+        return self.visits(epoch, step).ids
+
+    def visits(self, epoch: int, step: int) -> Visits:
+        """Sample ids of one step on this rank, and their turns, where samples come several times in an epoch."""
+        return self.at(epoch, self._positions(step))
+
+    def at(self, epoch: int, positions: np.ndarray) -> Visits:
+        """Who comes at these positions of an epoch (int64, counted over all ranks); behind the last it begins again."""
+        length = self.length
+        served = length if self.tail == "pad" else length - length % self.global_batch
+        here = Epoch(int(epoch), self.samples, served, self.global_batch, int(self.seed))
+        return order_of(self.shuffle).visits(positions % served, here)
 
     def weights(self, step: int) -> np.ndarray:
         """1 for a sample, 0 for padding: shape (batch,), float32. All ones unless tail is "pad"."""
         return (self._positions(step) < self.length).astype(np.float32)
 
     def _positions(self, step: int) -> np.ndarray:
-        if not 0 <= step < self.steps:
-            raise ConfigError(f"step must be in [0, {self.steps}), got {step}")
+        steps = self.steps
+        if not 0 <= step < steps:
+            raise ConfigError(f"step must be in [0, {steps}), got {step}")
         start, (first, last) = int(step) * self.global_batch, self.bounds
         return np.arange(start + first, start + last, dtype=np.int64)
 
@@ -138,7 +134,7 @@ class Plan:
         return {
             "epoch": int(epoch),
             "step": int(step),
-            "length": int(self.length),
+            "length": int(self.samples),
             "seed": int(self.seed),
             "global_batch": self.global_batch,
             "shuffle": str(self.shuffle),
@@ -162,7 +158,7 @@ class Plan:
                 hint = {
                     "length": "samples came or went; start a new run",
                     "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
-                    "shuffle": f"pass shuffle={state[name] if 'Blocks' in str(state[name]) else repr(state[name])}",
+                    "shuffle": f"pass shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}",
                     "fingerprint": "the files differ from those the state was saved with; start a new run, or call "
                     "restore(state, strict=False) if names and order are the same",
                 }.get(name, f"pass {name}={state[name]!r}")
@@ -176,38 +172,3 @@ class Plan:
                 f"cannot restore: step must be in [0, {self.steps}] and epoch >= 0, got {step!r} and {epoch!r}"
             )
         return (epoch + 1, 0) if step == self.steps else (epoch, step)
-
-
-def shuffled(positions: np.ndarray, length: int, seed: int, epoch: int, shuffle: Shuffle = "full") -> np.ndarray:
-    """The sample ids at these positions of the epoch's order: int64, a bijection over [0, length)."""
-    if shuffle == "none":
-        return np.asarray(positions, np.int64)
-    if isinstance(shuffle, Blocks):
-        return _blocks(positions, length, seed, epoch, shuffle)
-    return permute(positions, length, (seed, epoch, 0))
-
-
-def _blocks(positions: np.ndarray, length: int, seed: int, epoch: int, blocks: Blocks) -> np.ndarray:
-    """Positions -> window -> shuffled inside it -> slot of the permuted blocks -> id.
-
-    Only the last block may be shorter than the others. Where it lands among the permuted blocks is found by inverting
-    the permutation; behind that place all slots are shifted by what it lacks.
-    """
-    size, count = blocks.block, -(-length // blocks.block)
-    lack = count * size - length  # samples the last block is short of
-    place = int(permute(np.array([count - 1]), count, (seed, epoch, 1), inverse=True)[0])
-    cut = (place + 1) * size - lack  # first position behind the short block
-
-    def start(window: int) -> int:
-        slot = min(window * blocks.window, count)
-        return slot * size - (lack if slot > place else 0)
-
-    spread = positions + np.where(positions >= cut, lack, 0)
-    windows = spread // (size * blocks.window)
-    mixed = np.empty(len(positions), np.int64)
-    for window in np.unique(windows):
-        here = windows == window
-        first, last = start(int(window)), start(int(window) + 1)
-        mixed[here] = first + permute(positions[here] - first, last - first, (seed, epoch, 2 + int(window)))
-    mixed += np.where(mixed >= cut, lack, 0)
-    return permute(mixed // size, count, (seed, epoch, 1)) * size + mixed % size

@@ -1,109 +1,205 @@
 """Reads from storage begun before their batch's turn, so that the network works while threads decode.
 
 At most so many samples, and about so many bytes, are under way or lie ready; samples are begun in the order in which
-their batches will want them.
+their batches will want them. That is done by the threads that take samples, never by the one that waits for batches.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any
 
-from fastfeed.sources.base import Fetching, Pending
+import numpy as np
+
+from fastfeed.sources.base import Fetching, Pending, Sharded
+from fastfeed.sources.bridge import together
 
 __all__ = ["ReadAhead", "Ticket"]
 
 _SAMPLES = 256  # begun and not yet taken
-_BYTES = 256 << 20  # read and not yet taken, about
+_BYTES = 256 << 20  # of these
+_GUESS = 4 << 20  # bytes of a sample before the first one is there
+_LATELY = 32  # samples
+_SHARE = 8  # reads are begun when there is room for this part of all: many at once cost less than one by one
 _LOOK_S = 0.2  # how often a waiting thread looks whether it should stop
 
 
 class Ticket:
     """A sample that will be asked for."""
 
-    __slots__ = ("id", "pending")
+    __slots__ = ("dropped", "id", "pending", "size")
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.pending: Pending | None = None
+        self.size = 0  # bytes; 0 where that is not known
+        self.dropped = False
 
 
 class ReadAhead:
-    """Of one walk. What was begun and never taken is given up when this is closed."""
+    """Of one walk. What was begun and never taken is given up when this is closed, or when nobody holds it."""
 
     def __init__(self, source: Fetching, samples: int = _SAMPLES, limit: int = _BYTES) -> None:
         self._source, self._samples, self._limit = source, samples, limit
+        self._sharded = source if isinstance(source, Sharded) else None
         self._waiting: deque[Ticket] = deque()
         self._begun: set[Ticket] = set()
-        self._mean = 0.0  # bytes of a sample, of those taken lately
-        self._lock = threading.Lock()
-        self._closed = False
+        self._known, self._unknown = 0, 0  # of those begun: bytes, and how many are of unknown size
+        self._mean = float(_GUESS)  # bytes of a sample, of those taken lately
+        self._taken = 0
+        self._lock = threading.Lock()  # for all of the above, never held for long
+        self._starting = threading.Lock()  # of the thread that begins reads
+        self._closed = threading.Event()
+        self._end = weakref.finalize(self, _give_up, self._begun, self._lock, self._closed)
 
     def begin(self, ids: Sequence[int]) -> list[Ticket]:
         """Put samples in line."""
         tickets = [Ticket(int(i)) for i in ids]
         with self._lock:
             self._waiting.extend(tickets)
-            self._advance()
         return tickets
 
     def take(self, ticket: Ticket, stop: Callable[[], bool]) -> Any:
         """What was read, waiting for it; None where `stop` says so first."""
-        with self._lock:
-            if ticket.pending is None:  # others before it are held up: this one is wanted now
-                self._start([ticket])
-            pending = ticket.pending
-        assert pending is not None
+        while ticket.pending is None:
+            if stop() or self._closed.is_set():
+                return None
+            if self._starting.acquire(timeout=_LOOK_S):
+                self._advance(ticket)
+        pending = ticket.pending
         while True:
+            there = pending.done()
             try:
                 found = pending.result(_LOOK_S)
                 break
             except (NotYet, CancelledError):
-                if stop() or self._closed:
+                if stop() or self._closed.is_set():
                     return None
+                if there and pending.done():  # the read itself ended so
+                    raise
         with self._lock:
-            self._begun.discard(ticket)
-            size = len(found) if isinstance(found, (bytes, bytearray, memoryview)) else 0
-            self._mean += (size - self._mean) / 32
+            self._forget(ticket)
+            if isinstance(found, (bytes, bytearray, memoryview)):
+                self._taken += 1
+                self._mean += (len(found) - self._mean) / min(self._taken, _LATELY)
+        if self._room() >= self._most() // _SHARE and self._starting.acquire(blocking=False):
             self._advance()
         return found
 
     def drop(self, tickets: Iterable[Ticket]) -> None:
         """These will not be asked for after all."""
-        gone = set(tickets)
+        gone = list(tickets)
         with self._lock:
-            self._begun -= gone
-            self._waiting = deque(ticket for ticket in self._waiting if ticket not in gone) if gone else self._waiting
-            self._advance()
-
-    def close(self) -> None:
-        """Give up what nobody took."""
-        with self._lock:
-            self._closed = True
-            begun, self._begun = self._begun, set()
-            self._waiting.clear()
-        for ticket in begun:
+            for ticket in gone:
+                ticket.dropped = True
+                self._forget(ticket)
+        for ticket in gone:
             if ticket.pending is not None:
                 ticket.pending.cancel()
 
-    def _advance(self) -> None:
-        """Begin as many as there is room for. With the lock."""
-        room = self._samples - len(self._begun)
-        if self._mean:
-            room = min(room, max(1, int(self._limit / self._mean)) - len(self._begun))
-        batch = []
-        while self._waiting and room > len(batch) and not self._closed:
-            ticket = self._waiting.popleft()
-            if ticket.pending is None:
-                batch.append(ticket)
-        if batch:
-            self._start(batch)
+    def close(self) -> None:
+        """Give up what nobody took."""
+        self._end()
 
-    def _start(self, tickets: list[Ticket]) -> None:
-        for ticket, pending in zip(tickets, self._source.fetch([t.id for t in tickets]), strict=True):
-            ticket.pending = pending
-        self._begun.update(tickets)
+    def _most(self) -> int:
+        """How many may be begun, of the mean size."""
+        return max(1, min(self._samples, int(self._limit / max(self._mean, 1))))
+
+    def _room(self) -> int:
+        """How many more."""
+        held = self._known + self._unknown * self._mean
+        return min(self._samples - len(self._begun), int((self._limit - held) / max(self._mean, 1)))
+
+    def _forget(self, ticket: Ticket) -> None:
+        """It is not among those begun any more. With the lock."""
+        if ticket in self._begun:
+            self._begun.discard(ticket)
+            self._known -= ticket.size
+            self._unknown -= not ticket.size
+
+    def _advance(self, wanted: Ticket | None = None) -> None:
+        """Begin as many as there is room for, `wanted` in any case. With `_starting`, which is let go."""
+        try:
+            tickets = [wanted] if wanted is not None and wanted.pending is None else []
+            with self._lock:
+                room = self._room()
+                while self._waiting and len(tickets) < room:
+                    ticket = self._waiting.popleft()
+                    if ticket.pending is None and ticket is not wanted and not ticket.dropped:
+                        tickets.append(ticket)
+            if tickets and not self._closed.is_set():
+                self._start(tickets, wanted)
+        finally:
+            self._starting.release()
+
+    def _start(self, tickets: list[Ticket], wanted: Ticket | None) -> None:
+        try:
+            tickets = self._fitting(tickets, wanted)
+            ids = [ticket.id for ticket in tickets]
+            with together():
+                pendings = self._source.fetch(ids)
+            if len(pendings) != len(ids):
+                raise TypeError(f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)} entries")
+        except Exception as error:  # whatever a source raises is raised where the sample is taken
+            pendings = [_Raised(error)] * len(tickets)
+        with self._lock:
+            late = [
+                pending for ticket, pending in zip(tickets, pendings, strict=True) if not self._add(ticket, pending)
+            ]
+        for pending in late:
+            pending.cancel()
+
+    def _fitting(self, tickets: list[Ticket], wanted: Ticket | None) -> list[Ticket]:
+        """Those for which there is room by their true sizes; the others go back in line."""
+        if self._sharded is None:
+            return tickets
+        sizes = self._sharded.sizes(np.array([ticket.id for ticket in tickets], np.int64)).tolist()
+        with self._lock:
+            room = self._limit - self._known - self._unknown * self._mean
+            for n, (ticket, size) in enumerate(zip(tickets, sizes, strict=True)):
+                ticket.size, room = size, room - (size or self._mean)
+                if room < 0 and ticket is not wanted:
+                    self._waiting.extendleft(reversed(tickets[n:]))
+                    return tickets[:n]
+        return tickets
+
+    def _add(self, ticket: Ticket, pending: Pending) -> bool:
+        """Whether somebody still waits for it. With the lock."""
+        ticket.pending = pending
+        if ticket.dropped or self._closed.is_set():
+            return False
+        self._begun.add(ticket)
+        self._known += ticket.size
+        self._unknown += not ticket.size
+        return True
+
+
+class _Raised:
+    """A read that could not be begun."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def done(self) -> bool:
+        return True
+
+    def cancel(self) -> object:
+        return None
+
+    def result(self, timeout: float | None = None) -> Any:
+        raise self._error
+
+
+def _give_up(begun: set[Ticket], lock: threading.Lock, closed: threading.Event) -> None:
+    with lock:
+        closed.set()
+        tickets = list(begun)
+        begun.clear()
+    for ticket in tickets:
+        if ticket.pending is not None:
+            ticket.pending.cancel()

@@ -1,20 +1,89 @@
-"""What the tests of plans share."""
+"""What the tests of plans and of orders share."""
 
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from fastfeed.plan import Blocks, Plan
+from fastfeed.order import Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
+from fastfeed.plan import Plan
 from fastfeed.world import World
 
 SIZES = (1, 2, 3, 7, 8, 64, 256)
-SHUFFLES = st.one_of(
-    st.sampled_from(["full", "none"]), st.builds(Blocks, st.integers(1, 40), st.integers(1, 8)), st.just(Blocks())
-)
+
+
+class Rows:
+    """What an order asks of a source. Says only what it was given."""
+
+    def __init__(self, samples: int, labels: Any = None, bounds: Any = None, weights: Any = None) -> None:
+        self.samples = samples
+        if labels is not None:
+            self.label = np.asarray(labels).__getitem__
+        if bounds is not None:
+            self.bounds = np.asarray(bounds)
+        if weights is not None:
+            self.weights = np.asarray(weights).__getitem__
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def uri(self, i: int) -> str:
+        return f"photos/{i}.jpg"
+
+
+@st.composite
+def blocks(draw: Any, samples: int) -> Blocks:
+    """Of one size, or over shards of any sizes, some of them empty."""
+    block, window, lanes = draw(st.integers(1, 40)), draw(st.integers(1, 8)), draw(st.sampled_from([1, 2, 5, 64, 300]))
+    if draw(st.booleans()):
+        return Blocks(block, window, lanes)
+    cuts = draw(st.lists(st.integers(0, samples), max_size=12))
+    return Blocks(None, window, lanes).bind(Rows(samples, bounds=[0, *sorted(cuts), samples]))
+
+
+def once(samples: int) -> st.SearchStrategy[Any]:
+    """Orders in which each sample comes once."""
+    return st.one_of(st.sampled_from(["full", "none"]), blocks(samples))
+
+
+@st.composite
+def balanced(draw: Any, samples: int) -> Balanced:
+    classes, seed = draw(st.integers(1, 30)), draw(st.integers(0, 1000))
+    labels = np.random.default_rng(seed).integers(0, classes, samples) ** 2  # some classes larger, some labels unused
+    return Balanced(draw(st.none() | st.integers(1, 700))).bind(Rows(samples, labels=labels))
+
+
+@st.composite
+def weights(draw: Any, samples: int) -> np.ndarray:
+    numbers = np.random.default_rng(draw(st.integers(0, 1000)))
+    some = numbers.integers(0, 5, samples) if draw(st.booleans()) else numbers.random(samples) ** 3
+    some[numbers.integers(samples)] = 1
+    return some
+
+
+def weighted(samples: int) -> st.SearchStrategy[Weighted]:
+    return st.builds(Weighted, weights(samples), st.none() | st.integers(1, 700))
+
+
+@st.composite
+def mixed(draw: Any, samples: int) -> Mixed:
+    edges = [0, *sorted(draw(st.sets(st.integers(1, samples), max_size=4))), samples]
+    spans = [(first, last) for first, last in pairwise(edges) if first < last]
+    parts = [
+        Part(first, last - first, draw(st.sampled_from([1, 2, 0.7, 0.01, 1 / 3])), draw(once(last - first)))
+        for first, last in spans
+    ]
+    return Mixed(tuple(parts), draw(st.none() | st.integers(1, 700)))
+
+
+def orders(samples: int) -> st.SearchStrategy[Any]:
+    """All there are."""
+    repeated = st.builds(Repeated, st.integers(1, 4), st.booleans())
+    return st.one_of(once(samples), balanced(samples), weighted(samples), repeated, mixed(samples))
 
 
 def ranks(plan: Plan, size: int) -> list[Plan]:
@@ -22,15 +91,31 @@ def ranks(plan: Plan, size: int) -> list[Plan]:
 
 
 def epoch_of(plans: list[Plan], epoch: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Global batches with their weights: what the ranks read, put side by side."""
+    """Global batches with their weights: what the ranks read, put side by side. Keys, where samples come again."""
     return [
-        (np.concatenate([p.ids(epoch, s) for p in plans]), np.concatenate([p.weights(s) for p in plans]))
+        (np.concatenate([p.visits(epoch, s).keys for p in plans]), np.concatenate([p.weights(s) for p in plans]))
         for s in range(plans[0].steps)
     ]
 
 
+def served(plan: Plan, epoch: int = 0) -> Visits:
+    """All of an epoch that is not padding, over all ranks."""
+    return plan.at(epoch, np.arange(min(plan.length, plan.steps * plan.global_batch)))
+
+
 @st.composite
-def worlds(draw: Any) -> list[Plan]:
+def plans(draw: Any, kinds: Any = orders, most: int = 600) -> Plan:
+    """For one rank, over at most so many samples."""
+    samples, seed = draw(st.integers(1, most)), draw(st.integers(0, 2**64 - 1))
+    shuffle = draw(kinds(samples))
+    length = Plan(samples, 1, shuffle=shuffle).length
+    tail = draw(st.sampled_from(["drop", "pad"]))
+    total = draw(st.integers(1, length if tail == "drop" else 2 * length))
+    return Plan(samples, total, seed, shuffle=shuffle, tail=tail)
+
+
+@st.composite
+def worlds(draw: Any, kinds: Any = orders) -> list[Plan]:
     """The plans of all ranks, made from a batch per rank or a global batch."""
     size, tail = draw(st.sampled_from(SIZES)), draw(st.sampled_from(["drop", "pad"]))
     how: dict[str, int] = (
@@ -39,8 +124,11 @@ def worlds(draw: Any) -> list[Plan]:
         else {"global_batch": draw(st.integers(size, 20 * size))}
     )
     total = how.get("global_batch", how.get("batch", 0) * size)
-    length = draw(st.integers(total if tail == "drop" else 1, max(600, 2 * total)))
-    seed, shuffle = draw(st.integers(0, 2**64 - 1)), draw(SHUFFLES)
+    samples = draw(st.integers(total if tail == "drop" else 1, max(600, 2 * total)))
+    seed, shuffle = draw(st.integers(0, 2**64 - 1)), draw(kinds(samples))
+    if Plan(samples, 1, shuffle=shuffle).length < total:
+        tail = "pad"
     return [
-        Plan.make(length, **how, seed=seed, world=World(rank, size), shuffle=shuffle, tail=tail) for rank in range(size)
+        Plan.make(samples, **how, seed=seed, world=World(rank, size), shuffle=shuffle, tail=tail)
+        for rank in range(size)
     ]

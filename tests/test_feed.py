@@ -111,7 +111,7 @@ def test_batches_leaves_the_feed_where_it_is():
 
 
 def test_an_order_of_blocks():
-    data = numbers(shuffle=Blocks(5, 2))
+    data = numbers(shuffle=Blocks(5, 2, lanes=1))
     ids = np.concatenate([b.ids for b in data])
     assert sorted(ids) == list(range(50))
     assert all(len(np.unique(window // 5)) == 2 for window in ids.reshape(5, 10))

@@ -42,7 +42,12 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
         'lower batch, or use tail="pad"',
     ),
     ({"seed": -1}, ConfigError, "seed must be an integer in [0, 2**64), got -1"),
-    ({"shuffle": "blocks"}, ConfigError, 'shuffle must be "full", "none" or Blocks(...), got \'blocks\''),
+    (
+        {"shuffle": "blocks"},
+        ConfigError,
+        'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are, got '
+        "'blocks'",
+    ),
     ({"tail": "keep"}, ConfigError, 'tail must be "drop" or "pad", got \'keep\''),
     ({"threads": 0}, ConfigError, "threads must be an integer >= 1, got 0"),
     ({"threads": 2.5}, ConfigError, "threads must be an integer >= 1, got 2.5"),

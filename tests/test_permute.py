@@ -124,3 +124,27 @@ def test_golden_order():
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int32])
 def test_numpy_integers_are_keys(kind):
     np.testing.assert_array_equal(order(100, kind(7), kind(3), 0), order(100, 7, 3, 0))
+
+
+# -- one permutation per value
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 2**40), st.integers(1, 60), st.booleans())
+def test_each_value_may_have_its_own_permutation(seed, most, count, inverse):
+    """The one that it has alone."""
+    numbers = np.random.default_rng(seed)
+    n, part = numbers.integers(1, most + 1, count), numbers.integers(0, 2**62, count)
+    values = numbers.integers(0, n)
+    got = permute(values, n, (seed, part, 3), inverse)
+    for i in range(count):
+        assert got[i] == permute(values[i : i + 1], int(n[i]), (seed, int(part[i]), 3), inverse)[0]
+
+
+def test_either_may_be_an_array():
+    values = np.arange(100) % 7
+    sizes, parts = np.full(100, 7), np.full(100, 5)
+    expected = permute(values, 7, (1, 5))
+    np.testing.assert_array_equal(permute(values, sizes, (1, 5)), expected)
+    np.testing.assert_array_equal(permute(values, 7, (1, parts)), expected)
+    got = permute(values.reshape(4, 25), sizes.reshape(4, 25), (1, parts.reshape(4, 25)))
+    np.testing.assert_array_equal(got, expected.reshape(4, 25))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from plans import worlds
 
 from fastfeed.errors import ConfigError, StateError
-from fastfeed.plan import Blocks, Plan
+from fastfeed.order import Blocks, Mixed, Part
+from fastfeed.plan import Plan
 from fastfeed.world import World
 
 # -- saving and restoring
@@ -76,7 +77,7 @@ def test_restore_says_how_to_write_blocks():
     saved = Plan(100, 8, seed=3, shuffle=Blocks(4, 2)).state(0, 0, "abc")
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(saved, "abc")
-    assert str(error.value).endswith("so the order would change; pass shuffle=Blocks(block=4, window=2)")
+    assert str(error.value).endswith("so the order would change; pass shuffle=Blocks(block=4, window=2, lanes=64)")
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -101,6 +102,9 @@ def test_restore_refuses_positions_outside(change, got):
 # -- refusals
 
 
+SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are, got'
+
+
 @pytest.mark.parametrize(
     ("how", "text"),
     [
@@ -123,8 +127,14 @@ def test_restore_refuses_positions_outside(change, got):
             {"global_batch": 3, "world": World(0, 4)},
             "global_batch must be an integer >= 4 (one sample per rank), got 3",
         ),
-        ({"batch": 4, "shuffle": "yes"}, 'shuffle must be "full", "none" or Blocks(...), got \'yes\''),
-        ({"batch": 4, "shuffle": 1000}, 'shuffle must be "full", "none" or Blocks(...), got 1000'),
+        ({"batch": 4, "shuffle": "yes"}, f"{SHUFFLE} 'yes'"),
+        ({"batch": 4, "shuffle": 1000}, f"{SHUFFLE} 1000"),
+        ({"batch": 4, "shuffle": Blocks}, f"{SHUFFLE} <class 'fastfeed.order.blocks.Blocks'>"),
+        (
+            {"batch": 30, "shuffle": Mixed((Part(0, 9, 1.0),))},
+            "the global batch must not exceed the data: got 30 samples per step and 9 samples in the epoch; "
+            'lower batch, or use tail="pad"',
+        ),
         ({"batch": 4, "tail": "keep"}, 'tail must be "drop" or "pad", got \'keep\''),
         ({"batch": 4, "seed": -1}, "seed must be an integer in [0, 2**64), got -1"),
         ({"batch": 4, "seed": "0"}, "seed must be an integer in [0, 2**64), got '0'"),
@@ -137,24 +147,11 @@ def test_refuses(how, text):
     assert str(error.value) == text
 
 
-def test_refuses_no_data():
+@pytest.mark.parametrize("samples", [0, 2**40 + 1])
+def test_refuses_no_data_and_more_than_keys_can_hold(samples):
     with pytest.raises(ConfigError) as error:
-        Plan.make(0, batch=1)
-    assert str(error.value) == "a plan needs at least 1 sample, got 0"
-
-
-@pytest.mark.parametrize(
-    ("block", "window", "text"),
-    [
-        (0, 1, "Blocks.block must be an integer >= 1, got 0"),
-        (1, 0, "Blocks.window must be an integer >= 1, got 0"),
-        (1.5, 1, "Blocks.block must be an integer >= 1, got 1.5"),
-    ],
-)
-def test_refuses_blocks(block, window, text):
-    with pytest.raises(ConfigError) as error:
-        Blocks(block, window)
-    assert str(error.value) == text
+        Plan.make(samples, batch=1)
+    assert str(error.value) == f"a plan needs 1 to 2**40 samples, got {samples}"
 
 
 @pytest.mark.parametrize("step", [-1, 12])

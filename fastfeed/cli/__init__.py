@@ -10,6 +10,7 @@ import typer
 from fastfeed import __version__
 from fastfeed.cli.demo import demo
 from fastfeed.cli.doctor import doctor
+from fastfeed.cli.index import index
 from fastfeed.cli.show import show
 from fastfeed.errors import FastfeedError
 
@@ -18,6 +19,7 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS = {
     "demo": demo,  # the main job, end to end
     "show": show,  # look before you train
+    "index": index,  # look through data once
     "doctor": doctor,  # what this machine offers
 }
 

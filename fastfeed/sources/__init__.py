@@ -6,6 +6,8 @@ from fastfeed.sources.cache import Cache
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.mixture import Mixture
 from fastfeed.sources.storage import Storage
+from fastfeed.sources.table import Table
 from fastfeed.sources.tar import TarShards
+from fastfeed.sources.tfrecord import TFRecords
 
-__all__ = ["Arrays", "Cache", "ImageFolder", "Mixture", "Source", "Storage", "TarShards"]
+__all__ = ["Arrays", "Cache", "ImageFolder", "Mixture", "Source", "Storage", "TFRecords", "Table", "TarShards"]

@@ -7,19 +7,22 @@ import fcntl
 import hashlib
 import os
 import sys
+import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastfeed.errors import SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.fetch import Unread
-from fastfeed.sources.index import Found, Index, Section, load, save, sections
+from fastfeed.sources.index import Found, Index, Section, is_index, load, save, sections
 from fastfeed.sources.storage import Span, Stat, Storage, is_local
 
-__all__ = ["Peek", "build", "cache_folder"]
+__all__ = ["Peek", "alone", "build", "cache_folder"]
 
 _LOCAL_BLOCK, _REMOTE_BLOCK = 64 << 10, 4 << 20  # bytes read at once while looking
 _REMOTE_SCANS = 16  # shards looked through at once
@@ -40,9 +43,19 @@ class Peek:
         first = start - self._start
         if first >= 0 and first + count <= len(self._data):
             return self._data[first : first + count]
+        if start >= self.size:
+            return b""
         self._start = start
-        self._data = self._read(start, min(max(count, self._block), max(self.size - start, 0)))
+        self._data = self._read(start, min(max(count, self._block), self.size - start))
         return self._data[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A file that may hold the index."""
+
+    path: Path
+    keys: tuple[tuple[str, Stat], ...]  # what it calls each shard, and the shards' versions
 
 
 def build(
@@ -55,92 +68,140 @@ def build(
     progress: bool | None,
 ) -> Index:
     """The index of these shards; `kind` names the scan and its options, another kind is another index."""
-    path = _place(files, kind, given)
-    wanted = [(_key(uri, path), stat) for uri, stat in files]
-    index = load(path)
-    if index is not None and index.kind == kind and list(zip(index.uris, index.stats, strict=True)) == wanted:
+    if given is not None and not is_index(Path(given)):
+        raise ConfigError(f"{who}: index={os.fspath(given)!r} is a file of another kind; pass a new one, to be written")
+    places = _places(files, kind, given)
+    index = _kept(places, kind)
+    if index is not None:
         return index
-    with _alone(path):
-        known = sections(path.parent, kind)
-        parts: dict[str, Section] = {}
-        for key in wanted:
-            if key in known:
-                held, i = known[key]
-                parts[key[0]] = held.section(i)
-        todo = [(uri, key) for (uri, _), key in zip(files, wanted, strict=True) if key[0] not in parts]
+    with alone(*(place.path for place in places)):
+        index = _kept(places, kind)  # another process may have built it while this one waited
+        if index is not None:
+            return index
+        parts = _known(places, kind)
+        todo = [(i, uri, stat) for i, (uri, stat) in enumerate(files) if i not in parts]
         try:
-            if todo:
-                _scan_all(who, todo, scan, storage, progress, parts, lambda: _keep(path, kind, wanted, parts))
+            _scan_all(who, todo, scan, storage, progress, parts, lambda: _keep(places, kind, parts))
         finally:  # also of a build that was broken off: the next one goes on from there
-            kept = _keep(path, kind, wanted, parts)
-    if kept is None:
-        raise SourceError(f"{who}: cannot keep the index at {path}; pass index='a/file/that/can/be/written.ffindex'")
-    return kept
+            trouble = _keep(places, kind, parts) if parts else ""
+        index = _kept(places, kind)
+    if trouble and (given is not None or index is None):
+        instead = "it is kept in the cache folder" if index is not None else "each start will look through the shards"
+        warnings.warn(f"{who}: cannot keep the index at {trouble}; {instead}", RuntimeWarning, stacklevel=4)
+    return index if index is not None else Index.of(kind, [parts[i] for i in range(len(files))])
 
 
-def _keep(path: Path, kind: str, files: Sequence[tuple[str, Stat]], parts: dict[str, Section]) -> Index | None:
-    for place in (path, cache_folder() / "index" / path.name):
-        try:
-            save(place, kind, [parts[uri] for uri, _ in files if uri in parts])
-            return load(place)
-        except OSError as error:
-            warnings.warn(f"cannot keep the index at {place}: {error.strerror}", RuntimeWarning, stacklevel=2)
+def _kept(places: Sequence[_Place], kind: str) -> Index | None:
+    for place in places:
+        index = load(place.path, kind, frozenset(place.keys))
+        if index is not None and tuple(zip(index.uris, index.stats, strict=True)) == place.keys:
+            return index
     return None
+
+
+def _known(places: Sequence[_Place], kind: str) -> dict[int, Section]:
+    """What other indexes there say of single shards, by the shards' places in the list."""
+    parts: dict[int, Section] = {}
+    for place in places:
+        files = [place.path]
+        with contextlib.suppress(OSError):
+            files += sorted(place.path.parent.glob("*.ffindex"))
+        known = sections(files, kind, frozenset(place.keys))
+        for i, key in enumerate(place.keys):
+            if key in known and i not in parts:
+                index, k = known[key]
+                parts[i] = index.section(k)
+    return parts
+
+
+def _keep(places: Sequence[_Place], kind: str, parts: dict[int, Section]) -> str:
+    """Write what is known to the first place that takes it; what went wrong before that."""
+    trouble = ""
+    for place in places:
+        try:
+            save(place.path, kind, [replace(parts[i], uri=place.keys[i][0]) for i in sorted(parts)])
+            return trouble
+        except OSError as error:
+            trouble = trouble or f"{place.path}: {error.strerror or error}"
+    return trouble
 
 
 def _scan_all(
     who: str,
-    todo: Sequence[tuple[str, tuple[str, Stat]]],
+    todo: Sequence[tuple[int, str, Stat]],
     scan: Callable[[Peek], Found],
     storage: Storage,
     progress: bool | None,
-    parts: dict[str, Section],
+    parts: dict[int, Section],
     keep: Callable[[], object],
 ) -> None:
-    threads = _REMOTE_SCANS if not is_local(todo[0][0]) else min(8, os.cpu_count() or 1)
-    saved = time.monotonic()
+    if not todo:
+        return
+    threads = _REMOTE_SCANS if not is_local(todo[0][1]) else min(8, os.cpu_count() or 1)
+    saved, stop = time.monotonic(), threading.Event()
+    work: dict[Future[Section], int] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fastfeed-index")
     try:
         with _bar(who, len(todo), progress) as advance:
-            work = [pool.submit(_look, who, uri, key, stat, scan, storage) for uri, (key, stat) in todo]
+            work = {pool.submit(_look, who, uri, stat, scan, storage, stop): i for i, uri, stat in todo}
             for done in as_completed(work):
-                part = done.result()
-                parts[part.uri] = part
+                parts[work[done]] = done.result()
                 advance()
                 if time.monotonic() - saved > _SAVE_S:
                     keep()
                     saved = time.monotonic()
+    except BaseException as error:
+        if not isinstance(error, Exception):  # Ctrl-C does not wait for what has begun
+            stop.set()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        for done, i in work.items():
+            if not done.cancelled() and done.exception() is None:
+                parts[i] = done.result()
 
 
-def _look(who: str, uri: str, key: str, stat: Stat, scan: Callable[[Peek], Found], storage: Storage) -> Section:
-    if is_local(uri):
-        try:
-            fd = os.open(uri, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise SourceError(f"{who}: cannot open {uri}: {error.strerror}") from error
-        try:
-            peek = Peek(uri, stat.size, lambda start, count: os.pread(fd, count, start), _LOCAL_BLOCK)
-            return Section.of(key, stat, scan(peek))
-        except OSError as error:
-            raise SourceError(f"{who}: cannot read {uri}: {error}") from error
-        finally:
-            os.close(fd)
-
+def _look(
+    who: str, uri: str, stat: Stat, scan: Callable[[Peek], Found], storage: Storage, stop: threading.Event
+) -> Section:
     def read(start: int, count: int) -> bytes:
+        if stop.is_set():
+            raise CancelledError
         data = storage.read([Span(uri, start, start + count, stat)])[0]
         if isinstance(data, Unread):
             raise SourceError(f"{who}: cannot read {uri}: {data.reason} ({data.detail})")
         return data
 
-    return Section.of(key, stat, scan(Peek(uri, stat.size, read, _REMOTE_BLOCK)))
+    if not is_local(uri):
+        return Section.of(uri, stat, scan(Peek(uri, stat.size, read, _REMOTE_BLOCK)))
+
+    def read_local(start: int, count: int) -> bytes:
+        if stop.is_set():
+            raise CancelledError
+        return os.pread(fd, count, start)
+
+    try:
+        fd = os.open(uri, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SourceError(f"{who}: cannot open {uri}: {error.strerror}") from error
+    try:
+        found = scan(Peek(uri, stat.size, read_local, _LOCAL_BLOCK))
+        status = os.fstat(fd)
+        if (status.st_size, str(status.st_mtime_ns)) != (stat.size, stat.version):
+            raise SourceError(f"{who}: {uri} changed while it was looked through; is it still being written?")
+        return Section.of(uri, stat, found)
+    except SourceError:
+        raise
+    except OSError as error:
+        raise SourceError(f"{who}: cannot read {uri}: {error.strerror or error}") from error
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager
 def _bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], Any]]:
     """A progress bar on the terminal, where there is one."""
-    if progress is False or (progress is None and not sys.stderr.isatty()):
+    if progress is False or (progress is None and not (sys.stderr and sys.stderr.isatty())):
         yield lambda: None
         return
     from rich.console import Console
@@ -153,41 +214,40 @@ def _bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], A
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process of a machine builds; the others wait, and find what it built."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path.with_suffix(".lock"), "ab")  # noqa: SIM115  closed below
-    except OSError:  # a read-only place: each process builds for itself
-        yield
-        return
-    with lock:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
+def alone(*paths: Path) -> Iterator[None]:
+    """One process of a machine builds; the others wait, and find what it built. Locks the first path that it can."""
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            with contextlib.suppress(OSError):  # a read-only place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context(open(path.with_suffix(".lock"), "ab"))
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                break
         yield
 
 
-def _place(files: Sequence[tuple[str, Stat]], kind: str, given: str | os.PathLike[str] | None) -> Path:
-    """Beside local shards where that may be written, else in the cache folder."""
-    if given is not None:
-        return Path(given)
+def _places(files: Sequence[tuple[str, Stat]], kind: str, given: str | os.PathLike[str] | None) -> list[_Place]:
+    """Where the index is looked for, and kept if that may be written: as given, or beside local shards; the cache."""
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
-    name = hashlib.sha256("\0".join([kind, *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16] + ".ffindex"
-    parents = {os.path.dirname(uri) for uri in uris} if all(map(is_local, uris)) else set()
-    if len(parents) == 1:
-        folder = Path(parents.pop())
-        beside = folder / _BESIDE
-        if os.access(beside if beside.is_dir() else folder, os.W_OK):
-            return beside / name
-    return cache_folder() / "index" / name
+    stats = [stat for _, stat in files]
+    paths = [cache_folder() / "index" / _file_name(kind, uris)]
+    folders = {os.path.dirname(uri) for uri in uris} if all(map(is_local, uris)) else set()
+    if given is not None:
+        paths.insert(0, Path(os.path.abspath(given)))
+    elif len(folders) == 1:  # of the bare names: the same when the folder is moved
+        paths.insert(0, Path(*folders, _BESIDE, _file_name(kind, map(os.path.basename, uris))))
+    return [_Place(path, tuple(zip((_key(uri, path) for uri in uris), stats, strict=True))) for path in paths]
+
+
+def _file_name(kind: str, uris: Sequence[str] | Iterator[str]) -> str:
+    return hashlib.sha256("\0".join([kind, *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16] + ".ffindex"
 
 
 def _key(uri: str, path: Path) -> str:
-    """A shard's name in the index: one beside the shards stays valid when the folder is moved."""
-    if not is_local(uri):
-        return uri
-    whole = os.path.abspath(uri)
-    return os.path.basename(whole) if path.parent == Path(os.path.dirname(whole)) / _BESIDE else whole
+    """A shard's name in the index: one in the shards' folder stays valid when that is moved."""
+    folder = path.parent.parent if path.parent.name == _BESIDE else path.parent
+    return os.path.relpath(uri, folder) if is_local(uri) and uri.startswith(f"{folder}/") else uri
 
 
 def cache_folder() -> Path:
@@ -195,4 +255,7 @@ def cache_folder() -> Path:
     own = os.environ.get("FASTFEED_CACHE")
     if own:
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastfeed"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastfeed"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / f"fastfeed-{os.getuid()}"

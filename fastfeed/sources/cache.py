@@ -129,7 +129,7 @@ class Cache:
         if number < 0 or piece.start >= size or len(content) != piece.stop - piece.start:
             raise ConfigError(
                 f"Cache.put: chunk {number} of {uri} ({size} bytes, chunks of {self.chunk}) has "
-                f"{max(piece.stop - piece.start, 0)} bytes, got {len(content)}; a read that ended early must not be kept"
+                f"{max(piece.stop - piece.start, 0)} bytes, got {len(content)}; drop what ended early"
             )
         trailer = _TRAILER.pack(_MAGIC, zlib.crc32(content))
         try:
@@ -206,11 +206,10 @@ class Cache:
         whole = os.pread(fd, length + _TRAILER_BYTES, 0)
         if whole[length:] != _TRAILER.pack(_MAGIC, zlib.crc32(memoryview(whole)[:length])):
             return False
-        try:
-            if self._mark_ns is None:
-                raise OSError
-            os.utime(fd, ns=(time.time_ns(), self._mark_ns))  # spares all processes the next check
-        except OSError:
+        if self._mark_ns is not None:
+            with suppress(OSError):
+                os.utime(fd, ns=(time.time_ns(), self._mark_ns))  # spares every process the next check
+        if os.fstat(fd).st_mtime_ns != self._mark_ns:
             self._checked.add(path)
         return True
 

@@ -37,12 +37,14 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long, and how often."""
+    """How long, and how often. Waiting for a free place among the requests under way does not count."""
 
     deadline_s: float = 60.0  # for one read, all attempts and pauses together
     attempt_s: float = 20.0  # for one request
+    slowest: float = 1e5  # bytes per second; both of the above are longer by what the read takes at this rate
     pause_s: float = 0.1  # before the second attempt; doubled for each further one
     longest_pause_s: float = 5.0
+    attempts: int = 1000  # at most so many
     hedge: bool = True
     hedge_at_least_s: float = 0.05
 
@@ -52,20 +54,24 @@ class Latencies:
 
     _KEPT, _NEEDED = 128, 16  # reads remembered per size; fewer than needed say nothing
     _LAG = 3.0  # times the median
+    _EVERY = 8  # reads after which the median is looked at again
     _SHARE, _BURST = 0.05, 8.0  # hedges per read in the long run; saved up to at most so many
 
     def __init__(self) -> None:
         self._took: dict[int, deque[float]] = {}
         self._tokens = self._BURST
         self._lag: dict[int, float] = {}
+        self._added = 0
 
     def add(self, size: int, seconds: float) -> None:
         """Note a read that went well."""
-        taken = self._took.setdefault(size.bit_length(), deque(maxlen=self._KEPT))
+        group = size.bit_length()
+        taken = self._took.setdefault(group, deque(maxlen=self._KEPT))
         taken.append(seconds)
+        self._added += 1
         self._tokens = min(self._tokens + self._SHARE, self._BURST)
-        if len(taken) >= self._NEEDED and (len(taken) < self._KEPT or random.random() < 0.1):
-            self._lag[size.bit_length()] = self._LAG * sorted(taken)[len(taken) // 2]
+        if len(taken) >= self._NEEDED and (group not in self._lag or self._added % self._EVERY == 0):
+            self._lag[group] = self._LAG * sorted(taken)[len(taken) // 2]
 
     def lags_after(self, size: int) -> float | None:
         """Seconds after which a read of this many bytes lags; None while that is not known."""
@@ -84,57 +90,75 @@ async def persist(
     size: int,
     explain: Callable[[Exception], Why],
     patience: Patience,
-    latencies: Latencies,
-    clock: Callable[[], float],
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    latencies: Latencies | None,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T | Unread:
-    """The answer, or why there is none after all attempts; `size` is how many are expected, about."""
-    end, pause, last = clock() + patience.deadline_s, patience.pause_s, Unread("timeout")
+    """The answer, or why there is none after all attempts. Time is that of the event loop.
+
+    `size` is how many bytes are expected, about. Without `latencies` no second request is sent. What `request` returns
+    is the answer, also where that is an Unread: only an error is a reason to try again.
+    """
+    clock = asyncio.get_running_loop().time
+    more = size / patience.slowest
+    left, wait, attempts = patience.deadline_s + more, patience.pause_s, 0
     while True:
-        begun = clock()
+        begun, limit = clock(), min(patience.attempt_s + more, left)
+        attempts += 1
         try:
-            data = await asyncio.wait_for(
-                _hedged(request, size, patience, latencies), max(0.0, min(patience.attempt_s, end - begun))
-            )
-            latencies.add(size, clock() - begun)
-            return data
-        except asyncio.TimeoutError:
-            last = Unread("timeout", f"no answer within {clock() - begun:.1f} s")
+            answer = await _ask(request, size, limit, patience, latencies)
+            if latencies is not None:
+                latencies.add(size, clock() - begun)
+            return answer
+        except _NoAnswer:
+            last = Unread("timeout", f"no answer within {limit:.3g} s")
         except Exception as error:  # of any storage client: `explain` knows them
             why = explain(error)
             last = why.unread
             if not why.again:
                 return last
-        wait = pause * (0.5 + random.random())  # not in step with the other readers
-        if clock() + wait >= end:
-            return last
-        await sleep(wait)
-        pause = min(2 * pause, patience.longest_pause_s)
+        left -= clock() - begun
+        rest = wait * (0.5 + random.random())  # not in step with the other readers
+        if left <= rest or attempts >= patience.attempts:
+            tries = f"attempt {attempts}, {patience.deadline_s + more - left:.3g} s after the first"
+            return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
+        await pause(rest)
+        left -= rest  # and not what it took until there was a free place again
+        wait = min(2 * wait, patience.longest_pause_s)
 
 
-async def _hedged(
-    request: Callable[[], Awaitable[T]], size: int, patience: Patience, latencies: Latencies
+class _NoAnswer(Exception):
+    """None came within the time for one attempt."""
+
+
+async def _ask(
+    request: Callable[[], Awaitable[T]], size: int, limit: float, patience: Patience, latencies: Latencies | None
 ) -> T:
-    after = latencies.lags_after(size) if patience.hedge else None
-    if after is None:
-        return await request()
+    """One attempt: the first good answer of one request or, where that lags, of two. _NoAnswer where none comes."""
+    clock = asyncio.get_running_loop().time
+    end, lag = clock() + limit, None
+    if latencies is not None and patience.hedge:
+        lag = latencies.lags_after(size)
+    first = limit if lag is None else min(max(lag, patience.hedge_at_least_s), limit)
     tasks = [asyncio.ensure_future(request())]
     try:
-        done, _ = await asyncio.wait(tasks, timeout=max(after, patience.hedge_at_least_s))
-        if not done and latencies.spend():
+        done, waiting = await asyncio.wait(tasks, timeout=first)
+        if not done and first < limit and latencies is not None and latencies.spend():
             tasks.append(asyncio.ensure_future(request()))
+            waiting = set(tasks)
         while True:
-            done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            good = [task for task in done if not task.cancelled() and task.exception() is None]
-            if good:
-                return good[0].result()
+            for task in done:
+                if not task.cancelled() and task.exception() is None:
+                    return task.result()
             if not waiting:
+                if tasks[0].cancelled():
+                    raise OSError("the client broke the request off")
                 return tasks[0].result()  # raises
-            tasks = list(waiting)
+            if clock() >= end:
+                raise _NoAnswer
+            done, waiting = await asyncio.wait(waiting, timeout=end - clock(), return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
-            if not task.done():
-                task.cancel()
+            task.cancel()
             task.add_done_callback(_look)
 
 

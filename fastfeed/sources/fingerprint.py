@@ -44,6 +44,8 @@ def difference(before: str, now: str, length: int, uri: Callable[[int], str]) ->
     if places:
         first, last = length * places[0] // _SLICES, max(length * (places[-1] + 1) // _SLICES - 1, 0)
         changed.append(f"content of samples in {first}..{last} ({uri(first)} to {uri(last)})")
+    if not changed:
+        return "nothing changed"
     same = [text for name, text in _ASPECTS.items() if old.get(name) == new.get(name)]
     return f"changed: {', '.join(changed)}" + (f"; the same: {', '.join(same)}" if same else "")
 

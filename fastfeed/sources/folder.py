@@ -1,28 +1,35 @@
-"""Photographs in folders, one folder per class."""
+"""Photographs in folders, one folder per class; on this machine or in remote storage."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.sources.base import Pending
+from fastfeed.sources.cache import Cache
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.files import MAX_BYTES, read_file
+from fastfeed.sources.listing import gather
+from fastfeed.sources.listing_file import read
+from fastfeed.sources.objects import RemoteTree
+from fastfeed.sources.packed import cache_of
+from fastfeed.sources.rows import Rows
+from fastfeed.sources.shards import Known, Then
+from fastfeed.sources.storage import Span, Stat, Storage, is_local
+from fastfeed.sources.tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.spec import ENCODED
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
-IMAGE_EXTENSIONS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
-    *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIF is listed so that it is reported, not overlooked
-)
-_MAX_BYTES = 1 << 30  # of one file; a photograph is far below
-_DEPTH = 100  # folders inside folders
+_MISSING = np.frombuffer(b"missing.", "<i8")  # in place of a size, in the fingerprint
 
 
 class ImageFolder:
@@ -32,6 +39,11 @@ class ImageFolder:
     can be reached twice is taken once. Files without an image's extension, hidden ones, and images beside the class
     folders are left out and counted in `left_out`. Pass `classes=train.classes` for a validation folder, so that labels
     agree; `labeled=False` takes all images anywhere below root, with label -1.
+
+    `root` may be remote, `s3://bucket/train`. It is then listed anew whenever a source is made, which takes minutes for
+    millions of images: `fastfeed index s3://bucket/train` does it once, and `listing="train.parquet"` is what it wrote.
+    An image that has another size than was listed is a bad sample ("changed"). `storage` is options for fsspec;
+    `cache` a local folder in which images are kept.
     """
 
     spec = ENCODED
@@ -43,133 +55,79 @@ class ImageFolder:
         classes: Sequence[str] | None = None,
         labeled: bool = True,
         min_per_class: int = 2,
-        extensions: Sequence[str] = IMAGE_EXTENSIONS,
+        extensions: Sequence[str] = IMAGE_EXTENSIONS,  # of a listing that is made now
+        listing: str | os.PathLike[str] | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+        progress: bool | None = None,  # of listing; None: shown on a terminal
     ) -> None:
-        self.root = Path(root)
-        self.left_out: Counter[str] = Counter()  # by extension
-        if not self.root.is_dir():
-            what = "is not a folder" if self.root.exists() else "does not exist"
-            raise SourceError(f"ImageFolder: {self.root} {what}; pass the folder that holds the images")
         if isinstance(classes, str):
             raise ConfigError(f"ImageFolder: classes must be a list of names, got {classes!r}")
-        self._extensions = frozenset(e.lower() for e in extensions)
-        self._seen: set[tuple[int, int]] = set()  # (device, inode) of the folders walked
-        self._inside = os.path.join(os.path.realpath(self.root), "")
-        found = self._labeled(classes, min_per_class) if labeled else self._anything()
-        del self._seen
-        if not found:
+        place = os.fspath(root).removeprefix("file://")
+        self.remote = not is_local(place)
+        self.root = (place.rstrip("/") if place.strip("/") else place) if self.remote else Path(place)
+        self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._given = None if classes is None else tuple(classes)
+        if listing is not None:
+            versions = self.remote and self._storage.cache is not None
+            rows, folders = read(os.fspath(listing), self._storage, versions, "ImageFolder")
+            self.left_out = Counter[str]()
+        else:
+            if self.remote:
+                tree = RemoteTree(str(self.root), self._storage, extensions, "ImageFolder")
+            else:
+                tree = LocalTree(str(self.root), extensions, "ImageFolder", beside=not labeled)
+            choose = self._choose if labeled else lambda folders, _: folders
+            rows, folders, self.left_out = gather(tree, choose, not labeled, progress, f"listing {self.root}")
+        self.classes: tuple[str, ...] = ()
+        self._labels = np.full(len(rows), -1, np.int32)
+        if labeled:
+            rows, self._labels = self._label(rows, folders, min_per_class)
+        if not len(rows):
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
-        paths, labels = zip(*found, strict=True)
-        self._paths = b"".join(paths)  # one blob and offsets: 2 million Python strings would take 300 MB
-        self._ends = np.cumsum([len(p) for p in paths], dtype=np.int64)
-        self._labels = np.array(labels, np.int32)
+        self._paths = rows.paths
+        self._sizes = rows.sizes if rows.sizes is not None and bool(np.any(rows.sizes >= 0)) else None
+        self._versions = rows.versions if self.remote and self._storage.cache is not None else None
         self._fingerprint = ""
 
-    def _labeled(self, classes: Sequence[str] | None, least: int) -> list[tuple[bytes, int]]:
-        folders, loose = {}, 0
-        for entry in self._scan(str(self.root)):
-            if _is_folder(entry):
-                folders[entry.name] = entry
-            elif self._is_image(entry.name):
-                loose += 1
-            else:
-                self._leave_out(entry.name)
+    def _choose(self, folders: Sequence[str], beside: int) -> Sequence[str]:
+        """The folders that are classes, in the order of these; `beside` images are in none."""
         if not folders:
             hint = (
-                f"{loose} images lie in it directly; move them into one folder per class, or pass labeled=False"
-                if loose
+                f"{beside} images lie in it directly; move them into one folder per class, or pass labeled=False"
+                if beside
                 else "expected one folder per class"
             )
             raise SourceError(f"ImageFolder: no class folders in {self.root}: {hint}")
-        if loose:
-            self.left_out["(no class)"] = loose
-        names = tuple(classes) if classes is not None else tuple(sorted(folders))
-        if extra := sorted(set(folders) - set(names)):
+        there = set(folders)
+        names = sorted(there) if self._given is None else self._given
+        if extra := sorted(there.difference(names)):
             raise SourceError(f"ImageFolder: {self.root} has folders that are not in classes: {', '.join(extra[:5])}")
-        self.classes = names
-        self._enter(str(self.root))  # a link to it, or to a folder around it, must not bring all classes into one
-        walked = [
-            (path, linked, label)
-            for label, name in enumerate(names)
-            if name in folders  # given in classes: a split may lack one
-            for path, linked in self._walk(folders[name].path, folders[name].is_symlink())
-        ]
-        self._seen.remove(_identity(str(self.root)))  # it was not walked: links to its own files count
-        found = self._once(walked)
-        counts = Counter(label for _, label in found)
-        for label, name in enumerate(names):
-            if name in folders and counts[label] < least:
+        return [name for name in names if name in there]  # given in classes: a split may lack one
+
+    def _label(self, rows: Rows, folders: Sequence[str], least: int) -> tuple[Rows, np.ndarray]:
+        """Sort images by class. Those in no folder are dropped."""
+        assert rows.labels is not None
+        there = np.flatnonzero(rows.labels >= 0)
+        beside = len(rows) - len(there)
+        chosen = self._choose(folders, beside)
+        self.classes = tuple(chosen) if self._given is None else self._given
+        number = {name: label for label, name in enumerate(self.classes)}
+        labels = np.array([number[folder] for folder in folders], np.int32)[rows.labels[there]]
+        if beside:  # of a listing: others have none of them
+            self.left_out["(no class)"] += beside
+        if beside or np.any(np.diff(labels) < 0):
+            order = np.argsort(labels, kind="stable")
+            rows, labels = rows.take(there[order]), labels[order]
+        counts = np.bincount(labels, minlength=len(self.classes))
+        for name in chosen:
+            if (count := int(counts[number[name]])) < least:
                 raise SourceError(
-                    f"ImageFolder: class {name!r} has {counts[label]} image{'' if counts[label] == 1 else 's'}, "
+                    f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, "
                     f"a class needs at least {least}; add images, remove the folder, or pass min_per_class=1"
                     f"{self._left_out_text()}"
                 )
-        return found
-
-    def _anything(self) -> list[tuple[bytes, int]]:
-        self.classes = ()
-        return self._once([(path, linked, -1) for path, linked in self._walk(str(self.root), False)])
-
-    def _scan(self, folder: str) -> list[os.DirEntry[str]]:
-        try:
-            with os.scandir(folder) as entries:
-                everything = sorted(entries, key=lambda e: os.fsencode(e.name))
-        except OSError as error:
-            raise SourceError(f"ImageFolder: cannot list {folder}: {error.strerror}") from error
-        shown = [e for e in everything if not e.name.startswith(".")]
-        if len(shown) < len(everything):
-            self.left_out["(hidden)"] += len(everything) - len(shown)
-        return shown
-
-    def _is_image(self, name: str) -> bool:
-        return os.path.splitext(name)[1].lower() in self._extensions
-
-    def _leave_out(self, name: str) -> None:
-        self.left_out[os.path.splitext(name)[1].lower() or "(none)"] += 1
-
-    def _enter(self, folder: str) -> bool:
-        """Note that a folder is walked; False if it has been already."""
-        key = _identity(folder)
-        fresh = key not in self._seen
-        self._seen.add(key)
-        return fresh
-
-    def _walk(self, folder: str, linked: bool, depth: int = 0) -> Iterator[tuple[str, bool]]:
-        """Images below a folder, sorted, and whether each is a link; every real folder once, so loops of links end."""
-        if depth > _DEPTH:
-            raise SourceError(f"ImageFolder: folders are nested more than {_DEPTH} deep at {folder}; is that meant?")
-        if (linked and self._is_below(os.path.realpath(folder))) or not self._enter(folder):
-            self.left_out["(link)"] += 1
-            return
-        for entry in self._scan(folder):
-            if _is_folder(entry):
-                yield from self._walk(entry.path, entry.is_symlink(), depth + 1)
-            elif self._is_image(entry.name):
-                yield entry.path, entry.is_symlink()
-            else:
-                self._leave_out(entry.name)
-
-    def _is_below(self, real: str) -> bool:
-        """A folder at this resolved path is walked without any link."""
-        parts = real[len(self._inside) :].split(os.sep)
-        return real.startswith(self._inside) and not any(part.startswith(".") for part in parts)
-
-    def _once(self, walked: list[tuple[str, bool, int]]) -> list[tuple[bytes, int]]:
-        """Drop links to files that are in the list by themselves or by an earlier link; paths relative to root."""
-        found, start, taken = [], len(os.path.join(self.root, "")), set()
-        for path, linked, label in walked:
-            if linked and os.path.exists(path):  # one that leads nowhere is a bad sample, not a missing one
-                real = os.path.realpath(path)
-                if real in taken or self._is_walked(real):
-                    self.left_out["(link)"] += 1
-                    continue
-                taken.add(real)
-            found.append((os.fsencode(path[start:]), label))
-        return found
-
-    def _is_walked(self, real: str) -> bool:
-        folder, name = os.path.split(real)
-        return _identity(folder) in self._seen and self._is_image(name) and not name.startswith(".")
+        return rows, labels
 
     def _left_out_text(self) -> str:
         if not self.left_out:
@@ -177,71 +135,81 @@ class ImageFolder:
         return "; left out: " + ", ".join(f"{n} {extension}" for extension, n in self.left_out.most_common(5))
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._paths)
 
     def path(self, i: int) -> Path:
-        """The file of sample i."""
+        """The file of sample i, where it is one of this machine."""
+        if self.remote:
+            raise ConfigError(f"ImageFolder: {self.uri(i)} is no file of this machine; use uri({i})")
         return Path(self.uri(i))
 
     def uri(self, i: int) -> str:
-        """The file of sample i, as text."""
-        start = int(self._ends[i - 1]) if i else 0
-        return os.path.join(self.root, os.fsdecode(self._paths[start : int(self._ends[i])]))
+        """The address of sample i, or its file, as text."""
+        name = self._paths[int(i)]
+        return f"{self.root}/{name}" if self.remote else os.path.join(self.root, name)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
         return self._labels[ids].astype(np.int64)
 
-    def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
+    def read(self, ids: Sequence[int]) -> list[Any]:
         """The files' bytes."""
-        return [self._read(int(i)) for i in ids]
+        if self.remote:
+            return [pending.result() for pending in self.fetch(ids)]
+        return [self._look(int(i), read_file(self.uri(i))) for i in ids]
 
-    def _read(self, i: int) -> bytes | Failure:
-        uri = self.uri(i)
-        try:
-            # O_NONBLOCK: a named pipe called photo.jpg must not stop the thread for ever
-            fd = os.open(uri, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(fd, "rb", buffering=0) as file:
-                status = os.fstat(fd)
-                if not stat.S_ISREG(status.st_mode):
-                    return Failure(i, uri, "read", "not_image", "not a regular file")
-                if status.st_size > _MAX_BYTES:
-                    return Failure(i, uri, "read", "bomb", f"{status.st_size} bytes, the limit is {_MAX_BYTES}")
-                blob = file.readall()
-        except FileNotFoundError:
-            return Failure(i, uri, "read", "not_found")
-        except OSError as error:
-            return Failure(i, uri, "read", "io_error", error.strerror or str(error))
-        return blob or Failure(i, uri, "read", "empty")
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read, from remote storage."""
+        if not self.remote:
+            return [Known(found) for found in self.read(ids)]
+        return [self._fetch(int(i)) for i in ids]
+
+    def _fetch(self, i: int) -> Pending:
+        uri, size = self.uri(i), self._size(i)
+        if size > MAX_BYTES:
+            return Known(self._look(i, Unread("bomb", f"{size} bytes, the limit is {MAX_BYTES}")))
+        version = "" if self._versions is None else self._versions[i]
+        span = Span(uri, whole=Stat(size, version) if version and size >= 0 else None)
+        return Then(self._storage.fetch([span])[0], lambda found: self._look(i, found))
+
+    def _size(self, i: int) -> int:
+        """As listed, bytes; -1: not known."""
+        return -1 if self._sizes is None else int(self._sizes[i])
+
+    def _look(self, i: int, found: bytes | Unread) -> bytes | Failure:
+        size = self._size(i)
+        if not found:
+            found = Unread("empty")
+        elif isinstance(found, bytes) and size not in (-1, len(found)):
+            found = Unread("changed", f"{len(found)} bytes, {size} when it was listed")
+        return Failure(i, self.uri(i), "read", found.reason, found.detail) if isinstance(found, Unread) else found
 
     @property
     def fingerprint(self) -> str:
-        """Of names, classes and sizes; computed when first asked for."""
+        """Of names, classes and sizes; computed when first asked for. A copy elsewhere has the same."""
         if not self._fingerprint:
             digest = hashlib.sha256("\0".join(self.classes).encode("utf-8", "surrogateescape"))
-            for array in (self._ends, self._labels):
-                digest.update(array.tobytes())
-            digest.update(self._paths)
-            for i in range(len(self)):
-                try:
-                    digest.update(os.stat(self.uri(i)).st_size.to_bytes(8, "little"))
-                except OSError:
-                    digest.update(b"missing.")
+            for array in (self._paths.ends, self._labels, self._paths.blob):
+                digest.update(np.ascontiguousarray(array).data)
+            for first in range(0, len(self), 1 << 16):
+                sizes = self._measured(first, min(first + (1 << 16), len(self)))
+                digest.update(np.where(sizes < 0, _MISSING, sizes).astype("<i8").data)
             self._fingerprint = digest.hexdigest()[:32]
         return self._fingerprint
+
+    def _measured(self, first: int, last: int) -> np.ndarray:
+        """Sizes of samples [first, last)."""
+        if self._sizes is not None:
+            return self._sizes[first:last]
+        return np.array([-1 if self.remote else _size_of(self.uri(i)) for i in range(first, last)], np.int64)
 
     def __repr__(self) -> str:
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"ImageFolder({str(self.root)!r}): {len(self)} images{kinds}{self._left_out_text()}"
 
 
-def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _size_of(path: str) -> int:
     try:
-        return entry.is_dir()
-    except OSError:  # a link to itself, or into a place that may not be looked at: read() will say what is wrong
-        return False
+        return os.stat(path).st_size
+    except OSError:
+        return -1

@@ -1,18 +1,21 @@
-"""Where every sample lies in its shard: built once by looking through the shards, then mapped into memory.
+"""Where every sample lies in its shard: built once by looking through the shards, then loaded.
 
-The file: magic, length of the header, header (JSON: the shards with size and version, their samples, notes), then for
-all samples offset (int64), length (uint32), label (int32) and the end of the name (uint32), then all names. It is
-written under another name first; nobody sees half of one.
+The file: magic, length of the header, CRC-32 of the header, CRC-32 of all behind it; the header (JSON: the texts that
+labels count; the shards with size and version, their samples, notes); zeros up to a multiple of 64; then for all
+samples the columns of _COLUMNS, one after another, and all names. It is written under another name first; nobody sees
+half of one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import struct
 import tempfile
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,22 @@ import numpy as np
 
 from fastfeed.sources.storage import Stat
 
-__all__ = ["Found", "Index", "Section", "load", "save", "sections"]
+__all__ = ["Found", "Index", "Section", "is_index", "load", "save", "sections"]
 
-_MAGIC = b"fastfeed index 1\n"
-_COLUMNS = (("offsets", np.int64), ("lengths", np.uint32), ("labels", np.int32), ("ends", np.uint32))
+_FAMILY = b"fastfeed index "
+_MAGIC = _FAMILY + b"1\n"
+_START = struct.Struct(f"<{len(_MAGIC)}sQII")
+_COLUMNS = (
+    ("offsets", np.int64),  # of each sample's bytes in its shard
+    ("lengths", np.uint32),
+    ("checks", np.uint32),  # of what shows at a read that the shard is still the same; 0: nothing
+    ("labels", np.int32),  # -1: none
+    ("ends", np.uint32),  # of each name, in the names of its shard
+)
+_READ = 4 << 20  # bytes
+# What is smaller than this many bytes is read, not mapped: when another machine replaces a file on network storage, a
+# mapping of the old one kills this process.
+_MAPPED = 1 << 30
 
 
 @dataclass(slots=True)
@@ -35,13 +50,15 @@ class Found:
     labels: list[int | str | None] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what is damaged or was left out, with its offset
+    checks: list[int] = field(default_factory=list)  # 32 bits by which a sample is known again
 
-    def add(self, offset: int, length: int, label: int | str | None, name: bytes) -> None:
+    def add(self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0) -> None:
         """One sample."""
         self.offsets.append(offset)
         self.lengths.append(length)
         self.labels.append(label)
         self.names.append(name)
+        self.checks.append(check)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +67,7 @@ class Section:
 
     uri: str
     stat: Stat
-    columns: dict[str, np.ndarray]  # by the names of _COLUMNS, n entries each; label -1: none
+    columns: dict[str, np.ndarray]  # by the names of _COLUMNS, n entries each
     names: bytes  # of all samples, one after another
     texts: tuple[str, ...] | None  # what the labels count, where they are texts
     notes: tuple[str, ...] = ()
@@ -67,6 +84,7 @@ class Section:
         values = (
             found.offsets,
             found.lengths,
+            found.checks,
             [-1 if label is None else label for label in labels],
             np.cumsum([len(name) for name in found.names], dtype=np.int64),
         )
@@ -78,20 +96,31 @@ class Section:
 
 
 class Index:
-    """All shards' samples, numbered in the order of the shards. Arrays lie in the file until they are touched."""
+    """All shards' samples, numbered in the order of the shards."""
 
-    def __init__(self, header: dict[str, Any], columns: dict[str, np.ndarray], names: np.ndarray) -> None:
+    def __init__(
+        self, header: dict[str, Any], columns: dict[str, np.ndarray], names: np.ndarray, path: Path | None = None
+    ) -> None:
         shards = header["shards"]
+        self.path = path  # of the file that it lies in; None: in none
         self.kind: str = header["kind"]
         self.uris = [shard["uri"] for shard in shards]
         self.stats = [Stat(shard["size"], shard["version"]) for shard in shards]
-        self.texts = [None if shard["texts"] is None else tuple(shard["texts"]) for shard in shards]
+        self.texts: tuple[str, ...] = tuple(header["texts"])  # sorted
+        self.worded: list[bool] = [shard["worded"] for shard in shards]  # labels count texts; else: are numbers
         self.notes = [tuple(shard["notes"]) for shard in shards]
         self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
-        self.offsets, self.lengths = columns["offsets"], columns["lengths"]
+        self.offsets, self.lengths, self.checks = columns["offsets"], columns["lengths"], columns["checks"]
         self.labels, self._ends = columns["labels"], columns["ends"]
         self._names = names
         self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)  # of the shards' names
+
+    @classmethod
+    def of(cls, kind: str, parts: Sequence[Section]) -> Index:
+        """One that lies in no file."""
+        header, parts = _header(kind, parts)
+        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS}
+        return cls(header, columns, np.frombuffer(b"".join(part.names for part in parts), np.uint8))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -114,77 +143,121 @@ class Index:
     def section(self, shard: int) -> Section:
         """One shard's part."""
         rows = slice(int(self.bounds[shard]), int(self.bounds[shard + 1]))
-        arrays = (self.offsets, self.lengths, self.labels, self._ends)
+        arrays = (self.offsets, self.lengths, self.checks, self.labels, self._ends)
         columns = {name: array[rows] for (name, _), array in zip(_COLUMNS, arrays, strict=True)}
         names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])].tobytes()
-        return Section(self.uris[shard], self.stats[shard], columns, names, self.texts[shard], self.notes[shard])
+        texts = self.texts if self.worded[shard] else None
+        return Section(self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard])
 
 
 def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
     """Write an index, whole or not at all. OSError."""
-    shards = [
-        {"uri": p.uri, "size": p.stat.size, "version": p.stat.version, "samples": len(p), "names": len(p.names),
-         "texts": p.texts, "notes": p.notes} for p in parts
-    ]  # fmt: skip
-    header = json.dumps({"kind": kind, "shards": shards}).encode()
+    content, parts = _header(kind, parts)
+    header = json.dumps(content).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
     try:
         with open(fd, "wb") as file:
-            file.write(_MAGIC + len(header).to_bytes(8, "little") + zlib.crc32(header).to_bytes(4, "little") + header)
-            file.write(bytes(-file.tell() % 64))
-            for name, _ in _COLUMNS:
-                for part in parts:
-                    file.write(np.ascontiguousarray(part.columns[name]).data)
-            for part in parts:
-                file.write(part.names)
+            file.write(bytes(_START.size) + header)
+            check = 0
+            for piece in _body(-file.tell() % 64, parts):
+                file.write(piece)
+                check = zlib.crc32(piece, check)
+            file.seek(0)
+            file.write(_START.pack(_MAGIC, len(header), zlib.crc32(header), check))
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
         raise
 
 
-def load(path: Path) -> Index | None:
-    """An index from its file; None where there is none, or the file is damaged."""
+def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[Section]]:
+    """What the header says, and the sections with labels that count the same texts in all of them."""
+    used = [part.texts and [part.texts[i] for i in np.unique(part.columns["labels"]) if i >= 0] for part in parts]
+    texts = tuple(sorted({text for own in used for text in own or ()}))
+    code = {text: i for i, text in enumerate(texts)}
+    tables: dict[int, np.ndarray] = {}
+    alike: list[Section] = []
+    for part in parts:
+        if part.texts is None:
+            alike.append(part)
+        else:
+            table = tables.get(id(part.texts))
+            if table is None:  # -1, no label, takes the last
+                table = tables[id(part.texts)] = np.array([code.get(text, -1) for text in part.texts] + [-1], np.int32)
+            columns = part.columns | {"labels": table[part.columns["labels"]]}
+            alike.append(replace(part, columns=columns, texts=texts))
+    shards = [
+        {"uri": p.uri, "size": p.stat.size, "version": p.stat.version, "samples": len(p), "names": len(p.names),
+         "worded": p.texts is not None, "notes": p.notes} for p in alike
+    ]  # fmt: skip
+    return {"kind": kind, "texts": texts, "shards": shards}, alike
+
+
+def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
+    yield bytes(padding)
+    for name, _ in _COLUMNS:
+        for part in parts:
+            yield part.columns[name].tobytes()
+    for part in parts:
+        yield part.names
+
+
+def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None = None) -> Index | None:
+    """An index from its file; None where there is none, it is damaged, of another kind, or has no shard `of` these."""
     try:
         with path.open("rb") as file:
-            start = file.read(len(_MAGIC) + 12)
-            length = int.from_bytes(start[-12:-4], "little")
+            magic, length, header_check, check = _START.unpack(file.read(_START.size))
             size = os.fstat(file.fileno()).st_size
-            if not start.startswith(_MAGIC) or len(start) < len(_MAGIC) + 12 or length > size:
+            if magic != _MAGIC or length > size:
                 return None
             text = file.read(length)
-            if zlib.crc32(text) != int.from_bytes(start[-4:], "little"):
+            if zlib.crc32(text) != header_check:
                 return None
             header = json.loads(text)
-            at = file.tell() + -file.tell() % 64
-            samples = sum(shard["samples"] for shard in header["shards"])
-            names = sum(shard["names"] for shard in header["shards"])
-            if size != at + samples * sum(np.dtype(kind).itemsize for _, kind in _COLUMNS) + names:
+            known = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
+            if (kind is not None and header["kind"] != kind) or (of is not None and not known & of):
                 return None
-            whole = np.memmap(file, np.uint8, "r") if size > at else np.empty(0, np.uint8)
-    except (OSError, ValueError, KeyError, TypeError):
+            found = zlib.crc32(file.read(-file.tell() % 64))
+            if size < _MAPPED:
+                data = file.read()
+                whole, found = np.frombuffer(data, np.uint8), zlib.crc32(data, found)
+            else:
+                begin = file.tell()
+                while piece := file.read(_READ):
+                    found = zlib.crc32(piece, found)
+                whole = np.asarray(np.memmap(file, np.uint8, "r", offset=begin))
+            if found != check:
+                return None
+            at = 0
+            columns: dict[str, np.ndarray] = {}
+            for name, dtype in _COLUMNS:
+                end = at + sum(shard["samples"] for shard in header["shards"]) * np.dtype(dtype).itemsize
+                columns[name] = whole[at:end].view(dtype)
+                at = end
+            return Index(header, columns, whole[at:], path)
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
-    columns: dict[str, np.ndarray] = {}
-    for name, kind in _COLUMNS:
-        end = at + samples * np.dtype(kind).itemsize
-        columns[name] = np.asarray(whole[at:end]).view(kind)
-        at = end
-    return Index(header, columns, np.asarray(whole[at:]))
 
 
-def sections(folder: Path, kind: str) -> dict[tuple[str, Stat], tuple[Index, int]]:
-    """What the indexes of this kind in a folder know, by shard and version."""
+def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dict[tuple[str, Stat], tuple[Index, int]]:
+    """What the indexes of this kind among these files know of some shards, by shard and version."""
     known: dict[tuple[str, Stat], tuple[Index, int]] = {}
-    try:
-        files = sorted(folder.glob("*.ffindex"), key=lambda file: file.stat().st_mtime)
-    except OSError:
-        return known
     for file in files:
-        index = load(file)
-        if index is not None and index.kind == kind:
-            known |= {key: (index, i) for i, key in enumerate(zip(index.uris, index.stats, strict=True))}
+        index = load(file, kind, of)
+        if index is not None:
+            known |= {key: (index, i) for i, key in enumerate(zip(index.uris, index.stats, strict=True)) if key in of}
     return known
+
+
+def is_index(path: Path) -> bool:
+    """The file is an index, if only half of one or of another version, or there is none: it may be overwritten."""
+    try:
+        with path.open("rb") as file:
+            return _FAMILY.startswith(file.read(len(_FAMILY)))
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))

@@ -156,7 +156,7 @@ class Mixture:
     def bounds(self) -> np.ndarray:
         """First ids of all units of storage; a source without any is one: int64."""
         ends = [np.zeros(1, np.int64)]
-        for start, source in zip(self.starts.tolist(), self.sources, strict=True):
+        for start, source in zip(self.starts[:-1].tolist(), self.sources, strict=True):
             own = source.bounds[1:] if isinstance(source, Sharded) else np.array([len(source)])
             ends.append(np.asarray(own, np.int64) + start)
         return np.concatenate(ends)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,13 @@ class Packed(ABC):
         progress: bool | None,
     ) -> None:
         who = type(self).__name__
-        if isinstance(classes, str):
-            raise ConfigError(f"{who}: classes must be a list of names, got {classes!r}")
+        if isinstance(classes, str) or (classes is not None and len(set(classes)) < len(classes)):
+            raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}")
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         files = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
-        self._labeled, self._fingerprint = labeled, ""
+        self._labeled, self._fingerprint, self._mixed = labeled, "", ""
         if not len(self._index):
             raise SourceError(
                 f"{who}: no images in {len(files)} shards, the first is {files[0][0]}{self._first_notes()}"
@@ -98,7 +98,7 @@ class Packed(ABC):
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
-        return np.asarray(self._labels[ids], np.int64)
+        return np.asarray(self._labels[np.asarray(ids, np.int64)], np.int64)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """The images' bytes."""
@@ -120,10 +120,13 @@ class Packed(ABC):
         return self._shards.remote
 
     def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        if self._labeled and self._labels[i] < 0:
-            return self._failure(i, Unread("label_missing"))
         found = data if isinstance(data, Unread) else self._unwrap(i, data)
-        return self._failure(i, found) if isinstance(found, Unread) else found or self._failure(i, Unread("empty"))
+        if not isinstance(found, Unread):
+            if self._labeled and self._labels[i] < 0:
+                found = Unread("label_missing")
+            elif not found:
+                found = Unread("empty")
+        return self._failure(i, found) if isinstance(found, Unread) else found
 
     def _failure(self, i: int, why: Unread) -> Failure:
         return Failure(i, self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
@@ -151,7 +154,7 @@ class Packed(ABC):
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of each sample: int64, shape (len(ids),)."""
-        return np.asarray(self._index.lengths[ids], np.int64)
+        return np.asarray(self._index.lengths[np.asarray(ids, np.int64)], np.int64)
 
     def shard(self, unit: int) -> str:
         """Where a shard lies."""
@@ -160,39 +163,55 @@ class Packed(ABC):
     # -- what was found
 
     @property
+    def index_file(self) -> Path | None:
+        """Where the index is kept; None where no place for it could be written."""
+        return self._index.path
+
+    @property
     def notes(self) -> list[str]:
         """What is damaged or was left out, shard by shard."""
-        pairs = zip(self._shards.uris, self._index.notes, strict=True)
-        return [f"{uri}: {note}" for uri, notes in pairs for note in notes]
+        found = [f"{uri}: {note}" for k, uri in enumerate(self._shards.uris) for note in self._notes_on(k)]
+        return [self._mixed, *found] if self._mixed else found
+
+    def _notes_on(self, shard: int) -> Sequence[str]:
+        return self._index.notes[shard]
 
     def _classes(self, given: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
         """Names by label, and labels that count them. Texts in the shards are sorted and numbered."""
-        index = self._index
+        index, who = self._index, type(self).__name__
         if not self._labeled:
             return (), np.broadcast_to(np.int32(-1), (len(index),))
-        if not any(index.texts):
+        if not any(index.worded):
+            most = int(index.labels.max())
+            if given is not None and most >= len(given):
+                raise SourceError(f"{who}: label {most} is not in classes, which have numbers 0 to {len(given) - 1}")
             return tuple(given or ()), index.labels
-        texts = sorted({text for names in index.texts for text in names or ()} | self._numbers())
-        names = tuple(given) if given is not None else tuple(texts)
-        if extra := [text for text in texts if text not in set(names)]:
-            raise SourceError(f"{type(self).__name__}: labels that are not in classes: {', '.join(extra[:5])}")
+        texts = sorted({*index.texts, *self._numbers()})
+        names = tuple(texts if given is None else given)
         code = {name: i for i, name in enumerate(names)}
+        if extra := [text for text in texts if text not in code]:
+            raise SourceError(
+                f"{who}: labels that are not in classes: {', '.join(extra[:5])}"
+                + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")
+            )
+        numeric = [text for text in texts if text.isdigit()]
+        if 0 < len(numeric) < len(texts):
+            other = next(text for text in texts if not text.isdigit())
+            self._mixed = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
+        if all(index.worded) and names == index.texts:
+            return names, index.labels
+        table = np.array([code[text] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
         labels = np.array(index.labels)
-        for k, own in enumerate(index.texts):
-            rows = slice(int(index.bounds[k]), int(index.bounds[k + 1]))
-            part = labels[rows]
-            if own is not None:
-                table = np.array([code[text] for text in own] + [-1], np.int32)  # -1, no label, takes the last
-                labels[rows] = table[part]
-            else:
-                labels[rows] = [code[str(label)] if label >= 0 else -1 for label in part.tolist()]
+        for k, worded in enumerate(index.worded):
+            part = labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
+            part[:] = table[part] if worded else [code[str(n)] if n >= 0 else -1 for n in part.tolist()]
         return names, labels
 
     def _numbers(self) -> set[str]:
         """Labels of shards in which all are numbers, beside shards in which some are texts."""
         index, found = self._index, set()
-        for k, own in enumerate(index.texts):
-            if own is None:
+        for k, worded in enumerate(index.worded):
+            if not worded:
                 part = index.labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
                 found |= {str(label) for label in np.unique(part).tolist() if label >= 0}
         return found
@@ -206,10 +225,9 @@ class Packed(ABC):
     def __repr__(self) -> str:
         uris = self._shards.uris
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
-        noted = Counter(map(bool, self._index.notes))[True]
-        damaged = f"; {len(self.notes)} notes on {noted} shards, see .notes" if noted else ""
+        notes = f"; {len(self.notes)} notes, see .notes" if self.notes else ""
         place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
-        return f"{type(self).__name__}({place}): {len(self)} images{kinds}{damaged}"
+        return f"{type(self).__name__}({place}): {len(self)} images{kinds}{notes}"
 
 
 def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:

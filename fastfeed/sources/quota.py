@@ -25,6 +25,7 @@ __all__ = ["Quota"]
 
 _BLOCK = 4096  # bytes; a file takes whole ones
 _FILLED = 0.9  # of the limit, after old files have been removed
+_SPARE, _SPARE_SHARE = 10 * 10**9, 0.02  # bytes, or share of the disk if less, that are left to others
 _DEAD_S = 3600  # without writing, where locks cannot say whether the writer lives
 _KEY = r"[0-9a-f]{8,}"
 _FILE = re.compile(rf"{_KEY}-[0-9]+")
@@ -39,7 +40,7 @@ _locked: set[int] = set()
 
 
 def _forked() -> None:
-    global _gate
+    global _gate  # noqa: PLW0603 -- a lock that another thread held cannot be opened, only replaced
     _gate = threading.Lock()
     for fd in _locked:
         os.close(fd)
@@ -106,11 +107,15 @@ class Quota:
                 if status.st_size == length and mtime_ns in (None, status.st_mtime_ns):
                     return None
             used, more = usage.read(), _blocks(length)
-            if used is None or used + more > self.limit:
-                used = self._make_room(int(self.limit * _FILLED) - more, self.limit - more)
+            if used is None:
+                used = self._look()[0]
                 usage.write(used)
-                if used + more > self.limit:
-                    raise OSError(errno.ENOSPC, f"others are writing {used} bytes, its limit is {self.limit}")
+            most = min(self.limit, used + self._spare())
+            if used + more > most:
+                used = self._make_room(int(most * _FILLED) - more, most - more)
+                usage.write(used)
+                if used + more > most:
+                    raise OSError(errno.ENOSPC, "no room within its limit and what the disk has left")
             usage.add(more)
             fd = None
             try:
@@ -143,30 +148,30 @@ class Quota:
     def _alone(self) -> Iterator[_Usage]:
         """The count of bytes, with no other thread or process in here."""
         with _gate:
-            fd = self._open_usage()
-            try:
-                yield _Usage(fd, self._boot)
-            finally:
-                _let_go(fd)
+            for _ in range(100):
+                fd = self._open_usage()
+                try:
+                    _lock(fd, fcntl.LOCK_EX)
+                    if os.fstat(fd).st_nlink:  # else removed while we waited: it is another file that has to be locked
+                        yield _Usage(fd, self._boot)
+                        return
+                finally:
+                    _let_go(fd)
+            raise OSError(errno.EBUSY, f"{self._usage} is removed again and again")
 
     def _open_usage(self) -> int:
-        for _ in range(100):
-            try:
-                fd = os.open(self._usage, os.O_RDWR | os.O_CREAT, 0o666)
-            except FileNotFoundError:  # the whole folder was removed
-                os.makedirs(self.folder, exist_ok=True)
-                continue
-            try:
-                _lock(fd, fcntl.LOCK_EX)
-                if os.path.samestat(os.fstat(fd), os.stat(self._usage)):
-                    return fd
-            except FileNotFoundError:  # removed while we waited: it is another file that has to be locked
-                pass
-            except BaseException:
-                _let_go(fd)
-                raise
-            _let_go(fd)
-        raise OSError(errno.EBUSY, f"{self._usage} is replaced again and again")
+        flags = os.O_RDWR | os.O_CREAT
+        try:
+            return os.open(self._usage, flags, 0o666)
+        except FileNotFoundError:  # the whole folder was removed
+            os.makedirs(self.folder, exist_ok=True)
+            return os.open(self._usage, flags, 0o666)
+
+    def _spare(self) -> int:
+        """Bytes of the disk that we may still take: who fills a disk takes the room of the next checkpoint."""
+        disk = os.statvfs(self.folder)
+        kept = min(disk.f_blocks * disk.f_frsize * _SPARE_SHARE, _SPARE)
+        return max(int(disk.f_bavail * disk.f_frsize - kept), 0) if disk.f_blocks else self.limit  # 0: it does not say
 
     def _make_room(self, most: int, enough: int) -> int:
         """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
@@ -208,18 +213,12 @@ class Quota:
         return freed
 
     def _files(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-        for name in os.listdir(self.folder):
-            if _FOLDER.fullmatch(name):
-                with (
-                    suppress(NotADirectoryError, FileNotFoundError),
-                    os.scandir(os.path.join(self.folder, name)) as all_,
-                ):
-                    for entry in all_:
-                        if entry.name.startswith(name) and (
-                            _FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)
-                        ):
-                            with suppress(FileNotFoundError):
-                                yield entry, entry.stat(follow_symlinks=False)
+        for name in filter(_FOLDER.fullmatch, os.listdir(self.folder)):
+            with suppress(NotADirectoryError, FileNotFoundError), os.scandir(os.path.join(self.folder, name)) as found:
+                for entry in found:
+                    if entry.name.startswith(name) and (_FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)):
+                        with suppress(FileNotFoundError):
+                            yield entry, entry.stat(follow_symlinks=False)
 
 
 class _Usage:

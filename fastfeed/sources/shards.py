@@ -24,6 +24,10 @@ class Shards:
     def __init__(self, uris: Sequence[str], stats: Sequence[Stat], storage: Storage) -> None:
         self.uris, self.stats, self.storage = list(uris), list(stats), storage
         self.remote = not all(map(is_local, uris))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
         self._files: OrderedDict[int, _File] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -32,7 +36,7 @@ class Shards:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._files, self._lock = OrderedDict(), threading.Lock()
+        self._forget()
 
     def fetch(self, shard: int, start: int, stop: int) -> Pending:
         """Begin to read bytes [start, stop) of a remote shard."""
@@ -50,14 +54,14 @@ class Shards:
         for attempt in (0, 1):
             try:
                 file = self._file(shard)
-                status = os.fstat(file.fd)
-                if status.st_size == stat.size and str(status.st_mtime_ns) == stat.version:
-                    data = os.pread(file.fd, stop - start, start)
-                    while len(data) < stop - start:  # of a read above 2 GB, or one that a signal broke off
-                        more = os.pread(file.fd, stop - start - len(data), start + len(data))
-                        if not more:
-                            return Unread("changed", "the shard became shorter while it was read")
-                        data += more
+                data = os.pread(file.fd, stop - start, start)
+                while len(data) < stop - start:  # of a read above 2 GB, or one that a signal broke off
+                    more = os.pread(file.fd, stop - start - len(data), start + len(data))
+                    if not more:
+                        break
+                    data += more
+                status = os.fstat(file.fd)  # afterwards: nothing was written to it before or meanwhile
+                if (status.st_size, str(status.st_mtime_ns), len(data)) == (stat.size, stat.version, stop - start):
                     return data
             except FileNotFoundError:
                 return Unread("not_found", "the shard is gone")
@@ -68,6 +72,8 @@ class Shards:
         return Unread("changed", "the shard is another one than was indexed; build the source anew")
 
     def _file(self, shard: int) -> _File:
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock
+            self._forget()
         with self._lock:
             file = self._files.get(shard)
             if file is not None:

@@ -6,51 +6,56 @@ that one place decides how often and how long.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-import time
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
-from fsspec.asyn import AsyncFileSystem, get_loop
-from fsspec.core import url_to_fs
-
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import REASONS
 from fastfeed.sources.base import Pending
-from fastfeed.sources.cache import Cache
-from fastfeed.sources.clients import explain, settings
+from fastfeed.sources.bridge import Begun, known, later, launch, results
+from fastfeed.sources.cache import Cache, Chunk
+from fastfeed.sources.chunks import Cached, Chunks
+from fastfeed.sources.clients import connect, explain, named
 from fastfeed.sources.fetch import Latencies, Patience, Unread, persist
+from fastfeed.sources.room import Room
+from fastfeed.sources.spans import Span, Stat, is_local, stat_of
+from fastfeed.sources.threads import Threads, call
 
-__all__ = ["Span", "Stat", "Storage", "is_local"]
+__all__ = ["Span", "Stat", "Storage", "call", "is_local", "stat_of"]
 
 T = TypeVar("T")
 
+_LISTING_S = 3600.0  # that a listing may take, of many requests
+_LOOKS = 10  # attempts at a listing: whoever begins a run wants to know soon what is wrong
 
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """What a listing says of an object."""
+_SHOWN = ("anon", "endpoint_url", "project", "requester_pays")  # options without secrets
 
-    size: int  # bytes
-    version: str  # its etag, or when it was changed; another one means other content
+_writers = Threads(4, "storage-cache")
+_storages: weakref.WeakSet[Storage] = weakref.WeakSet()
+_left: list[Any] = []  # file systems of the process that this one was forked from
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Bytes [start, stop) of an object; a stop of None is its end."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Home:
+    """A file system, and how fast it is."""
 
-    uri: str
-    start: int = 0
-    stop: int | None = None
-    whole: Stat | None = None  # the object's, where it is known: only then it can be cached
+    system: Any
+    reads: Latencies = field(default_factory=Latencies)
+    looks: Latencies = field(default_factory=Latencies)
+    asks: Latencies = field(default_factory=Latencies)
 
 
 class Storage:
     """Reads, stats and lists. Connects when first used; pickles; for many threads.
 
-    `options` go to fsspec: key, secret, endpoint_url, anon, token... `in_flight` requests are under way at once.
+    `options` go to fsspec: key, secret, endpoint_url, anon, token... `in_flight` requests are under way at once, and a
+    few more for those that lag.
     """
 
     def __init__(
@@ -68,12 +73,12 @@ class Storage:
         self._forget()
 
     def _forget(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._systems: dict[str, Any] = {}
-        self._latencies: dict[str, Latencies] = {}
-        self._room: asyncio.Semaphore | None = None  # of the event loop
-        self._flying: dict[tuple[str, str, int], asyncio.Future[bytes | Unread]] = {}  # chunks; of the event loop
+        self._homes: dict[str, _Home] = {}
+        self._systems: dict[str, _Home] = {}
+        self._room = Room(self.in_flight)
+        self._chunks = Chunks(self._fetch_chunk)
+        _storages.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("options", "cache", "in_flight", "patience")}
@@ -86,185 +91,196 @@ class Storage:
 
     def fetch(self, spans: Sequence[Span]) -> list[Pending]:
         """Begin to read; each result is bytes, all that were asked for, or Unread."""
-        return [self._begin(span) for span in spans]
+        begun: Begun = []
+        pendings = [self._prepare(span, begun) for span in spans]
+        launch(begun)
+        return pendings
 
     def read(self, spans: Sequence[Span]) -> list[bytes | Unread]:
         """Read, and wait for it."""
-        return [pending.result() for pending in self.fetch(spans)]
+        return results(self.fetch(spans))
 
-    def _begin(self, span: Span) -> Pending:
-        if self.cache is not None and span.whole is not None:
-            if span.stop is None:
-                span = replace(span, stop=span.whole.size)
-            return Cached(self, self.cache, span)
-        return self.run(span.uri, lambda: self._get(span))
+    def _prepare(self, span: Span, begun: Begun) -> Pending:
+        whole = span.whole
+        if whole is not None and span.stop is None:
+            span = replace(span, stop=whole.size)
+        if span.start < 0 or (span.stop is not None and span.stop < span.start):
+            raise ConfigError(f"a span must be [start, stop) with 0 <= start <= stop, got {span.start}, {span.stop}")
+        if whole is not None and span.stop is not None and span.stop > whole.size:
+            return known(Unread("truncated", f"it ends at {whole.size}, bytes up to {span.stop} were asked for"))
+        if span.start == span.stop:
+            return known(b"")
+        if self.cache is None or whole is None or span.stop is None:
+            return later(begun, partial(self._get, *self._home(span.uri), span))
+        self._home(span.uri)  # connects here, where an error may be raised
+        missing = self.cache.missing(span.uri, whole.version, span.start, span.stop, whole.size)
+        work = later(begun, partial(self._chunks.pieces, span, missing)) if missing else None
+        return Cached(span, self.cache, work, partial(self._refetch, span))
 
-    def run(self, uri: str, work: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Run a coroutine of this storage's in the event loop."""
-        self._system(uri)  # connects here, where an error may be raised
+    def _refetch(self, span: Span, chunks: Sequence[Chunk]) -> Future[Any]:
+        begun: Begun = []
+        work = later(begun, partial(self._chunks.pieces, span, chunks))
+        launch(begun)
+        return work
 
-        async def limited() -> T:
-            if self._room is None:
-                self._room = asyncio.Semaphore(self.in_flight)
-            async with self._room:
-                return await work()
+    async def _get(self, home: _Home, path: str, span: Span) -> bytes | Unread:
+        size = 0 if span.stop is None else span.stop - span.start
+        async with self._room.place() as place:
+            request = partial(_read, home.system, path, span)
+            latencies = home.reads if size else None  # where the size is not known, none can be said to lag
+            return _judged(span, await persist(request, size, explain, self.patience, latencies, place.rest))
 
-        return asyncio.run_coroutine_threadsafe(limited(), get_loop())
-
-    def chunk(self, span: Span, number: int, first: int, last: int) -> Future[bytes | Unread]:
-        """A chunk for the cache: fetched once however many ask for it, and stored."""
-        assert span.whole is not None
-        key, whole = (span.uri, span.whole.version, number), span.whole
-
-        async def share() -> bytes | Unread:
-            flying = self._flying.get(key)
-            if flying is None:
-                flying = self._flying[key] = asyncio.ensure_future(fly())
-                flying.add_done_callback(lambda _: self._flying.pop(key, None))
-            return await asyncio.shield(flying)
-
-        async def fly() -> bytes | Unread:
-            data = await self._get(replace(span, start=first, stop=last))
-            if isinstance(data, bytes) and self.cache is not None:
-                await asyncio.to_thread(self.cache.put, span.uri, whole.version, number, data, whole.size)
-            return data
-
-        return self.run(span.uri, share)
-
-    async def _get(self, span: Span) -> bytes | Unread:
-        system, path = self._system(span.uri)
-        whole = span.start == 0 and (span.stop is None or (span.whole is not None and span.stop == span.whole.size))
-        want = None if span.stop is None else span.stop - span.start
-        if want == 0:
-            return b""
-
-        async def request() -> bytes:
-            ends = {} if whole and want is None else {"start": span.start, "end": span.stop}
-            data = await _call(system, "cat_file", path, **ends)
-            if want is not None and len(data) > want:  # a web server without ranges sends all
-                data = data[span.start : span.stop]
-            if want is not None and len(data) != want:
-                raise OSError(f"got {len(data)} of {want} bytes at {span.start}")
-            return data
-
-        return await self._persist(span.uri, want or 0, request)
-
-    async def _persist(self, uri: str, size: int, request: Callable[[], Awaitable[T]]) -> T | Unread:
-        latencies = self._latencies.setdefault(uri.partition("://")[0], Latencies())
-        return await persist(request, size, explain, self.patience, latencies, time.monotonic)
+    async def _fetch_chunk(self, span: Span, chunk: Chunk) -> bytes | Unread:
+        """Fetch a chunk and store it; disk and network then go at the pace of the slower one."""
+        home, path = self._home(span.uri)
+        request = partial(_read, home.system, path, replace(span, start=chunk.start, stop=chunk.stop))
+        async with self._room.place() as place:
+            size = chunk.stop - chunk.start
+            data = await persist(request, size, explain, self.patience, home.reads, place.rest)
+            if isinstance(data, bytes) and self.cache is not None and span.whole is not None:
+                whole = span.whole
+                put = partial(self.cache.put, span.uri, whole.version, chunk.number, data, whole.size)
+                await _writers.run(put)
+        return _judged(span, data)
 
     # -- looking
 
     def stat(self, uris: Sequence[str]) -> list[Stat | Unread]:
         """Size and version of each object."""
+        begun: Begun = []
+        found = [later(begun, partial(self._look, *self._home(uri))) for uri in uris]
+        launch(begun)
+        return results(found)
 
-        async def look(uri: str) -> Stat | Unread:
-            system, path = self._system(uri)
-            found = await self._persist(uri, 0, lambda: _call(system, "info", path))
-            return found if isinstance(found, Unread) else _stat(found)
-
-        return [f.result() for f in [self.run(uri, lambda uri=uri: look(uri)) for uri in uris]]
+    async def _look(self, home: _Home, path: str) -> Stat | Unread:
+        async with self._room.place() as place:
+            request = partial(call, home.system, "info", path)
+            patience = replace(self.patience, attempts=_LOOKS)
+            info = await persist(request, 0, explain, patience, home.looks, place.rest)
+        if isinstance(info, Unread):
+            return info
+        if info["type"] == "directory":
+            return Unread("not_found", "there is a folder of that name")
+        if info.get("size") is None:
+            return Unread("io_error", "the server does not say how large it is")
+        return stat_of(info)
 
     def find(self, place: str) -> list[tuple[str, Stat]]:
         """What a pattern (with *, ?, [) matches, or all below a folder, sorted: (uri, stat) each. SourceError."""
-        system, path = self._system(place)
-        verb = "glob" if any(c in path for c in "*?[") else "find"
-        work = self.run(place, lambda: self._persist(place, 0, lambda: _call(system, verb, path, detail=True)))
-        found = work.result()
-        if isinstance(found, Unread):
-            raise SourceError(f"cannot list {place}: {found.detail or found.reason}")
-        files = {system.unstrip_protocol(name): info for name, info in found.items() if info["type"] == "file"}
-        return [(uri, _stat(files[uri])) for uri in sorted(files)]
+        marks = "*[" if place.startswith("http") else "*?["  # an address on the web may have a query
+        found = self._listed(place, "glob" if any(mark in place for mark in marks) else "find")
+        spell = self._spelling(place)
+        files = {spell(name): info for name, info in found.items() if info["type"] == "file"}
+        unsized = [uri for uri, info in files.items() if info.get("size") is None]  # of web servers
+        stats: dict[str, Stat] = {uri: stat_of(info) for uri, info in files.items()}
+        for uri, stat in zip(unsized, self.stat(unsized), strict=True):
+            if isinstance(stat, Unread):
+                raise SourceError(f"cannot look at {uri}: {_said(stat)}")
+            stats[uri] = stat
+        return sorted(stats.items())
 
     def folder(self, place: str) -> list[dict[str, Any]]:
         """What lies directly in a folder, sorted by name: fsspec's infos, with a `uri` added. SourceError."""
-        system, path = self._system(place)
-        work = self.run(place, lambda: self._persist(place, 0, lambda: _call(system, "ls", path, detail=True)))
-        found = work.result()
-        if isinstance(found, Unread):
-            raise SourceError(f"cannot list {place}: {found.detail or found.reason}")
-        infos = [info | {"uri": system.unstrip_protocol(info["name"])} for info in found]
-        return sorted(infos, key=lambda info: info["name"])
+        found, spell = self._listed(place, "ls"), self._spelling(place)
+        _, path = self._home(place)
+        inside = [info for info in found if info["name"].rstrip("/") != path.rstrip("/")]
+        return sorted((info | {"uri": spell(info["name"])} for info in inside), key=lambda info: info["name"])
 
-    def _system(self, uri: str) -> tuple[Any, str]:
+    def _listed(self, place: str, verb: str) -> Any:
+        patience = replace(self.patience, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=_LOOKS)
+        asked = self.ask(place, lambda system, path: call(system, verb, path, detail=True), patience)
+        (found,) = results([asked])
+        if isinstance(found, Unread):
+            raise SourceError(f"cannot list {place}: {_said(found)}")
+        return found
+
+    def ask(
+        self, place: str, question: Callable[[Any, str], Awaitable[T]], patience: Patience | None = None
+    ) -> Future[T | Unread]:
+        """Begin to ask: `question(file system, path)` runs in the event loop, again where it fails."""
+        (home, path), patience = self._home(place), patience or self.patience
+        request, latencies = partial(question, home.system, path), home.asks if patience.hedge else None
+
+        async def work() -> T | Unread:
+            async with self._room.place() as held:
+                return await persist(request, 0, explain, patience, latencies, held.rest)
+
+        begun: Begun = []
+        asked = later(begun, work)
+        launch(begun)
+        return asked
+
+    # -- connecting
+
+    def _home(self, uri: str) -> tuple[_Home, str]:
         """The file system of an address, and the path in it."""
-        if self._pid != os.getpid():  # the loop's thread stayed in the parent
-            self._forget()
-        protocol = uri.partition("://")[0] if "://" in uri else "file"
-        with self._lock:
-            system = self._systems.get(protocol)
-            if system is None:
-                try:
-                    system, _ = url_to_fs(uri, **settings(protocol, self.options, self.in_flight))
-                except ImportError as error:
-                    raise SourceError(f"cannot open {uri}: {error}") from error
-                except (ValueError, TypeError) as error:
-                    raise ConfigError(f"cannot open {uri}: {error}") from error
-                if hasattr(system, "retries"):
-                    system.retries = 1  # times that one request is sent: trying again is `persist`'s
-                self._systems[protocol] = system
-        return system, system._strip_protocol(uri)
+        protocol, _, rest = uri.partition("://")
+        key = f"{protocol}://{rest.partition('/')[0]}" if rest else "file"
+        home = self._homes.get(key)
+        if home is None:
+            with self._lock:
+                system = repr(named(uri))
+                if system not in self._systems:
+                    self._systems[system] = _Home(connect(uri, self.options, self.in_flight))
+                home = self._homes[key] = self._systems[system]
+        return home, home.system._strip_protocol(uri)
+
+    def _spelling(self, place: str) -> Callable[[str], str]:
+        """How to write an address of the same file system as `place` for a path in it."""
+        protocol, _, rest = place.partition("://")
+        host = rest.partition("/")[0]
+        (home, _), about = self._home(place), named(place)
+
+        def spell(path: str) -> str:
+            bare = path.lstrip("/")
+            for uri in (f"{protocol}://{bare}", f"{protocol}://{path}", f"{protocol}://{host}/{bare}"):
+                if "://" not in path and named(uri) == about and home.system._strip_protocol(uri) == path:
+                    return uri
+            return home.system.unstrip_protocol(path)
+
+        return spell
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={'...' if k in ('key', 'secret', 'token') else v!r}" for k, v in self.options.items())
+        shown = ", ".join(f"{k}={v!r}" if k in _SHOWN else f"{k}=..." for k, v in self.options.items())
         return f"Storage({shown})"
 
 
-class Cached:
-    """A span of which the cache has all, some or nothing. What it has is read by the thread that takes the result."""
-
-    def __init__(self, storage: Storage, cache: Cache, span: Span) -> None:
-        self._storage, self._cache, self._span = storage, cache, span
-        self._missing = self._ask()
-
-    def _ask(self) -> list[tuple[int, int, int, Future[bytes | Unread]]]:
-        span = self._span
-        assert span.whole is not None and span.stop is not None
-        missing = self._cache.missing(span.uri, span.whole.version, span.start, span.stop, span.whole.size)
-        return [(n, first, last, self._storage.chunk(span, n, first, last)) for n, first, last in missing]
-
-    def done(self) -> bool:
-        """All that was missing is there."""
-        return all(work.done() for *_, work in self._missing)
-
-    def cancel(self) -> object:
-        """Nobody will ask."""
-        return [work.cancel() for *_, work in self._missing]
-
-    def result(self, timeout: float | None = None) -> bytes | Unread:
-        """The bytes, from cache and storage."""
-        span = self._span
-        assert span.whole is not None and span.stop is not None
-        fetched: list[tuple[int, int, bytes]] = []
-        for _, first, last, work in self._missing:
-            data = work.result(timeout)
-            if isinstance(data, Unread):
-                return data
-            fetched.append((first, last, data))
-        if len(fetched) == 1 and fetched[0][0] <= span.start and span.stop <= fetched[0][1]:
-            first, _, data = fetched[0]
-            return data[span.start - first : span.stop - first]
-        got = self._cache.get(span.uri, span.whole.version, span.start, span.stop, span.whole.size)
-        if got is not None:
-            return got
-        # evicted again since it was looked for, or not storable: past the cache
-        return self._storage.run(span.uri, lambda: self._storage._get(span)).result(timeout)
+async def _read(system: Any, path: str, span: Span) -> bytes | Unread:
+    """One request for a span: all of it, or an error, or what makes further requests useless."""
+    whole, start, stop = span.whole, span.start, span.stop
+    if start == 0 and (stop is None or (whole is not None and stop == whole.size)):
+        data = await call(system, "cat_file", path)  # asked for in whole, it shows that it grew
+    else:
+        data = await call(system, "cat_file", path, start=start, end=stop)
+    if stop is None or len(data) == stop - start:
+        return data
+    size = whole.size if whole is not None and whole.size == len(data) else None
+    if size is None:
+        size = (await call(system, "info", path)).get("size")
+    if size is not None and whole is not None and size != whole.size:
+        return Unread("changed", f"{size} bytes, {whole.size} when it was listed")
+    if size is not None and size < stop:
+        return Unread("truncated", f"it ends at {size}, bytes up to {stop} were asked for")
+    if len(data) == size:  # all of it, from a web server that knows no ranges
+        return data[start:stop]
+    raise OSError(f"got {len(data)} of {stop - start} bytes at {start}")
 
 
-async def _call(system: Any, verb: str, *args: Any, **kwargs: Any) -> Any:
-    """A method of a file system, in this loop where it is asynchronous, else in a thread."""
-    if isinstance(system, AsyncFileSystem) and system.async_impl:
-        return await getattr(system, "_" + verb)(*args, **kwargs)
-    return await asyncio.to_thread(getattr(system, verb), *args, **kwargs)
+def _judged(span: Span, found: bytes | Unread) -> bytes | Unread:
+    """An object that ends too early, and did not when it was listed, is another one."""
+    if isinstance(found, Unread) and found.reason == "truncated" and span.whole is not None:
+        return Unread("changed", f"{found.detail}; it had {span.whole.size} bytes when it was listed")
+    return found
 
 
-def _stat(info: dict[str, Any]) -> Stat:
-    for name in ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created"):
-        if info.get(name):
-            return Stat(int(info.get("size") or 0), str(info[name]).strip('"'))
-    return Stat(int(info.get("size") or 0), "")
+def _said(why: Unread) -> str:
+    return why.detail or REASONS[why.reason]
 
 
-def is_local(uri: str) -> bool:
-    """A path of this machine's file system."""
-    return "://" not in uri and "::" not in uri
+def _forked() -> None:
+    for storage in list(_storages):
+        _left.append(storage._systems)  # their end would close connections that the parent goes on using
+        storage._forget()
+
+
+os.register_at_fork(after_in_child=_forked)

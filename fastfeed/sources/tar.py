@@ -1,49 +1,41 @@
-"""Tar shards in the layout of WebDataset: members that share a name up to its first dot are one sample.
-
-Formats: POSIX.1-1988 ustar, POSIX.1-2001 pax headers, GNU long names and base-256 numbers (GNU tar manual, "Tar
-internals"). Nothing is ever extracted. Links, devices and names that lead out of the archive are left out and listed.
-"""
+"""Tar shards in the layout of WebDataset: members that share a name up to its first dot are one sample."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import ConfigError
+from fastfeed.sources.archive import BLOCK, Member, intact, members, number
 from fastfeed.sources.build import Peek
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
+from fastfeed.sources.foreign import listed_by_dali, listed_by_wids
 from fastfeed.sources.index import Found
 from fastfeed.sources.packed import Packed, Paths
-from fastfeed.sources.storage import Storage
+from fastfeed.sources.storage import Stat, Storage
 
-__all__ = ["TarShards", "members"]
+__all__ = ["TarShards"]
 
-_BLOCK = 512
-_FILES = b"0\x007"  # regular ones; 7: contiguous, of old
-_KINDS = {b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"}
-_PACKED = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-}
-_MOST = 1 << 20  # bytes of a label, or of a pax header; more is damage
-_NOTES = 50  # kept per shard
+_MOST = 1 << 20  # bytes of a label; more is damage
+_NOTES = 50  # kept per shard, of the archive and of the samples
+_SHOWN = 60  # characters of what is no label
 
 
 class TarShards(Packed):
     """Images in tar files as WebDataset writes them: `0001.jpg`, `0001.cls`, `0002.jpg`, ...
 
-    `shards` is a path, a pattern (`train-{000..099}.tar`, `*.tar`), a folder, or a list of them, local or remote
-    (`s3://...`). `label` names the member that holds a sample's label: "cls", or "json:landmark_id" for a field of a
-    JSON member; None for none. Labels that are not numbers are sorted and numbered. An index is built when the shards
-    are first used, and kept beside them or in the cache folder.
+    `shards` is a path, a pattern (`train-{000..099}.tar`, `*.tar`), a folder, a wids index (`.json`), or a list of
+    them, local or remote (`s3://...`). `label` names the member that holds a sample's label: "cls", or
+    "json:landmark_id" for a field of a JSON member ("json:a.b": one inside another); None for none. Labels that are not
+    numbers are sorted and numbered; with `classes`, numbers count these names. An index is built when the shards are
+    first used, and kept beside them or in the cache folder. Where DALI's `wds2idx` left an `.idx` beside a shard, that
+    spares the look through it.
     """
 
     suffix = ".tar"
@@ -62,202 +54,146 @@ class TarShards(Packed):
     ) -> None:
         if isinstance(images, str):
             raise ConfigError(f"TarShards: images must be a list of extensions, got {images!r}; pass [{images!r}]")
+        extension, _, field = label.partition(":") if isinstance(label, str) else ("", "", "")
+        if label is not None and (not extension or extension.lower().endswith("json") != bool(field)):
+            raise ConfigError(
+                f"TarShards: label must be an extension such as 'cls', a field such as 'json:landmark_id', or None, "
+                f"got {label!r}"
+            )
         self._images = tuple(e.lower().lstrip(".") for e in images)
-        extension, _, self._field = (label or "").partition(":")
-        self._label = extension.lower().lstrip(".")
+        self._label, self._field = extension.lower().lstrip("."), field
+        self._stated: dict[str, int] = {}  # samples by shard, as a wids index has them
         kind = f"tar 1 images {','.join(self._images)} label {label}"
         super().__init__(
             shards, kind, labeled=label is not None, classes=classes, storage=storage, cache=cache, index=index,
             progress=progress,
         )  # fmt: skip
 
+    def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
+        named, self._stated = listed_by_wids(shards, storage, type(self).__name__)
+        return super()._files(named, storage)
+
     def _scan(self, peek: Peek) -> Found:
-        found, grouping = Found(), _Samples()
-        for member in members(peek, found.notes):
-            grouping.add(member, self, peek, found)
-        grouping.end(self, found)
-        if len(found.notes) > _NOTES:
-            found.notes[_NOTES:] = [f"and {len(found.notes) - _NOTES} more"]
-        return found
+        notes: list[str] = []
+        samples = _Samples(self, peek)
+        for member in listed_by_dali(peek, self._is_label, notes) or members(peek, notes):
+            samples.add(member)
+        samples.end()
+        samples.found.notes = _first(notes) + _first(samples.notes)
+        return samples.found
+
+    def _is_label(self, name: str) -> bool:
+        return bool(self._label) and name.lower().endswith("." + self._label)
 
     def _span(self, i: int) -> tuple[int, int]:
         start = int(self._index.offsets[i])
-        header = _BLOCK if self.remote else 0  # a remote shard may change unseen: its header says what lies there
-        return start - header, start + int(self._index.lengths[i])
+        return start - BLOCK, start + int(self._index.lengths[i])  # with its header, which tells what lies there now
 
     def _unwrap(self, i: int, data: bytes) -> bytes | Unread:
-        if not self.remote:
-            return data
-        length = int(self._index.lengths[i])
-        if not _intact(data[:_BLOCK]) or _number(data[124:136]) != length:
-            return Unread("changed", "another member lies there than was indexed; build the source anew")
-        return data[_BLOCK:]
+        header, check = data[:BLOCK], int(self._index.checks[i])
+        if check:
+            same = zlib.crc32(header) == check
+        else:
+            same = intact(header) and number(header[124:136]) == int(self._index.lengths[i])
+        return data[BLOCK:] if same else Unread("changed", "another member lies there than was indexed")
 
     def _label_advice(self) -> str:
-        return "pass label='json:field' or the extension that holds it, or label=None for images without"
+        return (
+            "pass label='json:field' or the extension that holds it, or label=None for images without; "
+            "the members of a sample must lie side by side"
+        )
 
-    def _label_of(self, member: Member, peek: Peek, notes: list[str]) -> int | str | None:
-        data = peek.at(member.offset, min(member.size, _MOST))
-        if len(data) < member.size:
-            notes.append(f"no label in {member.name} at {member.offset}: {len(data)} of {member.size} bytes are there")
-            return None
-        try:
-            value: Any = data.decode("utf-8").strip()
-            if self._field:
-                value = json.loads(value)
-                for name in self._field.split("."):
-                    value = value[name]
-        except (ValueError, KeyError, TypeError) as error:
-            notes.append(f"no label in {member.name} at {member.offset}: {type(error).__name__} {error}")
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, str)) or value == "":
-            notes.append(f"no label in {member.name} at {member.offset}: got {value!r}, a number or a text is needed")
-            return None
-        text = str(value)
-        return int(text) if text.isascii() and text.isdigit() and int(text) < 2**31 else text
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A file in a tar."""
-
-    name: str
-    offset: int  # of its content
-    size: int
+    def _notes_on(self, shard: int) -> Sequence[str]:
+        notes, held = super()._notes_on(shard), int(self.bounds[shard + 1] - self.bounds[shard])
+        stated = self._stated.get(self.shard(shard), held)
+        return notes if stated == held else (*notes, f"{held} samples, but its wids index says {stated}")
 
 
 class _Samples:
     """Puts the members of a sample together, as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, tar: TarShards, peek: Peek) -> None:
+        self.found, self.notes = Found(), []
+        self._tar, self._peek = tar, peek
         self._key: str | None = None
         self._image: Member | None = None
         self._label: int | str | None = None
         self._has: set[str] = set()
         self._seen: set[str] = set()
+        self._several = False
 
-    def add(self, member: Member, tar: TarShards, peek: Peek, found: Found) -> None:
+    def add(self, member: Member) -> None:
         """The next member."""
-        folder, _, base = member.name.rpartition("/")
-        stem, _, extension = base.partition(".")
-        key, extension = f"{folder}/{stem}", extension.lower()
+        folder, slash, base = member.name.rpartition("/")
+        stem, dot, extension = base.partition(".")
+        if not stem or not dot or re.match(r"__[^/]*__(/|$)", member.name):  # as webdataset does
+            why = "no extension" if stem and not dot else "hidden" if dot else "what it says of the shard is not read"
+            self.notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: {why}")
+            return
+        key, extension = folder + slash + stem, extension.lower()
         if key != self._key or extension in self._has:
-            self.end(tar, found)
+            self.end()
             if key in self._seen:
-                found.notes.append(f"duplicate key {key.lstrip('/')} at {member.offset}")
+                self.notes.append(f"duplicate key {key} at {member.offset}")
             self._seen.add(key)
             self._key = key
         self._has.add(extension)
-        if extension in tar._images and self._image is None:
-            self._image = member
-        elif tar._label and extension == tar._label:
-            self._label = tar._label_of(member, peek, found.notes)
+        if extension in self._tar._images:
+            self._take_image(member, extension)
+        elif self._tar._label and extension == self._tar._label:
+            self._take_label(member)
 
-    def end(self, tar: TarShards, found: Found) -> None:
+    def _take_image(self, member: Member, extension: str) -> None:
+        if self._image is None:
+            self._image = member
+        elif not self._several:
+            self._several = True  # said once: all samples will have it
+            self.notes.append(
+                f"{member.name} at {member.offset} is not used: the image is {self._image.name}; pass images=[...]"
+            )
+
+    def _take_label(self, member: Member) -> None:
+        try:
+            self._label = _label(self._peek, member, self._tar._field)
+        except (ValueError, RecursionError) as error:
+            self.notes.append(f"no label in {member.name} at {member.offset}: {error}")
+
+    def end(self) -> None:
         """The sample is complete."""
+        label = self._tar._label
         if self._image is not None:
-            image = self._image
-            found.add(image.offset, image.size, self._label, os.fsencode(image.name))
-            if tar._label and tar._label not in self._has:
-                found.notes.append(f"no .{tar._label} for {image.name} at {image.offset}")
+            image, name = self._image, self._image.name.encode("utf-8", "surrogateescape")
+            self.found.add(image.offset, image.size, self._label, name, image.check)
+            if label and label not in self._has:
+                self.notes.append(f"no .{label} for {image.name} at {image.offset}")
         elif self._key is not None:
-            found.notes.append(f"no image for key {self._key.lstrip('/')}, only {', '.join(sorted(self._has))}")
+            self.notes.append(f"no image for key {self._key}, only {', '.join(sorted(self._has))}")
         self._key, self._image, self._label, self._has = None, None, None, set()
 
 
-def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
-    """The files of a tar in their order; what is damaged or left out goes to `notes`, with its offset."""
-    at, named, head = 0, {}, peek.at(0, 8)
-    for magic, packing in _PACKED.items():
-        if head.startswith(magic):
-            raise SourceError(
-                f"{peek.uri} is compressed with {packing}: samples in it cannot be found without unpacking all before "
-                "them; unpack it to a plain .tar once (images do not shrink any further)"
-            )
-    while True:
-        block = peek.at(at, _BLOCK)
-        if len(block) < _BLOCK:
-            notes.append(f"cut off at {at}: the end of the archive is missing")
-            return
-        if block.count(0) == _BLOCK:
-            return
-        if not _intact(block):
-            what = "no tar file" if at == 0 else "damaged header"
-            notes.append(f"{what} at {at}: nothing after it can be read")
-            return
-        kind, size, start = block[156:157], _number(block[124:136]), at + _BLOCK
-        if size < 0:
-            notes.append(f"damaged header at {at}: a size of {size}")
-            return
-        if kind in b"xgLK" and kind:
-            if size > _MOST or start + size > peek.size:
-                notes.append(f"damaged header at {at}: {size} bytes of names")
-                return
-            if kind == b"x":
-                named |= _pax(peek.at(start, size))
-            elif kind == b"L":
-                named["path"] = peek.at(start, size).rstrip(b"\0").decode("utf-8", "surrogateescape")
-        else:
-            name = named.get("path") or _name(block)
-            size = int(named["size"]) if named.get("size", "").isdigit() else size
-            kind = b"S" if any(key.startswith("GNU.sparse") for key in named) else kind
-            named = {}
-            why = _refused(kind, name)
-            if why:
-                notes.append(f"left out {name!r} at {at}: {why}")
-            elif kind in _FILES:
-                yield Member(name, start, size)
-                if start + size > peek.size:
-                    notes.append(f"cut off at {peek.size}: {name} should end at {start + size}")
-                    return
-            if kind in b"12346" and kind:  # these have no content, whatever their size field says
-                size = 0
-        at = start + -(-size // _BLOCK) * _BLOCK
+def _label(peek: Peek, member: Member, field: str) -> int | str:
+    """A number or a text; ValueError says why there is none."""
+    if member.size > _MOST:
+        raise ValueError(f"{member.size} bytes, too long for a label")
+    data = peek.at(member.offset, member.size)
+    if len(data) < member.size:
+        raise ValueError(f"{len(data)} of {member.size} bytes are there")
+    value: Any = data.decode("utf-8-sig").strip()
+    if field:
+        value = json.loads(value)
+        for name in field.split("."):
+            if not isinstance(value, dict) or name not in value:
+                raise ValueError(f"no field {name!r} of {field!r}")
+            value = value[name]
+    text = "" if isinstance(value, bool) or not isinstance(value, (int, str)) else str(value)
+    if not text or re.fullmatch(r"-[0-9]+", text) or re.search("[\0-\x1f\x7f\ud800-\udfff]", text):
+        shown = repr(value)[:_SHOWN]
+        raise ValueError(f"got {shown}, a number >= 0 or a text is needed")
+    digits = re.fullmatch(r"0*([0-9]{1,10})", text)
+    return int(digits[1]) if digits and int(digits[1]) < 2**31 else text
 
 
-def _refused(kind: bytes, name: str) -> str:
-    if kind in _KINDS:
-        return _KINDS[kind]
-    if name.startswith("/") or ".." in name.split("/"):
-        return "its name leads out of the archive"
-    if kind not in _FILES and kind != b"5":
-        return f"of unknown kind {kind!r}"
-    return ""
-
-
-def _intact(block: bytes) -> bool:
-    """The checksum of a header is right: the sum of its bytes, its own field counted as spaces."""
-    stated = _number(block[148:156])
-    return stated == sum(block) - sum(block[148:156]) + 256
-
-
-def _number(field: bytes) -> int:
-    """An octal number, or GNU's base-256; -1 for neither."""
-    if field[0] & 0x80:
-        return int.from_bytes(field, "big") & ((1 << (8 * len(field) - 1)) - 1) if field[0] == 0x80 else -1
-    try:
-        return int(field.strip(b" \0") or b"0", 8)
-    except ValueError:
-        return -1
-
-
-def _name(block: bytes) -> str:
-    name = block[:100].partition(b"\0")[0]
-    if block[257:262] == b"ustar" and block[262:263] == b"\0":
-        prefix = block[345:500].partition(b"\0")[0]
-        name = prefix + b"/" + name if prefix else name
-    name = name.decode("utf-8", "surrogateescape")
-    return name[2:] if name.startswith("./") else name
-
-
-def _pax(data: bytes) -> dict[str, str]:
-    """Records `length key=value\\n`."""
-    found: dict[str, str] = {}
-    while data:
-        length, _, rest = data.partition(b" ")
-        if not length.isdigit() or int(length) > len(data) or int(length) <= len(length) + 1:
-            break
-        key, _, value = rest[: int(length) - len(length) - 2].partition(b"=")
-        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-        data = data[int(length) :]
-    return found
+def _first(notes: list[str]) -> list[str]:
+    """So many that they can be read, and the last: it says how far the archive could be read."""
+    more = len(notes) - _NOTES
+    return [*notes[: _NOTES - 1], f"and {more} more", notes[-1]] if more > 0 else notes

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from photos import folder, jpeg, picture
+from records import record_folder
 from shards import shard_folder
+from tables import image_bytes, write
 
 import fastfeed.sources
-from fastfeed.sources import Arrays, ImageFolder, Mixture, Source, TarShards
+from fastfeed.sources import Arrays, ImageFolder, Mixture, Source, Table, TarShards, TFRecords
 from fastfeed.spec import Spec
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(6)])
@@ -50,6 +52,17 @@ def mixture(root: Path, changed: bool) -> Mixture:
     return Mixture({"folder": ImageFolder(photos(root / "folder", changed)), "tar": tar}, [0.25, 0.75])
 
 
+def listed(root: Path, changed: bool, format: str) -> Table:
+    paths = [f"a/{i:04}.jpg" for i in (0, 2 if changed else 1)] + [f"b/{i:04}.jpg" for i in range(4)]
+    table = {"path": paths, "label": ["x", "x", "y", "x", "z", "y"], "weight": [1.5] * 6}
+    return Table(write(photos(root, False) / f"t.{format}", table), image="path", label="label", weight="weight")
+
+
+def held(root: Path, changed: bool) -> Table:
+    blobs = [jpeg(i + 1000 * (changed and i == 4), (48 + 8 * i, 64)) for i in range(6)]
+    return Table(image_bytes(root / "t.parquet", blobs, 2, label=list(range(6))), image="image", label="label")
+
+
 # (folder, whether one sample's content is another) -> source
 SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder": lambda root, changed: ImageFolder(photos(root, changed)),
@@ -58,7 +71,12 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "Arrays": lambda root, changed: Arrays(IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6),
     "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
     "TarShards": lambda root, changed: TarShards(shard_folder(root, (3, 1, 4), 2 if changed else None)),
+    "TFRecords": lambda root, changed: TFRecords(record_folder(root, (3, 1, 4), 2 if changed else None)),
     "Mixture": mixture,
+    "Table, CSV": lambda root, changed: listed(root, changed, "csv"),
+    "Table, JSON lines": lambda root, changed: listed(root, changed, "jsonl"),
+    "Table, Parquet": lambda root, changed: listed(root, changed, "parquet"),
+    "Table, images in Parquet": held,
     "Arrays.mnist": mnist,
     "Arrays.cifar": cifar,
 }

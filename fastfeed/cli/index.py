@@ -1,0 +1,147 @@
+"""`fastfeed index SOURCE`: look through a folder or shards once, so that no run has to."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from fastfeed.sources.packed import Packed
+    from fastfeed.sources.storage import Storage
+
+__all__ = ["index"]
+
+_NOTES = 5  # shown
+
+Facts = list[tuple[str, str]]
+
+
+def index(
+    source: Annotated[str, typer.Argument(help="Folder of images, or shards ('train-{000..099}.tar'); or s3://...")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Listing of a folder: .parquet, .csv, .jsonl; index of shards.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Of shards: cls, json:field, image/class/label, or none.", show_default=False)
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", "-w", min=1, max=64, help="Remote folders listed at once.")] = 16,
+    storage: Annotated[list[str] | None, typer.Option("--storage-option", help="name=value for fsspec.")] = None,
+) -> None:
+    """List a folder's images, or index shards, and keep that in a file. Goes on where it was broken off."""
+    from fastfeed.cli.open import kind_of, storage_options
+    from fastfeed.errors import ConfigError
+    from fastfeed.sources.storage import Storage
+
+    kind, opened, console = kind_of(source), Storage(storage_options(storage or [])), Console()
+    begun = time.monotonic()
+    if kind == "table":
+        raise ConfigError(f"{source} is a table, which needs no index: Table({source!r}, image=...) reads it")
+    if kind == "folder":
+        if label is not None:
+            raise ConfigError("--label is for shards: an image's class is the folder that it lies in")
+        facts, use = _folder(source, out, workers, opened)
+    else:
+        facts, use = _shards(source, kind, out, label, opened)
+    seconds = time.monotonic() - begun
+    facts.append(("took", f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"))
+    console.print(Text(source, style="bold"), soft_wrap=True)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=12, style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(Text(f"  {name}"), Text(value))  # Text, for brackets are no markup here
+    console.print(table)
+    console.print(Text.assemble("\n", use), soft_wrap=True)
+
+
+def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tuple[Facts, str]:
+    from fastfeed.sources.listing import list_images
+    from fastfeed.sources.partial import kept
+    from fastfeed.sources.storage import is_local
+
+    place = source.removeprefix("file://")
+    whole = os.path.abspath(place) if is_local(place) else place.rstrip("/")
+    to = str(out) if out is not None else f"{os.path.basename(whole) or 'images'}.parquet"
+    try:
+        found = list_images(place, to, storage=storage, at_once=workers, who="index")
+    except KeyboardInterrupt:
+        done, folders = kept(f"{to}.partial")
+        raise _stopped(f"{done:,} of {folders:,} folders are listed, and kept in {to}.partial") from None
+    classed = sum(found.classes.values())
+    facts = [("images", f"{found.images:,}"), ("classes", _spread(list(found.classes.values()), "image"))]
+    if beside := found.images - classed:
+        facts.append(("no class", f"{_count(beside, 'image')}, directly in it"))
+    facts.append(("size", f"{decimal(found.size)}, {decimal(found.size // found.images)} an image"))
+    if empty := found.folders - len(found.classes):
+        facts.append(("empty", f"{_count(empty, 'folder')} without images"))
+    if found.left_out:
+        facts.append(("left out", ", ".join(f"{n:,} {what}" for what, n in found.left_out.most_common(8))))
+    if found.resumed:
+        facts.append(("resumed", f"{found.resumed:,} of {_count(found.folders, 'folder')} from an earlier run"))
+    facts.append(("listing", f"{to}, {decimal(os.path.getsize(to))}"))
+    how = "" if classed else ", labeled=False"
+    return facts, f"Use it:  ff.ImageFolder({source!r}, listing={to!r}{how})"
+
+
+def _shards(source: str, kind: str, out: Path | None, label: str | None, storage: Storage) -> tuple[Facts, str]:
+    import numpy as np
+
+    how: dict[str, Any] = {} if label is None else {"label": None if label == "none" else label}
+    how |= {} if out is None else {"index": str(out)}
+    opened: Packed
+    try:
+        if kind == "tar":
+            from fastfeed.sources.tar import TarShards
+
+            opened = TarShards(source, storage=storage, **how)
+        else:
+            from fastfeed.sources.tfrecord import TFRecords
+
+            opened = TFRecords(source, storage=storage, **how)
+    except KeyboardInterrupt:
+        raise _stopped("what was found in shards that were looked through is kept") from None
+    ids = np.arange(len(opened))
+    labels = opened.label(ids)
+    counts = np.bincount(labels[labels >= 0], minlength=len(opened.classes))
+    facts = [("samples", f"{len(opened):,}"), ("classes", _spread(counts[counts > 0].tolist(), "sample"))]
+    if missing := int((labels < 0).sum()):
+        facts.append(("no label", _count(missing, "sample")))
+    size = int(opened.sizes(ids).sum())
+    facts.append(("shards", _spread(np.diff(opened.bounds).tolist(), "sample")))
+    facts.append(("size", f"{decimal(size)}, {decimal(size // len(opened))} a sample"))
+    notes = opened.notes
+    if notes:
+        more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
+        facts.append(("notes", "\n".join([*notes[:_NOTES], *more])))
+    kept = opened.index_file
+    facts.append(
+        ("index", f"{kept}, {decimal(os.path.getsize(kept))}" if kept else "not kept: no place can be written")
+    )
+    shown = ", ".join([repr(source), *(f"{name}={value!r}" for name, value in how.items())])
+    return facts, f"Use it:  ff.{type(opened).__name__}({shown})"
+
+
+def _spread(counts: Sequence[int], what: str) -> str:
+    """`10, of 732 to 1,300 images`."""
+    if not counts:
+        return "none"
+    few, many = min(counts), max(counts)
+    return f"{len(counts):,}, of {f'{few:,} to ' if few < many else ''}{_count(many, what)}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def _stopped(what: str) -> typer.Exit:
+    Console(stderr=True).print(f"stopped: {what}; the same command goes on from there", highlight=False, soft_wrap=True)
+    return typer.Exit(130)

@@ -1,0 +1,205 @@
+"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.rows import Rows, joined, unpacked
+from fastfeed.sources.storage import Stat, Storage, is_local
+from fastfeed.sources.tables.columns import Codes, Part
+from fastfeed.sources.tables.numerals import numbers
+from fastfeed.sources.tables.reading import read_files
+from fastfeed.sources.tables.strings import Strings
+from fastfeed.sources.urls import local_stat
+
+__all__ = ["read", "suffix_of", "write"]
+
+_COLUMNS = ("path", "class", "label", "size", "version")
+
+
+def suffix_of(path: str, who: str) -> str:
+    """`.parquet`, `.csv` or `.jsonl`. ConfigError for another one, MissingExtra without PyArrow."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _WRITERS:
+        raise ConfigError(f"{who}: a listing must end in {', '.join(_WRITERS)}, got {path}")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise MissingExtra(f"{MissingExtra.of(f'{who}: a listing in Parquet', 'PyArrow', 'parquet')}; or write a .csv")
+    return suffix
+
+
+# -- writing
+
+
+def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: Counter[str], root: str) -> None:
+    """Images with labels, sizes and versions, whole or not at all. `classes` and `left_out` may grow on the way."""
+    folder, name = os.path.split(os.path.abspath(path))
+    fd, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)
+    try:
+        with open(fd, "wb") as file:
+            writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
+            for rows in parts:
+                writer.add(rows, classes)
+            writer.end({"root": root, "left_out": left_out})
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+class _Writer(Protocol):
+    def __init__(self, file: Any) -> None: ...
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None: ...
+
+    def end(self, facts: dict[str, Any]) -> None: ...
+
+
+class _Parquet:
+    def __init__(self, file: Any) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        self._pa = pa
+        kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.string())
+        self._schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
+        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        pa = self._pa
+        assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+        names = pa.DictionaryArray.from_arrays(rows.labels + np.int32(1), pa.array(["", *classes], pa.string()))
+        sizes = pa.array(rows.sizes, pa.int64(), mask=rows.sizes < 0)
+        texts, versions = self._strings(rows.paths), self._strings(rows.versions)
+        columns = [texts, names.cast(pa.string()), pa.array(rows.labels, pa.int32()), sizes, versions]
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+
+    def _strings(self, texts: Strings) -> Any:
+        ends = np.concatenate([[0], texts.ends]).astype(np.int32)
+        buffers = [None, self._pa.py_buffer(ends), self._pa.py_buffer(np.ascontiguousarray(texts.blob))]
+        return self._pa.Array.from_buffers(self._pa.string(), len(texts), buffers)
+
+    def end(self, facts: dict[str, Any]) -> None:
+        self._writer.add_key_value_metadata({"fastfeed": json.dumps(facts)})
+        self._writer.close()
+
+
+class _Csv:
+    def __init__(self, file: Any) -> None:
+        self._file = io.TextIOWrapper(file, "utf-8", newline="")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._writer.writerow(_COLUMNS)
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        self._writer.writerows(_values(rows, classes))
+
+    def end(self, facts: dict[str, Any]) -> None:
+        self._file.detach()
+
+
+class _Jsonl:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        for values in _values(rows, classes):
+            self._file.write(json.dumps(dict(zip(_COLUMNS, values, strict=True))).encode() + b"\n")
+
+    def end(self, facts: dict[str, Any]) -> None:
+        pass
+
+
+_WRITERS: dict[str, type[_Writer]] = {".parquet": _Parquet, ".csv": _Csv, ".jsonl": _Jsonl}
+
+
+def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+    sizes = [size if size >= 0 else None for size in rows.sizes.tolist()]
+    columns = zip(unpacked(rows.paths), rows.labels.tolist(), sizes, unpacked(rows.versions), strict=True)
+    for path, label, size, version in columns:
+        yield path.decode(), classes[label] if label >= 0 else "", label, size, version.decode()
+
+
+# -- reading
+
+
+def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, list[str]]:
+    """Images, labeled by folder, with or without versions; and the folders' names. SourceError for other files."""
+    suffix_of(path, who)
+    others = {"class": True, "size": False} | ({"version": False} if versions else {})
+    found: dict[str, list[Part]] = {name: [] for name in ("path", *others)}
+    for part_of in read_files([(path, _stat(path, storage, who))], "path", others, None, storage):
+        for name, part in part_of.parts:
+            found[name].append(part)
+    folders: dict[str, int] = {"": -1}
+    labels = [_codes(part, folders) for part in found["class"]]
+    rows = Rows(
+        joined([_texts(part, path, who) for part in found["path"]]),
+        _sizes(found["size"], path, who),
+        joined([_texts(part, path, who) for part in found["version"]]) if versions else None,
+        labels=np.concatenate([np.empty(0, np.int32), *labels]),
+    )
+    _check(rows.paths, path, who)
+    return rows, list(folders)[1:]
+
+
+def _stat(path: str, storage: Storage, who: str) -> Stat:
+    try:
+        found = local_stat(path) if is_local(path) else storage.stat([path])[0]
+    except OSError as error:
+        raise SourceError(f"{who}: cannot read {path}: {error.strerror}") from error
+    if isinstance(found, Unread):
+        raise SourceError(f"{who}: cannot read {path}: {found.detail or found.reason}")
+    return found
+
+
+def _codes(part: Part, folders: dict[str, int]) -> np.ndarray:
+    """In which folder each image is; `folders` learns new ones."""
+    if not isinstance(part.values, Codes):  # all are null
+        return np.full(len(part), -1, np.int32)
+    table = np.array([folders.setdefault(name, len(folders) - 1) for name in part.values.texts], np.int32)
+    return np.where(part.missing(), np.int32(-1), table[part.values.codes] if len(table) else np.int32(-1))
+
+
+def _texts(part: Part, path: str, who: str) -> Strings:
+    if isinstance(part.values, Strings):
+        return part.values
+    if part.missing().all():
+        return Strings(np.empty(0, np.uint8), np.zeros(len(part), np.int64))
+    raise _none(path, who, "its paths, classes or versions are no texts")
+
+
+def _sizes(parts: Sequence[Part], path: str, who: str) -> np.ndarray:
+    texts = [part.values for part in parts if isinstance(part.values, Strings)]
+    arrays = [part.values for part in parts if isinstance(part.values, np.ndarray)]
+    arrays = (numbers(texts) or []) if texts else arrays
+    if len(arrays) != len(parts) or any(array.ndim > 1 for array in arrays):
+        raise _none(path, who, "its sizes are no numbers")
+    known = [np.where(part.missing(), -1, array).astype(np.int64) for part, array in zip(parts, arrays, strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *known])
+
+
+def _check(paths: Strings, path: str, who: str) -> None:
+    """Every path is one, and leads to below the root."""
+    for row, name in enumerate(unpacked(paths)):
+        if not name or name.startswith(b"/") or (b".." in name and b".." in name.split(b"/")):
+            what = f"leads out of the folder: {os.fsdecode(name)!r}" if name else "is empty"
+            raise _none(path, who, f"the path of row {row} {what}")
+
+
+def _none(path: str, who: str, what: str) -> SourceError:
+    return SourceError(f"{who}: {path} is no listing, {what}; `fastfeed index` makes one, and Table reads other tables")

@@ -1,0 +1,62 @@
+"""How far a listing is, on the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Tally", "tally"]
+
+
+class Tally:
+    """Counts folders and images; from several threads."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar, self._task, self._lock = bar, task, threading.Lock()
+        self._images, self._folders, self._begun = 0, 0, time.monotonic()
+
+    def begin(self, folders: int, done: int) -> None:
+        """So many folders there are; some are done, from an earlier run."""
+        with self._lock:
+            self._folders = done
+            if self._bar is not None and folders:
+                self._bar.update(self._task, total=folders, completed=done)
+
+    def add(self, images: int = 0, folders: int = 0) -> None:
+        """Some more."""
+        with self._lock:
+            self._images += images
+            self._folders += folders
+            if self._bar is not None:
+                rate = self._images / max(time.monotonic() - self._begun, 1e-3)
+                self._bar.update(self._task, completed=self._folders, images=self._images, rate=rate)
+
+    def now(self, what: str) -> None:
+        """What is being done."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=what)
+
+
+@contextlib.contextmanager
+def tally(what: str, shown: bool | None) -> Iterator[Tally]:
+    """A count with a bar; None: where stderr is a terminal."""
+    if shown is False or (shown is None and not sys.stderr.isatty()):
+        yield Tally()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("folders, {task.fields[images]:,} images, {task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield Tally(bar, bar.add_task(what, total=None, images=0, rate=0.0))

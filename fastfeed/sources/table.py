@@ -1,0 +1,256 @@
+"""Images that a table lists, or holds: CSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import Failure
+from fastfeed.sources.base import Pending
+from fastfeed.sources.cache import Cache, in_bytes
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.fingerprint import fingerprint
+from fastfeed.sources.packed import Paths, cache_of
+from fastfeed.sources.shards import Known, Shards, Then
+from fastfeed.sources.storage import Storage, is_local
+from fastfeed.sources.tables.columns import Where
+from fastfeed.sources.tables.loose import Loose
+from fastfeed.sources.tables.opening import Asked, Opened, open_table, reopen_table
+from fastfeed.sources.tables.reading import find_table
+from fastfeed.sources.tables.strings import Strings
+from fastfeed.spec import ENCODED
+
+__all__ = ["Table"]
+
+_STATE = ("_asked", "_root", "_given", "_memory", "_storage")
+
+
+class Images(Protocol):
+    """Where a table's images are: in files of their own, or in row groups."""
+
+    remote: bool
+
+    @property
+    def bounds(self) -> np.ndarray: ...
+    def uri(self, i: int) -> str: ...
+    def read(self, i: int) -> bytes | Unread: ...
+    def fetch(self, i: int) -> Pending: ...
+    def sizes(self, ids: np.ndarray) -> np.ndarray: ...
+    def shard(self, unit: int) -> str: ...
+
+
+class Table:
+    """`Table("train.parquet", image="path", label="landmark_id")`: one sample per row.
+
+    `table` is a CSV file (.csv, .tsv; its first line names the columns), JSON lines (.jsonl, .ndjson, .json), Parquet,
+    a pattern (`train-{000..099}.parquet`, `*.csv`), a folder, or a list of them, local or remote (`s3://...`).
+    Columns, by name:
+
+    - `image`: paths or URLs; relative paths begin at `root`, else at the table's folder. In Parquet, also bytes.
+    - `label`: whole numbers, or texts, which are sorted and numbered; `classes` gives another order.
+    - `weight`: numbers >= 0, of the sample in the loss.
+    - `box`: lists [x, y, width, height] in pixels of the displayed image, or four names; null is the whole image.
+    - `columns`: carried to the batch: numbers, bools, texts (as objects), lists of one length; null is NaN or "".
+
+    A row without path, image or label is a bad sample. Rows are counted from 0 in messages. The columns of large tables
+    are kept in the cache folder (FASTFEED_CACHE) and mapped from there the next time.
+
+    Images in Parquet are read by row groups, of which `memory` bytes are kept per process. Where they are many and
+    large, an order that jumps between them reads far too much: pass `shuffle=Blocks(...)` to the feed; a warning says
+    with which numbers. Images named by path lie one by one; to `Blocks` all of them are one unit.
+    """
+
+    spec = ENCODED
+
+    def __init__(
+        self,
+        table: Paths,
+        *,
+        image: str,
+        label: str | None = None,
+        weight: str | None = None,
+        box: str | Sequence[str] | None = None,
+        columns: Sequence[str] = (),
+        classes: Sequence[str] | None = None,
+        root: str | os.PathLike[str] | None = None,
+        memory: int | str = "512MB",
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+    ) -> None:
+        for what, names in (("columns", columns), ("classes", classes)):
+            if isinstance(names, str):
+                raise ConfigError(f"Table: {what} must be a list of names, got {names!r}; pass [{names!r}]")
+        boxes = () if box is None else (box,) if isinstance(box, str) else tuple(box)
+        self._asked = Asked(image, label, weight, boxes, tuple(columns))
+        self._root = None if root is None else os.fspath(root)
+        self._given = None if classes is None else tuple(classes)
+        self._memory = _in_bytes(memory)
+        self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._set(open_table(find_table(table, self._storage), self._asked, self._storage))
+
+    def _set(self, opened: Opened) -> None:
+        uris = [uri for uri, _ in opened.files]
+        self._opened, self._arrays, self._fingerprint = opened, opened.arrays, ""
+        self._where = Where(uris, opened.rows)
+        self.classes, self._labels = _classes(opened, self._given, self._where)
+        if opened.leaf is None:
+            paths = Strings(self._arrays["paths"], self._arrays["path_ends"])
+            roots = [self._root or _folder(uri) for uri in uris]
+            remote = opened.urls or not all(map(is_local, roots))
+            self._images: Images = Loose(paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote)
+        else:
+            from fastfeed.sources.tables.rowgroups import RowGroups  # loads PyArrow
+
+            shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
+            self._images = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        opened = self._opened if self._opened.kept is None else replace(self._opened, arrays={})  # mapped there as well
+        return {name: getattr(self, name) for name in _STATE} | {"opened": opened}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        opened = state.pop("opened")
+        self.__dict__.update(state)
+        self._set(opened if opened.arrays else reopen_table(opened, self._asked, self._storage))
+
+    # -- Source
+
+    def __len__(self) -> int:
+        return sum(self._opened.rows)
+
+    def uri(self, i: int) -> str:
+        """The image's path or URL, followed by `#row N` where other rows have the same; of bytes, `train.parquet#N`."""
+        return self._images.uri(int(i))
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Class numbers: int64, shape (len(ids),)."""
+        return np.full(len(ids), -1, np.int64) if self._labels is None else self._labels[ids].astype(np.int64)
+
+    def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
+        """The images' bytes."""
+        if self.remote:
+            return [pending.result() for pending in self.fetch(ids)]
+        return [self._look(int(i), self._unlabeled(int(i)) or self._images.read(int(i))) for i in ids]
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read, from remote storage."""
+        return [self._fetch(int(i)) for i in ids]
+
+    def _fetch(self, i: int) -> Pending:
+        missing = self._unlabeled(i)
+        pending = self._images.fetch(i) if missing is None else Known(missing)
+        return Then(pending, lambda data: self._look(i, data))
+
+    @property
+    def remote(self) -> bool:
+        """Reads go over a network, so they are worth beginning early."""
+        return self._images.remote
+
+    def _unlabeled(self, i: int) -> Unread | None:
+        if self._labels is None or self._labels[i] >= 0:
+            return None
+        return Unread("label_missing", f"row {self._where.row(i)}: no label")
+
+    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
+        return Failure(i, self.uri(i), "read", data.reason, data.detail) if isinstance(data, Unread) else data
+
+    @property
+    def fingerprint(self) -> str:
+        """Of paths, labels, and all else that the table says, but of the files behind paths nothing; computed when
+        first asked for. Of images in Parquet, the sizes of row groups."""
+        if not self._fingerprint:
+            arrays = self._arrays
+            names = [arrays[name].data for name in ("paths", "path_ends") if name in arrays]
+            classes = "\0".join(self.classes).encode("utf-8", "surrogatepass")
+            labels = [] if self._labels is None else [np.ascontiguousarray(self._labels).data]
+            self._fingerprint = fingerprint(len(self), names, [classes, *labels], self._content)
+        return self._fingerprint
+
+    def _content(self, first: int, last: int) -> Iterator[Any]:
+        """Buffers that rows [first, last) have a part in."""
+        arrays, rows = self._arrays, np.arange(first, last)
+        for name, array in sorted(arrays.items()):
+            if name in ("weights", "boxes") or (name.startswith("carried ") and f"{name} ends" not in arrays):
+                yield name.encode()
+                yield np.ascontiguousarray(array[first:last]).data
+        if "unit_rows" in arrays and last > first:
+            units = slice(*(np.searchsorted(self.bounds, (first, last - 1), side="right") - (1, 0)).tolist())
+            yield from (np.ascontiguousarray(arrays[name][units]).data for name in ("unit_rows", "unit_unpacked"))
+        for name in self._asked.columns:
+            if f"carried {name} ends" in arrays:
+                yield from (text.encode("utf-8", "surrogateescape") + b"\0" for text in self._texts(name).take(rows))
+
+    # -- Sharded
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First id of every row group, and the number of samples last: int64. Images named by path are one unit."""
+        return self._images.bounds
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample in storage: int64, shape (len(ids),). 0 for images named by path: not known."""
+        return self._images.sizes(ids)
+
+    def shard(self, unit: int) -> str:
+        """Where a row group lies."""
+        return self._images.shard(unit)
+
+    # -- Annotated
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """float32, shape (len(ids),). None: all are 1."""
+        return self._arrays["weights"][ids] if self._asked.weight is not None else None
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """Top, left, height, width in pixels of the displayed image, NaN for all of it: float64 (len(ids), 4)."""
+        return self._arrays["boxes"][ids].astype(np.float64) if self._asked.box else None
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """By name: numbers and bools as they are, lists of k as (len(ids), k), texts as objects."""
+        texts = {name for name in self._asked.columns if f"carried {name} ends" in self._arrays}
+        return {
+            name: self._texts(name).take(ids) if name in texts else self._arrays[f"carried {name}"][ids]
+            for name in self._asked.columns
+        }
+
+    def _texts(self, name: str) -> Strings:
+        return Strings(self._arrays[f"carried {name}"], self._arrays[f"carried {name} ends"])
+
+    def __repr__(self) -> str:
+        uris = self._where.uris
+        kinds = f" of {len(self.classes)} classes" if self.classes else ""
+        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
+        return f"Table({place}): {len(self)} images{kinds}"
+
+
+def _in_bytes(memory: int | str) -> int:
+    try:
+        return in_bytes(memory)
+    except ConfigError as error:
+        raise ConfigError(f'Table: memory must be bytes > 0, or a text such as "2GB", got {memory!r}') from error
+
+
+def _folder(uri: str) -> str:
+    return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]
+
+
+def _classes(opened: Opened, given: tuple[str, ...] | None, where: Where) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """Names by label, and labels that count them; no labels where none were asked for."""
+    labels = opened.arrays.get("labels")
+    names = opened.classes if given is None else given
+    if labels is None:
+        return (), None
+    if opened.textual and given is not None:
+        code = {name: i for i, name in enumerate(given)}
+        if extra := [text for text in opened.classes if text not in code]:
+            raise SourceError(f"Table: labels that are not in classes: {', '.join(extra[:5])}")
+        return names, np.array([*(code[text] for text in opened.classes), -1], np.int32)[labels]
+    if names and int(labels.max()) >= len(names):
+        row = int(labels.argmax())
+        raise SourceError(f"Table: {where(row)}: label {labels[row]}, but there are {len(names)} classes")
+    return names, labels

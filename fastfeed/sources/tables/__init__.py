@@ -1,0 +1,1 @@
+"""What stands behind `Table`: readers of CSV, JSON lines and Parquet, what columns mean, and where the images are."""

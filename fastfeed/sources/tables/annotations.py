@@ -1,0 +1,170 @@
+"""What a table says of its images beside the label: weights, boxes, and what is carried along to the batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastfeed.sources.tables.columns import Arrays, Codes, Meaning, Part, Where, without_null
+from fastfeed.sources.tables.numerals import numbers
+from fastfeed.sources.tables.strings import Strings
+
+__all__ = ["Boxes", "Carried", "Weights"]
+
+_EXACT = 1 << 53  # integers up to this are themselves as float64
+_AT_ONCE = 1 << 18  # rows checked together: they fit into the processor's caches
+
+
+class Weights(Meaning):
+    """`weights`: float32."""
+
+    def __init__(self, names: Sequence[str], where: Where) -> None:
+        super().__init__(names, where)
+        self._parts: list[np.ndarray] = []
+
+    def _take(self, name: str, part: Part, first: int) -> None:
+        found = self._floats(name, part, first, "numbers >= 0")
+        with np.errstate(over="ignore"):
+            weights = found.astype(np.float32)
+        if weights.ndim != 1:
+            raise self._wrong(first, name, "numbers >= 0", f"lists of {weights.shape[1]}")
+        bad = ~(np.isfinite(weights) & (weights >= 0))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise self._wrong(first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else found[row])
+        self._parts.append(weights)
+
+    def arrays(self) -> Arrays:
+        return {"weights": self._parts}
+
+
+class Boxes(Meaning):
+    """`boxes`: top, left, height, width, from x, y, width, height; NaN where there is none."""
+
+    _NEEDED = "[x, y, width, height] in pixels, width and height above 0"
+
+    def __init__(self, names: Sequence[str], where: Where) -> None:
+        super().__init__(names, where)
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
+
+    def _take(self, name: str, part: Part, first: int) -> None:
+        if len(self.names) == 4:
+            found = self._floats(name, part, first, "numbers")
+            if found.ndim != 1:
+                raise self._wrong(first, name, "numbers", f"lists of {found.shape[1]}")
+        else:
+            found = self._lists(name, part, first)
+        self._parts[name].append(_compact(found))
+
+    def _lists(self, name: str, part: Part, first: int) -> np.ndarray:
+        values, missing = part.values, part.missing()
+        if isinstance(values, Strings) and not part.typed:
+            rows = [self._list(name, text, first + i) for i, text in enumerate(values.tolist())]
+            return np.array(rows, np.float64).reshape(-1, 4)
+        if bool(np.all(missing)):
+            return np.full((len(part), 4), np.nan)
+        if not isinstance(values, np.ndarray) or values.shape[1:] != (4,):
+            row = int(np.argmin(missing))
+            raise self._wrong(first + row, name, self._NEEDED, part[row])
+        return self._floats(name, part, first, self._NEEDED)
+
+    def _list(self, name: str, text: str, row: int) -> Any:
+        try:
+            found = [float(x) for x in json.loads(text)] if text else [np.nan] * 4
+        except (ValueError, TypeError, RecursionError):
+            found = []
+        if len(found) != 4:
+            raise self._wrong(row, name, self._NEEDED, repr(text[:60]))
+        return found
+
+    def arrays(self) -> Arrays:
+        columns = [np.concatenate(parts) for parts in self._parts.values()]
+        found = []
+        for first in range(0, len(columns[0]), _AT_ONCE):
+            rows = [column[first : first + _AT_ONCE] for column in columns]
+            found.append(self._checked(np.stack(rows, axis=1) if len(rows) == 4 else rows[0], first))
+        return {"boxes": [np.concatenate(found)]}
+
+    def _checked(self, given: np.ndarray, first: int) -> np.ndarray:
+        absent = np.all(np.isnan(given), axis=1)
+        bad = ~absent & ~(np.all(np.isfinite(given), axis=1) & (given[:, 2] > 0) & (given[:, 3] > 0))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise self._wrong(first + row, ", ".join(self.names), self._NEEDED, given[row].tolist())
+        return given[:, [1, 0, 3, 2]]
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    """As float32 where that changes nothing."""
+    with np.errstate(over="ignore"):
+        small = values.astype(np.float32)
+    return small if bool(np.all((small == values) | np.isnan(values))) else values
+
+
+class Carried(Meaning):
+    """`carried NAME`, and for texts `carried NAME ends`; NaN or an empty text where there is none."""
+
+    def __init__(self, names: Sequence[str], where: Where) -> None:
+        super().__init__(names, where)
+        self._parts: list[Part] = []
+        self._known: Part | None = None  # the first with a value
+
+    def _take(self, name: str, part: Part, first: int) -> None:
+        if isinstance(part.values, Codes):  # the column is also the label
+            texts, codes = part.values.texts, part.values.codes.tolist()
+            part = replace(part, values=Strings.of([str(texts[code] or "") for code in codes]))
+        if self._known is None and not bool(np.all(part.missing())):
+            self._known = part
+        elif self._known is not None and not bool(np.all(part.missing())) and _width(self._known) != _width(part):
+            row, before = int(np.argmin(part.missing())), int(np.argmin(self._known.missing()))
+            needed = f"what it holds above, such as {self._known[before]!r}"
+            raise self._wrong(first + row, name, needed, repr(part[row]))
+        self._parts.append(part)
+
+    def arrays(self) -> Arrays:
+        key, parts = f"carried {self.names[0]}", self._parts
+        untyped = [p.values for p in parts if isinstance(p.values, Strings) and not p.typed]
+        parsed = numbers(untyped) if len(untyped) == len(parts) else None
+        if parsed is not None:
+            parts = [Part(values, part.null) for values, part in zip(parsed, parts, strict=True)]
+        known = [p for p in parts if not bool(np.all(p.missing()))]
+        if not known:
+            return {key: [np.full(self.rows[self.names[0]], np.nan)]}
+        return _texts(parts, key) if isinstance(known[0].values, Strings) else {key: [self._values(parts, known)]}
+
+    def _values(self, parts: list[Part], known: list[Part]) -> np.ndarray:
+        arrays = [p.values for p in known if isinstance(p.values, np.ndarray)]
+        kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
+        if missing.any() and kind.kind != "f":
+            large = kind.kind != "b" and any(int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays)
+            if kind.kind == "b" or large:
+                needed = "a value in every row (bools and large integers leave no room for a gap)"
+                raise self._wrong(int(np.argmax(missing)), self.names[0], needed, "nothing")
+            kind = np.dtype(np.float64)
+        out = np.empty((len(missing), *arrays[0].shape[1:]), kind)
+        at = 0
+        for part in parts:
+            if isinstance(part.values, np.ndarray) and part.values.shape[1:] == out.shape[1:]:
+                out[at : at + len(part)] = part.values
+            at += len(part)
+        if missing.any():
+            out[missing] = np.nan
+        return out
+
+
+def _texts(parts: Sequence[Part], key: str) -> Arrays:
+    found, at = [], 0
+    for part in parts:
+        own = without_null(part)
+        found.append(Strings(own.blob, own.ends.astype(np.int64) + at))
+        at += len(own.blob)
+    return {key: [t.blob for t in found], f"{key} ends": [t.ends for t in found]}
+
+
+def _width(part: Part) -> tuple[int, ...] | None:
+    """The shape of a value; None for texts."""
+    return part.values.shape[1:] if isinstance(part.values, np.ndarray) else None

@@ -1,0 +1,98 @@
+"""Arrow's arrays as parts of columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.tables.columns import Codes, Part
+from fastfeed.sources.tables.strings import Strings
+
+__all__ = ["is_bytes", "is_text", "part"]
+
+
+def part(array: Any, coded: bool, name: str, uri: str, first: int) -> Part:
+    """Some rows, the first of them being row `first` of its file. SourceError."""
+    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if pa.types.is_dictionary(array.type) and not (coded and is_text(array.type)):
+        array = array.dictionary_decode()
+    kind = array.type
+    if pa.types.is_null(kind):
+        return Part(np.full(len(array), np.nan), null)
+    if is_text(kind):
+        return Part(_codes(array) if coded else _strings(array), null)
+    if _is_number(kind):
+        return Part(_numbers(array), null)
+    if _is_list(kind) and _is_number(kind.value_type):
+        return Part(_lists(array, null, name, uri, first), null)
+    raise SourceError(
+        f"Table: column {name!r} of {uri} holds {kind}; numbers, bools, texts and lists of numbers can be read"
+    )
+
+
+def is_text(kind: Any) -> bool:
+    """Also one of few texts, a dictionary."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"
+
+
+def is_bytes(kind: Any) -> bool:
+    """Of any length."""
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or str(kind) == "binary_view"
+
+
+def _is_list(kind: Any) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _is_number(kind: Any) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+
+
+def _codes(array: Any) -> Codes:
+    coded = array if pa.types.is_dictionary(array.type) else array.cast(pa.large_string()).dictionary_encode()
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return Codes(codes.astype(np.int64), tuple(coded.dictionary.to_pylist()))
+
+
+def _strings(array: Any) -> Strings:
+    array = array.cast(pa.large_string())
+    _, ends, blob = array.buffers()
+    if not len(array):
+        return Strings.of([])
+    ends = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]] if blob is not None else np.empty(0, np.uint8)
+    return Strings(data.copy(), ends[1:] - ends[0])  # Arrow's memory is given back
+
+
+def _numbers(array: Any) -> np.ndarray:
+    if not array.null_count:
+        return array.to_numpy(zero_copy_only=False)
+    return array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False)
+
+
+def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, first: int) -> np.ndarray:
+    """(n, k); rows of null are 0."""
+    there = np.ones(len(array), bool) if null is None else ~null
+    widths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    width = int(widths[there][0]) if there.any() else 0
+    if (odd := there & (widths != width)).any():
+        row = int(np.argmax(odd))
+        raise SourceError(
+            f"Table: {uri}, row {first + row}: column {name!r} holds a list of {widths[row]}, those above hold {width}"
+        )
+    flat = array.drop_null().flatten()
+    if flat.null_count:
+        inner = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+        row = int(np.flatnonzero(there)[inner // width])
+        raise SourceError(f"Table: {uri}, row {first + row}: column {name!r} holds a list with null in it")
+    values = _numbers(flat).reshape(int(there.sum()), width)
+    if null is None:
+        return values
+    out = np.zeros((len(array), width), values.dtype)
+    out[there] = values
+    return out

@@ -1,0 +1,238 @@
+"""What the columns of a table mean: where the images are, and their labels; checked, and made compact.
+
+Parts of columns come in, in the order of the rows; arrays come out, by the names under which `Table` looks for them.
+What else a table says is in `annotations.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.tables.numerals import integers
+from fastfeed.sources.tables.strings import Strings
+
+__all__ = ["Arrays", "Codes", "Labels", "Meaning", "Part", "Paths", "Where", "without_null"]
+
+Arrays = dict[str, list[np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Codes:
+    """Strings of which there are few: row i is `texts[codes[i]]`."""
+
+    codes: np.ndarray  # integers (n,); any where the row is null
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some rows of a column."""
+
+    values: np.ndarray | Strings | Codes  # numbers and bools: (n,), or (n, k) for lists
+    null: np.ndarray | None = None  # bool (n,): there is no value; None: all are there
+    typed: bool = True  # False: what is written as a text may be a number (CSV)
+
+    def __len__(self) -> int:
+        return len(self.values.codes if isinstance(self.values, Codes) else self.values)
+
+    def __getitem__(self, row: int) -> Any:
+        """One value, for messages."""
+        values = self.values
+        if isinstance(values, Codes):
+            return values.texts[int(values.codes[row])]
+        return values[row].tolist() if isinstance(values, np.ndarray) else values[row][:60]
+
+    def missing(self) -> np.ndarray:
+        """bool (n,)."""
+        return np.zeros(len(self), bool) if self.null is None else self.null
+
+
+class Where:
+    """Says where a row lies: `train.csv, row 7`. Rows are counted from 0."""
+
+    def __init__(self, uris: Sequence[str] = (), rows: Sequence[int] = ()) -> None:
+        self.uris = list(uris)
+        self._firsts = [0, *accumulate(rows)][: len(rows)]
+
+    def begin(self, uri: str, first: int) -> None:
+        """From this row on they are from another file."""
+        self.uris.append(uri)
+        self._firsts.append(first)
+
+    def file(self, i: int) -> int:
+        """The number of the file that has row i of the table."""
+        return bisect_right(self._firsts, i) - 1
+
+    def row(self, i: int) -> int:
+        """The number that row i of the table has in its file."""
+        return i - self._firsts[self.file(i)]
+
+    def uri(self, i: int) -> str:
+        """File and row as an address: `train.parquet#7`."""
+        return f"{self.uris[self.file(i)]}#{self.row(i)}"
+
+    def __call__(self, i: int) -> str:
+        return f"{self.uris[self.file(i)]}, row {self.row(i)}"
+
+
+class Meaning(ABC):
+    """Of a column, or of four."""
+
+    coded = False  # texts are wanted as Codes
+
+    def __init__(self, names: Sequence[str], where: Where) -> None:
+        self.names, self.where = tuple(names), where
+        self.rows = dict.fromkeys(self.names, 0)  # added so far
+
+    def add(self, name: str, part: Part) -> None:
+        """The next rows of a column. SourceError where they cannot mean this."""
+        self._take(name, part, self.rows[name])
+        self.rows[name] += len(part)
+
+    @abstractmethod
+    def _take(self, name: str, part: Part, first: int) -> None: ...
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """All rows."""
+
+    def _wrong(self, row: int, name: str, needed: str, got: object) -> SourceError:
+        return SourceError(f"Table: {self.where(row)}: column {name!r} must hold {needed}, got {got}")
+
+    def _floats(self, name: str, part: Part, first: int, needed: str) -> np.ndarray:
+        """float64 (n,), or (n, k) for lists; NaN where there is nothing."""
+        values = part.values
+        if isinstance(values, Strings) and not part.typed:
+            texts = values.tolist()
+            values = np.array([self._number(name, text, first + i, needed) for i, text in enumerate(texts)], np.float64)
+        if not isinstance(values, np.ndarray):
+            row = int(np.argmin(part.missing()))
+            raise self._wrong(first + row, name, needed, repr(part[row]))
+        found = values.astype(np.float64)
+        found[part.missing()] = np.nan
+        return found
+
+    def _number(self, name: str, text: str, row: int, needed: str) -> Any:
+        try:
+            return float(text) if text else np.nan
+        except ValueError:
+            raise self._wrong(row, name, needed, repr(text)) from None
+
+
+class Paths(Meaning):
+    """`paths`, `path_ends`, and `repeated` where a path occurs in several rows."""
+
+    def __init__(self, names: Sequence[str], where: Where) -> None:
+        super().__init__(names, where)
+        self.urls = False  # there are any
+        self._parts: list[Strings] = []
+        self._bytes = 0
+
+    def _take(self, name: str, part: Part, first: int) -> None:
+        if not isinstance(part.values, Strings) and not bool(np.all(part.missing())):
+            row = int(np.argmin(part.missing()))
+            raise self._wrong(first + row, name, "paths, or images as bytes", part[row])
+        texts = without_null(part)
+        self.urls = self.urls or b"://" in texts.blob.tobytes()
+        self._parts.append(Strings(texts.blob, texts.ends.astype(np.int64) + self._bytes))
+        self._bytes += len(texts.blob)
+
+    def arrays(self) -> Arrays:
+        found: Arrays = {"paths": [t.blob for t in self._parts], "path_ends": [t.ends for t in self._parts]}
+        hashes, at = [], 0
+        for texts in self._parts:
+            hashes.append(Strings(texts.blob, texts.ends - at).hashes())
+            at += len(texts.blob)
+        every = np.concatenate(hashes)
+        ordered = np.sort(every)
+        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        return found | {"repeated": [np.isin(every, again)]} if len(again) else found
+
+
+class Labels(Meaning):
+    """`labels`: -1 where there is none. Strings are numbered in their order, and `texts` are they."""
+
+    coded = True
+    _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
+
+    def __init__(self, names: Sequence[str], where: Where) -> None:
+        super().__init__(names, where)
+        self.texts: tuple[str, ...] | None = None
+        self._code: dict[str, int] = {}
+        self._parts: list[np.ndarray] = []
+        self._textual: bool | None = None  # None: not known yet
+        self._typed = True
+
+    def _take(self, name: str, part: Part, first: int) -> None:
+        missing, values = part.missing(), part.values
+        if bool(np.all(missing)):
+            self._parts.append(np.full(len(part), -1, np.int64))
+            return
+        row, textual = int(np.argmin(missing)), isinstance(values, Codes)
+        if self._textual not in (None, textual):
+            what = ("numbers", "texts")[textual], ("numbers", "texts")[not textual]
+            raise self._wrong(first + row, name, f"{what[1]} as above", repr(part[row]))
+        self._textual, self._typed = textual, part.typed
+        if isinstance(values, Codes):
+            code = [self._code.setdefault(text, len(self._code)) if text else -1 for text in values.texts]
+            labels = np.array(code, np.int64)[np.where(missing, 0, values.codes)]
+        else:
+            labels, missing = self._numbers(name, part, missing, first)
+        self._parts.append(np.where(missing, -1, labels))
+
+    def _numbers(self, name: str, part: Part, missing: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+        values = part.values
+        if not isinstance(values, np.ndarray) or values.ndim != 1:
+            row = int(np.argmin(missing))
+            raise self._wrong(first + row, name, self._NEEDED, part[row])
+        if values.dtype.kind == "f":
+            missing = missing | np.isnan(values)
+        safe = np.where(missing, np.zeros(1, values.dtype), values)
+        bad = (safe < -1) | (safe >= float(1 << 63)) if safe.dtype.kind != "b" else np.zeros(len(safe), bool)
+        if safe.dtype.kind == "f":
+            bad |= safe != np.floor(safe)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise self._wrong(first + row, name, self._NEEDED, safe[row])
+        return safe.astype(np.int64), missing
+
+    def arrays(self) -> Arrays:
+        labels = np.concatenate(self._parts)
+        if self._textual:
+            labels = self._number_texts(labels)
+        if bool(np.all(labels < 0)):
+            raise SourceError(f"Table: no row of {self.where.uris[0]} has a label in column {self.names[0]!r}")
+        return {"labels": [labels.astype(np.min_scalar_type(-int(labels.max()) - 1))]}
+
+    def _number_texts(self, labels: np.ndarray) -> np.ndarray:
+        texts = list(self._code)
+        if not self._typed:
+            numbers = integers(texts)
+            if numbers is not None:
+                found = np.array([*numbers, -1], np.int64)[labels]
+                if bool(np.any(found < -1)):
+                    row = int(np.argmax(found < -1))
+                    raise self._wrong(row, self.names[0], self._NEEDED, found[row])
+                return found
+        self.texts = tuple(sorted(texts))
+        place = {text: i for i, text in enumerate(self.texts)}
+        return np.array([*(place[text] for text in texts), -1], np.int64)[labels]
+
+
+def without_null(part: Part) -> Strings:
+    """A part's texts, empty where the row is null. One without any value may not know that it holds texts."""
+    if not isinstance(part.values, Strings):
+        return Strings.of([""] * len(part))
+    if part.null is None:
+        return part.values
+    lengths = part.values.lengths()
+    blob = part.values.blob[np.repeat(~part.null, lengths)]  # there may be bytes behind a null
+    return Strings(blob, np.cumsum(np.where(part.null, 0, lengths)))

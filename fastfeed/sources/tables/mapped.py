@@ -1,0 +1,97 @@
+"""Named arrays in one file, mapped into memory: they are read from the disk where they are touched.
+
+The file: magic, length of the header, its checksum, the header (JSON), then the arrays, at multiples of 64 bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["alone", "joined", "load", "save"]
+
+_MAGIC = b"fastfeed arrays 1\n"
+_ALIGN = 64  # bytes
+
+Parts = Mapping[str, Sequence[np.ndarray]]  # arrays by name, each in pieces that follow one another
+
+
+def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
+    """Write the file, whole or not at all. OSError."""
+    table = []
+    for name, parts in arrays.items():
+        first = parts[0]
+        table.append([name, first.dtype.str, [sum(len(part) for part in parts), *first.shape[1:]]])
+    text = json.dumps({"arrays": table, "header": header}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(4, "little") + text)
+            for name, kind, _ in table:
+                file.write(bytes(-file.tell() % _ALIGN))
+                for part in arrays[name]:
+                    file.write(np.ascontiguousarray(part, kind).data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One process of a machine writes the file; the others wait, and find it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:  # a place that cannot be written: each for itself
+        yield
+        return
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """Header and arrays; None where there is no such file, or it is damaged."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC) + 12)
+            size, length = os.fstat(file.fileno()).st_size, int.from_bytes(start[-12:-4], "little")
+            if not start.startswith(_MAGIC) or len(start) < len(_MAGIC) + 12 or length > size:
+                return None
+            text = file.read(length)
+            if zlib.crc32(text) != int.from_bytes(start[-4:], "little"):
+                return None
+            found, at, places = json.loads(text), file.tell(), []
+            for name, kind, shape in found["arrays"]:
+                at += -at % _ALIGN
+                count = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+                places.append((name, at, at + count, kind, shape))
+                at += count
+            if at != size:
+                return None
+            whole = np.asarray(np.memmap(file, np.uint8, "r"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found["header"], {name: whole[i:j].view(kind).reshape(shape) for name, i, j, kind, shape in places}
+
+
+def joined(arrays: Parts) -> dict[str, np.ndarray]:
+    """The same arrays in memory."""
+    return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in arrays.items()}

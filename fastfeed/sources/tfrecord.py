@@ -1,0 +1,258 @@
+"""TFRecord files that hold tf.train.Examples: read at random, without TensorFlow.
+
+A record is its length (uint64), the length's checksum, the data, the data's checksum; all little endian: TensorFlow,
+core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant added, since data may hold checksums of
+its own: `Mask` in core/lib/hash/crc32c.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.build import Peek
+from fastfeed.sources.cache import Cache
+from fastfeed.sources.example import LONGEST_NAME, Example, Malformed, View, Wanted
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.index import Found
+from fastfeed.sources.packed import Packed, Paths
+from fastfeed.sources.storage import Storage, is_local
+
+__all__ = ["TFRecords", "records"]
+
+_HEAD, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
+_MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
+_LINE = 40  # bytes of a line of an .idx file: two numbers
+_NOTES = 50  # kept per shard
+_NO_IMAGE = "no record has an image: "  # begins a shard's first note where that is so
+_FILENAME = b"image/filename"
+
+
+class TFRecords(Packed):
+    """Images in TFRecord files of tf.train.Examples, as TensorFlow's scripts write them.
+
+    `shards` is a path, a pattern (`train-{00000..01023}-of-01024`, `train-*`), a folder of `.tfrecord` files, or a list
+    of them, local or remote (`s3://...`). `image` names the feature that holds the encoded image, `label` the one that
+    holds an integer or a text; None for images without. Texts are sorted and numbered. Checksums are verified at every
+    read. An index is built when the shards are first used, and kept beside them or in the cache folder.
+    """
+
+    suffix = ".tfrecord"
+
+    def __init__(
+        self,
+        shards: Paths,
+        *,
+        image: str = "image/encoded",
+        label: str | None = "image/class/label",
+        classes: Sequence[str] | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+        index: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        for option, name in (("image", image), ("label", image if label is None else label)):
+            if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
+                raise ConfigError(f"TFRecords: {option} must be the name of a feature, got {name!r}")
+        if google_crc32c.implementation != "c":
+            warnings.warn(
+                "google-crc32c has no compiled part here, so that checking a record takes milliseconds; "
+                "pip install --force-reinstall google-crc32c",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._image = image.encode()
+        self._label = None if label is None else label.encode()
+        self._wanted = Wanted(self._image)
+        super().__init__(
+            shards, f"tfrecord 1 image {image!r} label {label!r}", labeled=label is not None, classes=classes,
+            storage=storage, cache=cache, index=index, progress=progress,
+        )  # fmt: skip
+        self._check_images()
+
+    def _scan(self, peek: Peek) -> Found:
+        look = _Look(peek, self._image, self._label)
+        for offset, length in records(peek, look.structure):
+            look.add(offset, length)
+        return look.end()
+
+    def _span(self, i: int) -> tuple[int, int]:
+        start = int(self._index.offsets[i])
+        return start + _HEAD, start + int(self._index.lengths[i])
+
+    def _unwrap(self, i: int, data: bytes) -> bytes | Unread:
+        check = int(self._index.checks[i])
+        if not _sound(data):
+            return Unread("corrupt", "the record's checksum is wrong")
+        if check and int.from_bytes(data[-_TAIL:], "little") != check:
+            return Unread("changed", "another record lies there than was indexed")
+        try:
+            first, last = Example(View.of(data), 0, len(data) - _TAIL, self._wanted).image(self._image)
+        except Malformed as error:
+            return Unread("corrupt", str(error))
+        return data[first:last]
+
+    def _label_advice(self) -> str:
+        return "pass label='the feature that holds it', or label=None for images without"
+
+    def _check_images(self) -> None:
+        """That no record has an image is a wrong name, not damage."""
+        notes, sizes = self._index.notes, np.diff(self._index.bounds)
+        firsts = [note[0] if note else "" for note, size in zip(notes, sizes, strict=True) if size]
+        if all(first.startswith(_NO_IMAGE) for first in firsts):
+            raise SourceError(f"TFRecords: {firsts[0]}; pass image='the feature that holds it'")
+
+
+class Notes:
+    """The first notes, and how many more there were."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        self._more = 0
+
+    def add(self, note: str) -> None:
+        """One more."""
+        if len(self._kept) < _NOTES:
+            self._kept.append(note)
+        else:
+            self._more += 1
+
+    def all(self) -> list[str]:
+        """As they are kept."""
+        return [*self._kept, f"and {self._more} more"] if self._more else self._kept
+
+
+class _Look:
+    """A look through the records of one shard."""
+
+    def __init__(self, peek: Peek, image: bytes, label: bytes | None) -> None:
+        self.structure, self._contents = Notes(), Notes()
+        self._peek, self._image, self._label = peek, image, label
+        self._wanted = Wanted(*(name for name in (image, label, _FILENAME) if name is not None))
+        self._found, self._images, self._why = Found(), 0, ""
+        self._believed: set[int | str] = set()
+
+    def add(self, offset: int, length: int) -> None:
+        """The record there."""
+        label, name, check = None, b"", 0
+        if offset + length <= self._peek.size:
+            try:
+                label, name = self._read(offset, length)
+            except Malformed as error:
+                self._why = self._why or str(error)
+                self._contents.add(f"no tf.train.Example at {offset}: {error}")
+            check = int.from_bytes(self._peek.at(offset + length - _TAIL, _TAIL), "little")
+        self._found.add(offset, length, label, name or b"%06d" % len(self._found.offsets), check)
+
+    def end(self) -> Found:
+        """The samples, and what is to be said of them."""
+        all_lack = [_NO_IMAGE + (self._why or "all are cut off")] if self._found.offsets and not self._images else []
+        self._found.notes = all_lack + self.structure.all() + self._contents.all()
+        return self._found
+
+    def _read(self, offset: int, length: int) -> tuple[int | str | None, bytes]:
+        """Label and name. The image is skipped."""
+        start, stop = offset + _HEAD, offset + length - _TAIL
+        example = Example(View(self._peek.at, stop), start, stop, self._wanted)
+        label, name = None, b""
+        try:
+            example.image(self._image)
+            self._images += 1
+        except Malformed as error:
+            self._why = self._why or str(error)
+            self._contents.add(f"no image at {offset}: {error}")
+        if self._label is not None:
+            try:
+                label = self._believe(example.label(self._label), offset, length)
+            except Malformed as error:
+                self._contents.add(f"no label at {offset}: {error}")
+        with contextlib.suppress(Malformed):  # it has no other use than to be shown
+            name = example.file(_FILENAME)
+        return label, name
+
+    def _believe(self, label: int | str, offset: int, length: int) -> int | str:
+        """A label not seen before may be a damaged one, and would be one more class: the checksum is looked at."""
+        if label not in self._believed:
+            if not _sound(self._peek.at(offset + _HEAD, length - _HEAD)):
+                raise Malformed("the record's checksum is wrong")
+            self._believed.add(label)
+        return label
+
+
+def records(peek: Peek, notes: Notes) -> Iterator[tuple[int, int]]:
+    """Offset and length of every record with its frame; the last may be cut off. What is damaged goes to `notes`.
+
+    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list beside the shard.
+    """
+    begin, at, listed = 0, 0, None
+    if not peek.size:
+        notes.add("empty: no records")
+    while at < peek.size:
+        begin, head = at, peek.at(at, _HEAD)
+        if len(head) < _HEAD:
+            at = peek.size + 1
+            break
+        if _sound(head):
+            length = _HEAD + int.from_bytes(head[:8], "little") + _TAIL
+        else:
+            if at == 0:
+                _refuse_compressed(peek.uri, head)
+            if listed is None:
+                listed = _listed(peek, notes)
+            if at not in listed:
+                what = "no TFRecord file: wrong checksum" if at == 0 else "damaged length"
+                notes.add(f"{what} at {at}: nothing after it can be found")
+                return
+            length = listed[at]
+            notes.add(f"damaged length at {at}: the .idx file says where the record ends")
+        if length < _MOST:
+            yield at, length
+        else:
+            notes.add(f"left out the record at {at}: {length} bytes, more than an Example can have")
+        at += length
+    if at > peek.size:
+        notes.add(f"cut off at {peek.size}: the record at {begin} is not whole")
+
+
+def _listed(peek: Peek, notes: Notes) -> dict[int, int]:
+    """Lengths by offset, as `tfrecord2idx` listed them: lines "offset length" that cover the shard, newer than it."""
+    names = (peek.uri + ".idx", os.path.splitext(peek.uri)[0] + ".idx") if is_local(peek.uri) else ()
+    for name in filter(os.path.isfile, names):
+        words, why = [], "it does not list the shard's records"
+        try:
+            with open(name, "rb") as file:
+                words = file.read(_LINE * (peek.size // (_HEAD + _TAIL) + 1)).split()
+                if os.fstat(file.fileno()).st_mtime_ns < os.stat(peek.uri).st_mtime_ns:
+                    words, why = [], "older than the shard"
+        except OSError as error:
+            why = str(error.strerror)
+        numbers = [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]
+        offsets, lengths = numbers[::2], numbers[1::2]
+        ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
+        if [0, *ends] == [*offsets, peek.size] and min(lengths) >= _HEAD + _TAIL:
+            return dict(zip(offsets, lengths, strict=True))
+        notes.add(f"{os.path.basename(name)} is not used: {why}")
+    return {}
+
+
+def _refuse_compressed(uri: str, head: bytes) -> None:
+    zlib = head[:1] == b"\x78" and int.from_bytes(head[:2], "big") % 31 == 0  # RFC 1950: deflate, a window of 32 kB
+    if zlib or head.startswith(b"\x1f\x8b"):
+        raise SourceError(
+            f"{uri} is compressed with {'zlib' if zlib else 'gzip'}: records in it cannot be found without unpacking "
+            "all before them; write it without compression once (images do not shrink any further)"
+        )
+
+
+def _sound(data: bytes) -> bool:
+    """The last 4 bytes are the checksum of those before: then both lead to the same CRC of all. Nothing is copied."""
+    tail = data[-_TAIL:]
+    masked = (int.from_bytes(tail, "little") - 0xA282EAD8) & 0xFFFFFFFF
+    return google_crc32c.value(data) == google_crc32c.extend((masked >> 17 | masked << 15) & 0xFFFFFFFF, tail)

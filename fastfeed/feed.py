@@ -23,6 +23,7 @@ from fastfeed.plan import Plan
 from fastfeed.prefetch import Pool
 from fastfeed.quarantine import Quarantine
 from fastfeed.sources.base import Annotated, Source
+from fastfeed.sources.fingerprint import difference
 from fastfeed.stats import FeedStats, Meter
 from fastfeed.timeline import Timeline
 from fastfeed.walk import Walk
@@ -176,7 +177,12 @@ class Feed:
 
         strict=False accepts other files (a repaired image changes the fingerprint) as long as their number is the same.
         """
-        self.seek(*self.plan.position(state, self.source.fingerprint if strict else None))
+        source = self.source
+
+        def changed(before: str) -> str:
+            return difference(before, source.fingerprint, len(source), source.uri)
+
+        self.seek(*self.plan.position(state, source.fingerprint if strict else None, changed))
 
     def stats(self) -> FeedStats:
         """Rates, waiting, time per stage, bad samples, since the feed was made."""

@@ -8,6 +8,7 @@ world size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -142,10 +143,13 @@ class Plan:
             "fingerprint": fingerprint,
         }
 
-    def position(self, state: dict[str, Any], fingerprint: str | None) -> tuple[int, int]:
+    def position(
+        self, state: dict[str, Any], fingerprint: str | None, changed: Callable[[str], str] | None = None
+    ) -> tuple[int, int]:
         """(epoch, step) of a saved state; StateError names the field that would change the order.
 
-        A fingerprint of None is not compared: the files may have changed, their number may not.
+        A fingerprint of None is not compared: the files may have changed, their number may not. `changed` says in words
+        what a saved fingerprint has in another way.
         """
         here = self.state(0, 0, fingerprint or "")
         missing = [name for name in here if name not in state]
@@ -155,16 +159,20 @@ class Plan:
             )
         for name in ("length", "seed", "global_batch", "shuffle", "tail", "fingerprint"):
             if state[name] != here[name] and not (name == "fingerprint" and fingerprint is None):
+                if name == "fingerprint":
+                    what = changed(str(state[name])) if changed is not None else ""
+                    raise StateError(
+                        f"cannot restore: the data differs from what the state was saved with{what and f' ({what})'}; "
+                        "start a new run, or call restore(state, strict=False) if names and order are the same"
+                    )
                 hint = {
                     "length": "samples came or went; start a new run",
                     "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
                     "shuffle": f"pass shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}",
-                    "fingerprint": "the files differ from those the state was saved with; start a new run, or call "
-                    "restore(state, strict=False) if names and order are the same",
                 }.get(name, f"pass {name}={state[name]!r}")
                 raise StateError(
                     f"cannot restore: {name} was {state[name]!r}, this feed has {here[name]!r}, "
-                    f"so the order {'may' if name == 'fingerprint' else 'would'} change; {hint}"
+                    f"so the order would change; {hint}"
                 )
         epoch, step = state["epoch"], state["step"]
         if not (isinstance(epoch, int) and isinstance(step, int) and epoch >= 0 and 0 <= step <= self.steps):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from feeds import numbers
+from shards import shard_folder
 
 import fastfeed as ff
 from fastfeed.errors import StateError
@@ -53,3 +54,23 @@ def test_missing_places_are_named(tmp_path: Path):
         ff.load_state(tmp_path / "nowhere")
     with pytest.raises(StateError, match=r"no folder .*nowhere; create it first"):
         ff.save_state(tmp_path / "nowhere" / "feed.json", {})
+
+
+def test_a_changed_data_set_is_refused_and_the_change_named(tmp_path: Path):
+    def shards(changed: int | None = None) -> ff.TarShards:
+        return ff.TarShards(shard_folder(tmp_path / "shards", (20, 20), changed))
+
+    def made(source: ff.TarShards) -> ff.Feed:
+        return ff.Feed(source, [ff.Resize((8, 8))], batch=4, threads=1)
+
+    with made(shards()) as feed:
+        next(iter(feed))
+        saved = feed.state()
+    with made(shards(changed=33)) as feed:
+        with pytest.raises(
+            StateError, match=r"changed: content of samples in 32\.\.34 .*s-001.tar.*strict=False"
+        ) as error:
+            feed.restore(saved)
+        assert "the same: names of samples" in str(error.value)
+        feed.restore(saved, strict=False)
+        assert feed.state()["step"] == 1

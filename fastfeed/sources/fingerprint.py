@@ -32,8 +32,10 @@ def _digest(buffers: Iterable[Any], size: int) -> str:
 
 
 def difference(before: str, now: str, length: int, uri: Callable[[int], str]) -> str:
-    """What changed between two fingerprints of a source of this length, in words."""
+    """What changed between two fingerprints of a source of this length, in words; "" where they do not say."""
     old, new = _parts(before), _parts(now)
+    if not old and not new:
+        return ""
     if set(old) != set(new) or len(old.get("content", "")) != len(new.get("content", "")):
         return "the data is of another kind"
     changed = [text for name, text in _ASPECTS.items() if old.get(name) != new.get(name)]

@@ -11,6 +11,7 @@ from fastfeed import __version__
 from fastfeed.cli.demo import demo
 from fastfeed.cli.doctor import doctor
 from fastfeed.cli.index import index
+from fastfeed.cli.plan import plan
 from fastfeed.cli.show import show
 from fastfeed.errors import FastfeedError
 
@@ -20,6 +21,7 @@ COMMANDS = {
     "demo": demo,  # the main job, end to end
     "show": show,  # look before you train
     "index": index,  # look through data once
+    "plan": plan,  # what every rank of a cluster will read
     "doctor": doctor,  # what this machine offers
 }
 

@@ -1,8 +1,8 @@
 """TFRecords read at random: as fast as TensorFlow reads them in order? And how fast are they indexed?
 
 The same files, from the page cache: 1 GB of the sample images, as Examples with the fields that ImageNet's have.
-TensorFlow hands over the records' bytes, as TFRecordDataset is made for; fastfeed finds the image in each and hands over
-that. Both verify every checksum. TensorFlow's readers and buffers are the best of those tried first.
+TensorFlow hands over the records' bytes, as TFRecordDataset is made for; fastfeed finds the image in each and hands
+over that. Both verify every checksum. TensorFlow's readers and buffers are the best of those tried first.
 """
 
 from __future__ import annotations

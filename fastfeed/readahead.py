@@ -87,7 +87,7 @@ class ReadAhead:
             if isinstance(found, (bytes, bytearray, memoryview)):
                 self._taken += 1
                 self._mean += (len(found) - self._mean) / min(self._taken, _LATELY)
-        if self._room() >= self._most() // _SHARE and self._starting.acquire(blocking=False):
+        if self._room() >= max(1, self._most() // _SHARE) and self._starting.acquire(blocking=False):
             self._advance()
         return found
 

@@ -136,8 +136,16 @@ class Gate:
         self.reached.set()
         await asyncio.shield(asyncio.wrap_future(self._opened))
 
+    def wait_here(self) -> None:
+        self.reached.set()
+        self._opened.result(LONG)
+
     def open(self) -> None:
         self._opened.set_result(None)
+
+    @property
+    def opened(self) -> bool:
+        return self._opened.done()
 
 
 def storage(lake: Lake, patience: Patience = QUICK, **more: Any) -> Storage:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from fastfeed.sources import Table
+from fastfeed.sources.shards import Shards
 
 Columns = Mapping[str, Sequence[Any]]
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -58,3 +60,22 @@ def every(source: Table) -> np.ndarray:
 
 def labels(source: Table) -> list[int]:
     return source.label(every(source)).tolist()
+
+
+class Reads:
+    """Counts what is read of files, in bytes [start, stop)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[int, int, int]] = []
+        read = Shards.read
+
+        def counted(shards: Shards, shard: int, start: int, stop: int) -> object:
+            self.seen.append((shard, start, stop))
+            return read(shards, shard, start, stop)
+
+        monkeypatch.setattr(Shards, "read", counted)
+
+    def take(self) -> int:
+        """How many since the last time."""
+        count, self.seen = len(self.seen), []
+        return count

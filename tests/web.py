@@ -16,6 +16,7 @@ class Web:
     def __init__(self, files: Mapping[str, bytes], url: str) -> None:
         self.files, self.url = dict(files), url
         self.asked: Counter[str] = Counter()  # "GET /a.jpg" -> how often
+        self.parts: set[tuple[str, int, int]] = set()  # (path, start, stop) of ranges asked for
         self.bytes = 0  # of bodies
         self.versions: Counter[str] = Counter()  # of files that were replaced
 
@@ -51,6 +52,7 @@ class _Request(BaseHTTPRequestHandler):
             first, _, last = range_.removeprefix("bytes=").partition("-")
             start, stop = int(first), int(last) + 1 if last else len(content)
             status, data = 206, content[start:stop]
+            web.parts.add((self.path, start, stop))
         self.send_response(status)
         if status == 206:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content or b'')}")

@@ -69,8 +69,8 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
     from fastfeed.sources.storage import is_local
 
     place = source.removeprefix("file://")
-    whole = os.path.abspath(place) if is_local(place) else place.rstrip("/")
-    to = str(out) if out is not None else f"{os.path.basename(whole) or 'images'}.parquet"
+    name = os.path.basename(os.path.abspath(place) if is_local(place) else place.rstrip("/"))
+    to = str(out) if out is not None else f"{name or 'images'}.parquet"
     try:
         found = list_images(place, to, storage=storage, at_once=workers, who="index")
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ __all__ = ["Begun", "known", "later", "launch", "results", "together"]
 T = TypeVar("T")
 
 Begun = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
+
+_LOOK_S = 0.2  # how often a thread that waits looks for Ctrl-C
 
 _running: set[asyncio.Task[None]] = set()  # an event loop holds its tasks weakly
 _left: list[Any] = []  # tasks of the process that this one was forked from: ending them would be reported
@@ -39,7 +42,13 @@ class _Promise(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         _flush()
-        return super().result(timeout)
+        while True:  # in steps: a signal that comes just before a wait without end would not be seen
+            there = self.done()
+            try:
+                return super().result(_LOOK_S if timeout is None else timeout)
+            except NotYet:
+                if timeout is not None or there:  # else it is the work's own error
+                    raise
 
 
 def later(begun: Begun, work: Callable[[], Awaitable[T]]) -> Future[T]:

@@ -19,7 +19,7 @@ from fastfeed.sources.fetch import Unread
 from fastfeed.sources.files import MAX_BYTES, read_file
 from fastfeed.sources.listing import gather
 from fastfeed.sources.listing_file import read
-from fastfeed.sources.objects import RemoteTree
+from fastfeed.sources.objects import RemoteTree, trimmed
 from fastfeed.sources.packed import cache_of
 from fastfeed.sources.rows import Rows
 from fastfeed.sources.shards import Known, Then
@@ -65,7 +65,7 @@ class ImageFolder:
             raise ConfigError(f"ImageFolder: classes must be a list of names, got {classes!r}")
         place = os.fspath(root).removeprefix("file://")
         self.remote = not is_local(place)
-        self.root = (place.rstrip("/") if place.strip("/") else place) if self.remote else Path(place)
+        self.root = trimmed(place) if self.remote else Path(place)
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         self._given = None if classes is None else tuple(classes)
         if listing is not None:

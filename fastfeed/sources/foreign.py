@@ -112,7 +112,7 @@ def _parse(text: bytes) -> list[Member]:
     version, _, count = first.partition(" ")
     if version == "v1.1":
         raise _Unfit("v1.1 lists no names, wds2idx of today does")
-    if version != "v1.2" or count != str(len(lines)):
+    if version != "v1.2" or not lines or count != str(len(lines)):
         raise _Unfit("no index of version v1.2, or not all of it")
     found: list[Member] = []
     for line in lines:
@@ -127,14 +127,18 @@ def _parse(text: bytes) -> list[Member]:
 
 
 def _check(found: list[Member], peek: Peek, read: Callable[[str], bool]) -> None:
-    end = 0
-    for member in found:
+    end, looked_at = 0, {0, len(found) - 1}
+    for i, member in enumerate(found):
         if member.offset % BLOCK or member.offset < end + BLOCK or member.offset + member.size > peek.size:
             raise _Unfit(f"{member.name} cannot lie at {member.offset}")
+        if read(member.name):
+            looked_at.add(i)
+        if member.offset > end + BLOCK:  # a link between them, or a long name: of such, wds2idx lists a wrong offset
+            looked_at |= {max(i - 1, 0), i}
         end = member.offset + -(-member.size // BLOCK) * BLOCK
-    if peek.at(end, BLOCK).strip(b"\0"):
-        raise _Unfit(f"it lists nothing after {end}, but the shard goes on")
-    for member in (m for i, m in enumerate(found) if i in (0, len(found) - 1) or read(m.name)):
+    if peek.at(end, BLOCK) != bytes(BLOCK):
+        raise _Unfit(f"it lists nothing after {end}, but the archive does not end there")
+    for member in (found[i] for i in sorted(looked_at)):
         block = peek.at(member.offset - BLOCK, BLOCK)
         name = tidy(header_name(block)) if len(member.name.encode("utf-8", "surrogateescape")) <= _HEADER_NAME else ""
         if not intact(block) or number(block[124:136]) != member.size or (name or member.name) != member.name:

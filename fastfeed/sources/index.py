@@ -177,8 +177,8 @@ def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
 
 def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[Section]]:
     """What the header says, and the sections with labels that count the same texts in all of them."""
-    used = [part.texts and [part.texts[i] for i in np.unique(part.columns["labels"]) if i >= 0] for part in parts]
-    texts = tuple(sorted({text for own in used for text in own or ()}))
+    worded = [(part.texts, np.unique(part.columns["labels"]).tolist()) for part in parts if part.texts is not None]
+    texts = tuple(sorted({own[i] for own, used in worded for i in used if i >= 0}))
     code = {text: i for i, text in enumerate(texts)}
     tables: dict[int, np.ndarray] = {}
     alike: list[Section] = []

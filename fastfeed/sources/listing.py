@@ -6,6 +6,7 @@ storage gives all of a folder, which is then held in memory as fsspec has it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from bisect import bisect_left
 from collections import Counter
@@ -17,7 +18,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing_file import suffix_of, write
-from fastfeed.sources.objects import RemoteTree
+from fastfeed.sources.objects import RemoteTree, trimmed
 from fastfeed.sources.partial import Held, Partial, Sink
 from fastfeed.sources.progress import Tally, tally
 from fastfeed.sources.rows import Rows, in_pieces, packed, unpacked
@@ -62,14 +63,11 @@ def list_images(
         root = os.path.abspath(root)
         tree = LocalTree(root, kinds, who, beside=False, stats=True)
     else:
+        root = trimmed(root)
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
-    try:
-        partial = Partial(out + ".partial", {"root": root, "extensions": kinds})
-    except OSError as error:
-        raise _own(error, who, out) from error
-    done = False
-    try:
-        with tally(f"listing {root}", progress) as count:
+    with _disk(who, out), tally(f"listing {root}", progress) as count:
+        partial, done = Partial(out + ".partial", {"root": root, "extensions": kinds}), False
+        try:
             resumed = len(partial.ends.keys() - {""})
             for end in partial.ends.values():
                 tree.recall(end.more["marks"])
@@ -81,15 +79,20 @@ def list_images(
             count.now(f"writing {out}")
             summary = _write(tree, partial, folders, root, resumed, out)
             done = True
-    except OSError as error:
-        raise _own(error, who, out) from error
-    finally:
-        partial.close(done or not partial.ends)
+        finally:
+            partial.close(done or not partial.ends)
     return summary
 
 
-def _own(error: OSError, who: str, out: str) -> SourceError:
-    return error if isinstance(error, SourceError) else SourceError(f"{who}: cannot write {out}: {error}")
+@contextlib.contextmanager
+def _disk(who: str, out: str) -> Iterator[None]:
+    """What the disk says becomes an error of ours."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as error:
+        raise SourceError(f"{who}: cannot write {out}: {error}") from error
 
 
 def _write(tree: Tree, sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
@@ -156,8 +159,9 @@ def gather(
 
 def _left_out_text(left_out: Counter[str]) -> str:
     shown = ", ".join(f"{n} {extension}" for extension, n in left_out.most_common(5))
-    hint = next((kind for kind in (".tar", ".tfrecord", ".parquet") if kind in left_out), None)
-    return (f"; left out: {shown}" if shown else "") + (f"; for shards give a pattern, such as '*{hint}'" if hint else "")
+    kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out), None)
+    hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
+    return f"; left out: {shown}{hint}" if shown else ""
 
 
 def _left_out(sink: Sink) -> Counter[str]:

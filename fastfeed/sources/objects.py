@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from fastfeed.sources.rows import Rows, packed
 from fastfeed.sources.storage import Stat, Storage, call, stat_of
 from fastfeed.sources.tree import is_image
 
-__all__ = ["RemoteTree"]
+__all__ = ["RemoteTree", "trimmed"]
 
 _WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
 _ATTEMPTS = 10  # at each page: whoever begins a run wants to know soon what is wrong
@@ -135,11 +136,19 @@ class RemoteTree:
         return found
 
 
+def trimmed(place: str) -> str:
+    """An address of a folder without a slash at its end."""
+    return place if place.endswith("://") else place.rstrip("/")
+
+
 async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
     bucket, key, _ = system.split_path(path)
     prefix = key.rstrip("/") + "/" if key else ""
     more = {"ContinuationToken": token} if token else {}
     more |= {} if deep else {"Delimiter": "/"}
+    await system.set_session()
+    # every object has a date that nobody looks at; the client would take longer to read these than for all else
+    system.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_date)
     found = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
     files = [
         (entry["Key"][len(prefix) :], Stat(entry["Size"], entry["ETag"].strip('"')))
@@ -148,6 +157,15 @@ async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
     ]
     folders = [entry["Prefix"][len(prefix) : -1] for entry in found.get("CommonPrefixes", ())]
     return _Page(files, folders, found.get("NextContinuationToken", ""))
+
+
+def _date(text: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except (AttributeError, ValueError):  # a number, or a date as in headers
+        from botocore.utils import parse_timestamp
+
+        return parse_timestamp(text)
 
 
 async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:

@@ -133,7 +133,7 @@ class Packed(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Of names, labels, and the samples' sizes and places; computed when first asked for."""
+        """Of names, labels, and the samples' sizes; computed when first asked for."""
         if not self._fingerprint:
             index = self._index
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
@@ -141,7 +141,7 @@ class Packed(ABC):
                 len(self),
                 index.names(),
                 (classes, np.ascontiguousarray(self._labels).data),
-                lambda first, last: (index.offsets[first:last].data, index.lengths[first:last].data),
+                lambda first, last: (index.lengths[first:last].data,),
             )
         return self._fingerprint
 
@@ -194,9 +194,9 @@ class Packed(ABC):
                 f"{who}: labels that are not in classes: {', '.join(extra[:5])}"
                 + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")
             )
-        numeric = [text for text in texts if text.isdigit()]
+        numeric = [text for text in texts if _is_number(text)]
         if 0 < len(numeric) < len(texts):
-            other = next(text for text in texts if not text.isdigit())
+            other = next(text for text in texts if not _is_number(text))
             self._mixed = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
         if all(index.worded) and names == index.texts:
             return names, index.labels
@@ -228,6 +228,10 @@ class Packed(ABC):
         notes = f"; {len(self.notes)} notes, see .notes" if self.notes else ""
         place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
         return f"{type(self).__name__}({place}): {len(self)} images{kinds}{notes}"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:

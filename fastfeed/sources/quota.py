@@ -175,15 +175,18 @@ class Quota:
 
     def _make_room(self, most: int, enough: int) -> int:
         """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
-        while True:
+        used = 0
+        for _ in range(3):  # files that are read between the two looks are not old any more, and then others are
             used, ages, sizes = self._look()
             if used <= enough or not len(ages):
-                return used
+                break
             order = np.argsort(ages)
             last = min(int(np.searchsorted(np.cumsum(sizes[order]), used - most)), len(order) - 1)
-            freed = self._remove_files(int(ages[order[last]]), used - most)
-            if used - freed <= enough or not freed:  # else some were read in the meantime, and others are older now
-                return used - freed
+            age = int(ages[order[last]])
+            used -= self._remove_files(age, used - most - int(sizes[ages < age].sum()))
+            if used <= enough:
+                break
+        return used
 
     def _look(self) -> tuple[int, np.ndarray, np.ndarray]:
         """Bytes in use; access time and bytes of every complete file: int64, shape (files,). Ends dead drafts."""
@@ -199,17 +202,18 @@ class Quota:
             used += _blocks(status.st_size)
         return used, np.array(ages, np.int64), np.array(sizes, np.int64)
 
-    def _remove_files(self, age: int, bytes_: int) -> int:
-        """Remove files that were not read after `age` until so many bytes are free; how many are."""
+    def _remove_files(self, age: int, last: int) -> int:
+        """Remove what was read before `age`, and at least `last` bytes of what was read just then; bytes removed."""
         freed = 0
         for entry, status in self._files():
-            if freed >= bytes_:
-                break
-            if _FILE.fullmatch(entry.name) and status.st_atime_ns <= age:
-                with suppress(OSError):  # of another user
-                    os.unlink(entry.path)  # readers that have it open can read on
-                    freed += _blocks(status.st_size)
-                    self.counts["evicted"] += 1
+            if not _FILE.fullmatch(entry.name) or status.st_atime_ns > age or (status.st_atime_ns == age and last <= 0):
+                continue
+            with suppress(OSError):  # of another user
+                os.unlink(entry.path)  # readers that have it open can read on
+                self.counts["evicted"] += 1
+                freed += _blocks(status.st_size)
+                if status.st_atime_ns == age:
+                    last -= _blocks(status.st_size)
         return freed
 
     def _files(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:

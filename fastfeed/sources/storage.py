@@ -20,12 +20,12 @@ from fastfeed.faults import REASONS
 from fastfeed.sources.base import Pending
 from fastfeed.sources.bridge import Begun, known, later, launch, results
 from fastfeed.sources.cache import Cache, Chunk
+from fastfeed.sources.calls import Threads, call, find, read
 from fastfeed.sources.chunks import Cached, Chunks
 from fastfeed.sources.clients import connect, explain, named
 from fastfeed.sources.fetch import Latencies, Patience, Unread, persist
 from fastfeed.sources.room import Room
 from fastfeed.sources.spans import Span, Stat, is_local, stat_of
-from fastfeed.sources.threads import Threads, call
 
 __all__ = ["Span", "Stat", "Storage", "call", "is_local", "stat_of"]
 
@@ -126,14 +126,14 @@ class Storage:
     async def _get(self, home: _Home, path: str, span: Span) -> bytes | Unread:
         size = 0 if span.stop is None else span.stop - span.start
         async with self._room.place() as place:
-            request = partial(_read, home.system, path, span)
+            request = partial(read, home.system, path, span)
             latencies = home.reads if size else None  # where the size is not known, none can be said to lag
             return _judged(span, await persist(request, size, explain, self.patience, latencies, place.rest))
 
     async def _fetch_chunk(self, span: Span, chunk: Chunk) -> bytes | Unread:
         """Fetch a chunk and store it; disk and network then go at the pace of the slower one."""
         home, path = self._home(span.uri)
-        request = partial(_read, home.system, path, replace(span, start=chunk.start, stop=chunk.stop))
+        request = partial(read, home.system, path, replace(span, start=chunk.start, stop=chunk.stop))
         async with self._room.place() as place:
             size = chunk.stop - chunk.start
             data = await persist(request, size, explain, self.patience, home.reads, place.rest)
@@ -155,7 +155,7 @@ class Storage:
     async def _look(self, home: _Home, path: str) -> Stat | Unread:
         async with self._room.place() as place:
             request = partial(call, home.system, "info", path)
-            patience = replace(self.patience, attempts=_LOOKS)
+            patience = replace(self.patience, attempts=min(self.patience.attempts, _LOOKS))
             info = await persist(request, 0, explain, patience, home.looks, place.rest)
         if isinstance(info, Unread):
             return info
@@ -168,9 +168,9 @@ class Storage:
     def find(self, place: str) -> list[tuple[str, Stat]]:
         """What a pattern (with *, ?, [) matches, or all below a folder, sorted: (uri, stat) each. SourceError."""
         marks = "*[" if place.startswith("http") else "*?["  # an address on the web may have a query
-        found = self._listed(place, "glob" if any(mark in place for mark in marks) else "find")
-        spell = self._spelling(place)
-        files = {spell(name): info for name, info in found.items() if info["type"] == "file"}
+        verb = "glob" if any(mark in place for mark in marks) else "find"
+        found, spell = self._listed(place, partial(find, verb=verb), nothing={}), self._spelling(place)
+        files = {spell(name): info for name, info in found.items() if info.get("type", "file") == "file"}
         unsized = [uri for uri, info in files.items() if info.get("size") is None]  # of web servers
         stats: dict[str, Stat] = {uri: stat_of(info) for uri, info in files.items()}
         for uri, stat in zip(unsized, self.stat(unsized), strict=True):
@@ -181,15 +181,19 @@ class Storage:
 
     def folder(self, place: str) -> list[dict[str, Any]]:
         """What lies directly in a folder, sorted by name: fsspec's infos, with a `uri` added. SourceError."""
-        found, spell = self._listed(place, "ls"), self._spelling(place)
+        found: list[dict[str, Any]] = self._listed(place, lambda system, path: call(system, "ls", path, detail=True))
+        spell = self._spelling(place)
         _, path = self._home(place)
         inside = [info for info in found if info["name"].rstrip("/") != path.rstrip("/")]
         return sorted((info | {"uri": spell(info["name"])} for info in inside), key=lambda info: info["name"])
 
-    def _listed(self, place: str, verb: str) -> Any:
-        patience = replace(self.patience, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=_LOOKS)
-        asked = self.ask(place, lambda system, path: call(system, verb, path, detail=True), patience)
-        (found,) = results([asked])
+    def _listed(self, place: str, question: Callable[[Any, str], Awaitable[T]], nothing: T | None = None) -> T:
+        """`nothing` is the answer where there is no such place; None: that is an error."""
+        attempts = min(self.patience.attempts, _LOOKS)
+        patience = replace(self.patience, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=attempts)
+        (found,) = results([self.ask(place, question, patience)])
+        if isinstance(found, Unread) and found.reason == "not_found" and nothing is not None:
+            return nothing
         if isinstance(found, Unread):
             raise SourceError(f"cannot list {place}: {_said(found)}")
         return found
@@ -243,27 +247,6 @@ class Storage:
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" if k in _SHOWN else f"{k}=..." for k, v in self.options.items())
         return f"Storage({shown})"
-
-
-async def _read(system: Any, path: str, span: Span) -> bytes | Unread:
-    """One request for a span: all of it, or an error, or what makes further requests useless."""
-    whole, start, stop = span.whole, span.start, span.stop
-    if start == 0 and (stop is None or (whole is not None and stop == whole.size)):
-        data = await call(system, "cat_file", path)  # asked for in whole, it shows that it grew
-    else:
-        data = await call(system, "cat_file", path, start=start, end=stop)
-    if stop is None or len(data) == stop - start:
-        return data
-    size = whole.size if whole is not None and whole.size == len(data) else None
-    if size is None:
-        size = (await call(system, "info", path)).get("size")
-    if size is not None and whole is not None and size != whole.size:
-        return Unread("changed", f"{size} bytes, {whole.size} when it was listed")
-    if size is not None and size < stop:
-        return Unread("truncated", f"it ends at {size}, bytes up to {stop} were asked for")
-    if len(data) == size:  # all of it, from a web server that knows no ranges
-        return data[start:stop]
-    raise OSError(f"got {len(data)} of {stop - start} bytes at {start}")
 
 
 def _judged(span: Span, found: bytes | Unread) -> bytes | Unread:

@@ -12,6 +12,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import Pending
+from fastfeed.sources.bridge import results
 from fastfeed.sources.cache import Cache, in_bytes
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.fingerprint import fingerprint
@@ -134,7 +135,7 @@ class Table:
     def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
         """The images' bytes."""
         if self.remote:
-            return [pending.result() for pending in self.fetch(ids)]
+            return results(self.fetch(ids))
         return [self._look(int(i), self._unlabeled(int(i)) or self._images.read(int(i))) for i in ids]
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
@@ -175,14 +176,14 @@ class Table:
         """Buffers that rows [first, last) have a part in."""
         arrays, rows = self._arrays, np.arange(first, last)
         for name, array in sorted(arrays.items()):
-            if name in ("weights", "boxes") or (name.startswith("carried ") and f"{name} ends" not in arrays):
+            if name in ("weights", "boxes") or (name.startswith("carried ") and f"ends {name[8:]}" not in arrays):
                 yield name.encode()
                 yield np.ascontiguousarray(array[first:last]).data
         if "unit_rows" in arrays and last > first:
             units = slice(*(np.searchsorted(self.bounds, (first, last - 1), side="right") - (1, 0)).tolist())
             yield from (np.ascontiguousarray(arrays[name][units]).data for name in ("unit_rows", "unit_unpacked"))
         for name in self._asked.columns:
-            if f"carried {name} ends" in arrays:
+            if f"ends {name}" in arrays:
                 yield from (text.encode("utf-8", "surrogateescape") + b"\0" for text in self._texts(name).take(rows))
 
     # -- Sharded
@@ -212,14 +213,14 @@ class Table:
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """By name: numbers and bools as they are, lists of k as (len(ids), k), texts as objects."""
-        texts = {name for name in self._asked.columns if f"carried {name} ends" in self._arrays}
+        texts = {name for name in self._asked.columns if f"ends {name}" in self._arrays}
         return {
             name: self._texts(name).take(ids) if name in texts else self._arrays[f"carried {name}"][ids]
             for name in self._asked.columns
         }
 
     def _texts(self, name: str) -> Strings:
-        return Strings(self._arrays[f"carried {name}"], self._arrays[f"carried {name} ends"])
+        return Strings(self._arrays[f"carried {name}"], self._arrays[f"ends {name}"])
 
     def __repr__(self) -> str:
         uris = self._where.uris

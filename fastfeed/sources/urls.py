@@ -14,7 +14,7 @@ from fastfeed.sources.storage import Stat, Storage, is_local
 __all__ = ["braces", "find_files", "local_stat"]
 
 _MANY = 16  # addresses in one folder from which on listing it is cheaper than asking for each
-_MOST = 10_000_000  # files of one pattern; more is a slip of the finger
+_MOST = 1_000_000  # files of one pattern; more is a slip of the finger
 _LISTS = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that lists what it holds
 
 

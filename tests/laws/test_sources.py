@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from photos import folder, jpeg, picture
 from records import record_folder
+from remotes import uploaded
 from shards import shard_folder
 from tables import image_bytes, write
 
 import fastfeed.sources
-from fastfeed.sources import Arrays, ImageFolder, Mixture, Source, Table, TarShards, TFRecords
+from fastfeed.sources import Arrays, ImageFolder, Mixture, Source, Storage, Table, TarShards, TFRecords
+from fastfeed.sources.listing import list_images
 from fastfeed.spec import Spec
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(6)])
@@ -30,6 +32,11 @@ def photos(root: Path, changed: bool) -> Path:
     if changed:
         (root / "b" / "0001.jpg").write_bytes(jpeg(99, (48, 64)))
     return root
+
+
+def from_listing(root: Path) -> ImageFolder:
+    list_images(str(root), f"{root}.csv", storage=Storage())
+    return ImageFolder(root, listing=f"{root}.csv")
 
 
 def mnist(root: Path, changed: bool) -> Arrays:
@@ -68,6 +75,8 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder": lambda root, changed: ImageFolder(photos(root, changed)),
     "ImageFolder, unlabeled": lambda root, changed: ImageFolder(photos(root, changed), labeled=False),
     "ImageFolder, classes": lambda root, changed: ImageFolder(photos(root, changed), classes=("c", "b", "a")),
+    "ImageFolder, remote": lambda root, changed: ImageFolder(uploaded(photos(root, changed))),
+    "ImageFolder, listing": lambda root, changed: from_listing(photos(root, changed)),
     "Arrays": lambda root, changed: Arrays(IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6),
     "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
     "TarShards": lambda root, changed: TarShards(shard_folder(root, (3, 1, 4), 2 if changed else None)),

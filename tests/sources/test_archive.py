@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tars import END, entry, gnu_tar, header, padded, parse, pax, signed
 
 from fastfeed.errors import SourceError
+from fastfeed.sources import TarShards
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 LONG = "d" * 90 + "/" + "e" * 90 + "/" + "f" * 90 + ".jpg"  # 275 characters
@@ -59,7 +61,6 @@ def test_gnu_tar(tmp_path, format):
 def test_python(format, front):
     files = files_for("v7" if front else format)  # of the longest names no two writers make the same with `./`
     assert contents(by_python(files, format, front)) == files
-    assert {m.name: m.check for m in parse(by_python(files, format))[0]}.keys() == files.keys()
 
 
 def test_dot_slash_in_long_names_too():
@@ -157,8 +158,6 @@ def test_members_of_many_gigabytes(tmp_path, front):
         file.write(entry("a.jpg", b"1") + front)
         file.seek(HUGE, 1)
         file.write(entry("c.jpg", b"3") + END)
-    from fastfeed.sources import TarShards
-
     source = TarShards(tmp_path / "a.tar", label=None)
     assert source.read([0, 1]) == [b"1", b"3"]
     assert f"left out 'b.jpg' at {1024 + len(front) - 512}: {HUGE} bytes, too large for a sample" in source.notes[0]
@@ -170,12 +169,8 @@ def test_pax_says_another_size_than_the_header():
 
 
 def test_pax_headers_for_all_that_follows():
-    data = (
-        pax({"comment": "x", "path": "all.jpg"}, b"g")
-        + entry("a.jpg", b"1")
-        + pax({"path": "b.jpg"})
-        + entry("c", b"2")
-    )
+    data = pax({"comment": "x", "path": "all.jpg"}, b"g") + entry("a.jpg", b"1")
+    data += pax({"path": "b.jpg"}) + entry("c", b"2")
     assert contents(data + END) == {"all.jpg": b"1", "b.jpg": b"2"}
 
 
@@ -185,7 +180,7 @@ def test_pax_headers_for_all_that_follows():
 def test_sizes_of_no_sense(size):
     found, notes = parse(entry("a.jpg", b"1") + header("b.jpg", size) + entry("c.jpg", b"3") + END)
     assert [member.name for member in found] == ["a.jpg"]
-    assert any(str(at) in notes[0] for at in (1024,))
+    assert notes[0].partition(": ")[0] in ("damaged header at 1024", "left out 'b.jpg' at 1024")
 
 
 @pytest.mark.parametrize("size", [b"00000000003 ", b" 3 \0", b"3\0trash", b"           3", b"\x80" + bytes(10) + b"\3"])
@@ -267,13 +262,16 @@ HEADERS = [at for at in range(0, len(WHOLE), 512) if WHOLE[at + 257 : at + 262] 
 
 
 @given(st.sampled_from(HEADERS), st.integers(0, 511), st.integers(1, 255))
+@example(HEADERS[1], 154, 1)
+@example(HEADERS[1], 155, 1)
 def test_a_byte_of_a_header_is_another(at, place, flip):
     """All before it is found, nothing behind it, and that is said. The checksum's last two bytes say nothing."""
     data = bytearray(WHOLE)
     data[at + place] ^= flip
     found, notes = parse(bytes(data))
     whole, _ = parse(WHOLE)
-    if 154 <= place < 156 and found == whole:
+    if place in (154, 155) and len(found) == len(whole):
+        assert [replace(member, check=0) for member in found] == [replace(member, check=0) for member in whole]
         return
     assert found == [member for member in whole if member.offset <= at]
     what = "no tar file" if at == 0 else "damaged header"

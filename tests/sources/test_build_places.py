@@ -89,9 +89,7 @@ def test_nowhere(root, scans, cache, monkeypatch):
         assert same(pickle.loads(pickle.dumps(source)), source)
         (place,) = {str(w.message).partition(" at ")[2].partition(": ")[0] for w in caught}
         assert place.startswith(f"{root}/.fastfeed/")
-        text = (
-            f"TarShards: cannot keep the index at {place}: Permission denied; each start will look through the shards"
-        )
+        text = f"cannot keep the index at {place}: Permission denied; each start will look through the shards"
         assert [(str(w.message), w.filename) for w in caught] == [(f"TarShards: {text}", __file__)]
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
+import pytest
 from caches import BLOCK, audit, content, fill, whole
 from conftest import ROOT, environment
 
@@ -47,19 +51,28 @@ print(hits, cache.counts["evicted"], cache.counts["unstored"], flush=True)
 """
 
 
-def start(code: str, *args: object) -> subprocess.Popen[str]:
-    env = environment()
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start(code, *args)` runs a program beside the test, and not beyond it."""
+    env, started = environment(), []
     env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests")
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", SETUP + code, *map(str, args)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-    )
+
+    def run(code: str, *args: object) -> subprocess.Popen[str]:
+        command, pipe = [sys.executable, "-W", "error", "-c", SETUP + code, *map(str, args)], subprocess.PIPE
+        started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env, start_new_session=True))
+        return started[-1]
+
+    yield run
+    for program in started:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
 
 
-def test_four_processes(tmp_path):
+def test_four_processes(tmp_path, start):
     """Each range is exact or missing; what is counted is what is there, at every moment, and within the limit."""
     ranks = [start(HAMMER, tmp_path, LIMIT, seed) for seed in range(4)]
     for rank in ranks:
@@ -96,7 +109,7 @@ def run(step):
     at = step
     for function in STEPS:
         setattr(os, function, deadly(function))
-    for uri in "abcdefgh":
+    for uri in "abcde":
         fill(cache, uri, 7000)  # 2 chunks, 3 blocks: from the third object on, others make room
     os._exit(0)
 
@@ -110,7 +123,7 @@ while not survived:
     now = audit(folder)
     assert now.found <= now.counted and now.found <= limit, (step, now)
     drafts += now.drafts
-    for uri in "abcdefgh":
+    for uri in "abcde":
         assert whole(cache, uri, 7000) in (None, content(uri, 7000)), (step, uri)
     for uri in "xyz":  # the limit is met: what the dead left is removed
         assert fill(cache, uri, 7000) == whole(cache, uri, 7000), (step, uri)
@@ -122,13 +135,13 @@ print(step, drafts)
 """
 
 
-def test_killed_at_any_step(tmp_path):
+def test_killed_at_any_step(tmp_path, start):
     """A process that puts objects is killed before its first system call, then before its second, and so on."""
     killed = start(KILLED, tmp_path, 8 * BLOCK)
     steps, drafts = map(int, killed.communicate(timeout=60)[0].split())
     assert killed.returncode == 0
-    assert steps > 200, "it was killed at as many places"
-    assert drafts > 20, "and often while it was writing"
+    assert steps > 150, "it was killed at as many places"
+    assert drafts > 15, "and often while it was writing"
 
 
 FORKING = """
@@ -137,7 +150,7 @@ def put(seed):
     rng = random.Random(seed)
     while not stop.is_set():
         fill(cache, *objects(rng))
-threads = [threading.Thread(target=put, args=(seed,)) for seed in range(3)]
+threads = [threading.Thread(target=put, args=(seed,), daemon=True) for seed in range(3)]
 for thread in threads:
     thread.start()
 children = []
@@ -159,6 +172,25 @@ for i in range(40):
 stop.set()
 for thread in threads:
     thread.join()
+
+write, writing, go = os.write, threading.Event(), threading.Event()
+def slow(fd, data):
+    writing.set()
+    go.wait()
+    return write(fd, data)
+os.write = slow
+thread = threading.Thread(target=fill, args=(cache, "slow", 100), daemon=True)
+thread.start()
+writing.wait()
+child = os.fork()
+if not child:
+    fds = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    os._exit(any(os.readlink(fd).startswith(folder) for fd in fds if os.path.lexists(fd)))
+assert os.waitpid(child, 0)[1] == 0, "the child holds files of the cache"
+go.set()
+thread.join()
+os.write = write
+
 for i in range(30):
     fill(cache, str(i), 8000)
 now = audit(folder)
@@ -170,14 +202,14 @@ print("done")
 """
 
 
-def test_forks_while_threads_write(tmp_path):
+def test_forks_while_threads_write(tmp_path, start):
     """No lock is inherited shut, and no copy of a descriptor keeps one."""
     forking = start(FORKING, tmp_path, LIMIT)
     assert forking.communicate(timeout=60)[0] == "done\n"
     assert forking.returncode == 0
 
 
-def test_a_later_run_finds_what_was_kept(tmp_path):
+def test_a_later_run_finds_what_was_kept(tmp_path, start):
     start("print(len(fill(cache, 'x', 12000)))", tmp_path, LIMIT).communicate(timeout=60)
     cache = Cache(tmp_path, LIMIT, chunk=5000)
     assert whole(cache, "x", 12000) == content("x", 12000)

@@ -57,9 +57,8 @@ def test_what_is_saved_is_loaded(saved):
     assert len(index) == 8
     assert index.bounds.tolist() == [0, 3, 3, 7, 8]
     assert [index.shard_of(i) for i in range(8)] == [0, 0, 0, 2, 2, 2, 2, 3]
-    assert [index.name(i) for i in (0, 3, 6, 7)] == [
-        f"{n}/ü\udcff" for n in ("a.tar/3", "b.tar/rose", "b.tar/7", "c.tar/aster")
-    ]
+    names = ("a.tar/3", "b.tar/rose", "b.tar/7", "c.tar/aster")
+    assert [index.name(i) for i in (0, 3, 6, 7)] == [f"{name}/ü\udcff" for name in names]
     assert index.labels.tolist() == [3, -1, 2**31 - 1, 3, 2, -1, 0, 1]
     assert index.texts == ("7", "aster", "daisy", "rose")
     assert index.worded == [False, False, True, True]

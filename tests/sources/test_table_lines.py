@@ -74,7 +74,7 @@ def test_csv_that_is_refused(tmp_path, what):
 
 
 JSON = {
-    "cut off": ('{"path": "a"}\n{"path": "b\n', "{t}, line 2: not JSON (Invalid"),
+    "cut off": ('{"path": "a"}\n{"path": "b\n', "{t}, line 2: not JSON (Unterminated string"),
     "no JSON": ('{"path": "a"}\n\npath: b\n', "{t}, line 3: not JSON (Expecting value"),
     "not UTF-8": (b'{"path": "a"}\n{"path": "\xe4"}\n', "{t}, line 2: not JSON ('utf-8' codec can't decode"),
     "deep": ('{"path": ' + "[" * 100_000 + "\n", "{t}, line 1: not JSON (maximum recursion depth"),

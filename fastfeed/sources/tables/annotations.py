@@ -106,7 +106,7 @@ def _compact(values: np.ndarray) -> np.ndarray:
 
 
 class Carried(Meaning):
-    """`carried NAME`, and for texts `carried NAME ends`; NaN or an empty text where there is none."""
+    """`carried NAME`, and for texts `ends NAME`; NaN or an empty text where there is none."""
 
     def __init__(self, names: Sequence[str], where: Where) -> None:
         super().__init__(names, where)
@@ -134,13 +134,17 @@ class Carried(Meaning):
         known = [p for p in parts if not bool(np.all(p.missing()))]
         if not known:
             return {key: [np.full(self.rows[self.names[0]], np.nan)]}
-        return _texts(parts, key) if isinstance(known[0].values, Strings) else {key: [self._values(parts, known)]}
+        return (
+            _texts(parts, self.names[0])
+            if isinstance(known[0].values, Strings)
+            else {key: [self._values(parts, known)]}
+        )
 
     def _values(self, parts: list[Part], known: list[Part]) -> np.ndarray:
         arrays = [p.values for p in known if isinstance(p.values, np.ndarray)]
         kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
         if missing.any() and kind.kind != "f":
-            large = kind.kind != "b" and any(int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays)
+            large = kind.kind != "b" and any(int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays if a.size)
             if kind.kind == "b" or large:
                 needed = "a value in every row (bools and large integers leave no room for a gap)"
                 raise self._wrong(int(np.argmax(missing)), self.names[0], needed, "nothing")
@@ -156,13 +160,13 @@ class Carried(Meaning):
         return out
 
 
-def _texts(parts: Sequence[Part], key: str) -> Arrays:
+def _texts(parts: Sequence[Part], name: str) -> Arrays:
     found, at = [], 0
     for part in parts:
         own = without_null(part)
         found.append(Strings(own.blob, own.ends.astype(np.int64) + at))
         at += len(own.blob)
-    return {key: [t.blob for t in found], f"{key} ends": [t.ends for t in found]}
+    return {f"carried {name}": [t.blob for t in found], f"ends {name}": [t.ends for t in found]}
 
 
 def _width(part: Part) -> tuple[int, ...] | None:

@@ -112,7 +112,11 @@ class Meaning(ABC):
         values = part.values
         if isinstance(values, Strings) and not part.typed:
             texts = values.tolist()
-            values = np.array([self._number(name, text, first + i, needed) for i, text in enumerate(texts)], np.float64)
+            try:
+                values = np.array([float(text) if text else np.nan for text in texts], np.float64)
+            except ValueError:
+                row = next(i for i, text in enumerate(texts) if text and not _is_number(text))
+                raise self._wrong(first + row, name, needed, repr(texts[row])) from None
         if not isinstance(values, np.ndarray):
             row = int(np.argmin(part.missing()))
             raise self._wrong(first + row, name, needed, repr(part[row]))
@@ -120,11 +124,13 @@ class Meaning(ABC):
         found[part.missing()] = np.nan
         return found
 
-    def _number(self, name: str, text: str, row: int, needed: str) -> Any:
-        try:
-            return float(text) if text else np.nan
-        except ValueError:
-            raise self._wrong(row, name, needed, repr(text)) from None
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Paths(Meaning):
@@ -195,10 +201,11 @@ class Labels(Meaning):
             raise self._wrong(first + row, name, self._NEEDED, part[row])
         if values.dtype.kind == "f":
             missing = missing | np.isnan(values)
-        safe = np.where(missing, np.zeros(1, values.dtype), values)
-        bad = (safe < -1) | (safe >= float(1 << 63)) if safe.dtype.kind != "b" else np.zeros(len(safe), bool)
-        if safe.dtype.kind == "f":
-            bad |= safe != np.floor(safe)
+            safe = np.where(missing, 0, values.astype(np.float64))
+            bad = (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
+        else:
+            safe = np.where(missing, np.zeros(1, values.dtype), values)
+            bad = (safe < -1) | (safe >= 1 << 63) if values.dtype.kind != "b" else np.zeros(len(safe), bool)
         if bad.any():
             row = int(np.argmax(bad))
             raise self._wrong(first + row, name, self._NEEDED, safe[row])

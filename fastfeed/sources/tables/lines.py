@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -34,27 +35,42 @@ def no_column(name: str, uri: str, there: Iterable[str], hint: str = "") -> Conf
 
 def read_csv(lines: Iterable[bytes], uri: str, wanted: Wanted, delimiter: str) -> Parts:
     """RFC 4180: the first line names the columns, fields may be quoted. Every field is a text, an empty one is null."""
-    reader = csv.reader(_decoded(lines, uri), delimiter=delimiter, strict=True)
+    # no Python code runs per line: a table may have many millions
+    reader = csv.reader(map(bytes.decode, _unmarked(lines)), delimiter=delimiter, strict=True)
     try:
         header = next(reader, None)
         if not header:
             raise SourceError(f"Table: {uri} has no header; its first line must name the columns")
-        places = {name: _place(name, header, uri) for name in wanted}
-        rows = _rows(reader, len(header), uri)
-        while chunk := list(islice(rows, _ROWS)):
-            columns = list(zip(*chunk, strict=True))
-            yield {name: _fields(columns[places[name]], coded) for name, coded in wanted.items()}
+        places, line = {name: _place(name, header, uri) for name in wanted}, reader.line_num
+        while chunk := list(islice(reader, _ROWS)):
+            if set(map(len, chunk)) != {len(header)}:
+                chunk = _even(chunk, len(header), uri, line)
+            line, columns = reader.line_num, list(zip(*chunk, strict=True))
+            if columns:
+                yield {name: _fields(columns[places[name]], coded) for name, coded in wanted.items()}
     except csv.Error as error:
         raise SourceError(f"Table: {uri}, line {reader.line_num}: {error}") from error
+    except UnicodeDecodeError as error:
+        what = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+        raise SourceError(
+            f"Table: {uri}, line {reader.line_num + 1}: not UTF-8 ({what}); save the table as UTF-8"
+        ) from error
 
 
-def _decoded(lines: Iterable[bytes], uri: str) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            what = f"byte 0x{line[error.start]:02x} at {error.start}"
-            raise SourceError(f"Table: {uri}, line {number}: not UTF-8 ({what}); save the table as UTF-8") from error
+def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Without the byte order mark at the beginning."""
+    rest = iter(lines)
+    first = next(rest, b"").removeprefix(codecs.BOM_UTF8)
+    return chain([first], rest) if first else iter(())
+
+
+def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[str]]:
+    """Rows less those of empty lines; `line` is that before them. SourceError where one has more or fewer fields."""
+    for row in rows:
+        line += 1 + sum(text.count("\n") for text in row)
+        if row and len(row) != width:
+            raise SourceError(f"Table: {uri}, line {line}: {len(row)} fields, the header has {width}")
+    return [row for row in rows if row]
 
 
 def _place(name: str, header: Sequence[str], uri: str) -> int:
@@ -65,15 +81,6 @@ def _place(name: str, header: Sequence[str], uri: str) -> int:
         raise ConfigError(f"Table: {count} columns of {uri} are called {name!r}; give them different names")
     hint = "; is it separated by semicolons? Save it with commas" if len(header) == 1 and ";" in header[0] else ""
     raise no_column(name, uri, header, hint or "; the first line must name the columns")
-
-
-def _rows(reader: Any, width: int, uri: str) -> Iterator[list[str]]:
-    for row in reader:
-        if len(row) != width:
-            if not row:
-                continue  # an empty line
-            raise SourceError(f"Table: {uri}, line {reader.line_num}: {len(row)} fields, the header has {width}")
-        yield row
 
 
 def _fields(fields: Sequence[str], coded: bool) -> Part:
@@ -109,19 +116,22 @@ def read_json(lines: Iterable[bytes], uri: str, wanted: Wanted) -> Parts:
 
 
 def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(lines, 1):
+    decode = json.JSONDecoder().raw_decode
+    for number, line in enumerate(_unmarked(lines), 1):
+        text, row, end = line.strip(), None, 0
+        if not text:
+            continue
         try:
-            row = json.loads(line) if line.strip() else {}
+            row, end = decode(text := text.decode())
+            if end < len(text):
+                raise ValueError(f"Extra data: column {end + 1}")
         except (ValueError, RecursionError) as error:
-            if number == 1 and line.lstrip().startswith(b"["):
-                row = []
-            else:
+            if number > 1 or not line.lstrip().startswith(b"["):
                 raise SourceError(f"Table: {uri}, line {number}: not JSON ({error})") from error
-        if not isinstance(row, dict):
-            hint = "; write one object per line instead of one array" if isinstance(row, list) and number == 1 else ""
+        if type(row) is not dict:
+            hint = "; write one object per line instead of one array" if line.lstrip().startswith(b"[") else ""
             raise SourceError(f"Table: {uri}, line {number}: not an object like {{...}}, but {line[:40]!r}{hint}")
-        if row or line.strip():
-            yield row
+        yield row
 
 
 def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> Part:

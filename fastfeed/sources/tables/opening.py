@@ -42,6 +42,10 @@ class Asked:
         for what, names in (("image", (self.image,)), ("label", (self.label,)), ("weight", (self.weight,))):
             if not isinstance(names[0], str) and (names[0] is not None or what == "image"):
                 raise ConfigError(f"Table: {what} must be the name of a column, got {names[0]!r}")
+        if self.image in (self.label, self.weight, *self.box):
+            raise ConfigError(
+                f"Table: column {self.image!r} holds the images; it cannot be label, weight or box as well"
+            )
         if len(self.box) != len(set(self.box)) or len(self.box) not in (0, 1, 4) or not _are_names(self.box):
             raise ConfigError(f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}")
         if not _are_names(self.columns):

@@ -6,12 +6,15 @@ import io
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import MissingExtra, SourceError
+from fastfeed.sources.bridge import results
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.shards import Shards
 from fastfeed.sources.tables.columns import Part
+from fastfeed.sources.tables.footers import RowGroup, row_groups
 from fastfeed.sources.tables.lines import no_column
 
 try:
@@ -24,21 +27,22 @@ from fastfeed.sources.tables.arrow import is_bytes, is_text, part
 
 __all__ = [
     "BadFile",
+    "Footer",
     "Pieces",
-    "chunk",
     "class_names",
-    "footer",
     "give_back",
     "image_leaf",
     "images",
-    "leaves",
     "metadata",
+    "read_footer",
     "read_parquet",
 ]
 
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
+_GAP = 256 << 10  # bytes that are read in vain rather than to send another request
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
+_DAMAGE = (pa.ArrowException, OSError, ValueError)  # what PyArrow raises; names that are no UTF-8, too
 _IMAGE = "paths, or images as bytes (binary, or a struct with a field 'bytes')"
 
 
@@ -46,8 +50,33 @@ class BadFile(Exception):
     """What a Parquet file holds is not what PyArrow expects."""
 
 
-def footer(shards: Shards, file: int) -> bytes:
-    """The end of a file, from which `metadata` is made. SourceError where it is not Parquet."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Footer:
+    """What a file says of itself."""
+
+    uri: str
+    tail: bytes  # as it is written
+    about: pq.FileMetaData
+    schema: pa.Schema
+    groups: list[RowGroup]
+
+    def field(self, name: str) -> pa.Field:
+        """A column of the table. ConfigError."""
+        place = self.schema.get_field_index(name)
+        if place < 0:
+            raise no_column(name, self.uri, self.schema.names)
+        return self.schema.field(place)
+
+    def span(self, group: int, name: str) -> tuple[int, int, int]:
+        """Bytes [start, stop) of a column in a row group, and how many they are unpacked. SourceError."""
+        try:
+            return self.groups[group].span(name)
+        except ValueError as error:
+            raise SourceError(f"Table: {self.uri} is damaged: {error}") from error
+
+
+def read_footer(shards: Shards, file: int) -> Footer:
+    """SourceError where a file is not Parquet, or damaged."""
     size, uri = shards.stats[file].size, shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
     if tail[-4:] != _MAGIC:
@@ -56,90 +85,78 @@ def footer(shards: Shards, file: int) -> bytes:
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > size:
         raise SourceError(f"Table: {uri} is damaged: a footer of {length} bytes in a file of {size}")
-    return tail[-length:] if length <= len(tail) else _read(shards, file, size - length, size)
-
-
-def metadata(tail: bytes, uri: str) -> pq.FileMetaData:
-    """Of a file, from its footer."""
+    tail = tail[-length:] if length <= len(tail) else _read(shards, file, size - length, size)
     try:
-        return pq.read_metadata(pa.BufferReader(tail))
-    except (pa.ArrowException, OSError) as error:
+        about = metadata(tail)
+        return Footer(uri, tail, about, about.schema.to_arrow_schema(), row_groups(tail, size))
+    except (BadFile, *_DAMAGE) as error:
         raise SourceError(f"Table: {uri} is damaged: {error}") from error
 
 
-def image_leaf(found: pq.FileMetaData, name: str, uri: str) -> str | None:
+def metadata(tail: bytes) -> pq.FileMetaData:
+    """What PyArrow makes of a footer. BadFile."""
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except _DAMAGE as error:
+        raise BadFile(str(error)) from error
+
+
+def image_leaf(footer: Footer, name: str) -> str | None:
     """Where the bytes of the images are, `image` or `image.bytes`; None where the column holds paths."""
-    schema = found.schema.to_arrow_schema()
-    field = schema.field(_there(schema, name, uri))
-    if is_text(field.type):
+    kind = footer.field(name).type
+    if is_text(kind):
         return None
-    if is_bytes(field.type):
+    if is_bytes(kind):
         return name
-    if pa.types.is_struct(field.type):
-        own = field.type.get_field_index("bytes")
-        if own >= 0 and is_bytes(field.type.field(own).type):
+    if pa.types.is_struct(kind):
+        own = kind.get_field_index("bytes")
+        if own >= 0 and is_bytes(kind.field(own).type):
             return f"{name}.bytes"
-    if pa.types.is_null(field.type):
-        raise SourceError(f"Table: column {name!r} of {uri} is empty in every row; it must hold {_IMAGE}")
-    raise SourceError(f"Table: column {name!r} of {uri} must hold {_IMAGE}, got {field.type}")
+    got = "null in every row" if pa.types.is_null(kind) else kind
+    raise SourceError(f"Table: column {name!r} of {footer.uri} must hold {_IMAGE}, got {got}")
 
 
-def class_names(found: pq.FileMetaData, name: str) -> tuple[str, ...]:
+def class_names(footer: Footer, name: str) -> tuple[str, ...]:
     """Of a label column that Hugging Face's `datasets` has written."""
     try:
-        about = json.loads((found.metadata or {})[b"huggingface"])
+        about = json.loads((footer.schema.metadata or {})[b"huggingface"])
         return tuple(map(str, about["info"]["features"][name]["names"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 
-def leaves(found: pq.FileMetaData, name: str) -> list[int]:
-    """The columns of the file that a column of the table, or a field of one, is kept in."""
-    paths = [found.schema.column(i).path for i in range(found.num_columns)]
-    return [i for i, path in enumerate(paths) if path == name or path.startswith(name + ".")]
-
-
-def chunk(found: pq.FileMetaData, group: int, own: Sequence[int]) -> tuple[int, int, int]:
-    """Bytes [start, stop) of these columns in a row group, and how many they are unpacked."""
-    columns = [found.row_group(group).column(i) for i in own]
-    starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns]
-    stops = [start + c.total_compressed_size for start, c in zip(starts, columns, strict=True)]
-    return min(starts), max(stops), sum(c.total_uncompressed_size for c in columns)
-
-
-def read_parquet(
-    shards: Shards, file: int, found: pq.FileMetaData, wanted: Mapping[str, bool]
-) -> Iterator[tuple[str, Part]]:
+def read_parquet(shards: Shards, file: int, footer: Footer, wanted: Mapping[str, bool]) -> Iterator[tuple[str, Part]]:
     """Parts of columns, each by the name of its column, in the order of the rows."""
-    uri, schema = shards.uris[file], found.schema.to_arrow_schema()
     for name in wanted:
-        _there(schema, name, uri)
+        footer.field(name)
     first = 0
-    for groups, spans in _portions(found, list(wanted)):
+    for groups, spans in _portions(footer, list(wanted)):
         pieces = Pieces(shards, file, _fetch(shards, file, spans))
         try:
-            table = _open(pieces, found).read_row_groups(groups, columns=list(wanted))
-        except (pa.ArrowException, OSError) as error:
-            raise SourceError(f"Table: {uri} is damaged: {error}") from error
+            table = _open(pieces, footer.about).read_row_groups(groups, columns=list(wanted))
+        except _DAMAGE as error:
+            raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
+        if table.num_rows != (rows := sum(footer.groups[group].rows for group in groups)):
+            raise SourceError(f"Table: {footer.uri} is damaged: {table.num_rows} rows where {rows} are announced")
         for name, coded in wanted.items():
             row = first
             for piece in table.column(name).chunks:
-                yield name, part(piece, coded, name, uri, row)
+                yield name, part(piece, coded, name, footer.uri, row)
                 row += len(piece)
         first += table.num_rows
 
 
-def images(pieces: Pieces, found: pq.FileMetaData, group: int, leaf: str) -> pa.ChunkedArray:
+def images(pieces: Pieces, about: pq.FileMetaData, group: int, leaf: str, rows: int) -> pa.ChunkedArray:
     """The images' bytes in a row group. BadFile."""
-    name = leaf.removesuffix(".bytes") if found.schema.to_arrow_schema().get_field_index(leaf) < 0 else leaf
     try:
-        column = _open(pieces, found).read_row_group(group, columns=[leaf], use_threads=False).column(name)
-        found_images = column if name == leaf else pc.struct_field(column, "bytes")
-    except (pa.ArrowException, OSError) as error:
+        name = leaf if about.schema.to_arrow_schema().get_field_index(leaf) >= 0 else leaf.removesuffix(".bytes")
+        column = _open(pieces, about).read_row_group(group, columns=[leaf], use_threads=False).column(name)
+        found = column if name == leaf else pc.struct_field(column, "bytes")
+    except _DAMAGE as error:
         raise BadFile(str(error)) from error
-    if len(found_images) != found.row_group(group).num_rows:
-        raise BadFile(f"{len(found_images)} images in a row group of {found.row_group(group).num_rows}")
-    return found_images
+    if len(found) != rows:
+        raise BadFile(f"{len(found)} images where {rows} are announced")
+    return found
 
 
 def give_back() -> None:
@@ -197,8 +214,8 @@ def _read(shards: Shards, file: int, start: int, stop: int) -> bytes:
 
 def _fetch(shards: Shards, file: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, bytes]]:
     if shards.remote:
-        pending = [shards.fetch(file, start, stop) for start, stop in spans]
-        found = [p.result() for p in pending]
+        spans = _merged(spans)
+        found = results([shards.fetch(file, start, stop) for start, stop in spans])
     else:
         found = [shards.read(file, start, stop) for start, stop in spans]
     pieces = []
@@ -209,27 +226,30 @@ def _fetch(shards: Shards, file: int, spans: Sequence[tuple[int, int]]) -> list[
     return pieces
 
 
-def _portions(found: pq.FileMetaData, names: Sequence[str]) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Neighbors as one, with what little lies between them."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if merged and start - merged[-1][1] <= _GAP:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def _portions(footer: Footer, names: Sequence[str]) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
     """Row groups to be read together, and the bytes to read for them."""
-    own = [leaves(found, name) for name in names]
     groups: list[int] = []
     spans: list[tuple[int, int]] = []
     held = 0
-    for group in range(found.num_row_groups):
-        chunks = [chunk(found, group, columns) for columns in own]
-        size = sum(unpacked for *_, unpacked in chunks)
+    for group in range(len(footer.groups)):
+        own = [footer.span(group, name) for name in names]
+        size = sum(unpacked for *_, unpacked in own)
         if groups and held + size > _AT_ONCE:
             yield groups, spans
             groups, spans, held = [], [], 0
         groups.append(group)
-        spans += [(start, stop) for start, stop, _ in chunks]
+        spans += [(start, stop) for start, stop, _ in own]
         held += size
     if groups:
         yield groups, spans
-
-
-def _there(schema: pa.Schema, name: str, uri: str) -> int:
-    place = schema.get_field_index(name)
-    if place < 0:
-        raise no_column(name, uri, schema.names)
-    return place

@@ -154,18 +154,16 @@ def _read_parquet(
     shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
 
     def read(file: int) -> Read:
-        uri, tail = shards.uris[file], parquet.footer(shards, file)
-        found = parquet.metadata(tail, uri)
-        leaf = parquet.image_leaf(found, image, uri)
-        classes = parquet.class_names(found, label) if label is not None else ()
+        footer = parquet.read_footer(shards, file)
+        leaf = parquet.image_leaf(footer, image)
+        classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            return Read(parquet.read_parquet(shards, file, found, {image: False, **others}), None, classes)
-        columns, units = parquet.leaves(found, leaf), []
-        for group in range(found.num_row_groups):
-            if rows := found.row_group(group).num_rows:
-                units.append(Unit(group, rows, *parquet.chunk(found, group, columns)))
-        parts = parquet.read_parquet(shards, file, found, others) if others else ()
-        return Read(parts, leaf, classes, tail, units)
+            return Read(parquet.read_parquet(shards, file, footer, {image: False, **others}), None, classes)
+        if image in others:
+            raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
+        units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
+        parts = parquet.read_parquet(shards, file, footer, others) if others else ()
+        return Read(parts, leaf, classes, footer.tail, units)
 
     def read_whole(file: int) -> Read:
         found = read(file)

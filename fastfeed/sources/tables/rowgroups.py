@@ -132,11 +132,11 @@ class RowGroups:
 
     def _unpack(self, unit: int, data: bytes) -> Any:
         file, start, _ = self._place(unit)
-        pieces = Pieces(self._shards, file, [(start, data)])
+        pieces, group = Pieces(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
         try:
-            return images(pieces, self._footer(file), int(self._arrays["unit_group"][unit]), self._leaf)
+            return images(pieces, self._footer(file), group, self._leaf, int(self._arrays["unit_rows"][unit]))
         except BadFile as error:
-            return Unread("corrupt", f"row group {int(self._arrays['unit_group'][unit])}: {error}")
+            return Unread("corrupt", f"row group {group}: {error}")
 
     def _footer(self, file: int) -> Any:
         with self._lock:
@@ -144,7 +144,7 @@ class RowGroups:
         if found is None:
             ends = self._arrays["footer_ends"]
             start, stop = int(ends[file - 1]) if file else 0, int(ends[file])
-            found = metadata(self._arrays["footers"][start:stop].tobytes(), self._shards.uris[file])
+            found = metadata(self._arrays["footers"][start:stop].tobytes())
             with self._lock:
                 self._footers[file] = found
                 while len(self._footers) > _FOOTERS:

@@ -24,11 +24,9 @@ class Strings:
         """From Python strings."""
         joined = "".join(texts)
         blob = joined.encode("utf-8", "surrogatepass")  # JSON may hold halves of surrogate pairs: they name no file
-        if len(blob) == len(joined):
-            lengths = [len(text) for text in texts]
-        else:
-            lengths = [len(text.encode("utf-8", "surrogatepass")) for text in texts]
-        return cls(np.frombuffer(blob, np.uint8), np.cumsum(lengths, dtype=np.int64))
+        whole = texts if len(blob) == len(joined) else [text.encode("utf-8", "surrogatepass") for text in texts]
+        lengths = np.fromiter(map(len, whole), np.int64, len(whole))
+        return cls(np.frombuffer(blob, np.uint8), np.cumsum(lengths))
 
     def __len__(self) -> int:
         return len(self.ends)

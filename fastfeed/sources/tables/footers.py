@@ -1,0 +1,186 @@
+"""Where the columns of a Parquet file lie: its footer, as far as reading ranges needs it.
+
+PyArrow knows this too, but ends the process where a footer is damaged or a column encrypted. Formats: Apache Parquet's
+parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData) and the compact protocol of Apache Thrift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["Chunk", "RowGroup", "row_groups"]
+
+_BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 3, 7, 8, 9, 10, 12
+_DEEPEST = 32  # values inside values
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A column in a row group."""
+
+    path: str = ""  # `label`, `image.bytes`, `box.list.element`
+    size: int = 0  # bytes in the file
+    unpacked: int = 0
+    data: int = 0  # where its pages begin
+    dictionary: int = 0  # where the dictionary before them begins, if there is one
+
+    @property
+    def start(self) -> int:
+        """Its first byte in the file."""
+        return min(self.data, self.dictionary) if self.dictionary > 0 else self.data
+
+    @property
+    def stop(self) -> int:
+        """The byte behind its last one."""
+        return self.start + self.size
+
+
+@dataclass(slots=True)
+class RowGroup:
+    """Rows that lie together, column by column."""
+
+    rows: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+
+    def span(self, name: str) -> tuple[int, int, int]:
+        """Bytes [start, stop) of a column, or a field of one, and how many they are unpacked. ValueError."""
+        own = [c for c in self.chunks if c.path == name or c.path.startswith(name + ".")]
+        if not own:
+            raise ValueError(f"a row group without column {name!r}")
+        return min(c.start for c in own), max(c.stop for c in own), sum(c.unpacked for c in own)
+
+
+def row_groups(footer: bytes, size: int) -> list[RowGroup]:
+    """Of a file of so many bytes, from its footer; whatever follows that is ignored. ValueError where it is damaged."""
+    thrift, found = _Thrift(footer), []
+    try:
+        for number, kind in thrift.fields():
+            if (number, kind) == (4, _LIST):
+                found = [_row_group(thrift) for _ in thrift.items(_STRUCT)]
+            else:
+                thrift.skip(kind)
+    except IndexError:
+        raise ValueError("its footer is cut off") from None
+    for group in found:
+        for chunk in group.chunks:
+            if not (group.rows >= 0 <= chunk.start <= chunk.stop <= size and chunk.unpacked >= 0):
+                raise ValueError(f"column {chunk.path!r} in bytes {chunk.start} to {chunk.stop} of a file of {size}")
+    return found
+
+
+def _row_group(thrift: _Thrift) -> RowGroup:
+    group = RowGroup()
+    for number, kind in thrift.fields():
+        if (number, kind) == (1, _LIST):
+            group.chunks = [_chunk(thrift) for _ in thrift.items(_STRUCT)]
+        elif number == 3:
+            group.rows = thrift.integer()
+        else:
+            thrift.skip(kind)
+    return group
+
+
+def _chunk(thrift: _Thrift) -> Chunk:
+    chunk = Chunk()
+    for number, kind in thrift.fields():
+        if (number, kind) == (3, _STRUCT):
+            _describe(chunk, thrift)
+        else:
+            thrift.skip(kind)
+    return chunk
+
+
+def _describe(chunk: Chunk, thrift: _Thrift) -> None:
+    for number, kind in thrift.fields():
+        if (number, kind) == (3, _LIST):
+            chunk.path = ".".join([thrift.binary().decode() for _ in thrift.items(_BINARY)])
+        elif number == 6:
+            chunk.unpacked = thrift.integer()
+        elif number == 7:
+            chunk.size = thrift.integer()
+        elif number == 9:
+            chunk.data = thrift.integer()
+        elif number == 11:
+            chunk.dictionary = thrift.integer()
+        else:
+            thrift.skip(kind)
+
+
+class _Thrift:
+    """A walk through a struct. IndexError where it is cut off, ValueError where it cannot be one."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at, self._depth = data, 0, 0
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Number and kind of each field; who takes one must read or skip it."""
+        number = 0
+        while byte := self._byte():
+            number = number + (byte >> 4) if byte >> 4 else self.integer()
+            yield number, byte & 15
+
+    def items(self, kind: int) -> range:
+        """As many as a list has."""
+        byte = self._byte()
+        count = byte >> 4 if byte >> 4 < 15 else self._varint()
+        if (count and byte & 15 != kind) or count > len(self._data):
+            raise ValueError("a list of something else in its footer")
+        return range(count)
+
+    def integer(self) -> int:
+        """Of 16, 32 or 64 bits."""
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def binary(self) -> bytes:
+        """Bytes or a text."""
+        length = self._varint()
+        self._at += length
+        if self._at > len(self._data):
+            raise IndexError
+        return self._data[self._at - length : self._at]
+
+    def skip(self, kind: int) -> None:
+        """A value of any kind."""
+        if kind in (1, 2):  # a bool is its kind
+            return
+        if kind == _BYTE:
+            self._at += 1
+        elif 4 <= kind <= 6:
+            self._varint()
+        elif kind == _DOUBLE:
+            self._at += 8
+        elif kind == _BINARY:
+            self.binary()
+        elif kind in (_LIST, _SET, _STRUCT) and self._depth < _DEEPEST:
+            self._depth += 1
+            if kind == _STRUCT:
+                for _, inner in self.fields():
+                    self.skip(inner)
+            else:
+                self._skip_items()
+            self._depth -= 1
+        else:  # maps are nowhere in Parquet
+            raise ValueError(f"a value of kind {kind} in its footer")
+
+    def _skip_items(self) -> None:
+        byte = self._byte()
+        kind, count = byte & 15, byte >> 4 if byte >> 4 < 15 else self._varint()
+        for _ in range(count):
+            if self._at >= len(self._data):
+                raise IndexError
+            self.skip(_BYTE if kind in (1, 2) else kind)
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("a number without an end in its footer")

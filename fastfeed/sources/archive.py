@@ -16,10 +16,11 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.build import Peek
 
-__all__ = ["BLOCK", "Member", "header_name", "intact", "members", "number", "refused", "tidy"]
+__all__ = ["BLOCK", "Member", "describes", "members", "refused", "tidy"]
 
 BLOCK = 512  # bytes: headers and contents begin at multiples of it
 _ZEROS = bytes(BLOCK)
+_SHORT = 100  # bytes of a name; a longer one is said elsewhere, too
 _FILES = (b"0", b"\0", b"7")  # regular ones; 7: contiguous, of old
 _NAMING = (b"x", b"X", b"g", b"L", b"K")  # say more of the next member, g of all that follow
 _HOLLOW = b"123456"  # have no content, whatever their size field says
@@ -58,19 +59,19 @@ def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
             notes.append(f"cut off at {peek.size}: the end of the archive is missing" if peek.size else "empty file")
             return
         if block == _ZEROS:
-            if not intact(peek.at(at + BLOCK, BLOCK)):
+            if not _intact(peek.at(at + BLOCK, BLOCK)):
                 notes += _behind(peek, at + BLOCK)
                 return
             notes.append(f"a block of zeros at {at}, amid the archive")
             at += BLOCK
             continue
-        if not intact(block):
+        if not _intact(block):
             if at == 0:
                 _refuse_compressed(peek.uri, block)
             what = "no tar file" if at == 0 else "damaged header"
             notes.append(f"{what} at {at}: nothing after it can be read")
             return
-        kind, size, start = block[156:157], number(block[124:136]), at + BLOCK
+        kind, size, start = block[156:157], _number(block[124:136]), at + BLOCK
         if size < 0 or (kind in _NAMING and size > _MOST):
             notes.append(f"damaged header at {at}: nothing after it can be read, its size makes no sense")
             return
@@ -81,7 +82,7 @@ def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
             own, shared = _names(kind, peek.at(start, size), own, shared)
         else:
             said, spoilt, own = shared | (own or {}), own is None, {}
-            name = tidy(said.get("path") or header_name(block))
+            name = tidy(said.get("path") or _header_name(block))
             size = int(said["size"]) if "size" in said else size
             if kind in _FILES and name.endswith("/"):
                 kind = b"5"
@@ -112,11 +113,11 @@ def refused(name: str, size: int, kind: bytes = b"0") -> str:
     return f"{size} bytes, too large for a sample" if size > _LARGEST else ""
 
 
-def intact(block: bytes) -> bool:
+def _intact(block: bytes) -> bool:
     """The checksum of a header is right: the sum of its bytes, its own field counted as spaces."""
     if len(block) < BLOCK:
         return False
-    stated, array = number(block[148:156]), np.frombuffer(block, np.uint8)
+    stated, array = _number(block[148:156]), np.frombuffer(block, np.uint8)
     total = int(np.add.reduce(array, dtype=np.int64)) - sum(block[148:156]) + 8 * ord(" ")
     if stated == total:
         return True
@@ -124,7 +125,14 @@ def intact(block: bytes) -> bool:
     return stated == signed
 
 
-def number(field: bytes) -> int:
+def describes(block: bytes, name: str, size: int) -> bool:
+    """It is the header of a member of this name and size, as far as it can tell: it holds no long names."""
+    if not _intact(block) or _number(block[124:136]) != size:
+        return False
+    return len(name.encode("utf-8", "surrogateescape")) > _SHORT or tidy(_header_name(block)) == name
+
+
+def _number(field: bytes) -> int:
     """An octal number, or GNU's base-256; -1 for neither."""
     if field[0] & 0x80:
         return int.from_bytes(field[1:], "big") if field[0] == 0x80 else -1
@@ -132,7 +140,7 @@ def number(field: bytes) -> int:
     return int(digits[1] or b"0", 8) if digits else -1
 
 
-def header_name(block: bytes) -> str:
+def _header_name(block: bytes) -> str:
     """The name in the header itself: up to 100 bytes, of ustar 256."""
     name = block[:100].partition(b"\0")[0]
     if block[257:263] == b"ustar\0":
@@ -192,7 +200,7 @@ def _behind(peek: Peek, at: int) -> list[str]:
     for start in range(at, min(peek.size, at + _MOST), BLOCK):
         block = peek.at(start, BLOCK)
         if block.strip(b"\0"):
-            what = "another archive begins" if intact(block) else "there are bytes"
+            what = "another archive begins" if _intact(block) else "there are bytes"
             return [f"{what} at {start}, behind the end of this one: not read (`tar -i` reads both)"]
     return []
 

@@ -91,14 +91,15 @@ class Cache:
         """Bytes [start, stop) of the object, or None if a chunk is missing. `fetched`: chunks in memory, by number."""
         if not 0 <= start < stop <= size:
             return _nothing(uri, start, stop, size)
-        chunk, number = self.chunk, start // self.chunk
-        first = number * chunk
+        chunk, earliest = self.chunk, start // self.chunk
+        first = earliest * chunk
         prefix = _prefix(self.folder, chunk, uri, version, size)
         if stop <= first + chunk and not fetched:
             length = chunk if first + chunk <= size else size - first
-            return self._read(f"{prefix}{number}", length, start - first, stop - start)
+            return self._read(f"{prefix}{earliest}", length, start - first, stop - start)
         parts = []
-        for number, first, last in self._chunks(start, stop, size):
+        for number in range(earliest, (stop - 1) // chunk + 1):
+            first, last = number * chunk, min((number + 1) * chunk, size)
             begin, end = max(start - first, 0), min(stop, last) - first
             if fetched and number in fetched:
                 part = fetched[number][begin:end]
@@ -114,27 +115,26 @@ class Cache:
         if not 0 <= start < stop <= size:
             _nothing(uri, start, stop, size)
             return []
-        prefix = _prefix(self.folder, self.chunk, uri, version, size)
-        absent = []
-        for number in range(start // self.chunk, (stop - 1) // self.chunk + 1):
-            piece = self._piece(number, size)
-            if not self._has(f"{prefix}{number}", piece.stop - piece.start):
-                absent.append(piece)
+        chunk, absent = self.chunk, []
+        prefix = _prefix(self.folder, chunk, uri, version, size)
+        for number in range(start // chunk, (stop - 1) // chunk + 1):
+            first, last = number * chunk, min((number + 1) * chunk, size)
+            if not self._has(f"{prefix}{number}", last - first):
+                absent.append(Chunk(number, first, last))
         return absent
 
     def put(self, uri: str, version: str, number: int, data: bytes | bytearray | memoryview, size: int) -> None:
         """Keep one chunk of the object. Where that fails for the disk, a warning comes once, and nothing is raised."""
-        piece = self._piece(number, size)
+        length = min(self.chunk, size - number * self.chunk)
         content = memoryview(data).cast("B")
-        if number < 0 or piece.start >= size or len(content) != piece.stop - piece.start:
+        if number < 0 or length <= 0 or len(content) != length:
             raise ConfigError(
                 f"Cache.put: chunk {number} of {uri} ({size} bytes, chunks of {self.chunk}) has "
-                f"{max(piece.stop - piece.start, 0)} bytes, got {len(content)}; drop what ended early"
+                f"{max(length, 0)} bytes, got {len(content)}; drop what ended early"
             )
         trailer = _TRAILER.pack(_MAGIC, zlib.crc32(content))
         try:
-            path = _prefix(self.folder, self.chunk, uri, version, size) + str(number)
-            self._quota.store(path, (content, trailer), mtime_ns=self._mark_ns)
+            self._quota.store(self.path(uri, version, number, size), (content, trailer), mtime_ns=self._mark_ns)
         except OSError as error:
             self._trouble(f"cannot be written: {error.strerror}", "unstored")
 
@@ -153,20 +153,14 @@ class Cache:
     def __repr__(self) -> str:
         return f"Cache({self.folder!r}, {self.limit}, chunk={self.chunk})"
 
-    def _chunks(self, start: int, stop: int, size: int) -> list[Chunk]:
-        """Those that bytes [start, stop) lie in."""
-        return [self._piece(number, size) for number in range(start // self.chunk, (stop - 1) // self.chunk + 1)]
-
-    def _piece(self, number: int, size: int) -> Chunk:
-        return Chunk(number, number * self.chunk, min((number + 1) * self.chunk, size))
-
     def _has(self, path: str, length: int) -> bool:
-        with suppress(OSError):
+        try:
             status = os.stat(path)
-            if status.st_size == length + _TRAILER_BYTES and status.st_mtime_ns == self._mark_ns:
-                return True
-            return self._read(path, length, 0, 0) is not None  # it is checked there
-        return False
+        except OSError:
+            return False
+        if status.st_size == length + _TRAILER_BYTES and status.st_mtime_ns == self._mark_ns:
+            return True
+        return self._read(path, length, 0, 0) is not None  # it is checked there
 
     def _read(self, path: str, length: int, offset: int, count: int) -> bytes | None:
         """A part of a chunk that has `length` bytes, or None if there is no such chunk.

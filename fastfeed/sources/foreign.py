@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.archive import BLOCK, Member, header_name, intact, number, refused, tidy
+from fastfeed.sources.archive import BLOCK, Member, describes, refused, tidy
 from fastfeed.sources.build import Peek
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.storage import Span, Storage, is_local
@@ -17,7 +17,6 @@ from fastfeed.sources.storage import Span, Storage, is_local
 __all__ = ["listed_by_dali", "listed_by_wids"]
 
 _KIND = "wids-shard-index-v1"
-_HEADER_NAME = 100  # bytes; what is longer is said elsewhere
 
 
 def listed_by_wids(
@@ -139,7 +138,5 @@ def _check(found: list[Member], peek: Peek, read: Callable[[str], bool]) -> None
     if peek.at(end, BLOCK) != bytes(BLOCK):
         raise _Unfit(f"it lists nothing after {end}, but the archive does not end there")
     for member in (found[i] for i in sorted(looked_at)):
-        block = peek.at(member.offset - BLOCK, BLOCK)
-        name = tidy(header_name(block)) if len(member.name.encode("utf-8", "surrogateescape")) <= _HEADER_NAME else ""
-        if not intact(block) or number(block[124:136]) != member.size or (name or member.name) != member.name:
+        if not describes(peek.at(member.offset - BLOCK, BLOCK), member.name, member.size):
             raise _Unfit(f"{member.name} does not lie at {member.offset}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.archive import BLOCK, Member, intact, members, number
+from fastfeed.sources.archive import BLOCK, Member, describes, members
 from fastfeed.sources.build import Peek
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.fetch import Unread
@@ -93,9 +93,12 @@ class TarShards(Packed):
         header, check = data[:BLOCK], int(self._index.checks[i])
         if check:
             same = zlib.crc32(header) == check
-        else:
-            same = intact(header) and number(header[124:136]) == int(self._index.lengths[i])
-        return data[BLOCK:] if same else Unread("changed", "another member lies there than was indexed")
+        else:  # listed by DALI, and not looked at
+            same = describes(header, self._index.name(i), int(self._index.lengths[i]))
+        if same:
+            return data[BLOCK:]
+        first = f"delete {self.index_file}, then " if self.index_file else ""  # it was made of a shard of this version
+        return Unread("changed", f"another member lies there than was indexed; {first}build the source anew")
 
     def _label_advice(self) -> str:
         return (

@@ -118,9 +118,10 @@ def test_a_timeout_of_the_works_own():
 
 def test_waiting_for_all_is_given_up_together():
     """Whatever interrupts the wait, nobody will ask for the rest."""
-    ended = threading.Event()
+    began, ended = threading.Event(), threading.Event()
 
     async def hangs() -> None:
+        began.set()
         try:
             await asyncio.sleep(1000)
         finally:
@@ -139,6 +140,7 @@ def test_waiting_for_all_is_given_up_together():
     begun: Begun = []
     hanging = later(begun, hangs)
     launch(begun)
+    assert began.wait(LONG)
     with pytest.raises(KeyboardInterrupt):
         results([Interrupting(), hanging])
     assert ended.wait(LONG)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,9 @@ from shards import samples, shard_folder, tar_of
 from tars import END, counted, entry, indexes, same, taken
 
 from fastfeed.errors import SourceError
-from fastfeed.sources import TarShards
+from fastfeed.sources import TarShards, build
 
+WAIT_S = 20  # ends a hang; nothing here takes that long
 ALL = ["s-000.tar", "s-001.tar", "s-002.tar"]
 
 
@@ -139,6 +143,26 @@ def test_a_build_that_breaks_off_is_gone_on_with(root, scans, monkeypatch, error
     assert "s-002.tar" in seen and (len(seen) == 1 or error is KeyboardInterrupt), "Ctrl-C waits for no other shard"
 
 
+def test_what_was_begun_before_an_error_is_kept(root, scans, monkeypatch):
+    look, failed = TarShards._scan, threading.Event()
+
+    def fails(self, peek):
+        if peek.uri.endswith("s-001.tar"):
+            failed.set()
+            raise OSError(5, "Input/output error")
+        assert failed.wait(WAIT_S)
+        return look(self, peek)
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)  # threads
+    with monkeypatch.context() as patch:
+        patch.setattr(TarShards, "_scan", fails)
+        with pytest.raises(SourceError, match=r"cannot read .*/s-001.tar: Input/output error"):
+            TarShards(root)
+    assert taken(scans)[0] == "s-000.tar"
+    assert len(TarShards(root)) == 6
+    assert "s-000.tar" not in taken(scans)
+
+
 def test_a_shard_that_is_still_being_written(root, monkeypatch):
     look = TarShards._scan
 
@@ -156,7 +180,7 @@ def test_a_shard_that_is_still_being_written(root, monkeypatch):
 
 BUILD = """
 import sys
-from fastfeed.sources import TarShards
+from fastfeed.sources import TarShards, build
 look = TarShards._scan
 def scan(self, peek):
     sys.stdout.write(peek.uri + chr(10))  # in one piece, of many threads
@@ -165,6 +189,28 @@ TarShards._scan = scan
 source = TarShards(sys.argv[1])
 assert len(source) == 60 and all(isinstance(b, bytes) for b in source.read(range(60))), source
 """
+
+
+def test_two_threads_at_once(root, scans, monkeypatch):
+    """The second waits while the first looks, and then takes what that has written."""
+    lock, look, asked, saved = fcntl.flock, TarShards._scan, threading.Semaphore(0), []
+
+    def scan(self, peek):
+        if peek.uri.endswith("s-000.tar"):
+            assert asked.acquire(timeout=WAIT_S) and asked.acquire(timeout=WAIT_S), "two have asked for the lock"
+        return look(self, peek)
+
+    def save(path, *args, kept=build.save):
+        saved.append(path)
+        kept(path, *args)
+
+    monkeypatch.setattr(fcntl, "flock", lambda *args: (asked.release(), lock(*args)))
+    monkeypatch.setattr(build, "save", save)
+    monkeypatch.setattr(TarShards, "_scan", scan)
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(TarShards, (root, root))
+    assert same(one, two)
+    assert (taken(scans), len(saved)) == (ALL, 1)
 
 
 def test_two_processes_at_once(tmp_path):

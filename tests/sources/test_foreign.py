@@ -229,6 +229,14 @@ def test_what_does_not_fit_is_not_used(tmp_path, looks, what):
     assert source.read([0, 1, 2]) == [data for name, data in samples(range(3)) if name.endswith("jpg")]
 
 
+def test_images_are_compared_with_it_when_they_are_read(tmp_path, looks):
+    (tmp_path / "a.tar").write_bytes(WHOLE)
+    (tmp_path / "a.idx").write_text(idx_of(WHOLE).replace("000001.jpg", "00000x.jpg"))
+    source = TarShards(tmp_path / "a.tar", label=None)
+    assert looks == []
+    assert list(served(source).values()) == [samples([0])[0][1], ("changed", 3584), samples([2])[0][1]]
+
+
 def test_one_that_is_older_than_its_shard(tmp_path, looks):
     (tmp_path / "a.tar").write_bytes(WHOLE)
     (tmp_path / "a.idx").write_text(idx_of(WHOLE))

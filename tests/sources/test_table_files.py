@@ -24,6 +24,7 @@ def test_folders_and_patterns(tmp_path):
     (tmp_path / "x.jpg").touch()
     for given in (
         tmp_path,
+        f"file://{tmp_path}",
         str(tmp_path / "t-{00..02}.csv"),
         f"{tmp_path}/t-*.csv",
         [tmp_path / f"t-{i:02}.csv" for i in range(3)],
@@ -51,6 +52,8 @@ REFUSED = {
         "Table: all files must be written alike, got CSV and JSON lines; name those meant",
     ),
     "nothing": (lambda d: Table([], image="path"), "Table needs a path, a pattern"),
+    "None": (lambda d: Table(None, image="path"), "Table needs a path, a pattern"),
+    "numbers": (lambda d: Table([1, 2], image="path"), "Table needs a path, a pattern"),
     "no name": (lambda d: Table(paths(d, "x"), image=None), "Table: image must be the name of a column, got None"),
     "a number": (
         lambda d: Table(paths(d, "x"), image="path", label=3),

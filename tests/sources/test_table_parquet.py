@@ -7,6 +7,7 @@ import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from fastfeed.feed import Feed
 from fastfeed.ops import Resize
 from fastfeed.order import Blocks
 from fastfeed.sources import Table
+from fastfeed.sources.shards import Shards
 
 BLOBS = [bytes([i]) * (1000 + i) for i in range(20)]
 
@@ -184,13 +186,28 @@ def test_pickles_without_what_it_has_read(tmp_path):
     assert pickle.loads(packed).read([2]) == [bytes(100_000)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-def test_in_a_forked_process(tmp_path):
+def test_in_a_process_that_was_forked_while_a_thread_reads(tmp_path, monkeypatch):
+    """What that thread held is held for ever there."""
     source = Table(image_bytes(tmp_path / "t.parquet", BLOBS, 5), image="image")
-    source.read([0])
-    with source._images._lock, warnings.catch_warnings():  # held by a thread that the child does not have
+    source.read([6])
+    read, reading, go_on = Shards.read, threading.Event(), threading.Event()
+
+    def slow(*place: Any) -> Any:
+        if threading.current_thread().name == "slow":
+            reading.set()
+            go_on.wait()
+        return read(*place)
+
+    monkeypatch.setattr(Shards, "read", slow)
+    thread = threading.Thread(target=source.read, args=([0],), name="slow")
+    thread.start()
+    reading.wait()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # there are threads: that is the point
         pid = os.fork()
-        if not pid:
-            os._exit(0 if source.read([1, 6]) == [BLOBS[1], BLOBS[6]] else 1)
+    if not pid:
+        os._exit(0 if source.read([1, 6, 0]) == [BLOBS[1], BLOBS[6], BLOBS[0]] else 1)
     assert os.waitpid(pid, 0)[1] == 0
+    go_on.set()
+    thread.join()
+    assert source.read([1]) == [BLOBS[1]]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from fastfeed.feed import Feed
 from fastfeed.ops import Resize
 from fastfeed.sources import Storage, Table
 from fastfeed.sources.fetch import Patience
+from fastfeed.sources.shards import Shards, Then
 from fastfeed.sources.tables import reading
 
 IMAGES = {f"/photos/{i}.jpg": b"image %d" % i for i in range(6)}
@@ -131,38 +135,63 @@ def test_row_groups_are_fetched_once(tmp_path, server):
     assert all(4 * 3000 < stop - start < 4 * 3100 for _, start, stop in server.parts), "nothing but images"
 
 
-def test_no_more_than_half_of_the_memory_is_on_its_way(tmp_path, server):
-    source = held(server, tmp_path, 4, memory=60_000)  # five row groups
-    server.parts.clear()
+class Fetches:
+    """Counts the row groups that were begun, and holds them up while `go_on` is not set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.waiting, self.go_on = 0, threading.Event(), threading.Event()
+        self.go_on.set()
+        fetch = Shards.fetch
+
+        def counted(*place: Any) -> Any:
+            self.count += 1
+            return Then(fetch(*place), self._wait)
+
+        monkeypatch.setattr(Shards, "fetch", counted)
+
+    def _wait(self, data: Any) -> Any:
+        self.waiting.set()
+        self.go_on.wait()
+        return data
+
+
+def test_no_more_than_half_of_the_memory_is_on_its_way(tmp_path, server, monkeypatch):
+    source, fetches = held(server, tmp_path, 4, memory=60_000), Fetches(monkeypatch)  # five row groups
     pending = source.fetch(range(24))
-    assert [p.coming is not None for p in (p._pending for p in pending)].count(True) == 8, "two of six"
+    assert fetches.count == 2
     assert [p.result(5) for p in pending] == BLOBS
-    assert len(server.parts) == 6
+    assert fetches.count == 6
 
 
-def test_what_nobody_waits_for_makes_room(tmp_path, server):
-    source = held(server, tmp_path, 4, memory=24_000)  # two row groups
-    first = source.fetch([0])
-    assert source.fetch([4])[0]._pending.coming is None
-    first[0].cancel()
-    assert source.fetch([4])[0]._pending.coming is not None
+def test_what_nobody_waits_for_makes_room(tmp_path, server, monkeypatch):
+    source, fetches = held(server, tmp_path, 4, memory=24_000), Fetches(monkeypatch)  # two row groups
+    (first,) = source.fetch([0])
+    source.fetch([4])
+    assert fetches.count == 1
+    first.cancel()
+    source.fetch([4])
+    assert fetches.count == 2
 
 
-def test_a_wait_may_end_before_the_row_group_is_there(tmp_path, server):
+def test_a_wait_may_end_before_the_row_group_is_there(tmp_path, server, monkeypatch):
+    source, fetches = held(server, tmp_path, 4), Fetches(monkeypatch)
+    fetches.go_on.clear()
+    one, other = source.fetch([0, 1])
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(one.result)
+        fetches.waiting.wait()
+        for _ in range(3):
+            with pytest.raises(NotYet):
+                other.result(0)
+        fetches.go_on.set()
+        assert (found.result(), other.result(5)) == (BLOBS[0], BLOBS[1])
+    assert fetches.count == 1
+
+
+def test_a_row_group_that_is_gone(tmp_path, server):
     source = held(server, tmp_path, 4)
-    pending, other = source.fetch([0, 1])
-    assert other._pending.coming is pending._pending.coming
-    with other._pending.coming.lock:
-        with pytest.raises(NotYet):
-            pending.result(0)
-    assert (pending.result(5), other.result(5)) == (BLOBS[0], BLOBS[1])
-
-
-def test_a_row_group_that_cannot_be_fetched_is_tried_again_later(tmp_path, server):
-    source = held(server, tmp_path, 4, storage=impatient())
     data = server.files.pop("/t.parquet")
-    bad = source.read([0, 1])
-    assert [failure.reason for failure in bad] == ["not_found", "not_found"]
+    assert [(f.id, f.reason) for f in source.read([0, 1])] == [(0, "not_found"), (1, "not_found")]
     server.files["/t.parquet"] = data
     assert source.read([8]) == [BLOBS[8]]
 

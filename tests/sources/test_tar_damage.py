@@ -20,7 +20,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from shards import samples, shard_folder, tar_of
-from tars import entry, labels, opened, served
+from tars import entry, header, labels, opened, served
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
@@ -58,6 +58,13 @@ def test_cut_off_anywhere(place, cut):
     check_cut(place(), cut)
 
 
+def test_cut_off_inside_a_label(place):
+    """Half of a number is no number."""
+    for name, (start, end) in places(WHOLE).items():
+        for cut in range(start, end + 1) if name.endswith(".cls") else ():
+            check_cut(place(), cut)
+
+
 def check_cut(path: Path, cut: int) -> None:
     at, contents = places(WHOLE), dict(MEMBERS)
     ends = {name: end for name, (_, end) in at.items()}
@@ -90,6 +97,20 @@ def test_what_is_said_of_a_cut_image(tmp_path):
         0, uri, "read", "truncated", "the shard is cut off at 4000, the sample would end at 6536", 1536
     )
     assert source.notes == [f"{tmp_path}/a.tar: cut off at 4000: 1.jpg should end at 6536"]
+
+
+def test_many_notes(tmp_path):
+    """So many that they can be read; and always how far the shard could be read."""
+    links = b"".join(header(f"{i}.jpg", kind=b"2") for i in range(100))
+    source = opened(tmp_path / "a.tar", links + b"".join(entry(f"{i}.jpg", b"x") for i in range(60)), label=None)
+    at = [f"{tmp_path}/a.tar: left out '{i}.jpg' at {512 * i}: a link" for i in range(49)]
+    cut = "cut off at 112640: the end of the archive is missing"
+    assert source.notes == [*at, f"{tmp_path}/a.tar: and 51 more", f"{tmp_path}/a.tar: {cut}"]
+    data = tar_of([(f"{i}.jpg", b"x") for i in range(60)] + [("60.jpg", b"x"), ("60.cls", b"1")])
+    assert opened(tmp_path / "b.tar", data).notes[48:] == [
+        f"{tmp_path}/b.tar: {note}"
+        for note in ("no .cls for 48.jpg at 49664", "and 10 more", "no .cls for 59.jpg at 60928")
+    ]
 
 
 HEADERS = [at for at in range(0, len(WHOLE), 512) if WHOLE[at + 257 : at + 262] == b"ustar"]
@@ -188,7 +209,8 @@ def test_a_shard_of_the_same_size_and_time(tmp_path):
     whole = source.read(range(3))
     same_time_and_size(tmp_path / "s-000.tar")
     bad, *rest = source.read(range(3))
-    assert (bad.reason, bad.detail) == ("changed", "another member lies there than was indexed")
+    detail = f"another member lies there than was indexed; delete {source.index_file}, then build the source anew"
+    assert (bad.reason, bad.detail) == ("changed", detail)
     assert rest == whole[1:]
 
 
@@ -203,7 +225,7 @@ def test_a_shard_that_is_taken_away_and_put_back(tmp_path):
     assert source.read(range(4)) == whole
     (tmp_path / "s-000.tar").write_bytes(b"x")
     assert source.read([0])[0].reason == "changed"
-    shutil.copy2(tmp_path / "away", tmp_path / "s-000.tar")
+    os.replace(tmp_path / "away", tmp_path / "s-000.tar")
     assert source.read(range(4)) == whole
 
 

@@ -193,6 +193,5 @@ def _lists(values: list[Any]) -> np.ndarray:
         if not kinds <= {int, float} or not all(type(x) is float or _fits(x) for x in value):
             raise _Odd(row, f"holds {json.dumps(value)[:60]}, a list of numbers is needed")
     empty = [0] * width
-    return np.array([empty if v is None else v for v in values], np.float64 if fractions else np.int64).reshape(
-        -1, width
-    )
+    rows = [empty if value is None else value for value in values]
+    return np.array(rows, np.float64 if fractions else np.int64).reshape(len(values), width)

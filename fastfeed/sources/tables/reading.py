@@ -59,7 +59,7 @@ class Read:
 
 def find_table(table: Paths, storage: Storage) -> list[tuple[str, Stat]]:
     """The files meant. ConfigError, SourceError."""
-    items = [table] if isinstance(table, (str, os.PathLike)) else list(table)
+    items = list(table) if isinstance(table, Iterable) and not isinstance(table, (str, bytes)) else [table]
     named: list[str | os.PathLike[str]] = []
     for item in items:
         named += _inside(item, storage) if _is_folder(item) else [item]
@@ -75,7 +75,8 @@ def find_table(table: Paths, storage: Storage) -> list[tuple[str, Stat]]:
 def _is_folder(item: Any) -> bool:
     if not isinstance(item, (str, os.PathLike)):
         return False  # find_files says what is needed
-    return os.path.isdir(item) if is_local(os.fspath(item)) else os.fspath(item).endswith("/")
+    place = os.fspath(item).removeprefix("file://")
+    return os.path.isdir(place) if is_local(place) else place.endswith("/")
 
 
 def _inside(folder: str | os.PathLike[str], storage: Storage) -> list[str | os.PathLike[str]]:

@@ -30,10 +30,10 @@ def header(name: str | bytes, size: int | bytes = 0, kind: bytes = b"0", magic: 
     block[136:148] = b"00000000000\0"
     block[156:157] = kind
     block[257 : 257 + len(magic)] = magic
-    return signed(block)
+    return summed(block)
 
 
-def signed(block: bytes | bytearray) -> bytes:
+def summed(block: bytes | bytearray) -> bytes:
     """With the checksum that belongs to it."""
     block = bytearray(block)
     block[148:156] = b" " * 8

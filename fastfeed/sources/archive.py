@@ -32,6 +32,7 @@ _PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
 }
+_RECORD = re.compile(rb"([0-9]{1,7}) ")
 _MOST = 1 << 20  # bytes of names before a member, and of zeros behind the end that are looked at
 _LARGEST = (1 << 32) - 1  # bytes of a sample: no image has more
 
@@ -54,7 +55,9 @@ def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
     at, shared = 0, {}
     own: dict[str, str] | None = {}  # said of the next member; None: unreadable
     while True:
-        block = peek.at(at, BLOCK) if at < peek.size else b""
+        block = peek.at(at, BLOCK)
+        if at == 0 and not _intact(block):
+            _refuse_compressed(peek.uri, block)
         if len(block) < BLOCK:
             notes.append(f"cut off at {peek.size}: the end of the archive is missing" if peek.size else "empty file")
             return
@@ -66,8 +69,6 @@ def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
             at += BLOCK
             continue
         if not _intact(block):
-            if at == 0:
-                _refuse_compressed(peek.uri, block)
             what = "no tar file" if at == 0 else "damaged header"
             notes.append(f"{what} at {at}: nothing after it can be read")
             return
@@ -173,16 +174,17 @@ def _names(
 def _pax(data: bytes) -> dict[str, str] | None:
     """Records `length key=value\\n`; None if they are damaged."""
     found: dict[str, str] = {}
-    while data.strip(b"\0"):
-        head = re.match(rb"([0-9]{1,7}) ", data)
-        length = int(head[1]) if head else 0
-        if head is None or not head.end() < length <= len(data) or data[length - 1 : length] != b"\n":
+    at, end = 0, len(data.rstrip(b"\0"))
+    while at < end:
+        head = _RECORD.match(data, at)
+        stop = at + int(head[1]) if head else 0
+        if head is None or not head.end() < stop <= end or data[stop - 1 : stop] != b"\n":
             return None
-        key, equals, value = data[head.end() : length - 1].partition(b"=")
+        key, equals, value = data[head.end() : stop - 1].partition(b"=")
         if not equals or (key == b"size" and not re.fullmatch(rb"[0-9]{1,20}", value)):
             return None
         found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-        data = data[length:]
+        at = stop
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from fastfeed.sources.clients import is_s3, s3_bytes
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.spans import Span
 
@@ -95,9 +96,13 @@ async def read(system: Any, path: str, span: Span) -> bytes | Unread:
                 b"" if stop == start else Unread("truncated", f"it ends at {stop}, bytes from {start} were asked for")
             )
     if start == 0 and (stop is None or (whole is not None and stop == whole.size)):
-        data = await call(system, "cat_file", path)  # asked for in whole, it shows that it grew
+        ends = {}  # asked for in whole, it shows that it grew
     else:
-        data = await call(system, "cat_file", path, start=start, end=stop)
+        ends = {"start": start, "end": stop}
+    if whole is not None and whole.version and is_s3(system):
+        data = await s3_bytes(system, path, whole.version, **ends)
+    else:
+        data = await call(system, "cat_file", path, **ends)
     if stop is None or len(data) == stop - start:
         return data
     size = whole.size if whole is not None and whole.size == len(data) else None

@@ -12,7 +12,7 @@ from fsspec.core import url_to_fs
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
 from fastfeed.sources.fetch import Unread, Why
 
-__all__ = ["connect", "explain", "named", "settings"]
+__all__ = ["connect", "explain", "is_s3", "named", "s3_bytes", "settings"]
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 # by the name of the exception: the clients' packages may not be installed
@@ -91,6 +91,20 @@ def connect(uri: str, options: dict[str, Any], in_flight: int) -> Any:
     return system
 
 
+def is_s3(system: Any) -> bool:
+    """An S3 client that can be asked for an object on a condition."""
+    return type(system).__module__.startswith("s3fs") and hasattr(system, "_call_s3")
+
+
+async def s3_bytes(system: Any, path: str, etag: str, start: int = 0, end: int | None = None) -> bytes:
+    """Bytes [start, end) of the object that has this etag; an error where another one has taken its place."""
+    bucket, key, _ = system.split_path(path)
+    ends = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
+    reply = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=f'"{etag}"', **ends)
+    async with reply["Body"] as body:
+        return await body.read()
+
+
 def _about(uri: str, work: Any) -> Any:
     try:
         return work()
@@ -122,6 +136,8 @@ def explain(error: Exception) -> Why:
         return Why(Unread("io_error", f"no credentials: {text}; {_ADVICE}"), False)
     if isinstance(error, PermissionError) or status in (401, 403):
         return Why(Unread("io_error", f"permission denied: {text or name}"), False)
+    if status == 412:
+        return Why(Unread("changed", "another object has taken its place since it was listed"), False)
     if status == 416:
         return Why(Unread("truncated", "it ends before what was asked for"), False)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)) or "Timeout" in name:

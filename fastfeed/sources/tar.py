@@ -130,7 +130,7 @@ class _Samples:
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if not stem or not dot or re.match(r"__[^/]*__(/|$)", member.name):  # as webdataset does
-            why = "no extension" if stem and not dot else "hidden" if dot else "what it says of the shard is not read"
+            why = "hidden" if not stem else "what it says of the shard is not read" if dot else "no extension"
             self.notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: {why}")
             return
         key, extension = folder + slash + stem, extension.lower()

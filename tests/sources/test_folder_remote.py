@@ -20,6 +20,7 @@ from fastfeed.sources.listing import list_images
 FILES = (
     *("b/1.jpg", "b/2.JPG", "b/sub/0.png", "b/sub-1/0.jpg", "b/sub.jpg", "b/.hidden.jpg", "b/notes.txt", "loose.jpg"),
     *("a/1.jpg", "a/10.jpg", "a-b/1.jpg", "a-b/é.jpg", "c d/[1].jpg", "c d/?.jpg", ".git/1.jpg", "zz.txt", "README"),
+    *("b/sub/.h/1.jpg", "b/sub/.h/2.jpg", "b/sub/.x.jpg"),
 )
 
 

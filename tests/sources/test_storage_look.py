@@ -69,6 +69,8 @@ FILES = {"a/z.tar": b"1", "a/b.tar": b"22", "a/c/d.tar": b"333", "a/c/e.txt": b"
         ("lake://a", ["a/b.tar", "a/c/d.tar", "a/c/e.txt", "a/z.tar"]),
         ("lake://a/**/*.tar", ["a/b.tar", "a/c/d.tar", "a/z.tar"]),
         ("lake://a/nothing*", []),
+        ("lake://none/*.tar", []),
+        ("lake://none", []),
     ],
 )
 def test_find(place, found):

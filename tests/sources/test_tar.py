@@ -165,10 +165,10 @@ def test_texts_and_numbers(tmp_path):
 def test_texts_in_one_shard_and_numbers_in_another(tmp_path):
     labeled(tmp_path / "a.tar", b"10", b"9", b"")
     labeled(tmp_path / "b.tar", b"b", b"a")
-    labeled(tmp_path / "c.tar", b"c", b"10")
+    labeled(tmp_path / "c.tar", b"c", b"10", b"9")
     source = TarShards(tmp_path)
     assert source.classes == ("10", "9", "a", "b", "c")
-    assert labels(source) == [0, 1, -1, 3, 2, 4, 0]
+    assert labels(source) == [0, 1, -1, 3, 2, 4, 0, 1]
     assert TarShards([tmp_path / "b.tar"]).classes == ("a", "b")
     assert TarShards([tmp_path / "a.tar"]).classes == ()
 

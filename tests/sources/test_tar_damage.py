@@ -229,6 +229,14 @@ def test_a_shard_that_is_taken_away_and_put_back(tmp_path):
     assert source.read(range(4)) == whole
 
 
+def test_reads_that_bring_a_part_only(tmp_path, monkeypatch):
+    """As those above 2 GB do."""
+    source = TarShards(shard_folder(tmp_path, (2,)))
+    whole, pread = source.read(range(2)), os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, count, at: pread(fd, min(count, 100), at))
+    assert source.read(range(2)) == whole
+
+
 # -- many files, many threads, several processes
 
 

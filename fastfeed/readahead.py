@@ -1,11 +1,12 @@
 """Reads from storage begun before their batch's turn, so that the network works while threads decode.
 
 At most so many samples, and about so many bytes, are under way or lie ready; samples are begun in the order in which
-their batches will want them. That is done by the threads that take samples, never by the one that waits for batches.
+their batches will want them. A thread of its own does that: the one that asks for batches has a model to train.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import weakref
 from collections import deque
@@ -48,29 +49,40 @@ class ReadAhead:
         self._source, self._samples, self._limit = source, samples, limit
         self._sharded = source if isinstance(source, Sharded) else None
         self._waiting: deque[Ticket] = deque()
+        self._wanted: deque[Ticket] = deque()  # by threads that wait for them: these are begun in any case
         self._begun: set[Ticket] = set()
         self._known, self._unknown = 0, 0  # of those begun: bytes, and how many are of unknown size
         self._mean = float(_GUESS)  # bytes of a sample, of those taken lately
         self._taken = 0
-        self._lock = threading.Lock()  # for all of the above, never held for long
-        self._starting = threading.Lock()  # of the thread that begins reads
+        self._changed = threading.Condition()  # for all of the above; its lock is never held for long
         self._closed = threading.Event()
-        self._end = weakref.finalize(self, _give_up, self._begun, self._lock, self._closed)
+        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()  # to the thread that begins reads; False: end
+        self._thread: threading.Thread | None = None
+        self._end = weakref.finalize(self, _give_up, self._begun, self._changed, self._closed, self._signals)
 
     def begin(self, ids: Sequence[int]) -> list[Ticket]:
         """Put samples in line."""
         tickets = [Ticket(int(i)) for i in ids]
-        with self._lock:
+        with self._changed:
             self._waiting.extend(tickets)
+        if self._thread is None:  # it holds this only while it works
+            self._thread = threading.Thread(
+                target=_work, args=(weakref.ref(self), self._signals), name="fastfeed-reads", daemon=True
+            )
+            self._thread.start()
+        self._signals.put(True)
         return tickets
 
     def take(self, ticket: Ticket, stop: Callable[[], bool]) -> Any:
         """What was read, waiting for it; None where `stop` says so first."""
+        if ticket.pending is None:  # others before it are held up: this one is wanted now
+            self._wanted.append(ticket)
+            self._signals.put(True)
         while ticket.pending is None:
             if stop() or self._closed.is_set():
                 return None
-            if self._starting.acquire(timeout=_LOOK_S):
-                self._advance(ticket)
+            with self._changed:
+                self._changed.wait_for(lambda: ticket.pending is not None, _LOOK_S)
         pending = ticket.pending
         while True:
             there = pending.done()
@@ -82,22 +94,25 @@ class ReadAhead:
                     return None
                 if there and pending.done():  # the read itself ended so
                     raise
-        with self._lock:
+        with self._changed:
             self._forget(ticket)
             if isinstance(found, (bytes, bytearray, memoryview)):
                 self._taken += 1
                 self._mean += (len(found) - self._mean) / min(self._taken, _LATELY)
-        if self._room() >= max(1, self._most() // _SHARE) and self._starting.acquire(blocking=False):
-            self._advance()
+            more = self._waiting and self._room() >= max(1, self._most() // _SHARE)
+        if more:
+            self._signals.put(True)
         return found
 
     def drop(self, tickets: Iterable[Ticket]) -> None:
         """These will not be asked for after all."""
         gone = list(tickets)
-        with self._lock:
+        with self._changed:
             for ticket in gone:
                 ticket.dropped = True
                 self._forget(ticket)
+        if gone:
+            self._signals.put(True)
         for ticket in gone:
             if ticket.pending is not None:
                 ticket.pending.cancel()
@@ -105,6 +120,19 @@ class ReadAhead:
     def close(self) -> None:
         """Give up what nobody took."""
         self._end()
+
+    def advance(self) -> None:
+        """Begin as many as there is room for, and those that are wanted. For one thread."""
+        with self._changed:
+            tickets = [self._wanted.popleft() for _ in range(len(self._wanted))]
+            tickets, room = [t for t in tickets if t.pending is None], self._room()
+            sure = len(tickets)
+            while self._waiting and len(tickets) < room:
+                ticket = self._waiting.popleft()
+                if ticket.pending is None and not ticket.dropped and ticket not in tickets[:sure]:
+                    tickets.append(ticket)
+        if tickets and not self._closed.is_set():
+            self._start(tickets, sure)
 
     def _most(self) -> int:
         """How many may be begun, of the mean size."""
@@ -122,24 +150,12 @@ class ReadAhead:
             self._known -= ticket.size
             self._unknown -= not ticket.size
 
-    def _advance(self, wanted: Ticket | None = None) -> None:
-        """Begin as many as there is room for, `wanted` in any case. With `_starting`, which is let go."""
+    def _start(self, tickets: list[Ticket], sure: int) -> None:
+        """Begin the first `sure` of them, and of the others those that fit."""
         try:
-            tickets = [wanted] if wanted is not None and wanted.pending is None else []
-            with self._lock:
-                room = self._room()
-                while self._waiting and len(tickets) < room:
-                    ticket = self._waiting.popleft()
-                    if ticket.pending is None and ticket is not wanted and not ticket.dropped:
-                        tickets.append(ticket)
-            if tickets and not self._closed.is_set():
-                self._start(tickets, wanted)
-        finally:
-            self._starting.release()
-
-    def _start(self, tickets: list[Ticket], wanted: Ticket | None) -> None:
-        try:
-            tickets = self._fitting(tickets, wanted)
+            tickets = self._fitting(tickets, sure)
+            if not tickets:
+                return
             ids = [ticket.id for ticket in tickets]
             with together():
                 pendings = self._source.fetch(ids)
@@ -147,23 +163,24 @@ class ReadAhead:
                 raise TypeError(f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)} entries")
         except Exception as error:  # whatever a source raises is raised where the sample is taken
             pendings = [_Raised(error)] * len(tickets)
-        with self._lock:
+        with self._changed:
             late = [
                 pending for ticket, pending in zip(tickets, pendings, strict=True) if not self._add(ticket, pending)
             ]
+            self._changed.notify_all()
         for pending in late:
             pending.cancel()
 
-    def _fitting(self, tickets: list[Ticket], wanted: Ticket | None) -> list[Ticket]:
+    def _fitting(self, tickets: list[Ticket], sure: int) -> list[Ticket]:
         """Those for which there is room by their true sizes; the others go back in line."""
         if self._sharded is None:
             return tickets
         sizes = self._sharded.sizes(np.array([ticket.id for ticket in tickets], np.int64)).tolist()
-        with self._lock:
+        with self._changed:
             room = self._limit - self._known - self._unknown * self._mean
             for n, (ticket, size) in enumerate(zip(tickets, sizes, strict=True)):
                 ticket.size, room = size, room - (size or self._mean)
-                if room < 0 and ticket is not wanted:
+                if room < 0 and n >= sure:
                     self._waiting.extendleft(reversed(tickets[n:]))
                     return tickets[:n]
         return tickets
@@ -195,11 +212,23 @@ class _Raised:
         raise self._error
 
 
-def _give_up(begun: set[Ticket], lock: threading.Lock, closed: threading.Event) -> None:
+def _work(ahead: weakref.ref[ReadAhead], signals: queue.SimpleQueue[bool]) -> None:
+    while signals.get():
+        this = ahead()
+        if this is None:
+            return
+        this.advance()
+        del this
+
+
+def _give_up(
+    begun: set[Ticket], lock: threading.Condition, closed: threading.Event, signals: queue.SimpleQueue[bool]
+) -> None:
     with lock:
         closed.set()
         tickets = list(begun)
         begun.clear()
+    signals.put(False)
     for ticket in tickets:
         if ticket.pending is not None:
             ticket.pending.cancel()

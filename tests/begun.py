@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
+from lakes import LONG
 
 
 class Remote:
@@ -18,18 +19,23 @@ class Remote:
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
         self.pending: dict[int, Future[Any]] = {}
-        self.began = threading.Event()
+        self._began = threading.Condition()
 
     def fetch(self, ids: Sequence[int]) -> list[Future[Any]]:
         assert all(type(i) is int for i in ids)
-        self.calls.append(list(ids))
-        found = [self.pending.setdefault(i, Future()) for i in ids]
-        self.began.set()
-        return found
+        with self._began:
+            self.calls.append(list(ids))
+            self._began.notify_all()
+        return [self.pending.setdefault(i, Future()) for i in ids]
 
     @property
     def begun(self) -> list[int]:
         return [i for call in self.calls for i in call]
+
+    def until(self, count: int) -> None:
+        """Wait until so many reads have begun."""
+        with self._began:
+            assert self._began.wait_for(lambda: len(self.begun) >= count, LONG)
 
     def answer(self, *ids: int, size: int = 1) -> None:
         for i in ids:

@@ -15,37 +15,54 @@ from lakes import LONG, wait
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.readahead import ReadAhead, Ticket
+from fastfeed.readahead import ReadAhead
 
 
 def never() -> bool:
     return False
 
 
-def take(ahead: ReadAhead, tickets: list[Ticket]) -> list[Any]:
-    return [ahead.take(ticket, never) for ticket in tickets]
-
-
 def test_what_is_dropped_is_not_read():
     source = Remote()
     ahead = ReadAhead(source, samples=8)
     tickets = ahead.begin(range(30))
-    source.answer(0)
-    ahead.take(tickets[0], never)
-    begun = source.begun
-    ahead.drop(tickets[1:20])
-    assert all(source.pending[i].cancelled() for i in begun[1:])
+    source.until(8)
+    ahead.drop(tickets[:20])
+    assert all(source.pending[i].cancelled() for i in range(8))
+    source.until(16)
     source.answer(*range(20, 30))
-    assert take(ahead, tickets[20:]) == [bytes([i]) for i in range(20, 30)]
-    assert source.begun == [*begun, *range(20, 30)]
+    assert [ahead.take(ticket, never) for ticket in tickets[20:]] == [bytes([i]) for i in range(20, 30)]
+    assert source.begun == [*range(8), *range(20, 30)]
     assert not ahead._begun
     ahead.drop([])
+
+
+def test_dropped_while_it_is_begun():
+    entered, go = threading.Event(), threading.Event()
+
+    class Connects(Remote):
+        def fetch(self, ids: Sequence[int]) -> list[Future[Any]]:
+            entered.set()
+            wait(go)
+            return super().fetch(ids)
+
+    source = Connects()
+    ahead = ReadAhead(source)
+    tickets = ahead.begin(range(2))
+    wait(entered)
+    ahead.drop(tickets[:1])
+    source.answer(1)
+    go.set()
+    assert ahead.take(tickets[1], never) == b"\x01"
+    assert source.pending[0].cancelled()
+    assert not ahead._begun
 
 
 def test_closing_gives_up_what_nobody_took():
     source = Remote()
     ahead = ReadAhead(source, samples=8)
     tickets = ahead.begin(range(30))
+    source.until(8)
     source.answer(0)
     ahead.take(tickets[0], never)
     ahead.close()
@@ -60,9 +77,14 @@ def test_when_nobody_holds_it_the_reads_are_given_up():
     source = Remote()
     ahead = ReadAhead(source)
     source.answer(0)
-    ahead.take(ahead.begin(range(30))[0], never)
-    del ahead
+    tickets = ahead.begin(range(30))
+    ahead.take(tickets[0], never)
+    thread = ahead._thread
+    assert thread is not None
+    del ahead, tickets
     gc.collect()
+    thread.join(LONG)
+    assert not thread.is_alive()
     assert source.begun == list(range(30))
     assert all(source.pending[i].cancelled() for i in range(1, 30))
 
@@ -73,13 +95,13 @@ def test_a_thread_that_waits_is_let_go(how):
     ahead = ReadAhead(source)
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(ahead.take, ticket, stop.is_set) for ticket in ahead.begin(range(3))]
-        wait(source.began)
+        source.until(3)
         stop.set() if how == "stop" else ahead.close()
         assert [future.result(LONG) for future in waiting] == [None] * 3
 
 
-def test_a_thread_that_waits_for_another_to_begin_reads_is_let_go():
-    """One connects, which may take long."""
+def test_nobody_is_held_up_by_a_source_that_takes_long_to_begin():
+    """It connects, say. Neither the one that asks for batches, nor who waits, nor who closes."""
     entered, go, stop = threading.Event(), threading.Event(), threading.Event()
 
     class Connects(Remote):
@@ -89,19 +111,21 @@ def test_a_thread_that_waits_for_another_to_begin_reads_is_let_go():
             return super().fetch(ids)
 
     source = Connects()
-    ahead = ReadAhead(source, samples=1)
-    first, second = ahead.begin(range(2))
-    with ThreadPoolExecutor(2) as pool:
-        connecting = pool.submit(ahead.take, first, stop.is_set)
-        wait(entered)
-        waiting = pool.submit(ahead.take, second, stop.is_set)
-        ahead.begin([7])  # the thread that asks for batches is not held up
+    ahead = ReadAhead(source)
+    (first,) = ahead.begin([0])
+    wait(entered)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ahead.take, first, stop.is_set)
+        ahead.begin([7])
         stop.set()
         assert waiting.result(LONG) is None
-        ahead.close()  # nor is the one that closes
-        go.set()
-        assert connecting.result(LONG) is None
-    assert source.pending[0].cancelled(), "begun when it was closed already"
+        ahead.close()
+    go.set()
+    thread = ahead._thread
+    assert thread is not None
+    thread.join(LONG)
+    assert source.pending[0].cancelled(), "it was begun when all was closed already"
+    assert source.begun == [0]
 
 
 # -- errors
@@ -118,12 +142,15 @@ class Fails(Remote):
 
 
 def test_an_error_of_fetch_is_raised_where_the_sample_is_taken():
-    ahead = ReadAhead(Fails(), samples=4)  # one by one
-    tickets = ahead.begin(range(12))
-    assert take(ahead, tickets[:5]) == [bytes([i]) for i in range(5)]
+    ahead = ReadAhead(Fails())
+    before, bad, after = ahead.begin(range(5)), ahead.begin([5]), []
+    for ticket in before:
+        assert ahead.take(ticket, never) == bytes([ticket.id])
     with pytest.raises(SourceError, match="no connection"):
-        ahead.take(tickets[5], never)
-    assert take(ahead, tickets[6:]) == [bytes([i]) for i in range(6, 12)]
+        ahead.take(bad[0], never)
+    after = ahead.begin(range(6, 12))
+    for ticket in after:
+        assert ahead.take(ticket, never) == bytes([ticket.id])
 
 
 def test_an_error_for_several():

@@ -16,12 +16,14 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfeed.sources.storage import Stat
+from fastfeed.sources.stored import OpenFile, Stored, pieces
 
 __all__ = ["Found", "Index", "Section", "is_index", "load", "save", "sections"]
 
@@ -33,12 +35,9 @@ _COLUMNS = (
     ("lengths", np.uint32),
     ("checks", np.uint32),  # of what shows at a read that the shard is still the same; 0: nothing
     ("labels", np.int32),  # -1: none
-    ("ends", np.uint32),  # of each name, in the names of its shard
+    ("ends", np.uint32),  # of each name, in the names of its shard; like the names, it stays in the file
 )
 _READ = 4 << 20  # bytes
-# What is smaller than this many bytes is read, not mapped: when another machine replaces a file on network storage, a
-# mapping of the old one kills this process.
-_MAPPED = 1 << 30
 
 
 @dataclass(slots=True)
@@ -99,7 +98,12 @@ class Index:
     """All shards' samples, numbered in the order of the shards."""
 
     def __init__(
-        self, header: dict[str, Any], columns: dict[str, np.ndarray], names: np.ndarray, path: Path | None = None
+        self,
+        header: dict[str, Any],
+        columns: dict[str, np.ndarray],  # without ends
+        ends: bytes | Stored,
+        names: bytes | Stored,
+        path: Path | None = None,
     ) -> None:
         shards = header["shards"]
         self.path = path  # of the file that it lies in; None: in none
@@ -111,8 +115,7 @@ class Index:
         self.notes = [tuple(shard["notes"]) for shard in shards]
         self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
         self.offsets, self.lengths, self.checks = columns["offsets"], columns["lengths"], columns["checks"]
-        self.labels, self._ends = columns["labels"], columns["ends"]
-        self._names = names
+        self.labels, self._ends, self._names = columns["labels"], ends, names
         self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)  # of the shards' names
 
     @classmethod
@@ -120,7 +123,8 @@ class Index:
         """One that lies in no file."""
         header, parts = _header(kind, parts)
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS}
-        return cls(header, columns, np.frombuffer(b"".join(part.names for part in parts), np.uint8))
+        ends = columns.pop("ends").tobytes()
+        return cls(header, columns, ends, b"".join(part.names for part in parts))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -132,20 +136,24 @@ class Index:
     def name(self, i: int) -> str:
         """The sample's name in its shard."""
         shard = self.shard_of(i)
-        first = 0 if i == self.bounds[shard] else int(self._ends[i - 1])
+        ends = self._ends_of(max(i - 1, 0), i + 1)
+        first = 0 if i == self.bounds[shard] else int(ends[0])
         start = int(self._starts[shard])
-        return self._names[start + first : start + int(self._ends[i])].tobytes().decode("utf-8", "surrogateescape")
+        return self._names[start + first : start + int(ends[-1])].decode("utf-8", "surrogateescape")
 
-    def names(self) -> Iterable[np.ndarray]:
+    def names(self) -> Iterable[bytes]:
         """All names, and where each ends, to compute a fingerprint of."""
-        return (self._names, self._ends)
+        return chain(pieces(self._names), pieces(self._ends))
+
+    def _ends_of(self, first: int, last: int) -> np.ndarray:
+        return np.frombuffer(self._ends[4 * first : 4 * last], np.uint32)
 
     def section(self, shard: int) -> Section:
         """One shard's part."""
-        rows = slice(int(self.bounds[shard]), int(self.bounds[shard + 1]))
-        arrays = (self.offsets, self.lengths, self.checks, self.labels, self._ends)
-        columns = {name: array[rows] for (name, _), array in zip(_COLUMNS, arrays, strict=True)}
-        names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])].tobytes()
+        first, last = int(self.bounds[shard]), int(self.bounds[shard + 1])
+        held = (array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels))
+        columns = {name: array for (name, _), array in zip(_COLUMNS, (*held, self._ends_of(first, last)), strict=True)}
+        names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])]
         texts = self.texts if self.worded[shard] else None
         return Section(self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard])
 
@@ -222,24 +230,23 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
             known = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
             if (kind is not None and header["kind"] != kind) or (of is not None and not known & of):
                 return None
-            found = zlib.crc32(file.read(-file.tell() % 64))
-            if size < _MAPPED:
-                data = file.read()
-                whole, found = np.frombuffer(data, np.uint8), zlib.crc32(data, found)
-            else:
-                begin = file.tell()
-                while piece := file.read(_READ):
-                    found = zlib.crc32(piece, found)
-                whole = np.asarray(np.memmap(file, np.uint8, "r", offset=begin))
-            if found != check:
+            found, samples = zlib.crc32(file.read(-file.tell() % 64)), sum(s["samples"] for s in header["shards"])
+            if samples > size:
                 return None
-            at = 0
-            columns: dict[str, np.ndarray] = {}
-            for name, dtype in _COLUMNS:
-                end = at + sum(shard["samples"] for shard in header["shards"]) * np.dtype(dtype).itemsize
-                columns[name] = whole[at:end].view(dtype)
-                at = end
-            return Index(header, columns, whole[at:], path)
+            columns = {name: np.empty(samples, dtype) for name, dtype in _COLUMNS if name != "ends"}
+            for column in columns.values():
+                file.readinto(column.data)
+                found = zlib.crc32(column.data, found)
+            begin = file.tell()
+            while piece := file.read(_READ):
+                found = zlib.crc32(piece, found)
+            names = begin + 4 * samples
+            if found != check or names > size:
+                return None
+            kept = OpenFile(path)
+            if not os.path.samestat(os.fstat(kept.fd), os.fstat(file.fileno())):  # replaced meanwhile
+                return load(path, kind, of)
+            return Index(header, columns, Stored(kept, begin, 4 * samples), Stored(kept, names, size - names), path)
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
 

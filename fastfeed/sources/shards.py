@@ -12,6 +12,7 @@ from typing import Any
 from fastfeed.sources.base import Pending
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.storage import Span, Stat, Storage, is_local
+from fastfeed.sources.stored import OpenFile
 
 __all__ = ["Known", "Shards", "Then"]
 
@@ -28,7 +29,7 @@ class Shards:
 
     def _forget(self) -> None:
         self._pid = os.getpid()
-        self._files: OrderedDict[int, _File] = OrderedDict()
+        self._files: OrderedDict[int, OpenFile] = OrderedDict()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Shards:
             self._drop(shard)  # open what lies there now: it may have been moved away and back
         return Unread("changed", "the shard is another one than was indexed; build the source anew")
 
-    def _file(self, shard: int) -> _File:
+    def _file(self, shard: int) -> OpenFile:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
             self._forget()
         with self._lock:
@@ -79,7 +80,7 @@ class Shards:
             if file is not None:
                 self._files.move_to_end(shard)
                 return file
-        file = _File(self.uris[shard])
+        file = OpenFile(self.uris[shard])
         with self._lock:
             self._files[shard] = file
             while len(self._files) > _OPEN:
@@ -112,15 +113,6 @@ class Known:
 
 def _cut_off(size: int, stop: int) -> Unread:
     return Unread("truncated", f"the shard is cut off at {size}, the sample would end at {stop}")
-
-
-class _File:
-    def __init__(self, path: str) -> None:
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if hasattr(self, "fd"):
-            os.close(self.fd)
 
 
 class Then:

@@ -104,6 +104,7 @@ def test_lists_that_name_what_is_not_there(tmp_path):
 
 # -- DALI
 
+
 def by_dali(shard: Path, locale: str = "C.UTF-8") -> Path:
     """The `.idx` that DALI's program writes by default."""
     pytest.importorskip("wds2idx", reason="DALI's wds2idx is not installed")

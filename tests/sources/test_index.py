@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -68,12 +69,19 @@ def test_what_is_saved_is_loaded(saved):
     assert os.listdir(saved.parent) == ["a.ffindex"]
 
 
-def test_large_ones_are_mapped(saved, monkeypatch):
-    whole = load(saved)
-    monkeypatch.setattr("fastfeed.sources.index._MAPPED", 0)
-    mapped = load(saved)
-    assert whole is not None and mapped is not None
-    assert content(mapped) == content(whole)
+def test_names_stay_in_the_file_and_survive_its_replacement(tmp_path):
+    saved, whole = tmp_path / "a.ffindex", content(Index.of(KIND, PARTS))
+    save(saved, KIND, PARTS)
+    index = load(saved)
+    assert index is not None
+    sections = pickle.loads(pickle.dumps(index))
+    save(saved, KIND, PARTS[:1])  # another file of that name
+    assert content(index) == content(sections) == whole
+    index = load(saved)
+    assert index is not None
+    os.truncate(saved, 20)  # in place: what is gone reads as nothing, and ends no process
+    assert index.name(1).strip("\0") == ""
+    assert index.offsets[2] == (5 << 30) + 2048
 
 
 def test_texts_that_no_sample_has_any_more_are_forgotten(tmp_path):

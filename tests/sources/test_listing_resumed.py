@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from remotes import Watched, put, uploaded
 from trees import tree
 
 from fastfeed.errors import SourceError
+from fastfeed.sources import Storage
+from fastfeed.sources.objects import RemoteTree
 from fastfeed.sources.partial import kept
 from fastfeed.sources.tree import LocalTree
 
@@ -115,3 +120,27 @@ def test_a_new_folder_is_seen_by_the_next_listing(tmp_path):
     listed(root, tmp_path / "out.csv")
     put(f"{root}/new/1.jpg", b"x")
     assert "new" in listed(root, tmp_path / "out.csv").classes
+
+
+def test_what_is_being_asked_is_given_up(tmp_path, monkeypatch):
+    """Ctrl-C, or an error in another folder, does not wait for storage that takes its time."""
+    begun, end = threading.Event(), threading.Event()
+
+    def find(self, path, *args, **options):
+        begun.set()
+        end.wait(60)
+        return {}
+
+    monkeypatch.setattr(Watched, "find", find)
+    tree_of = RemoteTree(uploaded(classes(tmp_path), "watched"), Storage(), [".jpg"], "index")
+    with ThreadPoolExecutor(1) as pool:
+        walk = pool.submit(lambda: list(tree_of.below("a", Counter())))
+        assert begun.wait(60)
+        tree_of.stop()
+        with pytest.raises(SourceError) as error:
+            walk.result(60)
+        assert str(error.value) == f"index: listing {tree_of.root}/a was broken off"
+        with pytest.raises(SourceError, match="was broken off"):
+            list(tree_of.below("b", Counter()))
+    assert not end.is_set()
+    end.set()

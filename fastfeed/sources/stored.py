@@ -1,0 +1,55 @@
+"""Bytes that stay in their file until a part of them is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["OpenFile", "Stored", "pieces"]
+
+_PIECE = 4 << 20  # bytes
+
+
+class OpenFile:
+    """A file open for reading; closed when the last that holds it lets go."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
+
+
+class Stored:
+    """Bytes [start, start + size) of an open file; `stored[a:b]` reads as `bytes` does.
+
+    Read, not mapped: where another machine replaces a file on network storage, or one cuts it off, a mapping ends the
+    process. What is no longer there reads as zeros. Pickles as the bytes themselves.
+    """
+
+    def __init__(self, file: OpenFile, start: int, size: int) -> None:
+        self._file, self._start, self._size = file, start, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        first, last, _ = part.indices(self._size)
+        data = b""
+        while len(data) < last - first:
+            more = os.pread(self._file.fd, last - first - len(data), self._start + first + len(data))
+            if not more:
+                return data + bytes(last - first - len(data))
+            data += more
+        return data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytes, (self[:],)
+
+
+def pieces(data: bytes | Stored) -> Iterator[bytes]:
+    """All of it, a part at a time."""
+    for at in range(0, len(data), _PIECE):
+        yield data[at : at + _PIECE]

@@ -142,6 +142,7 @@ def ten_million(root: Path) -> dict[str, float]:
     columns = {
         "offsets": np.arange(MANY_SAMPLES, dtype=np.int64) * 110_000,
         "lengths": np.full(MANY_SAMPLES, 109_000, np.uint32),
+        "checks": np.full(MANY_SAMPLES, 1, np.uint32),
         "labels": np.arange(MANY_SAMPLES, dtype=np.int32),
         "ends": (np.arange(1, MANY_SAMPLES + 1) * 12).astype(np.uint32),
     }

@@ -53,8 +53,8 @@ class Pool:
                     name=f"{self._name}-{len(self._threads)}",
                     daemon=True,
                 )
+                self._threads.append(thread)  # first: Ctrl-C in between must not leave one that nobody ends
                 thread.start()
-                self._threads.append(thread)
         self._tasks.put(task)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ def _end(
     for _ in threads:
         tasks.put(None)
     for thread in threads:
-        if thread is not threading.current_thread():
+        if thread is not threading.current_thread() and thread.ident is not None:
             thread.join(timeout=max(0.0, deadline - clock()))
 
 
@@ -174,11 +174,17 @@ class Ahead(Generic[T]):
                     break
                 self._running.append(job)
                 job.start(self._pool)
-            if self._running:
-                return self._running.popleft().result()
+            try:
+                first = self._running.popleft()
+            except IndexError:  # none is left, or another thread has just closed this
+                first = None
+            if first is not None:
+                return first.result()
         except BaseException:  # also Ctrl-C between two lines: what is half done must not be gone on with
             self.close()
             raise
+        if self._closed:
+            raise FeedClosed("the feed was closed while a batch was waited for")
         raise StopIteration
 
     @property

@@ -27,6 +27,7 @@ _BYTES = 256 << 20  # of these
 _GUESS = 4 << 20  # bytes of a sample before the first one is there
 _LATELY = 32  # samples
 _SHARE = 8  # reads are begun when there is room for this part of all: many at once cost less than one by one
+_STUCK_S = 5.0  # a thread in a source that does not return is left behind, a daemon, after this
 _LOOK_S = 0.2  # how often a waiting thread looks whether it should stop
 
 
@@ -57,19 +58,22 @@ class ReadAhead:
         self._changed = threading.Condition()  # for all of the above; its lock is never held for long
         self._closed = threading.Event()
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()  # to the thread that begins reads; False: end
-        self._thread: threading.Thread | None = None
-        self._end = weakref.finalize(self, _give_up, self._begun, self._changed, self._closed, self._signals)
+        self._threads: list[threading.Thread] = []  # the one, once it is needed
+        self._end = weakref.finalize(
+            self, _give_up, self._begun, self._changed, self._closed, self._signals, self._threads
+        )
 
     def begin(self, ids: Sequence[int]) -> list[Ticket]:
         """Put samples in line."""
         tickets = [Ticket(int(i)) for i in ids]
         with self._changed:
             self._waiting.extend(tickets)
-        if self._thread is None:  # it holds this only while it works
-            self._thread = threading.Thread(
+        if not self._threads:  # it holds this only while it works
+            thread = threading.Thread(
                 target=_work, args=(weakref.ref(self), self._signals), name="fastfeed-reads", daemon=True
             )
-            self._thread.start()
+            self._threads.append(thread)  # first: Ctrl-C in between must not leave one that nobody ends
+            thread.start()
         self._signals.put(True)
         return tickets
 
@@ -131,7 +135,7 @@ class ReadAhead:
                 ticket = self._waiting.popleft()
                 if ticket.pending is None and not ticket.dropped and ticket not in tickets[:sure]:
                     tickets.append(ticket)
-        if tickets and not self._closed.is_set():
+        if tickets:
             self._start(tickets, sure)
 
     def _most(self) -> int:
@@ -152,16 +156,20 @@ class ReadAhead:
 
     def _start(self, tickets: list[Ticket], sure: int) -> None:
         """Begin the first `sure` of them, and of the others those that fit."""
+        if self._closed.is_set():
+            return
         try:
             tickets = self._fitting(tickets, sure)
-            if not tickets:
-                return
             ids = [ticket.id for ticket in tickets]
             with together():
-                pendings = self._source.fetch(ids)
+                pendings = self._source.fetch(ids) if ids else []
             if len(pendings) != len(ids):
                 raise TypeError(f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)} entries")
         except Exception as error:  # whatever a source raises is raised where the sample is taken
+            if len(tickets) > 1:  # and only there: which sample it is for is not known yet
+                for ticket in tickets:
+                    self._start([ticket], 1)
+                return
             pendings = [_Raised(error)] * len(tickets)
         with self._changed:
             late = [
@@ -186,8 +194,10 @@ class ReadAhead:
         return tickets
 
     def _add(self, ticket: Ticket, pending: Pending) -> bool:
-        """Whether somebody still waits for it. With the lock."""
+        """Whether somebody may still take it. With the lock."""
         ticket.pending = pending
+        if isinstance(pending, _Raised):
+            return True
         if ticket.dropped or self._closed.is_set():
             return False
         self._begun.add(ticket)
@@ -197,7 +207,7 @@ class ReadAhead:
 
 
 class _Raised:
-    """A read that could not be begun."""
+    """A read that could not be begun. Never among those begun: its error holds all that was going on."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -222,7 +232,11 @@ def _work(ahead: weakref.ref[ReadAhead], signals: queue.SimpleQueue[bool]) -> No
 
 
 def _give_up(
-    begun: set[Ticket], lock: threading.Condition, closed: threading.Event, signals: queue.SimpleQueue[bool]
+    begun: set[Ticket],
+    lock: threading.Condition,
+    closed: threading.Event,
+    signals: queue.SimpleQueue[bool],
+    threads: list[threading.Thread],
 ) -> None:
     with lock:
         closed.set()
@@ -232,3 +246,6 @@ def _give_up(
     for ticket in tickets:
         if ticket.pending is not None:
             ticket.pending.cancel()
+    for thread in threads:
+        if thread is not threading.current_thread() and thread.ident is not None:
+            thread.join(_STUCK_S)

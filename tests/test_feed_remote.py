@@ -151,7 +151,8 @@ def test_closing_while_reads_hang():
     wait(source.asked[0])
     data.close()
     thread.join(LONG)
-    assert found == ["the feed was closed while a batch was waited for"]
+    # by then it waits for the batch, or is about to begin the next ones
+    assert found in (["the feed was closed while a batch was waited for"], ["this feed is closed; make a new one"])
     assert not ours()
     assert all(future.cancelled() for futures in source.pending.values() for future in futures)
 
@@ -168,7 +169,8 @@ def test_closing_while_the_read_of_a_substitute_hangs():
         gc.collect()
     data.close()
     thread.join(LONG)
-    assert found == ["the feed was closed while a batch was waited for"]
+    # by then it waits for the batch, or is about to begin the next ones
+    assert found in (["the feed was closed while a batch was waited for"], ["this feed is closed; make a new one"])
     assert not ours()
 
 

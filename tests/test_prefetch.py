@@ -260,6 +260,8 @@ def test_stuck_threads_are_waited_for_together():
     now = 100.0
 
     class Stuck(threading.Thread):
+        ident = 1
+
         def join(self, timeout: float | None = None) -> None:
             nonlocal now
             assert timeout is not None

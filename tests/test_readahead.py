@@ -50,10 +50,10 @@ def test_who_asks_for_batches_begins_no_read(by_hand):
 def test_reads_are_begun_before_anyone_waits():
     source = Remote()
     ahead = ReadAhead(source)
-    ahead.begin(range(100))
-    source.until(100)
-    ahead.begin(range(100, 150))
-    source.until(150)
+    ahead.begin(range(30))
+    source.until(30)
+    ahead.begin(range(30, 60))
+    source.until(60)
 
 
 def test_in_the_order_of_their_turn_and_at_most_so_many(by_hand):

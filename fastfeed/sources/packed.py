@@ -18,7 +18,7 @@ from fastfeed.sources.cache import Cache
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.fingerprint import fingerprint
 from fastfeed.sources.index import Found
-from fastfeed.sources.shards import Shards, Then
+from fastfeed.sources.shards import Shards, Then, divided
 from fastfeed.sources.storage import Storage
 from fastfeed.sources.urls import find_files
 from fastfeed.spec import ENCODED
@@ -72,12 +72,15 @@ class Packed(ABC):
         """Look through one shard."""
 
     @abstractmethod
-    def _span(self, i: int) -> tuple[int, int]:
-        """Bytes [start, stop) of the shard to read for sample i."""
+    def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places in the shards where samples' heads begin, where these end and the samples begin, and where these end.
+
+        A head says what lies there; it may be empty.
+        """
 
     @abstractmethod
-    def _unwrap(self, i: int, data: bytes) -> bytes | Unread:
-        """The image in those bytes."""
+    def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
+        """The image in sample i."""
 
     @abstractmethod
     def _label_advice(self) -> str:
@@ -104,23 +107,31 @@ class Packed(ABC):
         """The images' bytes."""
         if self._shards.remote:
             return [pending.result() for pending in self.fetch(ids)]
-        return [self._look(int(i), self._shards.read(self._index.shard_of(i), *self._span(int(i)))) for i in ids]
+        pieces = self._shards.pieces
+        return [self._look(i, pieces(shard, *cuts)) for i, shard, *cuts in self._places(ids)]
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
-        return [self._fetch(int(i)) for i in ids]
+        places = self._places(ids)
+        begun = self._shards.fetch_all([(shard, cuts[0], cuts[-1]) for _, shard, *cuts in places])
+        return [
+            Then(pending, lambda data, i=i, cuts=cuts: self._look(i, divided(data, *cuts)))
+            for pending, (i, _, *cuts) in zip(begun, places, strict=True)
+        ]
 
-    def _fetch(self, i: int) -> Pending:
-        pending = self._shards.fetch(self._index.shard_of(i), *self._span(i))
-        return Then(pending, lambda data: self._look(i, data))
+    def _places(self, ids: Sequence[int]) -> list[tuple[int, ...]]:
+        """Where samples lie: (id, shard, cuts...) each."""
+        wanted = np.asarray(ids, np.int64)
+        shards = np.searchsorted(self._index.bounds, wanted, side="right") - 1
+        return list(zip(*(column.tolist() for column in (wanted, shards, *self._cuts(wanted))), strict=True))
 
     @property
     def remote(self) -> bool:
         """Reads go over a network, so they are worth beginning early."""
         return self._shards.remote
 
-    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        found = data if isinstance(data, Unread) else self._unwrap(i, data)
+    def _look(self, i: int, pieces: tuple[bytes, ...] | Unread) -> bytes | Failure:
+        found = pieces if isinstance(pieces, Unread) else self._unwrap(i, *pieces)
         if not isinstance(found, Unread):
             if self._labeled and self._labels[i] < 0:
                 found = Unread("label_missing")

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fastfeed.sources.base import Pending
@@ -14,7 +15,7 @@ from fastfeed.sources.fetch import Unread
 from fastfeed.sources.storage import Span, Stat, Storage, is_local
 from fastfeed.sources.stored import OpenFile
 
-__all__ = ["Known", "Shards", "Then"]
+__all__ = ["Known", "Shards", "Then", "divided"]
 
 _OPEN = 128  # files held open; a thousand is what a process may have at all
 
@@ -41,29 +42,37 @@ class Shards:
 
     def fetch(self, shard: int, start: int, stop: int) -> Pending:
         """Begin to read bytes [start, stop) of a remote shard."""
-        if stop > self.stats[shard].size:
-            return Known(_cut_off(self.stats[shard].size, stop))
-        return self.storage.fetch([Span(self.uris[shard], start, stop, self.stats[shard])])[0]
+        return self.fetch_all([(shard, start, stop)])[0]
+
+    def fetch_all(self, places: Sequence[tuple[int, int, int]]) -> list[Pending]:
+        """Begin to read many: (shard, start, stop) each."""
+        cut = {i: _cut_off(self.stats[k].size, stop) for i, (k, _, stop) in enumerate(places) if self._ends(k, stop)}
+        spans = [Span(self.uris[k], a, b, self.stats[k]) for i, (k, a, b) in enumerate(places) if i not in cut]
+        begun = iter(self.storage.fetch(spans))
+        return [Known(cut[i]) if i in cut else next(begun) for i in range(len(places))]
+
+    def _ends(self, shard: int, stop: int) -> bool:
+        return stop > self.stats[shard].size
 
     def read(self, shard: int, start: int, stop: int) -> bytes | Unread:
         """Read bytes [start, stop) of a shard, all of them or none."""
+        found = self.pieces(shard, start, stop)
+        return found if isinstance(found, Unread) else found[0]
+
+    def pieces(self, shard: int, *cuts: int) -> tuple[bytes, ...] | Unread:
+        """Read the bytes between each two neighbors of these places in a shard, all of them or none."""
         if self.remote:
-            return self.fetch(shard, start, stop).result()
+            return divided(self.fetch(shard, cuts[0], cuts[-1]).result(), *cuts)
         stat = self.stats[shard]
-        if stop > stat.size:
-            return _cut_off(stat.size, stop)
+        if cuts[-1] > stat.size:
+            return _cut_off(stat.size, cuts[-1])
         for attempt in (0, 1):
             try:
                 file = self._file(shard)
-                data = os.pread(file.fd, stop - start, start)
-                while len(data) < stop - start:  # of a read above 2 GB, or one that a signal broke off
-                    more = os.pread(file.fd, stop - start - len(data), start + len(data))
-                    if not more:
-                        break
-                    data += more
+                found = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
                 status = os.fstat(file.fd)  # afterwards: nothing was written to it before or meanwhile
-                if (status.st_size, str(status.st_mtime_ns), len(data)) == (stat.size, stat.version, stop - start):
-                    return data
+                if (status.st_size, str(status.st_mtime_ns)) == (stat.size, stat.version) and None not in found:
+                    return found  # type: ignore[return-value]
             except FileNotFoundError:
                 return Unread("not_found", "the shard is gone")
             except OSError as error:
@@ -90,6 +99,26 @@ class Shards:
     def _drop(self, shard: int) -> None:
         with self._lock:
             self._files.pop(shard, None)
+
+
+def divided(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
+    """What was read from the first of these places to the last, in pieces."""
+    if isinstance(data, Unread):
+        return data
+    return tuple(data[start - cuts[0] : stop - cuts[0]] for start, stop in pairwise(cuts))
+
+
+def _pread(fd: int, start: int, stop: int) -> bytes | None:
+    """Bytes [start, stop) of an open file; None where it ends before."""
+    if start == stop:
+        return b""
+    data = os.pread(fd, stop - start, start)
+    while len(data) < stop - start:  # of a read above 2 GB, or one that a signal broke off
+        more = os.pread(fd, stop - start - len(data), start + len(data))
+        if not more:
+            return None
+        data += more
+    return data
 
 
 class Known:

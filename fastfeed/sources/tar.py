@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import ConfigError
 from fastfeed.sources.archive import BLOCK, Member, describes, members
 from fastfeed.sources.build import Peek
@@ -85,18 +87,18 @@ class TarShards(Packed):
     def _is_label(self, name: str) -> bool:
         return bool(self._label) and name.lower().endswith("." + self._label)
 
-    def _span(self, i: int) -> tuple[int, int]:
-        start = int(self._index.offsets[i])
-        return start - BLOCK, start + int(self._index.lengths[i])  # with its header, which tells what lies there now
+    def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        starts = self._index.offsets[ids]
+        return starts - BLOCK, starts, starts + self._index.lengths[ids]
 
-    def _unwrap(self, i: int, data: bytes) -> bytes | Unread:
-        header, check = data[:BLOCK], int(self._index.checks[i])
+    def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
+        check = int(self._index.checks[i])
         if check:
-            same = zlib.crc32(header) == check
+            same = zlib.crc32(head) == check
         else:  # listed by DALI, and not looked at
-            same = describes(header, self._index.name(i), int(self._index.lengths[i]))
+            same = describes(head, self._index.name(i), int(self._index.lengths[i]))
         if same:
-            return data[BLOCK:]
+            return data
         first = f"delete {self.index_file}, then " if self.index_file else ""  # it was made of a shard of this version
         return Unread("changed", f"another member lies there than was indexed; {first}build the source anew")
 

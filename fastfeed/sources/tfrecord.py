@@ -83,11 +83,11 @@ class TFRecords(Packed):
             look.add(offset, length)
         return look.end()
 
-    def _span(self, i: int) -> tuple[int, int]:
-        start = int(self._index.offsets[i])
-        return start + _HEAD, start + int(self._index.lengths[i])
+    def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        starts = self._index.offsets[ids]
+        return starts + _HEAD, starts + _HEAD, starts + self._index.lengths[ids]
 
-    def _unwrap(self, i: int, data: bytes) -> bytes | Unread:
+    def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])
         if not _sound(data):
             return Unread("corrupt", "the record's checksum is wrong")

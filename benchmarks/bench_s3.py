@@ -1,5 +1,5 @@
-"""Reading samples of tar shards from S3 with 40 ms of latency: one at a time, 64 in flight, and with 1 % of faults; then
-from the disk cache, beside plain local files.
+"""Reading samples of tar shards from S3 with 40 ms of latency: one at a time, 64 in flight, and with 1 % of faults;
+then from the disk cache, beside plain local files.
 
 The server is the tests' (tests/s3.py): moto, with latency and faults put in front, on the same two cores. Every image
 that comes is compared with what was put there.
@@ -17,10 +17,10 @@ import numpy as np
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from s3 import S3Server, peak  # noqa: E402
-from shards import tar_of  # noqa: E402
+from s3 import S3Server, peak
+from shards import tar_of
 
-import fastfeed as ff  # noqa: E402
+import fastfeed as ff
 
 SHARDS, SAMPLES, ONE, MANY = 8, 150, 40, 1200
 LATENCY_S, FAULTS = 0.04, {"share_503": 0.005, "share_timeout": 0.005}

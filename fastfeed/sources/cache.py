@@ -10,10 +10,11 @@ import time
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fastfeed.errors import ConfigError, SourceError
@@ -96,19 +97,29 @@ class Cache:
         prefix = _prefix(self.folder, chunk, uri, version, size)
         if stop <= first + chunk and not fetched:
             length = chunk if first + chunk <= size else size - first
-            return self._read(f"{prefix}{earliest}", length, start - first, stop - start)
-        parts = []
+            found = self._read(f"{prefix}{earliest}", length, (start - first, stop - first))
+            return None if found is None else found[0]
+        parts: list[bytes] = []
         for number in range(earliest, (stop - 1) // chunk + 1):
             first, last = number * chunk, min((number + 1) * chunk, size)
             begin, end = max(start - first, 0), min(stop, last) - first
             if fetched and number in fetched:
-                part = fetched[number][begin:end]
+                parts.append(fetched[number][begin:end])
+            elif (found := self._read(f"{prefix}{number}", last - first, (begin, end))) is not None:
+                parts += found
             else:
-                part = self._read(f"{prefix}{number}", last - first, begin, end - begin)
-            if part is None:
                 return None
-            parts.append(part)
         return b"".join(parts)
+
+    def pieces(self, uri: str, version: str, cuts: Sequence[int], size: int) -> tuple[bytes, ...] | None:
+        """The bytes between each two neighbors of these places in the object, or None if a chunk is missing."""
+        first = cuts[0] - cuts[0] % self.chunk
+        last = min(first + self.chunk, size)
+        if cuts[-1] <= last and cuts[0] < cuts[-1]:
+            path = f"{_prefix(self.folder, self.chunk, uri, version, size)}{first // self.chunk}"
+            return self._read(path, last - first, *((a - first, b - first) for a, b in pairwise(cuts)))
+        whole = self.get(uri, version, cuts[0], cuts[-1], size)
+        return None if whole is None else tuple(whole[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
 
     def missing(self, uri: str, version: str, start: int, stop: int, size: int) -> list[Chunk]:
         """The chunks to fetch before `get` can give bytes [start, stop); with whole chunks' bounds."""
@@ -160,10 +171,10 @@ class Cache:
             return False
         if status.st_size == length + _TRAILER_BYTES and status.st_mtime_ns == self._mark_ns:
             return True
-        return self._read(path, length, 0, 0) is not None  # it is checked there
+        return self._read(path, length) is not None  # it is checked there
 
-    def _read(self, path: str, length: int, offset: int, count: int) -> bytes | None:
-        """A part of a chunk that has `length` bytes, or None if there is no such chunk.
+    def _read(self, path: str, length: int, *spans: tuple[int, int]) -> tuple[bytes, ...] | None:
+        """Parts [start, stop) of a chunk that has `length` bytes, or None if there is no such chunk.
 
         No lock is taken: names appear with complete files behind them, and what is removed can be read to its end.
         """
@@ -184,14 +195,17 @@ class Cache:
             if abs(now - status.st_atime_ns) > _TOUCH_NS:  # either way: the clock may have been set back
                 with suppress(OSError):
                     os.utime(fd, ns=(now, self._mark_ns or status.st_mtime_ns))
-            part = os.pread(fd, count, offset)
+            parts = tuple([os.pread(fd, stop - start, start) for start, stop in spans])
         except OSError as error:
             with suppress(OSError):  # a bad spot of the disk would be met again and again
                 self._quota.drop(path, os.stat(path))
             return self._trouble(f"cannot be read: {error.strerror}", "unread")
         finally:
             os.close(fd)
-        return part if len(part) == count else None
+        for part, (start, stop) in zip(parts, spans, strict=True):
+            if len(part) != stop - start:
+                return None
+        return parts
 
     def _is_sound(self, fd: int, path: str, length: int) -> bool:
         """Check a chunk from before the machine's last start, which may have lost what was not on the disk yet."""

@@ -105,14 +105,21 @@ class Packed(ABC):
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """The images' bytes."""
-        if self._shards.remote:
-            return [pending.result() for pending in self.fetch(ids)]
-        pieces = self._shards.pieces
-        return [self._look(i, pieces(shard, *cuts)) for i, shard, *cuts in self._places(ids)]
+        places, shards = self._places(ids), self._shards
+        if not shards.remote:
+            return [self._look(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in places]
+        held = [shards.held(*place[1:]) for place in places]
+        late = iter(self._fetch([place for place, found in zip(places, held, strict=True) if found is None]))
+        return [
+            next(late).result() if found is None else self._look(place[0], found)
+            for place, found in zip(places, held, strict=True)
+        ]
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
-        places = self._places(ids)
+        return self._fetch(self._places(ids))
+
+    def _fetch(self, places: list[tuple[int, ...]]) -> list[Pending]:
         begun = self._shards.fetch_all([(shard, cuts[0], cuts[-1]) for _, shard, *cuts in places])
         return [
             Then(pending, lambda data, i=i, cuts=cuts: self._look(i, divided(data, *cuts)))

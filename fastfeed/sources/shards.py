@@ -51,6 +51,11 @@ class Shards:
         begun = iter(self.storage.fetch(spans))
         return [Known(cut[i]) if i in cut else next(begun) for i in range(len(places))]
 
+    def held(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
+        """The pieces of a remote shard that lie in the cache; None where not all of them do."""
+        cache, stat = self.storage.cache, self.stats[shard]
+        return None if cache is None else cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
+
     def _ends(self, shard: int, stop: int) -> bool:
         return stop > self.stats[shard].size
 

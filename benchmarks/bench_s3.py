@@ -22,8 +22,13 @@ from shards import tar_of
 
 import fastfeed as ff
 
-SHARDS, SAMPLES, ONE, MANY = 8, 150, 40, 1200
+SHARDS, SAMPLES, ONE, TURNS = 8, 150, 40, 3  # what is read at once: all samples, so many times
 LATENCY_S, FAULTS = 0.04, {"share_503": 0.005, "share_timeout": 0.005}
+
+
+def few_at_a_time(source: ff.TarShards | ff.ImageFolder, order: np.ndarray) -> int:
+    """As a feed's threads read."""
+    return sum(len(source.read(order[first : first + 4].tolist())) for first in range(0, len(order), 4))
 
 
 def main() -> None:
@@ -45,6 +50,7 @@ def main() -> None:
         )
         expected = np.array([sums[i % SAMPLES % len(sums)] for i in range(len(source))])
         order = np.random.default_rng(0).permutation(len(source))
+        many = np.tile(order, TURNS)
 
         def read(some: np.ndarray, of: ff.TarShards, at_once: int) -> int:
             for first in range(0, len(some), at_once):
@@ -67,19 +73,19 @@ def main() -> None:
 
         def faulty() -> int:
             server.faults(latency_s=LATENCY_S, **FAULTS, seed=next(seeds))
-            return read(order[:MANY], source, MANY)
+            return read(many, source, len(many))
 
         network = interleaved(
             options.rounds,
             {
                 "one at a time": calm(order[:ONE], 1),
-                "64 in flight": calm(order[:MANY], MANY),
+                "64 in flight": calm(many, len(many)),
                 "64 in flight, 1 % faults": faulty,
             },
         )
         server.faults(latency_s=LATENCY_S)
         server.clear_log()
-        read(order[:MANY], source, MANY)
+        read(many, source, len(many))
         in_flight = peak(server.log())
         server.faults()
         read(order, cached, len(order))  # fills the cache
@@ -92,8 +98,10 @@ def main() -> None:
         disk = interleaved(
             options.rounds,
             {
-                "disk cache": lambda: sum(len(cached.read(order[a : a + 4].tolist())) for a in range(0, MANY, 4)),
-                "local files": lambda: sum(len(folder.read(order[a : a + 4].tolist())) for a in range(0, MANY, 4)),
+                "disk cache": lambda: sum(len(cached.read(order[a : a + 4].tolist())) for a in range(0, len(order), 4)),
+                "local files": lambda: sum(
+                    len(folder.read(order[a : a + 4].tolist())) for a in range(0, len(order), 4)
+                ),
             },
         )
         assert not server.log(), "the cache asked the server"

@@ -18,6 +18,8 @@ __all__ = ["Latencies", "Patience", "Unread", "Why", "persist"]
 
 T = TypeVar("T")
 
+_DEAD = 10.0  # times the seconds after which a read lags
+
 
 @dataclass(frozen=True, slots=True)
 class Unread:
@@ -40,7 +42,8 @@ class Patience:
     """How long, and how often. Waiting for a free place among the requests under way does not count."""
 
     deadline_s: float = 60.0  # for one read, all attempts and pauses together
-    attempt_s: float = 20.0  # for one request
+    attempt_s: float = 20.0  # for one request, at most
+    quick_s: float = 2.0  # for the first one, where others are answered in a small part of that; doubled each time
     slowest: float = 1e5  # bytes per second; both of the above are longer by what the read takes at this rate
     pause_s: float = 0.1  # before the second attempt; doubled for each further one
     longest_pause_s: float = 5.0
@@ -74,8 +77,10 @@ class Latencies:
             self._lag[group] = self._LAG * sorted(taken)[len(taken) // 2]
 
     def lags_after(self, size: int) -> float | None:
-        """Seconds after which a read of this many bytes lags; None while that is not known."""
-        return self._lag.get(size.bit_length())
+        """Seconds after which a read of this many bytes lags, by reads of about that size, or else by the slowest
+        others; None while nothing is known."""
+        known = self._lag.get(size.bit_length())
+        return max(self._lag.values(), default=None) if known is None else known
 
     def spend(self) -> bool:
         """Take one hedge from the budget, if there is one."""
@@ -103,6 +108,11 @@ async def persist(
     left, wait, attempts = patience.deadline_s + more, patience.pause_s, 0
     while True:
         begun, limit = clock(), min(patience.attempt_s + more, left)
+        lag = None if latencies is None else latencies.lags_after(size)
+        if (
+            lag is not None
+        ):  # the answer will hardly come any more; if all have become slow, the next attempt waits longer
+            limit = min(limit, max(patience.quick_s, _DEAD * lag) * 2**attempts + more)
         attempts += 1
         try:
             answer = await _ask(request, size, limit, patience, latencies)
@@ -142,9 +152,13 @@ async def _ask(
     tasks = [asyncio.ensure_future(request())]
     try:
         done, waiting = await asyncio.wait(tasks, timeout=first)
-        if not done and first < limit and latencies is not None and latencies.spend():
-            tasks.append(asyncio.ensure_future(request()))
-            waiting = set(tasks)
+        while not done and first < limit and latencies is not None and clock() < end:
+            if latencies.spend():
+                tasks.append(asyncio.ensure_future(request()))
+                waiting = set(tasks)
+                break
+            # the budget is used up for now: it grows while other reads go well
+            done, waiting = await asyncio.wait(tasks, timeout=min(first, max(end - clock(), 0)))
         while True:
             for task in done:
                 if not task.cancelled() and task.exception() is None:

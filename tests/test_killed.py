@@ -92,7 +92,9 @@ def test_ten_kills_lose_and_repeat_nothing(s3: S3Server, tmp_path: Path, monkeyp
         for line in lines(folder):
             rows = got[line["epoch"], line["step"]]
             for row, sample in enumerate(line["rows"], line["first"]):
-                assert rows.setdefault(row, tuple(sample)) == tuple(sample), "a step gave another sample the second time"
+                assert rows.setdefault(row, tuple(sample)) == tuple(sample), (
+                    "a step gave another sample the second time"
+                )
         reached = least(folder, size)
         if reached is not None:
             resume = tmp_path / f"resume{attempt}.json"

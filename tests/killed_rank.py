@@ -1,4 +1,4 @@
-"""One rank of a run that is killed: trains on nothing, writes down what it got, and keeps its position after each batch."""
+"""One rank of a run that is killed: writes down what it gets, and keeps its position after each batch."""
 
 from __future__ import annotations
 

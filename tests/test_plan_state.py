@@ -67,8 +67,8 @@ def test_restore_over_other_data():
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(SAVED, "xyz")
     assert str(error.value) == (
-        "cannot restore: the data differs from what the state was saved with; start a new run, or call restore(state, strict=False) "
-        "if names and order are the same"
+        "cannot restore: the data differs from what the state was saved with; start a new run, or call "
+        "restore(state, strict=False) if names and order are the same"
     )
 
 

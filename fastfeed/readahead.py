@@ -87,19 +87,12 @@ class ReadAhead:
                 return None
             with self._changed:
                 self._changed.wait_for(lambda: ticket.pending is not None, _LOOK_S)
-        pending = ticket.pending
-        while True:
-            there = pending.done()
-            try:
-                found = pending.result(_LOOK_S)
-                break
-            except (NotYet, CancelledError):
-                if stop() or self._closed.is_set():
-                    return None
-                if there and pending.done():  # the read itself ended so
-                    raise
+        try:
+            found = self._result(ticket.pending, stop)
+        finally:  # also of an error: it holds all that was going on, this too
+            with self._changed:
+                self._forget(ticket)
         with self._changed:
-            self._forget(ticket)
             if isinstance(found, (bytes, bytearray, memoryview)):
                 self._taken += 1
                 self._mean += (len(found) - self._mean) / min(self._taken, _LATELY)
@@ -107,6 +100,18 @@ class ReadAhead:
         if more:
             self._signals.put(True)
         return found
+
+    def _result(self, pending: Pending, stop: Callable[[], bool]) -> Any:
+        while True:
+            there = pending.done()
+            try:
+                return pending.result(_LOOK_S)
+            except (NotYet, CancelledError):
+                if stop() or self._closed.is_set():
+                    pending.cancel()
+                    return None
+                if there and pending.done():  # the read itself ended so
+                    raise
 
     def drop(self, tickets: Iterable[Ticket]) -> None:
         """These will not be asked for after all."""

@@ -33,6 +33,10 @@ def _digest(buffers: Iterable[Any], size: int) -> str:
 
 def difference(before: str, now: str, length: int, uri: Callable[[int], str]) -> str:
     """What changed between two fingerprints of a source of this length, in words; "" where they do not say."""
+    sources = list(zip(before.split(" + "), now.split(" + "), strict=False))
+    if len(sources) > 1 and before.count(" + ") == now.count(" + "):  # a mixture's
+        changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
+        return f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}" if changed else "nothing changed"
     old, new = _parts(before), _parts(now)
     if not old and not new:
         return ""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from fastfeed.sources.base import Pending
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.files import MAX_BYTES, read_file
+from fastfeed.sources.fingerprint import fingerprint
 from fastfeed.sources.listing import gather
 from fastfeed.sources.listing_file import read
 from fastfeed.sources.objects import RemoteTree, trimmed
@@ -28,8 +28,6 @@ from fastfeed.sources.tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.spec import ENCODED
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
-
-_MISSING = np.frombuffer(b"missing.", "<i8")  # in place of a size, in the fingerprint
 
 
 class ImageFolder:
@@ -188,14 +186,20 @@ class ImageFolder:
     def fingerprint(self) -> str:
         """Of names, classes and sizes; computed when first asked for. A copy elsewhere has the same."""
         if not self._fingerprint:
-            digest = hashlib.sha256("\0".join(self.classes).encode("utf-8", "surrogateescape"))
-            for array in (self._paths.ends, self._labels, self._paths.blob):
-                digest.update(np.ascontiguousarray(array).data)
-            for first in range(0, len(self), 1 << 16):
-                sizes = self._measured(first, min(first + (1 << 16), len(self)))
-                digest.update(np.where(sizes < 0, _MISSING, sizes).astype("<i8").data)
-            self._fingerprint = digest.hexdigest()[:32]
+            classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
+            names, labels = (self._paths.ends, self._paths.blob), self._labels
+            self._fingerprint = fingerprint(
+                len(self),
+                (np.ascontiguousarray(array).data for array in names),
+                (classes, np.ascontiguousarray(labels).data),
+                self._content,
+            )
         return self._fingerprint
+
+    def _content(self, first: int, last: int) -> Iterator[memoryview]:
+        """Sizes, -1 for a file that is missing, as a fingerprint takes them."""
+        for begin in range(first, last, 1 << 16):
+            yield np.maximum(self._measured(begin, min(begin + (1 << 16), last)), -1).astype("<i8").data
 
     def _measured(self, first: int, last: int) -> np.ndarray:
         """Sizes of samples [first, last)."""

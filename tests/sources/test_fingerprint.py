@@ -112,3 +112,10 @@ def test_few_samples():
 def test_a_fingerprint_of_another_kind(other):
     own = fingerprint(3, [b"a"], [b"b"], lambda first, last: [])
     assert difference(other, own, 3, uri) == difference(own, other, 3, uri) == "the data is of another kind"
+
+
+def test_of_a_mixture_names_the_source_that_changed():
+    one = fingerprint(4, [b"n"], [b"l"], lambda a, b: [b"c"])
+    other = fingerprint(4, [b"n"], [b"l"], lambda a, b: [b"x"])
+    assert difference(f"{one} + {one}", f"{one} + {other}", 8, str) == "changed: source 1 of 0..1"
+    assert difference(f"{one} + {one}", f"{one} + {one}", 8, str) == "nothing changed"

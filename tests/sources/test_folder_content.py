@@ -75,7 +75,7 @@ def test_names_that_are_not_utf8(tmp_path):
     source = pickle.loads(pickle.dumps(ImageFolder(tmp_path)))
     assert source.read([0, 1]) == [b"ok.jpg", b"\xff.jpg"]
     assert source.classes == ("caf\udce9",)
-    assert len(source.fingerprint) == 32
+    assert source.fingerprint == ImageFolder(tmp_path).fingerprint
     assert repr(source)
 
 

@@ -100,7 +100,7 @@ async def s3_bytes(system: Any, path: str, etag: str, start: int = 0, end: int |
     """Bytes [start, end) of the object that has this etag; an error where another one has taken its place."""
     bucket, key, _ = system.split_path(path)
     ends = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
-    reply = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=f'"{etag}"', **ends)
+    reply = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=f'"{etag}"', **ends, **system.req_kw)
     async with reply["Body"] as body:
         return await body.read()
 

@@ -19,6 +19,7 @@ __all__ = ["Latencies", "Patience", "Unread", "Why", "persist"]
 T = TypeVar("T")
 
 _DEAD = 10.0  # times the seconds after which a read lags
+_TURN_S = 0.01  # how often the budget is looked at, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +67,25 @@ class Latencies:
         self._lag: dict[int, float] = {}
         self._added = 0
 
-    def add(self, size: int, seconds: float) -> None:
-        """Note a read that went well."""
+    def add(self, size: int, seconds: float, went_well: bool = True) -> None:
+        """Note a read; of one that was given up, how long it was waited for: it took longer than that."""
         group = size.bit_length()
         taken = self._took.setdefault(group, deque(maxlen=self._KEPT))
         taken.append(seconds)
         self._added += 1
-        self._tokens = min(self._tokens + self._SHARE, self._BURST)
+        self._tokens = min(self._tokens + self._SHARE * went_well, self._BURST)
         if len(taken) >= self._NEEDED and (group not in self._lag or self._added % self._EVERY == 0):
             self._lag[group] = self._LAG * sorted(taken)[len(taken) // 2]
 
     def lags_after(self, size: int) -> float | None:
-        """Seconds after which a read of this many bytes lags, by reads of about that size, or else by the slowest
-        others; None while nothing is known."""
-        known = self._lag.get(size.bit_length())
-        return max(self._lag.values(), default=None) if known is None else known
+        """Seconds after which a read of this many bytes lags; None while nothing is known.
+
+        Where none of about that size is known: as larger ones do, or as much later than smaller ones as it is larger.
+        """
+        group = size.bit_length()
+        if group in self._lag:
+            return self._lag[group]
+        return min((lag * 2 ** max(0, group - known) for known, lag in self._lag.items()), default=None)
 
     def spend(self) -> bool:
         """Take one hedge from the budget, if there is one."""
@@ -109,10 +114,8 @@ async def persist(
     while True:
         begun, limit = clock(), min(patience.attempt_s + more, left)
         lag = None if latencies is None else latencies.lags_after(size)
-        if (
-            lag is not None
-        ):  # the answer will hardly come any more; if all have become slow, the next attempt waits longer
-            limit = min(limit, max(patience.quick_s, _DEAD * lag) * 2**attempts + more)
+        if lag is not None:  # the answer will hardly come any more; if all have become slow, the next attempt is longer
+            limit = min(limit, max(patience.quick_s, _DEAD * lag) * 2 ** min(attempts, 60) + more)
         attempts += 1
         try:
             answer = await _ask(request, size, limit, patience, latencies)
@@ -120,6 +123,8 @@ async def persist(
                 latencies.add(size, clock() - begun)
             return answer
         except _NoAnswer:
+            if latencies is not None:
+                latencies.add(size, limit, went_well=False)
             last = Unread("timeout", f"no answer within {limit:.3g} s")
         except Exception as error:  # of any storage client: `explain` knows them
             why = explain(error)
@@ -158,7 +163,7 @@ async def _ask(
                 waiting = set(tasks)
                 break
             # the budget is used up for now: it grows while other reads go well
-            done, waiting = await asyncio.wait(tasks, timeout=min(first, max(end - clock(), 0)))
+            done, waiting = await asyncio.wait(tasks, timeout=min(max(first, _TURN_S), max(end - clock(), 0)))
         while True:
             for task in done:
                 if not task.cancelled() and task.exception() is None:

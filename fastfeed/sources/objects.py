@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
+from fastfeed.sources.calls import call, find
 from fastfeed.sources.fetch import Patience, Unread
 from fastfeed.sources.rows import Rows, packed
-from fastfeed.sources.storage import Stat, Storage, call, stat_of
+from fastfeed.sources.storage import Stat, Storage, stat_of
 from fastfeed.sources.tree import is_image
 
 __all__ = ["RemoteTree", "trimmed"]
@@ -169,9 +170,9 @@ def _date(text: Any) -> datetime:
 
 
 async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
-    found = await call(system, "find" if deep else "ls", path, detail=True)
+    found = (await find(system, path)).values() if deep else await call(system, "ls", path, detail=True)
     files, folders = [], []
-    for info in sorted(found.values() if deep else found, key=lambda info: info["name"]):
+    for info in sorted(found, key=lambda info: info["name"]):
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
         if info["type"] == "directory" and name:
             folders.append(name)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from services import FOREVER, Service, read, used_to
+from clocks import now, run
+from services import FOREVER, PATIENCE, Service, read, used_to
 
 from fastfeed.sources import fetch
+from fastfeed.sources.clients import explain
+from fastfeed.sources.fetch import persist
 
 
 @pytest.fixture(autouse=True)
@@ -13,13 +18,17 @@ def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch.random, "random", lambda: 0.5)
 
 
-def test_a_size_not_seen_yet_lags_as_the_slowest_others_do():
+def test_sizes_not_seen_yet():
     latencies = used_to(0.1, size=100)
-    latencies._took |= used_to(0.2, size=10_000)._took
-    latencies._lag |= used_to(0.2, size=10_000)._lag
+    for size, lag in ((100, 0.3), (127, 0.3), (1, 0.3), (200, 0.6), (1000, 2.4)):
+        assert latencies.lags_after(size) == pytest.approx(lag)
+    for _ in range(100):
+        latencies.add(10_000, 0.2)
+    for size, lag in ((100, 0.3), (1000, 0.6), (10_000, 0.6), (20_000, 1.2)):
+        assert latencies.lags_after(size) == pytest.approx(lag)
     service = Service((FOREVER, b""), (0.1, b"x"))
-    answer, at = read(service, size=1_000_000, latencies=latencies)
-    assert answer == b"x" and service.begun == [0, pytest.approx(0.6)] and at == pytest.approx(0.7)
+    answer, at = read(service, size=20_000, latencies=latencies)
+    assert answer == b"x" and service.begun == [0, pytest.approx(1.2)] and at == pytest.approx(1.3)
 
 
 def test_waits_for_the_budget_and_asks_again_then():
@@ -52,3 +61,21 @@ def test_where_all_have_become_slow_each_attempt_waits_longer():
     answer, at = read(service, latencies=used_to(0.1))
     assert answer == b"x"
     assert at == pytest.approx(3.0 + 0.1 + 6.0 + 0.2 + 9.0)
+
+
+def test_what_is_not_answered_counts_as_slow():
+    """A service that is slow as a whole is soon given its time: not all reads have to find out."""
+    service, latencies = Service((9.0, b"x")), used_to(0.1)
+
+    async def work() -> list[float]:
+        took = []
+        for _ in range(4):  # 40 at once each
+            begun = now()
+            await asyncio.gather(*(persist(service, 100, explain, PATIENCE, latencies) for _ in range(40)))
+            took.append(now() - begun)
+        return took
+
+    took = run(work())
+    assert took[0] > 12
+    assert took[-1] == 9
+    assert len(service.begun) < 40 * (3 + 1 + 1 + 1) + 20

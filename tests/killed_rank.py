@@ -10,7 +10,7 @@ from typing import Any
 import fastfeed as ff
 
 OPS = [ff.RandomResizedCrop(16), ff.RandomFlip()]
-GLOBAL_BATCH, EPOCHS = 12, 2
+GLOBAL_BATCH, EPOCHS = 12, 7
 
 
 def source(pattern: str, options: dict[str, Any], cache: str | None) -> Any:
@@ -33,8 +33,13 @@ def rows(batch: ff.Batch) -> list[tuple[int, int]]:
     return [(int(i), zlib.crc32(image.tobytes())) for i, image in zip(batch.ids, batch.images, strict=True)]
 
 
-def run(rank: int, size: int, folder: str, resume: str | None, pattern: str, options: dict[str, Any]) -> None:
-    """Go on from `resume` to the end; `folder` gets batches-<rank>.jsonl and state-<rank>.json."""
+def run(
+    rank: int, size: int, folder: str, resume: str | None, pattern: str, options: dict[str, Any], in_step: Any
+) -> None:
+    """Go on from `resume` to the end; `folder` gets batches-<rank>.jsonl and state-<rank>.json.
+
+    `in_step` is a barrier: like ranks that exchange gradients, none is more than a step ahead.
+    """
     place = Path(folder)
     with feed(ff.World(rank, size), pattern, options, str(place.parent / "cache")) as made:
         if resume is not None:
@@ -46,4 +51,5 @@ def run(rank: int, size: int, folder: str, resume: str | None, pattern: str, opt
                     log.write(json.dumps(line) + "\n")
                     log.flush()
                     ff.save_state(place / f"state-{rank}.json", made.state())
+                    in_step.wait()
         (place / f"done-{rank}").touch()

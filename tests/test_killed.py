@@ -71,13 +71,11 @@ def test_ten_kills_lose_and_repeat_nothing(s3: S3Server, tmp_path: Path, monkeyp
     for attempt, size in enumerate(SIZES):
         folder = tmp_path / f"run{attempt}"
         folder.mkdir()
-        ranks = [
-            start.Process(target=killed_rank.run, args=(rank, size, str(folder), resume, pattern, s3.options))
-            for rank in range(size)
-        ]
+        args, in_step = (size, str(folder), resume, pattern, s3.options), start.Barrier(size)
+        ranks = [start.Process(target=killed_rank.run, args=(rank, *args, in_step)) for rank in range(size)]
         for rank in ranks:
             rank.start()
-        enough = rng.randrange(1, 2 * size + 2) if attempt < KILLS else None
+        enough = rng.randrange(1, 3 * size) if attempt < KILLS else None
         deadline = time.monotonic() + PATIENCE_S
         while any(rank.is_alive() for rank in ranks) and (enough is None or len(lines(folder)) < enough):
             assert time.monotonic() < deadline, "the ranks do not get on"

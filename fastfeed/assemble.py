@@ -77,7 +77,7 @@ class Assembler:
         self.quarantine, self.timeline = quarantine, timeline
         self._chunk = plan.batch if backend.whole else chunk
         self._policy: FaultPolicy = quarantine.policy
-        self._slots = Slots((plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype, slots)
+        self.slots = Slots((plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype, slots)
         self._serial = threading.Lock() if backend.whole else None
 
     def ahead(self) -> ReadAhead | None:
@@ -98,7 +98,7 @@ class Assembler:
         def begin() -> tuple[np.ndarray, list[np.ndarray]]:
             with beginning:
                 if not begun:
-                    begun.append((self._slots.take(), self._draws(epoch, keys)))
+                    begun.append((self.slots.take(), self._draws(epoch, keys)))
                 return begun[0]
 
         def read(rows: list[int]) -> list[Any]:

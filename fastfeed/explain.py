@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastfeed.ops.fuse import Program
+from fastfeed.plan import Plan
 
-__all__ = ["megabytes", "program_text", "short"]
+__all__ = ["feed_text", "megabytes", "program_text", "short"]
 
 
 def short(op: Any) -> str:
@@ -29,6 +30,23 @@ def short(op: Any) -> str:
 
 def _imagenet(kind: type[Any]) -> Any:
     return kind.imagenet() if hasattr(kind, "imagenet") else None
+
+
+def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, held: int) -> str:
+    """What a feed will do; `held` batches are in memory at most."""
+    spec, world = program.spec, plan.world
+    ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
+    shape = (plan.batch, *spec.shape)
+    lines = [
+        f"Feed from {source!r}",
+        f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
+        f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
+        f"  {how}",
+        program_text(program, path),
+        f"  a batch is {spec.dtype}[{', '.join(map(str, shape))}], {megabytes(shape, spec.dtype)}; "
+        f"at most {held} are in memory, {megabytes(shape, spec.dtype, held)}",
+    ]
+    return "\n".join(lines)
 
 
 def program_text(program: Program, path: str) -> str:

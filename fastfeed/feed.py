@@ -14,13 +14,13 @@ from fastfeed.batch import Batch
 from fastfeed.cores import cores_for
 from fastfeed.decode import engine_for
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
-from fastfeed.explain import megabytes, program_text
+from fastfeed.explain import feed_text
 from fastfeed.faults import FaultPolicy
+from fastfeed.maker import Maker, Place, ThreadMaker
 from fastfeed.ops.base import Op
 from fastfeed.ops.fuse import fuse
 from fastfeed.order import Shuffle, Weighted, bind
 from fastfeed.plan import Plan
-from fastfeed.prefetch import Pool
 from fastfeed.quarantine import Quarantine
 from fastfeed.sources.base import Annotated, Source
 from fastfeed.sources.fingerprint import difference
@@ -103,12 +103,14 @@ class Feed:
             prefetch + 2,
             weigh=not self._drawn_by_weight,
         )
-        self._pool = Pool(threads)
+        self._maker: Maker = ThreadMaker(self._assembler, threads, prefetch)
         self._meter = Meter()
         self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
+        self.notes: list[str] = []  # lines that adapters add to `explain`
         self.moves = 0  # how often seek() or restore() has moved this feed
         self._cursor = (0, 0)  # (epoch, step) of the next batch
-        self._walk: Walk | None = None  # goes on across epochs
+        self._walk: Walk[Any] | None = None  # goes on across epochs
+        self._place: Place | None = None  # what that walk does with its batches
         self._broken_off = False  # the last iteration ended inside an epoch
         self._owner: object = None  # the iteration that may draw from the walk
 
@@ -118,10 +120,17 @@ class Feed:
 
     def __iter__(self) -> Iterator[Batch]:
         """One epoch, from the position of `restore` or `seek` if that lies inside it."""
+        return self.placed(None)
+
+    def placed(self, place: Place | None) -> Iterator[Any]:
+        """As iterating the feed, each batch given to `place` by the thread that finished it, ahead of its turn.
+
+        What `place` returns is yielded at the batch's turn; what it raises is raised then.
+        """
         if self._broken_off:
             self._cursor, self._broken_off = (self._cursor[0] + 1, 0), False
         owner = self._owner = object()
-        epoch, walk = self._cursor[0], self._walk_from(self._cursor)
+        epoch, walk = self._cursor[0], self._walk_from(self._cursor, place)
         more = True
         while more:
             if self._owner is not owner:  # not by the position: that belongs to the other one now
@@ -143,7 +152,7 @@ class Feed:
         """For adapters whose trainer counts steps: it is done with the last batch and will not ask for an end."""
         self._meter.asked(self._timeline.clock(), 0)
 
-    def batches(self, epoch: int = 0, start: int = 0, epochs: int | None = 1) -> Walk:
+    def batches(self, epoch: int = 0, start: int = 0, epochs: int | None = 1, place: Place | None = None) -> Walk[Any]:
         """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends."""
         if epochs is not None and epochs < 0:
             raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
@@ -152,13 +161,14 @@ class Feed:
                 f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
                 f"this feed has {self.plan.steps} steps per epoch"
             )
-        return Walk(self._assembler, self._pool, self.prefetch, self._meter, epoch, start, epochs)
+        making = self._maker.begin(epoch, start, epochs, place)
+        return Walk(making, self.plan, self._meter, self._timeline, epoch, start)
 
-    def _walk_from(self, position: tuple[int, int]) -> Walk:
-        if self._walk is None or self._walk.closed or self._walk.position != position:
+    def _walk_from(self, position: tuple[int, int], place: Place | None) -> Walk[Any]:
+        if self._walk is None or self._walk.closed or self._walk.position != position or self._place != place:
             if self._walk is not None:
                 self._walk.close()
-            self._walk = self.batches(*position, epochs=None)
+            self._walk, self._place = self.batches(*position, epochs=None, place=place), place
         self._meter.pause()
         return self._walk
 
@@ -186,22 +196,7 @@ class Feed:
 
     def stats(self) -> FeedStats:
         """Rates, waiting, time per stage, bad samples, since the feed was made."""
-        meter = self._meter
-        stages = {
-            stage: spent / 1e6 / meter.images
-            for stage, (_, spent) in self._timeline.totals().items()
-            if stage != "wait" and meter.images
-        }
-        return FeedStats(
-            images=meter.images,
-            batches=meter.batches,
-            seconds=(meter.wait_ns + meter.consumer_ns) / 1e9,
-            wait_seconds=meter.wait_ns / 1e9,
-            stage_ms=stages,
-            ready=meter.ready / meter.batches if meter.batches else 0.0,
-            bad=tuple(self._quarantine.failures),
-            threads=self.threads,
-        )
+        return self._meter.stats(self._timeline.totals(), self._quarantine.failures, self.threads)
 
     @property
     def partial(self) -> bool:
@@ -224,24 +219,12 @@ class Feed:
 
     def explain(self) -> str:
         """What this feed will do, as `print(feed)` shows it. Reads no image."""
-        plan, spec = self.plan, self.program.spec
-        ranks = (
-            f"rank {plan.world.rank} of {plan.world.size} (global {plan.global_batch})" if plan.world.size > 1 else ""
-        )
+        quarantine = self._quarantine
+        bad = quarantine.policy.action + (f", listed in {quarantine.path}" if quarantine.path else "")
+        how = f"{self.threads} threads, {self.prefetch} batches ahead, bad samples: {bad}"
         held = self.prefetch + 2
-        bad = self._quarantine.policy.action + (f", listed in {self._quarantine.path}" if self._quarantine.path else "")
-        return "\n".join(
-            [
-                f"Feed from {self.source!r}",
-                f"  batch {plan.batch}{', ' if ranks else ''}{ranks}, {plan.steps} steps per epoch, "
-                f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
-                f"  {self.threads} threads, {self.prefetch} batches ahead, bad samples: {bad}",
-                program_text(self.program, self._backend.path()),
-                f"  a batch is {spec.dtype}[{', '.join(map(str, (plan.batch, *spec.shape)))}], "
-                f"{megabytes((plan.batch, *spec.shape), spec.dtype)}; at most {held} are in memory, "
-                f"{megabytes((plan.batch, *spec.shape), spec.dtype, held)}",
-            ]
-        )
+        text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held)
+        return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     __str__ = explain
 
@@ -260,7 +243,7 @@ class Feed:
         """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""
         if self._walk is not None:
             self._walk.close()
-        self._pool.close()
+        self._maker.close()
         self._timeline.close()
 
     def __enter__(self) -> Feed:

@@ -109,6 +109,12 @@ class Job(Generic[T]):
         self._result: T | None = None
         self._error: BaseException | None = None
 
+    def then(self, after: Callable[[T], Any]) -> Job[Any]:
+        """The same job, with something done to its result, by the thread that finished it. Before `start`."""
+        finish = self._finish
+        self._finish = lambda: after(finish())
+        return self
+
     def start(self, pool: Pool) -> None:
         """Queue all parts."""
         for part in self._parts:

@@ -6,37 +6,64 @@ made from it, has no holder left but this pool: reference counts say so exactly,
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Slots"]
+__all__ = ["Allocate", "Slots", "aligned"]
+
+Allocate = Callable[[tuple[int, ...], str], np.ndarray]  # (shape, dtype) -> memory with undefined content
+
+_PAGE = 4096  # bytes
+
+
+def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Memory that begins with a page: frameworks take such arrays as they are, and copy others."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _PAGE, np.uint8)
+    first = -memory.ctypes.data % _PAGE
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 class Slots:
     """Arrays of one shape and dtype."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, keep: int) -> None:
-        self._shape, self._dtype, self._keep = shape, dtype, keep
-        self._arrays: list[np.ndarray] = []
+    def __init__(self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned) -> None:
+        self._shape, self._dtype, self._keep, self._allocate = shape, dtype, keep, allocate
+        self._slots: list[_Slot] = []
         self._lock = threading.Lock()
+
+    def come_from(self, allocate: Allocate) -> None:
+        """From now on take memory of another kind."""
+        with self._lock:
+            self._allocate, self._slots = allocate, []
 
     def take(self) -> np.ndarray:
         """An array with undefined content that nobody else holds."""
         with self._lock:
-            for i in range(len(self._arrays)):
-                if sys.getrefcount(self._arrays[i]) == _ALONE:
-                    return self._arrays[i].view()
-            fresh = np.empty(self._shape, self._dtype)
-            if len(self._arrays) < self._keep:
-                self._arrays.append(fresh)
-            return fresh.view()
+            for slot in self._slots:
+                if slot.holders() == slot.alone:
+                    return slot.array.view()
+            slot = _Slot(self._allocate(self._shape, self._dtype))
+            slot.alone = slot.holders()
+            if len(self._slots) < self._keep:
+                self._slots.append(slot)
+            return slot.array.view()
 
 
-def _alone() -> int:
-    arrays = [np.empty(1)]
-    return sys.getrefcount(arrays[0])
+class _Slot:
+    """One array, and the one that all its views hold: NumPy has views of views hold the first."""
 
+    __slots__ = ("alone", "array", "root")
 
-_ALONE = _alone()  # what the count is when only a list holds an array; interpreters differ
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = self.root = array
+        while isinstance(self.root.base, np.ndarray):
+            self.root = self.root.base
+        self.alone = 0  # what `holders` is when only the pool holds it; interpreters count differently
+
+    def holders(self) -> int:
+        return sys.getrefcount(self.root)

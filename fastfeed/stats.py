@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastfeed.faults import Failure
@@ -66,6 +67,20 @@ class Meter:
         self._returned_ns = now_ns
         self.batches += 1
         self.images += images
+
+    def stats(self, spent: Mapping[str, tuple[int, int]], bad: Sequence[Failure], threads: int) -> FeedStats:
+        """What was counted; `spent` is Timeline.totals()."""
+        stages = {s: ns / 1e6 / self.images for s, (_, ns) in spent.items() if s != "wait" and self.images}
+        return FeedStats(
+            images=self.images,
+            batches=self.batches,
+            seconds=(self.wait_ns + self.consumer_ns) / 1e9,
+            wait_seconds=self.wait_ns / 1e9,
+            stage_ms=stages,
+            ready=self.ready / self.batches if self.batches else 0.0,
+            bad=tuple(bad),
+            threads=threads,
+        )
 
     def pause(self) -> None:
         """What comes next is not training: the time until the next request does not count."""

@@ -44,7 +44,9 @@ _PUBLIC = {
     "World": "world",
     "errors": "errors",
     "load_state": "checkpoint",
+    "pin_gpu": "launch",
     "save_state": "checkpoint",
+    "scaling": "scaling",
 }
 
 __all__ = [
@@ -79,7 +81,9 @@ __all__ = [
     "__version__",
     "errors",
     "load_state",
+    "pin_gpu",
     "save_state",
+    "scaling",
 ]
 
 
@@ -87,7 +91,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'fastfeed' has no attribute {name!r}")
     module = importlib.import_module(f"fastfeed.{_PUBLIC[name]}")
-    value = module if name == "errors" else getattr(module, name)
+    value = module if name == _PUBLIC[name] else getattr(module, name)
     globals()[name] = value
     return value
 
@@ -97,11 +101,12 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from fastfeed import errors
+    from fastfeed import errors, scaling
     from fastfeed.batch import Batch
     from fastfeed.checkpoint import load_state, save_state
     from fastfeed.faults import Failure, FaultPolicy
     from fastfeed.feed import Feed
+    from fastfeed.launch import pin_gpu
     from fastfeed.ops import (
         CenterCrop,
         Decode,

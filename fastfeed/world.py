@@ -80,6 +80,11 @@ class World:
         """The GPU to pin on this machine; 0 instead where the launcher shows each process only its own GPU."""
         return self.local_rank
 
+    @property
+    def main(self) -> bool:
+        """Rank 0, the one that writes checkpoints, logs and progress."""
+        return self.rank == 0
+
     def __str__(self) -> str:
         place = f"rank {self.rank} of {self.size} (local {self.local_rank} of {self.local_size})"
         name, _, what = self.found_by.partition(": ")

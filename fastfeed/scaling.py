@@ -1,0 +1,177 @@
+"""From a recipe for one GPU to many ranks: global batch, learning rate and warm-up, each with its source.
+
+    plan = fastfeed.scaling.plan_batch(base_batch=256, base_lr=0.1)         # in a job of 8 ranks
+    print(plan)                                                             # batch 2048 = 8 x 256, lr 0.8, and why
+    feed = fastfeed.Feed(source, ops, global_batch=plan.global_batch)
+
+- torch: `LambdaLR(SGD(model.parameters(), lr=plan.lr), plan.factor(len(feed)))`, one `step()` per batch
+- optax: `optax.linear_schedule(plan.base_lr, plan.lr, plan.warmup_steps(len(feed)))`
+- Keras: `LearningRateScheduler(plan.at_epoch)`, in steps of an epoch
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Literal
+
+from fastfeed.errors import ConfigError
+from fastfeed.world import World
+
+if TYPE_CHECKING:
+    from fastfeed.feed import Feed
+    from fastfeed.plan import Plan
+
+__all__ = ["LINEAR_LIMIT", "RULES", "BatchPlan", "Rule", "plan_batch"]
+
+Rule = Literal["linear", "sqrt", "power-2/3", "fixed-global"]
+
+LINEAR_LIMIT = 8192  # global batch; Goyal et al. 2017, figure 1: error grows above 8k (ResNet-50 on ImageNet, SGD)
+
+# rule -> (power of k in the learning rate, whose rule it is)
+RULES: dict[str, tuple[float, str]] = {
+    "linear": (
+        1.0,
+        "Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and Krizhevsky 2014 (arXiv 1404.5997): "
+        "k times the samples per step, k times the step",
+    ),
+    "sqrt": (
+        1 / 2,
+        "Krizhevsky 2014 (arXiv 1404.5997) and Hoffer et al. 2017 (arXiv 1705.08741): "
+        "keeps the variance of a step as it was",
+    ),
+    "power-2/3": (2 / 3, "between linear and sqrt; an empirical choice, without a derivation"),
+    "fixed-global": (0.0, "the recipe's own global batch, so its learning rate holds and no warm-up is needed"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What to train with; `print(plan)` says what was done to the recipe, and on whose authority."""
+
+    local_batch: int  # samples per rank per step
+    global_batch: int  # samples per step over all ranks; for `Feed(global_batch=...)`
+    lr: float  # after warm-up
+    base_batch: int  # global batch of the recipe
+    base_lr: float  # learning rate of the recipe; warm-up begins here
+    rule: Rule
+    warmup_epochs: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Ranks."""
+        return self.global_batch // self.local_batch
+
+    @property
+    def why(self) -> str:
+        """Whose rule this is, and where it is known to fail."""
+        text = f"{self.rule}: {RULES[self.rule][1]}"
+        if self.warmup_epochs:
+            text += "\nwarm-up: Goyal et al. 2017, section 2.2"
+        if self.rule == "linear" and self.global_batch > LINEAR_LIMIT:
+            text += (
+                f"\nbeware: {self.global_batch} is above {LINEAR_LIMIT}, where Goyal et al. saw the linear rule fail "
+                'on ImageNet; compare accuracy, or use rule="sqrt"'
+            )
+        return text
+
+    def warmup_steps(self, steps_per_epoch: int) -> int:
+        """Steps until `lr` is reached; 0 means no warm-up."""
+        _check_integer("steps_per_epoch", steps_per_epoch, 1, "pass len(feed)")
+        return round(self.warmup_epochs * steps_per_epoch)
+
+    def lr_at(self, step: int, steps_per_epoch: int) -> float:
+        """Learning rate of a step, counted from 0 over all epochs: equal increments from `base_lr` to `lr`.
+
+        Goyal et al. 2017 (arXiv 1706.02677), section 2.2, gradual warm-up.
+        """
+        _check_integer("step", step, 0, "count steps from 0 over all epochs")
+        return self._ramp(step, self.warmup_steps(steps_per_epoch))
+
+    def factor(self, steps_per_epoch: int) -> Callable[[int], float]:
+        """step -> share of `lr`, for torch's `LambdaLR`; multiply it with a decay of your own."""
+        self.warmup_steps(steps_per_epoch)  # checks
+        return lambda step: self.lr_at(step, steps_per_epoch) / self.lr
+
+    def at_epoch(self, epoch: int, lr: float | None = None) -> float:
+        """Learning rate at the beginning of an epoch, for Keras' `LearningRateScheduler`, which also passes `lr`."""
+        _check_integer("epoch", epoch, 0, "count epochs from 0")
+        return self._ramp(epoch, self.warmup_epochs)
+
+    def check(self, feed: Feed | Plan) -> None:
+        """ConfigError where a feed has another global batch than this learning rate was planned for."""
+        got = getattr(feed, "plan", feed).global_batch  # pyright: ignore[reportAttributeAccessIssue]
+        if got != self.global_batch:
+            raise ConfigError(
+                f"the feed's global batch must be {self.global_batch}, planned for lr={self.lr:g}, got {got}; "
+                f"pass global_batch={self.global_batch} to Feed (batch counts per rank), or plan anew for {got}"
+            )
+
+    def __str__(self) -> str:
+        ranks = f"{self.size} rank{'s' if self.size > 1 else ''}"
+        before = f"recipe: {self.base_batch} and {self.base_lr:g}"
+        text = f"global batch {self.global_batch} = {ranks} x {self.local_batch}, learning rate {self.lr:g} ({before})"
+        if self.warmup_epochs:
+            text += f", after {self.warmup_epochs:g} epochs of warm-up from {self.base_lr:g}"
+        return f"{text}\n{self.why}"
+
+    def _ramp(self, done: float, warmup: float) -> float:
+        return self.lr if done >= warmup else self.base_lr + (self.lr - self.base_lr) * (done / warmup)
+
+
+def plan_batch(
+    base_batch: int,  # global batch of the recipe
+    base_lr: float,  # its learning rate
+    world: World | int | None = None,  # default: what the launcher's environment says
+    rule: Rule = "linear",
+    *,
+    local_batch: int | None = None,  # samples per rank; default: base_batch, a recipe for one GPU
+    warmup_epochs: float = 5,
+) -> BatchPlan:
+    """Take a recipe to `world` ranks; the learning rate follows k = global batch / base batch.
+
+    - "linear": lr * k. Goyal et al. 2017 (arXiv 1706.02677), Krizhevsky 2014 (arXiv 1404.5997).
+    - "sqrt": lr * sqrt(k). Krizhevsky 2014, Hoffer et al. 2017 (arXiv 1705.08741).
+    - "power-2/3": lr * k**(2/3). Between linear and sqrt; an empirical choice.
+    - "fixed-global": the global batch stays and is split over the ranks; so does lr. ConfigError if it does not divide.
+
+    A rule is a start, not a promise: linear held up to a global batch of 8k on ImageNet. A learning rate that does not
+    rise needs no warm-up and gets none.
+    """
+    _check_integer("base_batch", base_batch, 1)
+    if world is None:
+        world = World.detect()
+    size = world.size if isinstance(world, World) else world
+    _check_integer("world", size, 1, "pass a World, or the number of processes in all")
+    for name, value, least in (("base_lr", base_lr, "> 0"), ("warmup_epochs", warmup_epochs, ">= 0")):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < 0 or (value == 0 and least == "> 0"):
+            raise ConfigError(f"{name} must be a finite number {least}, got {value!r}")
+    if rule not in RULES:
+        raise ConfigError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+    if rule == "fixed-global":
+        if local_batch is not None:
+            raise ConfigError(
+                f'local_batch must be left out under rule="fixed-global", got {local_batch!r}; it is base_batch / ranks'
+            )
+        if base_batch % size:
+            below = base_batch // size * size
+            nearest = " and ".join(str(batch) for batch in (below, below + size) if batch)
+            raise ConfigError(
+                f'base_batch must be a multiple of {size} (ranks) under rule="fixed-global", got {base_batch}; '
+                f"nearest: {nearest}, each a recipe of its own, or another number of ranks"
+            )
+        return BatchPlan(base_batch // size, base_batch, float(base_lr), base_batch, float(base_lr), rule)
+    if local_batch is None:
+        local_batch = base_batch
+    _check_integer("local_batch", local_batch, 1, "samples per rank")
+    lr = base_lr * (local_batch * size / base_batch) ** RULES[rule][0]
+    warmup = float(warmup_epochs) if lr > base_lr else 0.0
+    return BatchPlan(local_batch, local_batch * size, lr, base_batch, float(base_lr), rule, warmup)
+
+
+def _check_integer(name: str, value: object, least: int, advice: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ConfigError(f"{name} must be an integer >= {least}, got {value!r}{advice and '; ' + advice}")

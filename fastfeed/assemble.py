@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from fastfeed.batch import Batch
 from fastfeed.decode.base import Bad, Engine, Header
 from fastfeed.draws import uniform
 from fastfeed.faults import Failure, FaultPolicy, substitutes
+from fastfeed.ops.boxes import parts
 from fastfeed.ops.fuse import Program, Windows
 from fastfeed.plan import Plan
 from fastfeed.prefetch import Cancel, Job
@@ -79,6 +81,15 @@ class Assembler:
         self._policy: FaultPolicy = quarantine.policy
         self.slots = Slots((plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype, slots)
         self._serial = threading.Lock() if backend.whole else None
+
+    def sibling(self, program: Program, backend: Backend) -> Assembler:
+        """One that makes the same batches through another program."""
+        other = copy.copy(self)
+        other.program, other.backend = program, backend
+        other.slots = self.slots.like(
+            (self.plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype
+        )
+        return other
 
     def ahead(self) -> ReadAhead | None:
         """What begins the reads of one walk early, where that is worth it."""
@@ -231,15 +242,10 @@ class Assembler:
         boxes = self._said.boxes(ids) if self._said is not None else None
         if boxes is None:
             return 0.0, sizes
-        whole = np.isnan(boxes).any(axis=1, keepdims=True)
-        first = np.where(whole, 0, np.clip(np.floor(boxes[:, :2]), 0, sizes))
-        last = np.where(whole, sizes, np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), 0, sizes))
-        for row in np.flatnonzero((last <= first).any(axis=1)).tolist():
-            box, (height, width) = [float(x) for x in boxes[row]], sizes[row]
-            if row not in bad:
-                bad[row] = self._failure(ids[row], Bad("corrupt", f"its box {box} lies outside of {height}x{width}"))
-            first[row], last[row] = 0, sizes[row]
-        return first, (last - first).astype(np.int64)
+        first, sizes, outside = parts(boxes, sizes)
+        for row, why in outside.items():
+            bad.setdefault(row, self._failure(ids[row], Bad("corrupt", why)))
+        return first, sizes
 
     def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel, read: Read) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""

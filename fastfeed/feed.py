@@ -91,7 +91,7 @@ class Feed:
         compile = importlib.import_module(BACKENDS[backend]).compile
         self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads, world.gpu)
         chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))
-        self._assembler = Assembler(
+        assembler = Assembler(
             source,
             self.program,
             self.plan,
@@ -103,14 +103,18 @@ class Feed:
             prefetch + 2,
             weigh=not self._drawn_by_weight,
         )
-        self._maker: Maker = ThreadMaker(self._assembler, threads, prefetch)
+        bytes_only = self.program.raw()
+        raw = assembler.sibling(
+            bytes_only, compile(bytes_only, engine, self._timeline, self.plan.batch, threads, world.gpu)
+        )
+        self._maker: Maker = ThreadMaker(assembler, raw, threads, prefetch)
         self._meter = Meter()
         self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
         self.notes: list[str] = []  # lines that adapters add to `explain`
         self.moves = 0  # how often seek() or restore() has moved this feed
         self._cursor = (0, 0)  # (epoch, step) of the next batch
         self._walk: Walk[Any] | None = None  # goes on across epochs
-        self._place: Place | None = None  # what that walk does with its batches
+        self._how: tuple[Place | None, bool] = (None, False)  # what that walk does with its batches
         self._broken_off = False  # the last iteration ended inside an epoch
         self._owner: object = None  # the iteration that may draw from the walk
 
@@ -122,15 +126,16 @@ class Feed:
         """One epoch, from the position of `restore` or `seek` if that lies inside it."""
         return self.placed(None)
 
-    def placed(self, place: Place | None) -> Iterator[Any]:
+    def placed(self, place: Place | None, raw: bool = False) -> Iterator[Any]:
         """As iterating the feed, each batch given to `place` by the thread that finished it, ahead of its turn.
 
-        What `place` returns is yielded at the batch's turn; what it raises is raised then.
+        What `place` returns is yielded at the batch's turn; what it raises is raised then. `raw`: images are bytes,
+        HWC, and `program.convert` is left to be done.
         """
         if self._broken_off:
             self._cursor, self._broken_off = (self._cursor[0] + 1, 0), False
         owner = self._owner = object()
-        epoch, walk = self._cursor[0], self._walk_from(self._cursor, place)
+        epoch, walk = self._cursor[0], self._walk_from(self._cursor, (place, raw))
         more = True
         while more:
             if self._owner is not owner:  # not by the position: that belongs to the other one now
@@ -152,8 +157,13 @@ class Feed:
         """For adapters whose trainer counts steps: it is done with the last batch and will not ask for an end."""
         self._meter.asked(self._timeline.clock(), 0)
 
-    def batches(self, epoch: int = 0, start: int = 0, epochs: int | None = 1, place: Place | None = None) -> Walk[Any]:
-        """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends."""
+    def batches(
+        self, epoch: int = 0, start: int = 0, epochs: int | None = 1, place: Place | None = None, raw: bool = False
+    ) -> Walk[Any]:
+        """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends.
+
+        `place` and `raw` are as in `placed`.
+        """
         if epochs is not None and epochs < 0:
             raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
         if epoch < 0 or not 0 <= start < self.plan.steps:
@@ -161,16 +171,18 @@ class Feed:
                 f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
                 f"this feed has {self.plan.steps} steps per epoch"
             )
-        making = self._maker.begin(epoch, start, epochs, place)
+        making = self._maker.begin(epoch, start, epochs, place, raw)
         return Walk(making, self.plan, self._meter, self._timeline, epoch, start)
 
-    def _walk_from(self, position: tuple[int, int], place: Place | None) -> Walk[Any]:
-        if self._walk is None or self._walk.closed or self._walk.position != position or self._place != place:
-            if self._walk is not None:
-                self._walk.close()
-            self._walk, self._place = self.batches(*position, epochs=None, place=place), place
+    def _walk_from(self, position: tuple[int, int], how: tuple[Place | None, bool]) -> Walk[Any]:
+        walk = self._walk
+        if walk is None or walk.closed or walk.position != position or self._how != how:
+            if walk is not None:
+                walk.close()
+            self._walk = walk = self.batches(*position, None, *how)
+            self._how = how
         self._meter.pause()
-        return self._walk
+        return walk
 
     def seek(self, epoch: int, step: int = 0) -> None:
         """Let the next iteration begin here."""

@@ -37,7 +37,9 @@ class Making(Protocol):
 class Maker(Protocol):
     """Begins to make batches at any position."""
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None) -> Making: ...
+    def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None, raw: bool) -> Making:
+        """`raw`: images as bytes, before conversion, which is left to the device."""
+        ...
 
     def use_memory(self, allocate: Allocate) -> None:
         """Make images in memory of this kind from now on."""
@@ -49,13 +51,17 @@ class Maker(Protocol):
 class ThreadMaker:
     """The threads of this process."""
 
-    def __init__(self, assembler: Assembler, threads: int, depth: int) -> None:
-        self._assembler, self._pool, self._depth = assembler, Pool(threads), depth
-        self.use_memory = assembler.slots.come_from
+    def __init__(self, assembler: Assembler, raw: Assembler, threads: int, depth: int) -> None:
+        self._assembler, self._raw, self._pool, self._depth = assembler, raw, Pool(threads), depth
         self.close = self._pool.close
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None) -> Making:
-        return _Threads(self._assembler, self._pool, self._depth, (epoch, step), epochs, place)
+    def use_memory(self, allocate: Allocate) -> None:
+        for assembler in (self._assembler, self._raw):
+            assembler.slots.come_from(allocate)
+
+    def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None, raw: bool) -> Making:
+        assembler = self._raw if raw else self._assembler
+        return _Threads(assembler, self._pool, self._depth, (epoch, step), epochs, place)
 
 
 class _Threads:

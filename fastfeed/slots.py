@@ -36,6 +36,10 @@ class Slots:
         self._slots: list[_Slot] = []
         self._lock = threading.Lock()
 
+    def like(self, shape: tuple[int, ...], dtype: str) -> Slots:
+        """As many, from the same kind of memory, of another shape."""
+        return Slots(shape, dtype, self._keep, self._allocate)
+
     def come_from(self, allocate: Allocate) -> None:
         """From now on take memory of another kind."""
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,10 @@ class Program:
     pixels: Spec  # uint8 HWC, of one size: the batch buffer between decoding and conversion
     convert: Convert
     spec: Spec  # of one sample in the batch
+
+    def raw(self) -> Program:
+        """The same without conversion: bytes, for a device that converts them."""
+        return replace(self, convert=Convert.of([], self.pixels.channels or 0), spec=self.pixels)
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
         """All random numbers of n samples: per geometry step `uniform(slot, n)`, shape (n, draws)."""

@@ -1,0 +1,24 @@
+"""The part of an image that counts, where the source names one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["parts"]
+
+
+def parts(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+    """Boxes in whole pixels: top left corners, (height, width), and why some rows have none.
+
+    boxes: float64 (n, 4), top, left, height, width; a row with a NaN stands for the whole image. sizes: int64 (n, 2).
+    What reaches beyond the image is cut off; a box without a pixel inside is refused, and the whole image taken.
+    """
+    whole = np.isnan(boxes).any(axis=1, keepdims=True)
+    first = np.where(whole, 0, np.clip(np.floor(boxes[:, :2]), 0, sizes))
+    last = np.where(whole, sizes, np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), 0, sizes))
+    outside = {}
+    for row in np.flatnonzero((last <= first).any(axis=1)).tolist():
+        box, (height, width) = [float(x) for x in boxes[row]], sizes[row]
+        outside[row] = f"its box {box} lies outside of {height}x{width}"
+        first[row], last[row] = 0, sizes[row]
+    return first, (last - first).astype(np.int64), outside

@@ -8,23 +8,33 @@ ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test the torch backend of Keras
 JPEGLIB ?= /usr/include/jpeglib.h
 
-.PHONY: demo test lint bench fuzz clean kernel-needs
+.PHONY: demo test lint bench fuzz clean kernel-needs launcher-needs
+
+# $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
+INSTALL = if ! command -v apt-get >/dev/null; then may=; \
+	elif [ "$$(id -u)" = 0 ]; then may=env; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
+	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy $$packages || may=; fi
 
 # the JPEG kernel wants a compiler, libjpeg-turbo's headers and Python's; without them everything works, JPEGs through Pillow
 kernel-needs:
 	@python=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
 	if [ -f $(JPEGLIB) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then may=; \
-	elif [ "$$(id -u)" = 0 ]; then may=env; \
-	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
-	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy g++ libjpeg-dev python3-dev || may=; fi; \
+	packages="g++ libjpeg-dev python3-dev"; $(INSTALL); \
 	if [ -z "$$may" ]; then echo "The JPEG kernel will not be built: install g++ and the headers of libjpeg-turbo and Python" \
-	    "(Debian, Ubuntu: apt-get install g++ libjpeg-dev python3-dev), then: make clean. Going on with Pillow."; fi
+	    "(Debian, Ubuntu: apt-get install $$packages), then: make clean. Going on with Pillow."; fi
+
+# one test starts its ranks with mpirun
+launcher-needs:
+	@if command -v mpirun >/dev/null; then exit 0; fi; \
+	packages=openmpi-bin; $(INSTALL); \
+	if [ -z "$$may" ]; then echo "The test of mpirun will be skipped: install Open MPI" \
+	    "(Debian, Ubuntu: apt-get install $$packages)."; fi
 
 demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev launcher-needs
 	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH))
 	$(BIN)/python -m pytest $(ARGS)
 

@@ -5,8 +5,8 @@
     feed = fastfeed.Feed(source, ops, global_batch=plan.global_batch)
 
 - torch: `LambdaLR(SGD(model.parameters(), lr=plan.lr), plan.factor(len(feed)))`, one `step()` per batch
-- optax: `optax.linear_schedule(plan.base_lr, plan.lr, plan.warmup_steps(len(feed)))`
-- Keras: `LearningRateScheduler(plan.at_epoch)`, in steps of an epoch
+- optax: `optax.linear_schedule(plan.lr_at(0, len(feed)), plan.lr, plan.warmup_steps(len(feed)))`
+- Keras: `LearningRateScheduler(plan.at_epoch)`, which changes it once per epoch
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BatchPlan:
         text = f"{self.rule}: {RULES[self.rule][1]}"
         if self.warmup_epochs:
             text += "\nwarm-up: Goyal et al. 2017, section 2.2"
-        if self.rule == "linear" and self.global_batch > LINEAR_LIMIT:
+        if self.rule == "linear" and self.lr > self.base_lr and self.global_batch > LINEAR_LIMIT:
             text += (
                 f"\nbeware: {self.global_batch} is above {LINEAR_LIMIT}, where Goyal et al. saw the linear rule fail "
                 'on ImageNet; compare accuracy, or use rule="sqrt"'

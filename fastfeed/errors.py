@@ -8,7 +8,8 @@
     ├── SourceError       (OSError)        a data source cannot be opened or listed
     ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise"
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
-    └── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
+    ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
+    └── DeviceMemory      (MemoryError)    a device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the local one".
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigError",
+    "DeviceMemory",
     "FastfeedError",
     "FeedClosed",
     "MissingExtra",
@@ -76,3 +78,7 @@ class TooManyFailures(FastfeedError, RuntimeError):
 
 class FeedClosed(FastfeedError, RuntimeError):
     """Iterating a feed that has been closed."""
+
+
+class DeviceMemory(FastfeedError, MemoryError):
+    """A device has no room for a batch."""

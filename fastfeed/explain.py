@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.ops.fuse import Program
 from fastfeed.plan import Plan
 
-__all__ = ["feed_text", "megabytes", "program_text", "short"]
+__all__ = ["feed_text", "megabytes", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
@@ -47,6 +47,15 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, he
         f"at most {held} are in memory, {megabytes(shape, spec.dtype, held)}",
     ]
     return "\n".join(lines)
+
+
+def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -> str:
+    """What a device holds of a feed's batches; `raw`: they arrive as bytes and are converted there."""
+    shape, spec = (plan.batch, *program.spec.shape), program.spec
+    text = f"placed on {name}: at most {held} batches, {megabytes(shape, spec.dtype, held)}"
+    if raw:
+        text += f", and the bytes of one, {megabytes(shape, 'uint8')}, which becomes {spec.dtype} there"
+    return text
 
 
 def program_text(program: Program, path: str) -> str:

@@ -13,8 +13,9 @@ from fastfeed.assemble import Assembler
 from fastfeed.batch import Batch
 from fastfeed.cores import cores_for
 from fastfeed.decode import engine_for
+from fastfeed.device import Placement
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
-from fastfeed.explain import feed_text
+from fastfeed.explain import feed_text, placed_text
 from fastfeed.faults import FaultPolicy
 from fastfeed.maker import Maker, Place, ThreadMaker
 from fastfeed.ops.base import Op
@@ -32,7 +33,7 @@ from fastfeed.world import World
 __all__ = ["Feed"]
 
 BACKENDS = {"cpu": "fastfeed.backends.cpu", "dali": "fastfeed.backends.dali"}  # loaded on demand
-ADAPTERS = {"keras": "fastfeed.adapters.keras", "tfdata": "fastfeed.adapters.tfdata"}
+ADAPTERS = ("keras", "tfdata", "jax", "torch")  # modules of fastfeed.adapters, each with a function to_<name>
 _CHUNK = 32  # samples per task: enough to vectorise over
 
 
@@ -243,13 +244,43 @@ class Feed:
     def __repr__(self) -> str:
         return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
 
-    def to_keras(self) -> Any:
+    def to_keras(self, **options: Any) -> Any:
         """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, on whichever backend Keras runs."""
-        return importlib.import_module(ADAPTERS["keras"]).to_keras(self)
+        return self._to("keras", **options)
 
-    def to_tfdata(self) -> Any:
-        """A `tf.data.Dataset`; iterating it walks one epoch of this feed."""
-        return importlib.import_module(ADAPTERS["tfdata"]).to_tfdata(self)
+    def to_tfdata(self, device: str | None = None) -> Any:
+        """A `tf.data.Dataset`; iterating it walks one epoch. device="/GPU:0" copies two batches ahead to a device."""
+        return self._to("tfdata", device=device)
+
+    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
+        """Iterable epochs of `jax.Array` tuples, copied ahead to this process's first device.
+
+        sharding: a jax.Device, or a Sharding of the leading axis, also over several processes: global arrays then.
+        convert: "device" does Normalize, ToFloat and ToLayout there, so that bytes are copied; "auto" where it is none
+        of the processor's.
+        """
+        return self._to("jax", sharding=sharding, convert=convert)
+
+    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
+        """Iterable epochs of tensor tuples, copied ahead to a device (default: the GPU of this rank, or the processor).
+
+        The result has `state_dict()` and `load_state_dict()`. convert: as in `to_jax`.
+        """
+        return self._to("torch", device=device, convert=convert)
+
+    def _to(self, name: str, **options: Any) -> Any:
+        return getattr(importlib.import_module(f"fastfeed.adapters.{name}"), f"to_{name}")(self, **options)
+
+    @property
+    def converts(self) -> bool:
+        """There is conversion to do after decoding, and a device may do it instead."""
+        return self.program.raw() != self.program and not self._backend.whole
+
+    def place_on(self, placement: Placement, raw: bool = False) -> None:
+        """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""
+        self._maker.use_memory(placement.memory)
+        self.notes = [line for line in self.notes if not line.startswith("placed on ")]
+        self.notes.append(placed_text(placement.name, self.plan, self.program, self.prefetch + 2, raw))
 
     def close(self) -> None:
         """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""

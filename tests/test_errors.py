@@ -17,6 +17,7 @@ FAMILY = {
     "SampleError": (errors.FastfeedError, RuntimeError),
     "TooManyFailures": (errors.FastfeedError, RuntimeError),
     "FeedClosed": (errors.FastfeedError, RuntimeError),
+    "DeviceMemory": (errors.FastfeedError, MemoryError),
 }
 
 

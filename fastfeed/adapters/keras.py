@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastfeed.adapters.tuples import arrays
-from fastfeed.batch import Batch
+import numpy as np
+
+from fastfeed.adapters.epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed import Feed
 
@@ -19,60 +21,109 @@ except ImportError as error:
 __all__ = ["to_keras"]
 
 
-def to_keras(feed: Feed) -> Any:
+def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any:
     """A Keras `DataAdapter`, which `fit` takes as it is.
 
     Keras keeps that class to itself, so what this version does with one is tried out first. Where it is refused,
     TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
 
-    Keras asks an adapter for nothing but batches: `class_weight`, `sample_weight` and `y` given beside it to `fit` have
-    no effect.
+    class_weight: factors of the loss by label, 1 for labels that are not named. Given to `fit` beside a feed, Keras
+    would leave it out without a word, as it does with `sample_weight` and `y`: those are refused there.
     """
-    epochs = Epochs(feed)
-    adapter = _adapter(epochs)
+    epochs = Epochs(feed, _factors(class_weight))
+    backend = BACKENDS[keras.backend.backend()](epochs)
+    adapter = _adapter(epochs, backend)
     if adapter is not None:
         return adapter
     if keras.backend.backend() == "tensorflow":
-        return _tf_dataset(epochs)
+        return backend.data()
     return _py_dataset(epochs)
 
 
-class Epochs:
-    """Walks of one epoch, as Keras asks for them.
+def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
+    if not class_weight:
+        return None
+    try:
+        labels, factors = zip(*((int(label), float(factor)) for label, factor in class_weight.items()), strict=True)
+        if min(labels) < 0 or not np.isfinite(factors).all() or min(factors) < 0:
+            raise ValueError("a label or a factor is negative or not finite")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"class_weight must be like {{0: 1.0, 1: 2.5}}, got {class_weight!r}: {error}") from error
+    table = np.ones(max(labels) + 1, np.float32)
+    table[list(labels)] = factors
+    return table
 
-    The first fit may take a batch to build the model and then begin again; that one is given once more, unless the feed
-    has been moved since. Any other walk is as iterating the feed: one broken off is followed by the next epoch.
-    """
 
-    def __init__(self, feed: Feed) -> None:
-        self.feed = feed
-        self._live: Iterator[Batch] = iter(())
-        self._given = 0  # batches, in all
-        self._peeked: Batch | None = None  # the first, while it is the only one
-        self._moves = feed.moves
+class _TensorFlow:
+    """A dataset; on a GPU two batches are there ahead, under a strategy each worker reads its own batches."""
 
-    def walk(self) -> Iterator[tuple[Any, ...]]:
-        """One epoch of (images, labels[, weights])."""
-        return arrays(self.feed, self._batches())
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+        self._tf: Any = importlib.import_module("tensorflow")
+        self._adapter: Any = importlib.import_module("fastfeed.adapters.tfdata")
+        self._strategy = self._tf.distribute.get_strategy()
 
-    def _batches(self) -> Iterator[Batch]:
-        if self._peeked is not None and self._moves == self.feed.moves:
-            yield self._peeked
+    def data(self) -> Any:
+        epochs, tf, strategy = self._epochs, self._tf, self._strategy
+        made = self._adapter.dataset(epochs.feed, epochs, Epochs.walk, epochs.parts.weighted)
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            # or Keras would cut what this worker reads into one piece per worker
+            return strategy.distribute_datasets_from_function(lambda _: made)
+        world = epochs.feed.plan.world
+        if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
+            raise ConfigError(
+                "to_keras must be called inside `with strategy.scope():` when several workers train together, got the "
+                "default strategy; Keras would cut each worker's batch into one piece per worker"
+            )
+        if (
+            strategy.num_replicas_in_sync == 1
+            and not tf.distribute.has_strategy()
+            and tf.config.list_logical_devices("GPU")
+        ):
+            return self._adapter.on_device(made, "/GPU:0", epochs)
+        return made
+
+
+class _Jax:
+    """Arrays that are on the device, or the devices of a distribution, before their turn."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs, self._jax = epochs, importlib.import_module("fastfeed.adapters.jax")
+
+    def data(self) -> Iterator[tuple[Any, ...]]:
+        feed, distribution = self._epochs.feed, keras.distribution.distribution()
+        if distribution is None:
+            placement = self._jax.JaxPlacement(None, feed.prefetch + 2)
         else:
-            self._live = iter(self.feed)
-        self._peeked = None
-        for batch in self._live:
-            self._given += 1
-            if self._given == 1 and batch.step + 1 < len(self.feed):
-                self._peeked, self._moves = batch, self.feed.moves
-            yield batch
-            self._peeked = None
+            shape = (feed.plan.batch, *feed.program.spec.shape)
+            sharding = distribution.get_data_layout(shape).backend_layout
+            if not sharding.is_fully_addressable:
+                return self._epochs.walk()  # Keras puts together what the processes have
+            placement = self._jax.JaxPlacement(sharding, feed.prefetch + 2)
+            placement.check(feed.plan.batch, feed.plan.global_batch)
+        self._epochs.use(placement)
+        return self._epochs.walk()
 
 
-def _adapter(epochs: Epochs) -> Any:
+class _Torch:
+    """Tensors on Keras's device."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs, self._torch = epochs, importlib.import_module("fastfeed.adapters.torch")
+
+    def data(self) -> Any:
+        device = importlib.import_module("keras.src.backend.torch.core").get_device()
+        place = "cpu" if device == "meta" else device
+        self._epochs.use(self._torch.TorchPlacement(place, self._epochs.feed.prefetch + 2))
+        return _Again(self._epochs)
+
+
+BACKENDS = {"tensorflow": _TensorFlow, "jax": _Jax, "torch": _Torch}
+
+
+def _adapter(epochs: Epochs, backend: Any) -> Any:
     try:
         from keras.src.trainers import data_adapters
-        from keras.src.trainers.data_adapters import data_adapter_utils
         from keras.src.trainers.data_adapters.data_adapter import DataAdapter
     except ImportError:  # moved, in a version yet to come
         return None
@@ -85,23 +136,17 @@ def _adapter(epochs: Epochs) -> Any:
             return epochs.walk()
 
         def get_jax_iterator(self) -> Iterator[tuple[Any, ...]]:
-            return epochs.walk()
+            return backend.data()
 
         def get_tf_dataset(self) -> Any:
-            world = feed.plan.world
-            if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
-                raise ConfigError(
-                    "Keras fit under a multi-worker strategy would cut each worker's batch into one piece per worker, "
-                    "since it takes what a worker reads for the batch of all; train in a loop of your own over "
-                    "strategy.distribute_datasets_from_function(lambda context: feed.to_tfdata())"
-                )
-            return _tf_dataset(epochs)
+            return backend.data()
 
         def get_torch_dataloader(self) -> Any:
-            return data_adapter_utils.get_torch_dataloader(_Again(epochs))
+            return backend.data()
 
         @property
         def num_batches(self) -> int:
+            _refuse(sys._getframe(1).f_locals)
             return len(feed)
 
         @property
@@ -129,8 +174,20 @@ def _adapter(epochs: Epochs) -> Any:
         return None
 
 
-def _tf_dataset(epochs: Epochs) -> Any:
-    return importlib.import_module("fastfeed.adapters.tfdata").dataset(epochs.feed, epochs, Epochs.walk)
+def _refuse(caller: Mapping[str, Any]) -> None:
+    """Keras drops what was given to `fit` beside an adapter; its iterator, which asks us first, still has it."""
+    for name, instead in _IGNORED.items():
+        if caller.get(name) is not None and "steps_per_execution" in caller:
+            raise ConfigError(
+                f"{name} must not be given to fit or evaluate beside a feed: Keras would ignore it; {instead}"
+            )
+
+
+_IGNORED = {
+    "class_weight": "use feed.to_keras(class_weight={...})",
+    "sample_weight": "put weights into the source, as in ff.Table(weight=...)",
+    "y": "labels come from the feed's source",
+}
 
 
 class _Again:

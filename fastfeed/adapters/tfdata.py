@@ -6,37 +6,54 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fastfeed.adapters.tuples import arrays
-from fastfeed.errors import FeedClosed, MissingExtra
+import numpy as np
+
+from fastfeed.adapters.tuples import Parts
+from fastfeed.device import full
+from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed import Feed
+from fastfeed.slots import aligned
 
 try:
     import tensorflow as tf
 except ImportError as error:
     raise MissingExtra.of("to_tfdata", "TensorFlow", "tf") from error
 
-__all__ = ["dataset", "to_tfdata"]
+__all__ = ["TfPlacement", "dataset", "placement", "to_tfdata"]
+
+_AHEAD = 2  # batches that TensorFlow holds on a device
 
 
-def to_tfdata(feed: Feed) -> Any:
+def to_tfdata(feed: Feed, device: str | None = None) -> Any:
     """Elements are (images, labels), or with weights as a third where samples are masked or other ranks need padding.
 
-    Iterating the dataset walks one epoch of the feed; the next iteration walks the next. Behind `.prefetch()`, and
-    under a strategy of several devices, TensorFlow takes batches before the trainer does: `feed.state()` is ahead then.
+    Iterating the dataset walks one epoch of the feed; the next iteration walks the next. Behind `.prefetch()`, on a
+    `device`, and under a strategy of several devices, TensorFlow takes batches before the trainer does: `feed.state()`
+    is ahead then.
     """
-    return dataset(feed, feed, lambda feed: arrays(feed, feed))
+    parts = Parts.of(feed)
+    made = dataset(feed, feed, lambda feed: map(parts, feed), parts.weighted)
+    return made if device is None else on_device(made, device, feed)
 
 
-def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]]) -> Any:
-    """A dataset over `epoch(owner)`, whose tuples are as `adapters.tuples.arrays` makes them.
+def on_device(made: Any, device: str, owner: Any) -> Any:
+    """The same dataset, two batches ahead on a device. Nothing may follow it but iteration."""
+    name = TfPlacement(device).device
+    placed = made.apply(tf.data.experimental.prefetch_to_device(name, _AHEAD))
+    setattr(placed, "_fastfeed", owner)  # noqa: B010
+    return placed
+
+
+def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], weighted: bool) -> Any:
+    """A dataset over `epoch(owner)`, whose tuples are as `adapters.tuples.Parts` makes them.
 
     There is no `.prefetch()` at its end: the feed works ahead itself, and a buffer between it and the trainer would
     hide from the feed's statistics who waits for whom. Nor is its length asserted: an epoch that is restored in the
-    middle is shorter.
+    middle is shorter. Batches begin with a page, so TensorFlow takes them as they are, without a copy.
     """
     spec, batch = feed.program.spec, None if feed.partial else feed.plan.batch
     signature = (tf.TensorSpec((batch, *spec.shape), spec.dtype), tf.TensorSpec((batch,), "int64"))
-    if feed.weighted:
+    if weighted:
         signature += (tf.TensorSpec((batch,), "float32"),)
     held = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds
 
@@ -53,3 +70,42 @@ def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, .
     made = made.with_options(options)
     setattr(made, "_fastfeed", owner)  # noqa: B010  datasets made from this one keep it as their input
     return made
+
+
+def placement(device: Any, held: int) -> TfPlacement:
+    """For `prefetch_to_device`."""
+    return TfPlacement(device, held)
+
+
+class TfPlacement:
+    """Eager tensors on a device, copied by the thread that finished the batch."""
+
+    def __init__(self, device: str = "", held: int = 4) -> None:
+        here = [d.name for d in tf.config.list_logical_devices()]
+        wanted = device.upper().replace("/DEVICE:", "").lstrip("/") or "CPU:0"
+        wanted = wanted if ":" in wanted else f"{wanted}:0"
+        found = [name for name in here if name.upper().endswith(f"DEVICE:{wanted}")]
+        if not found:
+            raise ConfigError(f"device must be one of TensorFlow's here ({', '.join(here)}), got {device!r}")
+        self.device, self._held = found[0], held
+        self.name, self.accelerator = f"TensorFlow {wanted}", not wanted.startswith("CPU")
+
+    def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return aligned(shape, dtype)
+
+    def put(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        try:
+            with tf.device(self.device):
+                return tuple(self._put(array) for array in arrays)
+        except tf.errors.ResourceExhaustedError as error:
+            raise full(self.name, arrays, self._held, error) from error
+
+    def _put(self, array: Any) -> Any:
+        if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is used again
+            return tf.raw_ops.Snapshot(input=tf.experimental.dlpack.from_dlpack(array.toDlpack()))
+        if self.accelerator or not array.flags.writeable or array.dtype.kind not in "uif":
+            return tf.convert_to_tensor(array)
+        return tf.experimental.dlpack.from_dlpack(np.ascontiguousarray(array).__dlpack__())  # without a copy
+
+    def take(self, placed: tuple[Any, ...]) -> tuple[Any, ...]:
+        return placed

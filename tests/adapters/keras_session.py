@@ -60,14 +60,16 @@ def feeds(**options):
     return train, val
 
 
-def noted(self, plain=ff.Feed.__iter__):
+def noted(self, place, raw=False, plain=ff.Feed.placed):
     """Every batch that Keras really gets."""
-    for batch in plain(self):
+    if place is not None and not hasattr(place, "both"):
+        place.both = lambda batch: (batch, place(batch))
+    for batch, placed in plain(self, getattr(place, "both", lambda batch: (batch, batch)), raw):
         seen.append([self.plan.tail, batch.epoch, batch.step, batch.ids.tolist()])
-        yield batch
+        yield placed
 
 
-ff.Feed.__iter__ = noted
+ff.Feed.placed = noted
 train, val = feeds()
 net, result["steps"] = fit(train, val)
 result["adapter"] = [c.__name__ for c in type(train.to_keras()).__mro__]

@@ -1,0 +1,63 @@
+"""Walks of one epoch, as Keras asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fastfeed.adapters.tuples import Parts
+from fastfeed.device import Placement
+from fastfeed.feed import Feed
+from fastfeed.maker import Place
+
+__all__ = ["Epochs"]
+
+
+class Epochs:
+    """The first fit may take a batch to build the model and then begin again; that one is given once more, unless the
+    feed has been moved since. Any other walk is as iterating the feed: one broken off is followed by the next epoch.
+    """
+
+    def __init__(self, feed: Feed, factors: np.ndarray | None = None) -> None:
+        self.feed = feed
+        self.parts = Parts.of(feed, factors=factors)
+        self._placement: Placement | None = None
+        self._place = _host(self.parts)
+        self._live: Iterator[tuple[int, Any]] = iter(())
+        self._given = 0  # batches, in all
+        self._peeked: tuple[int, Any] | None = None  # the first, while it is the only one
+        self._moves = feed.moves
+
+    def walk(self) -> Iterator[tuple[Any, ...]]:
+        """One epoch of (images, labels[, weights])."""
+        for _, placed in self._batches():
+            yield placed if self._placement is None else self._placement.take(placed)
+
+    def use(self, placement: Placement) -> None:
+        """From now on walks are on this device."""
+        if self._placement is None or self._placement.name != placement.name:
+            self._placement, self._place = placement, _device(self.parts, placement)
+            self.feed.place_on(placement)
+
+    def _batches(self) -> Iterator[tuple[int, Any]]:
+        if self._peeked is not None and self._moves == self.feed.moves:
+            yield self._peeked
+        else:
+            self._live = self.feed.placed(self._place)
+        self._peeked = None
+        for step, placed in self._live:
+            self._given += 1
+            if self._given == 1 and step + 1 < len(self.feed):
+                self._peeked, self._moves = (step, placed), self.feed.moves
+            yield step, placed
+            self._peeked = None
+
+
+def _host(parts: Parts) -> Place:
+    return lambda batch: (batch.step, parts(batch))
+
+
+def _device(parts: Parts, placement: Placement) -> Place:
+    return lambda batch: (batch.step, placement.put(parts(batch)))

@@ -1,0 +1,163 @@
+"""A feed for JAX: arrays on a device, or global arrays sharded over the devices of all processes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from fastfeed.adapters.ranks import check_ranks
+from fastfeed.adapters.tuples import Parts
+from fastfeed.device import full
+from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.feed import Feed
+from fastfeed.ops.convert import Convert
+from fastfeed.slots import aligned
+
+try:
+    jax: Any = importlib.import_module("jax")  # by name: type checkers take `import jax` for this very file
+    jnp: Any = importlib.import_module("jax.numpy")
+except ImportError as error:
+    raise MissingExtra.of("to_jax", "JAX", "jax") from error
+
+__all__ = ["JaxFeed", "JaxPlacement", "placement", "to_jax"]
+
+
+def to_jax(feed: Feed, sharding: Any = None, convert: Literal["auto", "host", "device"] = "auto") -> JaxFeed:
+    """See Feed.to_jax."""
+    if convert not in ("auto", "host", "device"):
+        raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
+    check_ranks(feed, "JAX", jax.process_index(), jax.process_count())
+    placement = JaxPlacement(sharding, feed.prefetch + 2)
+    placement.check(feed.plan.batch, feed.plan.global_batch)
+    return JaxFeed(feed, placement, convert)
+
+
+def placement(device: Any, held: int) -> JaxPlacement:
+    """For `prefetch_to_device`."""
+    return JaxPlacement(device, held)
+
+
+class JaxFeed:
+    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one.
+
+    All batches have one shape, so that nothing is compiled twice: padding stays, with weight 0.
+    """
+
+    def __init__(self, feed: Feed, placement: JaxPlacement, convert: str) -> None:
+        self.feed, self._placement = feed, placement
+        later = feed.converts and (placement.accelerator if convert == "auto" else convert == "device")
+        self._convert = device_convert(feed.program.convert) if later else None
+        parts = Parts.of(feed, padded=True)
+        self._place = lambda batch: placement.put(parts(batch))
+        feed.place_on(placement, raw=later)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for placed in self.feed.placed(self._place, raw=self._convert is not None):
+            images, *rest = self._placement.take(placed)
+            # here, not where it was copied: in a world of several processes all must begin the same work in one order
+            yield (images if self._convert is None else self._convert(images), *rest)
+
+    def __len__(self) -> int:
+        """Steps per epoch, the same on every process."""
+        return len(self.feed)
+
+    def __repr__(self) -> str:
+        return f"{self.feed!r}.to_jax({self._placement.where})"
+
+    def __str__(self) -> str:
+        return self.feed.explain()
+
+
+class JaxPlacement:
+    """`device_put` ahead of its turn; JAX itself orders computations after copies.
+
+    On the processor JAX takes memory that begins with a page as it is, and holds it for as long as the array lives.
+    """
+
+    def __init__(self, where: Any = None, held: int = 4) -> None:
+        if where is None or isinstance(where, str):
+            where = _device(where)
+        if not isinstance(where, (jax.Device, jax.sharding.Sharding)):
+            raise ConfigError(
+                f"sharding must be a jax.sharding.Sharding, a jax.Device or None, got {where!r}; for data parallel: "
+                'NamedSharding(Mesh(jax.devices(), ("batch",)), PartitionSpec("batch"))'
+            )
+        self.where, self._held = where, held
+        devices = [where] if isinstance(where, jax.Device) else sorted(where.device_set, key=lambda d: d.id)
+        self._global = isinstance(where, jax.sharding.Sharding) and not where.is_fully_addressable
+        self.accelerator = devices[0].platform != "cpu"
+        self.name = f"JAX {devices[0].platform}:{devices[0].id}" + (
+            f" and {len(devices) - 1} more" if devices[1:] else ""
+        )
+
+    def check(self, batch: int, global_batch: int) -> None:
+        """Raise where a batch cannot be laid out."""
+        if isinstance(self.where, jax.Device):
+            return
+        try:
+            self._sharding(1).shard_shape((global_batch if self._global else batch,))
+        except ValueError as error:
+            count, got = len(self.where.device_set), global_batch if self._global else batch
+            raise ConfigError(
+                f"the batch must divide among the devices of its sharding, got {got} samples for {count} devices; "
+                f"change batch to a multiple of {count}"
+            ) from error
+        if self._global and global_batch % jax.process_count():
+            raise ConfigError(
+                f"the global batch must divide by the number of processes, {jax.process_count()}, got {global_batch}"
+            )
+
+    def _sharding(self, ndim: int) -> Any:
+        """For arrays of fewer axes than the images: what their axes have in common."""
+        where = self.where
+        if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > ndim:
+            return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*where.spec[:ndim]))
+        return where
+
+    def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return aligned(shape, dtype)
+
+    def put(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        try:
+            return tuple(self._put(array) for array in arrays)
+        except RuntimeError as error:
+            if "RESOURCE_EXHAUSTED" in str(error):
+                raise full(self.name, arrays, self._held, error) from error
+            raise
+
+    def _put(self, array: Any) -> Any:
+        if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is used again
+            copied = jnp.array(jax.dlpack.from_dlpack(array), copy=True).block_until_ready()
+            return copied if isinstance(self.where, jax.Device) else jax.device_put(copied, self._sharding(copied.ndim))
+        if self._global:
+            return jax.make_array_from_process_local_data(self._sharding(array.ndim), array)
+        return jax.device_put(array, self._sharding(array.ndim))
+
+    def take(self, placed: tuple[Any, ...]) -> tuple[Any, ...]:
+        return placed
+
+
+def device_convert(how: Convert) -> Any:
+    """Normalize, ToFloat and ToLayout, where the bytes have arrived: as the backend's table, but for rounding."""
+
+    @jax.jit
+    def convert(images: Any) -> Any:
+        if not how.keeps_bytes:
+            scale, offset = jnp.asarray(how.scale, jnp.float32), jnp.asarray(how.offset, jnp.float32)
+            images = (images.astype(jnp.float32) * scale + offset).astype(how.dtype)
+        return images.transpose(0, 3, 1, 2) if how.layout == "CHW" else images
+
+    return convert
+
+
+def _device(where: str | None) -> Any:
+    """ "", "gpu" or "cpu:1"; this process's first where nothing is said."""
+    platform, _, number = (where or "").partition(":")
+    try:
+        return (jax.local_devices(backend=platform or None))[int(number or 0)]
+    except (RuntimeError, IndexError, ValueError) as error:
+        there = ", ".join(f"{d.platform}:{d.id}" for d in jax.local_devices())
+        raise ConfigError(f"device must be one of JAX's here ({there}), got {where!r}") from error

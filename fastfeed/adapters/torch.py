@@ -1,0 +1,176 @@
+"""A feed for PyTorch: tensors on one device, the next ones already there."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from fastfeed.adapters.ranks import check_ranks
+from fastfeed.adapters.tuples import Parts
+from fastfeed.device import full
+from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.feed import Feed
+from fastfeed.ops.convert import Convert
+from fastfeed.slots import aligned
+
+try:
+    torch: Any = importlib.import_module("torch")  # by name: type checkers take `import torch` for this very file
+except ImportError as error:
+    raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
+
+__all__ = ["TorchFeed", "TorchPlacement", "placement", "to_torch"]
+
+
+def to_torch(feed: Feed, device: Any = None, convert: Literal["auto", "host", "device"] = "auto") -> TorchFeed:
+    """See Feed.to_torch."""
+    if convert not in ("auto", "host", "device"):
+        raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        check_ranks(feed, "torch.distributed", torch.distributed.get_rank(), torch.distributed.get_world_size())
+    if device is None:
+        device = f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
+    return TorchFeed(feed, TorchPlacement(device, feed.prefetch + 2), convert)
+
+
+def placement(device: Any, held: int) -> TorchPlacement:
+    """For `prefetch_to_device`."""
+    return TorchPlacement(device, held)
+
+
+class TorchFeed:
+    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one."""
+
+    def __init__(self, feed: Feed, placement: TorchPlacement, convert: str) -> None:
+        self.feed, self.device = feed, placement.device
+        self._placement = placement
+        later = feed.converts and (placement.accelerator if convert == "auto" else convert == "device")
+        todo = DeviceConvert(feed.program.convert, self.device) if later else None
+        parts = Parts.of(feed)
+        self._raw, self._place = later, lambda batch: placement.put(parts(batch), todo)
+        feed.place_on(placement, raw=later)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return map(self._placement.take, self.feed.placed(self._place, self._raw))
+
+    def __len__(self) -> int:
+        """Steps per epoch, the same on every rank."""
+        return len(self.feed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch that was handed over: a few integers, valid at any world size."""
+        return self.feed.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.feed.restore(state)
+
+    def __repr__(self) -> str:
+        return f"{self.feed!r}.to_torch({str(self.device)!r})"
+
+    def __str__(self) -> str:
+        return self.feed.explain()
+
+
+class TorchPlacement:
+    """Copies from page-locked memory on a stream of its own, ordered by events.
+
+    The tensors are PyTorch's own, from its caching allocator: their memory is not given to others before the stream
+    that took them is done with them. Host memory is held until its copy is over.
+    """
+
+    def __init__(self, device: Any, held: int) -> None:
+        try:
+            self.device = torch.device(device)
+            if self.device.type == "cuda" and self.device.index is None:
+                self.device = torch.device("cuda", torch.cuda.current_device())
+            torch.empty(1, device=self.device)
+        except (RuntimeError, AssertionError, ValueError) as error:
+            raise ConfigError(
+                f"device must be one that this PyTorch computes on, got {device!r}: {str(error).splitlines()[0]}"
+            ) from error
+        self.name, self._held = f"torch {self.device}", held
+        self.accelerator = self.device.type != "cpu"
+        self._stream: Any = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._copies: deque[tuple[Any, Any]] = deque()  # (event, what is read until it has happened)
+
+    def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        if self._stream is None:
+            return aligned(shape, dtype)
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy().view(dtype).reshape(shape)
+
+    def put(self, arrays: tuple[Any, ...], convert: DeviceConvert | None = None) -> Any:
+        """Tensors and the event that says they are there; `convert` is done to the first."""
+        try:
+            if self._stream is not None:
+                return self._on_stream(arrays, convert)
+            tensors = [
+                tensor if tensor.device == self.device else tensor.to(self.device) for tensor in map(_host, arrays)
+            ]
+            return _converted(tensors, convert), None
+        except torch.OutOfMemoryError as error:
+            raise full(self.name, arrays, self._held, error) from error
+
+    def _on_stream(self, arrays: tuple[Any, ...], convert: DeviceConvert | None) -> Any:
+        while self._copies and self._copies[0][0].query():
+            self._copies.popleft()
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            tensors, hosts, foreign = [], [], False
+            for array in arrays:
+                if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is used again
+                    tensors.append(torch.as_tensor(array, device=self.device).clone())
+                    foreign = True
+                    continue
+                host = _host(array)
+                host = host if host.is_pinned() else host.pin_memory()
+                hosts.append(host)
+                tensors.append(host.to(self.device, non_blocking=True))
+            tensors = _converted(tensors, convert)
+            event = torch.cuda.Event()
+            event.record(self._stream)
+            if foreign:
+                event.synchronize()  # its owner knows nothing of our stream
+            self._copies.append((event, hosts))
+        return tensors, event
+
+    def take(self, placed: Any) -> tuple[Any, ...]:
+        tensors, event = placed
+        if event is not None:
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_event(event)
+            for tensor in tensors:
+                tensor.record_stream(stream)  # freed memory waits for this stream, not for the one that copied
+        return tuple(tensors)
+
+
+class DeviceConvert:
+    """Normalize, ToFloat and ToLayout, where the bytes have arrived.
+
+    pixel * scale + offset in float32, as the backend's table; the result differs from it by rounding alone. CHW images
+    keep their memory order (channels last), which is the fastest for convolutions on a GPU.
+    """
+
+    def __init__(self, how: Convert, device: Any) -> None:
+        self._how, self._dtype = how, getattr(torch, how.dtype)
+        self._scale = torch.tensor(how.scale, dtype=torch.float32, device=device)
+        self._offset = torch.tensor(how.offset, dtype=torch.float32, device=device)
+
+    def __call__(self, images: Any) -> Any:
+        if not self._how.keeps_bytes:
+            images = images.to(torch.float32).mul_(self._scale).add_(self._offset).to(self._dtype)
+        return images.permute(0, 3, 1, 2) if self._how.layout == "CHW" else images
+
+
+def _converted(tensors: list[Any], convert: DeviceConvert | None) -> list[Any]:
+    return tensors if convert is None else [convert(tensors[0]), *tensors[1:]]
+
+
+def _host(array: np.ndarray) -> Any:
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()  # what PyTorch does not take as it is
+    return torch.from_numpy(array)

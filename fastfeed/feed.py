@@ -23,6 +23,8 @@ from fastfeed.ops.fuse import fuse
 from fastfeed.order import Shuffle, Weighted, bind
 from fastfeed.plan import Plan
 from fastfeed.quarantine import Quarantine
+from fastfeed.side.maker import SideMaker
+from fastfeed.side.recipe import Recipe
 from fastfeed.sources.base import Annotated, Source
 from fastfeed.sources.fingerprint import difference
 from fastfeed.stats import FeedStats, Meter
@@ -61,6 +63,7 @@ class Feed:
         backend: Literal["cpu", "dali"] = "cpu",
         on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
         quarantine: str | os.PathLike[str] | None = None,  # file that lists bad samples; read first if it exists
+        side_process: bool = False,  # make batches in a helper process: for trainers whose Python is busy
         name: str = "",
     ) -> None:
         world = world if world is not None else World.detect()
@@ -71,6 +74,8 @@ class Feed:
         for what, value, allowed in (("backend", backend, BACKENDS), ("decode", decode, ("auto", "native", "pillow"))):
             if value not in allowed:
                 raise ConfigError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
+        if not isinstance(side_process, bool):
+            raise ConfigError(f"side_process must be True or False, got {side_process!r}")
         self.source, self.threads, self.prefetch = source, threads, prefetch
         self.plan = Plan.make(
             len(source),
@@ -88,7 +93,8 @@ class Feed:
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
         # DALI decodes for itself, and asks Pillow about what it cannot
-        engine = engine_for(self.program, "pillow" if backend == "dali" else decode)
+        decode = "pillow" if backend == "dali" else decode
+        engine = engine_for(self.program, decode)
         compile = importlib.import_module(BACKENDS[backend]).compile
         self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads, world.gpu)
         chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))
@@ -108,7 +114,12 @@ class Feed:
         raw = assembler.sibling(
             bytes_only, compile(bytes_only, engine, self._timeline, self.plan.batch, threads, world.gpu)
         )
+        self.side_process = side_process
         self._maker: Maker = ThreadMaker(assembler, raw, threads, prefetch)
+        if side_process:
+            weigh, slots = not self._drawn_by_weight, prefetch + 2
+            recipe = Recipe.of(assembler, decode, BACKENDS[backend], threads, chunk, slots, weigh)
+            self._maker = SideMaker(recipe, prefetch, self._quarantine, self._timeline)
         self._meter = Meter()
         self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
         self.notes: list[str] = []  # lines that adapters add to `explain`
@@ -234,7 +245,8 @@ class Feed:
         """What this feed will do, as `print(feed)` shows it. Reads no image."""
         quarantine = self._quarantine
         bad = quarantine.policy.action + (f", listed in {quarantine.path}" if quarantine.path else "")
-        how = f"{self.threads} threads, {self.prefetch} batches ahead, bad samples: {bad}"
+        where = " of a helper process" if self.side_process else ""
+        how = f"{self.threads} threads{where}, {self.prefetch} batches ahead, bad samples: {bad}"
         held = self.prefetch + 2
         text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held)
         return "\n".join([text, *(f"  {line}" for line in self.notes)])

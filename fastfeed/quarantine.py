@@ -88,6 +88,12 @@ class Quarantine:
                 self._file.append(fresh, epoch, step)
             self._limits(failures)
 
+    def heard(self, failures: list[Failure]) -> None:
+        """Note bad samples that a helper process has met, counted and listed."""
+        with self._lock:
+            for failure in failures:
+                self._found.setdefault(failure.id, failure)
+
     def _limits(self, failures: list[Failure]) -> None:
         policy = self.policy
         if policy.action == "raise" and failures:

@@ -8,6 +8,8 @@ and ranks may share it:
     ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to line clocks up with other traces
     ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread id>]
 
+A feed with a helper process has a header of each process, with the same id.
+
 Where the `nvtx` package is installed each span is an NVTX range too, so Nsight Systems shows it.
 """
 
@@ -53,16 +55,19 @@ class Timeline:
         *,
         rank: int = 0,
         name: str = "",
+        feed: str | None = None,  # its id in the file, where another process writes of the same feed
         capacity: int = 65_536,
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self.clock = clock
         self.nvtx = _nvtx()
+        feed = feed or secrets.token_hex(4)
+        self.shared = {"path": path, "rank": rank, "name": name, "feed": feed}  # for a helper process's
         self._ring: deque[Span] = deque(maxlen=capacity)
         self._totals: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
-        self._file = _File(path, rank, name, clock, wall) if path else None
+        self._file = _File(path, feed, rank, name, clock, wall) if path else None
         if self._file is not None:
             self._end = weakref.finalize(self, self._file.close)  # also when the interpreter ends
 
@@ -73,11 +78,27 @@ class Timeline:
     def record(self, span: Span) -> None:
         """Add a span that was timed elsewhere."""
         with self._lock:
-            self._ring.append(span)
-            count, spent = self._totals.get(span.stage, (0, 0))
-            self._totals[span.stage] = (count + 1, spent + span.end_ns - span.start_ns)
+            self._keep(span)
             if self._file is not None:
                 self._file.add(span)
+
+    def heard(self, spans: list[Span]) -> None:
+        """Add spans of a helper process, which writes them to the file itself."""
+        with self._lock:
+            for span in spans:
+                self._keep(span)
+
+    def take(self) -> list[Span]:
+        """As `spans`, and forget them: for a helper process that passes them on."""
+        with self._lock:
+            spans = list(self._ring)
+            self._ring.clear()
+            return spans
+
+    def _keep(self, span: Span) -> None:
+        self._ring.append(span)
+        count, spent = self._totals.get(span.stage, (0, 0))
+        self._totals[span.stage] = (count + 1, spent + span.end_ns - span.start_ns)
 
     def spans(self) -> list[Span]:
         """The newest spans, oldest first."""
@@ -101,9 +122,15 @@ class _File:
     """Appends whole lines, so that writers in several threads and processes do not tear each other's."""
 
     def __init__(
-        self, path: str | os.PathLike[str], rank: int, name: str, clock: Callable[[], int], wall: Callable[[], int]
+        self,
+        path: str | os.PathLike[str],
+        feed: str,
+        rank: int,
+        name: str,
+        clock: Callable[[], int],
+        wall: Callable[[], int],
     ) -> None:
-        self._clock, self._wall, self._id, self._pid = clock, wall, secrets.token_hex(4), os.getpid()
+        self._clock, self._wall, self._id, self._pid = clock, wall, feed, os.getpid()
         try:
             self._fd = os.open(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:

@@ -1,0 +1,121 @@
+"""Anonymous shared memory as arrays: no name in any folder, gone with the last process that has it.
+
+Mapped by the C library itself: a mapping made by Python's `mmap` keeps a file descriptor for as long as it lives, and a
+trainer that keeps a thousand batches would run out of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import weakref
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Lent", "Slot", "anonymous", "mapped"]
+
+Slot = tuple[bool, int]  # of raw batches?, and a number in order of allocation
+
+_MAP_POPULATE = 0x8000
+_C = ctypes.CDLL(None, use_errno=True)
+_C.mmap.restype = ctypes.c_void_p
+_C.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_C.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def anonymous(size: int) -> int:
+    """The descriptor of `size` bytes that any process may map to which it is sent."""
+    fd = os.memfd_create("fastfeed", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(fd, max(1, size))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def mapped(fd: int, size: int, *, there: bool = False, private: bool = False) -> np.ndarray:
+    """The memory as uint8 (size,), page aligned, writable, mapped for as long as any view of it is held.
+
+    `there`: its pages are filled already, so look them all up at once. `private`: what is written stays here.
+    """
+    return np.asarray(_Mapping(fd, size, there, private))
+
+
+class _Mapping:
+    """What the arrays hold."""
+
+    def __init__(self, fd: int, size: int, there: bool, private: bool) -> None:
+        flags = (mmap.MAP_PRIVATE if private else mmap.MAP_SHARED) | (_MAP_POPULATE if there else 0)
+        address = _C.mmap(None, max(1, size), mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
+        if address == ctypes.c_void_p(-1).value:
+            code = ctypes.get_errno()
+            raise OSError(code, f"cannot map {size} bytes of shared memory: {os.strerror(code)}")
+        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+        end = weakref.finalize(self, _C.munmap, address, max(1, size))
+        end.atexit = False  # threads may still use it then
+
+
+class Lent:
+    """The helper's side: memory for the batches of one `Slots`, and which of it the feed holds."""
+
+    def __init__(self, raw: bool) -> None:
+        self._raw, self._numbers = raw, count()
+        self._at: dict[int, _Memory] = {}  # by address
+        self._lent: dict[Slot, np.ndarray] = {}
+
+    def allocate(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        """For Slots."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        fd = anonymous(size)
+        try:
+            root = mapped(fd, size)
+        except BaseException:
+            os.close(fd)
+            raise
+        address = _address(root)
+        self._at[address] = _Memory((self._raw, next(self._numbers)), fd)
+        weakref.finalize(root, _gone, self._at, address).atexit = False
+        return root.view(dtype).reshape(shape)
+
+    def lend(self, array: np.ndarray) -> tuple[Slot, list[int]]:
+        """Keep an array until `back`; its slot, and the descriptor that the feed has not got yet."""
+        memory = self._at[_address(array)]
+        self._lent[memory.slot] = array
+        return memory.slot, [] if memory.fd is None else [memory.fd]
+
+    def sent(self, array: np.ndarray) -> None:
+        """The feed has its descriptor now."""
+        self._at[_address(array)].close()
+
+    def back(self, slot: Slot) -> None:
+        """The feed holds this no more."""
+        self._lent.pop(slot, None)
+
+
+class _Memory:
+    """One allocation; its descriptor, until it has been sent."""
+
+    __slots__ = ("fd", "slot")
+
+    def __init__(self, slot: Slot, fd: int) -> None:
+        self.slot = slot
+        self.fd: int | None = fd
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def _gone(slots: dict[int, _Memory], address: int) -> None:
+    """Runs before the memory is unmapped, so the address cannot have been given out again."""
+    slots.pop(address).close()
+
+
+def _address(array: np.ndarray) -> Any:
+    return array.__array_interface__["data"][0]

@@ -45,6 +45,7 @@ _PUBLIC = {
     "errors": "errors",
     "load_state": "checkpoint",
     "pin_gpu": "launch",
+    "prefetch_to_device": "adapters.anywhere",
     "save_state": "checkpoint",
     "scaling": "scaling",
 }
@@ -82,6 +83,7 @@ __all__ = [
     "errors",
     "load_state",
     "pin_gpu",
+    "prefetch_to_device",
     "save_state",
     "scaling",
 ]
@@ -102,6 +104,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fastfeed import errors, scaling
+    from fastfeed.adapters.anywhere import prefetch_to_device
     from fastfeed.batch import Batch
     from fastfeed.checkpoint import load_state, save_state
     from fastfeed.faults import Failure, FaultPolicy

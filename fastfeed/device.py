@@ -29,8 +29,11 @@ class Placement(Protocol):
         """Host memory that copies from it are fastest from."""
         ...
 
-    def put(self, arrays: tuple[np.ndarray, ...]) -> Any:
-        """Begin to copy, on any thread. What is returned holds the arrays for as long as they are read."""
+    def put(self, arrays: tuple[np.ndarray, ...], borrowed: bool = False) -> Any:
+        """Begin to copy, on any thread. What is returned holds the arrays for as long as they are read.
+
+        `borrowed`: they may change once this returns, so that nothing of them may be needed any more.
+        """
         ...
 
     def take(self, placed: Any) -> tuple[Any, ...]:

@@ -120,9 +120,12 @@ class JaxPlacement:
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         return aligned(shape, dtype)
 
-    def put(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
+        if borrowed and not self.accelerator:
+            arrays = tuple(np.array(array) for array in arrays)  # JAX would take their memory
         try:
-            return tuple(self._put(array) for array in arrays)
+            placed = tuple(self._put(array) for array in arrays)
+            return jax.block_until_ready(placed) if borrowed else placed
         except RuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
                 raise full(self.name, arrays, self._held, error) from error

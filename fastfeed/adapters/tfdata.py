@@ -93,17 +93,17 @@ class TfPlacement:
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         return aligned(shape, dtype)
 
-    def put(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         try:
             with tf.device(self.device):
-                return tuple(self._put(array) for array in arrays)
+                return tuple(self._put(array, borrowed) for array in arrays)
         except tf.errors.ResourceExhaustedError as error:
             raise full(self.name, arrays, self._held, error) from error
 
-    def _put(self, array: Any) -> Any:
+    def _put(self, array: Any, borrowed: bool) -> Any:
         if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is used again
             return tf.raw_ops.Snapshot(input=tf.experimental.dlpack.from_dlpack(array.toDlpack()))
-        if self.accelerator or not array.flags.writeable or array.dtype.kind not in "uif":
+        if borrowed or self.accelerator or not array.flags.writeable or array.dtype.kind not in "uif":
             return tf.convert_to_tensor(array)
         return tf.experimental.dlpack.from_dlpack(np.ascontiguousarray(array).__dlpack__())  # without a copy
 

@@ -51,7 +51,7 @@ class TorchFeed:
         later = feed.converts and (placement.accelerator if convert == "auto" else convert == "device")
         todo = DeviceConvert(feed.program.convert, self.device) if later else None
         parts = Parts.of(feed)
-        self._raw, self._place = later, lambda batch: placement.put(parts(batch), todo)
+        self._raw, self._place = later, lambda batch: placement.put(parts(batch), convert=todo)
         feed.place_on(placement, raw=later)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -104,19 +104,17 @@ class TorchPlacement:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy().view(dtype).reshape(shape)
 
-    def put(self, arrays: tuple[Any, ...], convert: DeviceConvert | None = None) -> Any:
+    def put(self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None) -> Any:
         """Tensors and the event that says they are there; `convert` is done to the first."""
         try:
             if self._stream is not None:
-                return self._on_stream(arrays, convert)
-            tensors = [
-                tensor if tensor.device == self.device else tensor.to(self.device) for tensor in map(_host, arrays)
-            ]
+                return self._on_stream(arrays, borrowed, convert)
+            tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, arrays)]
             return _converted(tensors, convert), None
         except torch.OutOfMemoryError as error:
             raise full(self.name, arrays, self._held, error) from error
 
-    def _on_stream(self, arrays: tuple[Any, ...], convert: DeviceConvert | None) -> Any:
+    def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
         while self._copies and self._copies[0][0].query():
             self._copies.popleft()
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
@@ -127,14 +125,14 @@ class TorchPlacement:
                     foreign = True
                     continue
                 host = _host(array)
-                host = host if host.is_pinned() else host.pin_memory()
+                host = host if host.is_pinned() else host.pin_memory()  # a copy
                 hosts.append(host)
                 tensors.append(host.to(self.device, non_blocking=True))
             tensors = _converted(tensors, convert)
             event = torch.cuda.Event()
             event.record(self._stream)
-            if foreign:
-                event.synchronize()  # its owner knows nothing of our stream
+            if foreign or borrowed:
+                event.synchronize()  # their owner knows nothing of our stream
             self._copies.append((event, hosts))
         return tensors, event
 

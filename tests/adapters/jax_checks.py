@@ -1,0 +1,195 @@
+"""Run by test_jax.py in a process of its own, with four devices: every function named check_* is one test."""
+
+import gc
+import json
+import os
+import sys
+import threading
+import traceback
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import fastfeed as ff
+from fastfeed.errors import ConfigError, DeviceMemory, FeedClosed
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
+OPS = [ff.RandomFlip(), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
+SHARDED = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
+
+
+def feed(ops=OPS, **options):
+    return ff.Feed(ff.Arrays(IMAGES, np.arange(44)), ops, **{"batch": 8, "seed": 3, **options})
+
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), str(error)
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+def check_arrays_hold_the_batches_of_the_feed():
+    with feed() as data:
+        loader = data.to_jax()
+        assert len(loader) == 5
+        for epoch in range(2):
+            for (images, labels), batch in zip(loader, data.batches(epoch), strict=True):
+                assert isinstance(images, jax.Array) and images.devices() == {jax.devices()[0]}
+                assert labels.dtype == np.int32  # as JAX without 64 bits has it
+                np.testing.assert_array_equal(images, batch.images)
+                np.testing.assert_array_equal(labels, batch.labels)
+
+
+def check_memory_is_taken_as_it_is_and_not_used_again():
+    big = np.random.default_rng(1).integers(0, 256, (64, 64, 64, 3), dtype=np.uint8)
+    with ff.Feed(ff.Arrays(big, np.arange(64)), [], batch=8, threads=2) as data:
+        where = set()
+        placed = data.placed(None)
+        for batch in placed:
+            array = jax.device_put(batch.images)
+            assert array.unsafe_buffer_pointer() == batch.images.ctypes.data
+            where.add(batch.images.ctypes.data)
+        del batch, array
+        kept = [images for _ in range(4) for images, _ in data.to_jax()]
+        for array, batch in zip(kept, data.batches(1, epochs=4), strict=True):
+            np.testing.assert_array_equal(array, batch.images)
+
+
+def check_a_sharding_lays_batches_over_devices():
+    with feed() as data:
+        for (images, labels), batch in zip(data.to_jax(SHARDED), data.batches(0), strict=True):
+            assert images.sharding.is_equivalent_to(SHARDED, 4) and labels.sharding.is_equivalent_to(SHARDED, 1)
+            assert [shard.data.shape[0] for shard in images.addressable_shards] == [2, 2, 2, 2]
+            np.testing.assert_array_equal(images, batch.images)
+            np.testing.assert_array_equal(labels, batch.labels)
+        wide = NamedSharding(SHARDED.mesh, PartitionSpec("batch", None, None, None))
+        images, labels = next(iter(data.to_jax(wide)))
+        assert len(labels.addressable_shards) == 4
+
+
+def check_a_device_may_be_chosen():
+    with feed() as data:
+        images, labels = next(iter(data.to_jax(jax.devices()[2])))
+        assert images.devices() == labels.devices() == {jax.devices()[2]}
+        images, _ = next(iter(data.to_jax("cpu:3")))
+        assert images.devices() == {jax.devices()[3]}
+
+
+def check_conversion_on_the_device_differs_by_rounding_alone():
+    for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
+        with feed(ops) as data:
+            for (images, _), batch in zip(data.to_jax(SHARDED, convert="device"), data.batches(0), strict=True):
+                assert images.dtype == batch.images.dtype and images.shape == batch.images.shape
+                atol = 1e-3 if batch.images.dtype == np.float16 else 2e-6
+                np.testing.assert_allclose(np.asarray(images), batch.images, rtol=0, atol=atol)
+
+
+def check_padding_keeps_the_shape_and_weighs_nothing():
+    with feed(tail="pad", shuffle=False) as data:
+        rows = list(data.to_jax())
+        assert [images.shape[0] for images, _, _ in rows] == [8] * 6
+        assert [float(weights.sum()) for _, _, weights in rows] == [8.0] * 5 + [4.0]
+
+
+def check_the_position_is_the_trainers():
+    with feed() as data:
+        walk = iter(data.to_jax())
+        for _ in range(3):
+            next(walk)
+        state = data.state()
+        assert (state["epoch"], state["step"]) == (0, 3)
+        rest = [labels.tolist() for _, labels in walk]
+    with feed() as data:
+        data.restore(state)
+        assert [labels.tolist() for _, labels in data.to_jax()] == rest
+
+
+def check_two_iterations_at_once_are_refused():
+    with feed() as data:
+        loader = data.to_jax()
+        first = iter(loader)
+        next(first)
+        next(iter(loader))
+        refused(FeedClosed, "another iteration of this feed has begun", lambda: next(first))
+
+
+def check_words_for_wrong_arguments():
+    with feed(batch=6) as data:
+        words = "the batch must divide among the devices of its sharding, got 6 samples for 4 devices"
+        refused(ConfigError, words, lambda: data.to_jax(SHARDED))
+        refused(ConfigError, "device must be one of JAX's here (cpu:0, cpu:1", lambda: data.to_jax("cpu:9"))
+        refused(ConfigError, "sharding must be a jax.sharding.Sharding", lambda: data.to_jax(SHARDED.mesh))
+        refused(ConfigError, "convert must be one of auto, host, device", lambda: data.to_jax(convert=True))
+
+
+def check_a_device_without_room_says_what_to_lower():
+    real = jax.device_put
+
+    def full(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 38 bytes.")
+
+    with feed() as data:
+        loader = data.to_jax()
+        jax.device_put = full
+        try:
+            refused(DeviceMemory, "JAX cpu:0 has no memory left for a batch of 0.0 MB", lambda: next(iter(loader)))
+        finally:
+            jax.device_put = real
+
+
+def check_printing_says_what_is_on_the_devices():
+    with feed() as data:
+        assert "placed on JAX cpu:0 and 3 more: at most 4 batches" in str(data.to_jax(SHARDED))
+        assert "placed on JAX cpu:0: at most 4 batches" in str(data.to_jax())
+
+
+def check_anybodys_batches():
+    buffer = np.zeros((4, 5), np.float32)
+
+    def batches():
+        for i in range(12):
+            buffer[:] = i  # the same memory every time
+            yield {"x": buffer, "i": i, "pair": (buffer[:1], "text")}
+
+    found = list(ff.prefetch_to_device(batches(), "jax", depth=3))
+    assert [item["i"] for item in found] == list(range(12))
+    for i, item in enumerate(found):
+        assert isinstance(item["x"], jax.Array) and float(item["x"][2, 2]) == i == float(item["pair"][0][0, 0])
+        assert item["pair"][1] == "text"
+
+
+def check_a_feed_through_prefetch_to_device():
+    with feed() as data:
+        for placed, batch in zip(ff.prefetch_to_device(data, jax.devices()[1]), data.batches(0), strict=True):
+            assert placed.images.devices() == {jax.devices()[1]}
+            np.testing.assert_array_equal(placed.images, batch.images)
+            np.testing.assert_array_equal(placed.ids, batch.ids)
+            assert (placed.epoch, placed.step) == (batch.epoch, batch.step)
+
+
+def check_dropping_everything_ends_the_threads():
+    data = feed(threads=2)
+    walk = iter(data.to_jax())
+    next(walk)
+    del walk, data
+    gc.collect()
+    for thread in [t for t in threading.enumerate() if t.name.startswith("fastfeed")]:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+result = {}
+for name, check in [pair for pair in globals().items() if pair[0].startswith("check_")]:
+    try:
+        check()
+        result[name] = ""
+    except BaseException:
+        result[name] = traceback.format_exc()
+json.dump(result, sys.stdout)

@@ -1,0 +1,158 @@
+"""`to_torch`: tensors of the feed's own batches; what is read ahead is neither lost nor overwritten."""
+
+import copy
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import fastfeed as ff
+from fastfeed.errors import ConfigError, FeedClosed
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
+OPS = [ff.RandomFlip(), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
+
+
+def feed(ops=OPS, **options):
+    return ff.Feed(ff.Arrays(IMAGES, np.arange(44)), ops, **{"batch": 8, "seed": 3, **options})
+
+
+def test_tensors_hold_the_batches_of_the_feed():
+    with feed() as data:
+        loader = data.to_torch("cpu")
+        assert len(loader) == 5
+        for epoch in range(2):
+            for (images, labels), batch in zip(loader, data.batches(epoch), strict=True):
+                assert isinstance(images, torch.Tensor) and images.dtype == torch.float32 and images.is_contiguous()
+                assert labels.dtype == torch.int64
+                np.testing.assert_array_equal(images.numpy(), batch.images)
+                np.testing.assert_array_equal(labels.numpy(), batch.labels)
+
+
+def test_kept_tensors_stay_as_they_were():
+    with feed(threads=2) as data:
+        loader = data.to_torch("cpu")
+        kept = [images for _ in range(4) for images, _ in loader]
+        pure = [batch.images for epoch in range(4) for batch in data.batches(epoch)]
+        for tensor, images in zip(kept, pure, strict=True):
+            np.testing.assert_array_equal(tensor.numpy(), images)
+
+
+def test_conversion_on_the_device_differs_by_rounding_alone():
+    for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
+        with feed(ops) as data:
+            for (images, _), batch in zip(data.to_torch("cpu", convert="device"), data.batches(0), strict=True):
+                assert str(images.dtype) == f"torch.{batch.images.dtype}"
+                assert images.shape == batch.images.shape
+                atol = 1e-3 if batch.images.dtype == np.float16 else 2e-6
+                np.testing.assert_allclose(images.numpy(), batch.images, rtol=0, atol=atol)
+
+
+def test_bytes_need_no_conversion_and_are_not_touched():
+    with feed([]) as data:
+        assert not data.converts
+        images, _ = next(iter(data.to_torch("cpu", convert="device")))
+        assert images.dtype == torch.uint8
+
+
+def test_state_dict_is_the_trainers_position_and_survives_deepcopy():
+    with feed() as data:
+        loader = data.to_torch("cpu")
+        walk = iter(loader)
+        for _ in range(3):
+            next(walk)
+        state = copy.deepcopy(loader.state_dict())
+        assert (state["epoch"], state["step"]) == (0, 3)
+        rest = [labels.tolist() for _, labels in walk]
+    with feed() as data:
+        loader = data.to_torch("cpu")
+        loader.load_state_dict(state)
+        assert [labels.tolist() for _, labels in loader] == rest
+        assert loader.state_dict()["epoch"] == 1
+
+
+def test_weights_come_third_where_they_may_differ():
+    with feed(tail="pad", world=ff.World(1, 2, 1, 2), shuffle=False) as data:
+        assert [weights.sum().item() for _, _, weights in data.to_torch("cpu")] == [8.0, 8.0, 4.0]
+    with feed(tail="pad", shuffle=False) as data:
+        assert [len(labels) for _, labels in data.to_torch("cpu")] == [8, 8, 8, 8, 8, 4]
+
+
+def test_two_iterations_at_once_are_refused():
+    with feed() as data:
+        loader = data.to_torch("cpu")
+        first = iter(loader)
+        next(first)
+        next(iter(loader))
+        with pytest.raises(FeedClosed, match="another iteration of this feed has begun"):
+            next(first)
+
+
+def test_words_for_wrong_arguments():
+    with feed() as data:
+        with pytest.raises(ConfigError, match="device must be one that this PyTorch computes on, got 'gpu:0'"):
+            data.to_torch("gpu:0")
+        with pytest.raises(ConfigError, match="convert must be one of auto, host, device, got 'gpu'"):
+            data.to_torch("cpu", convert="gpu")
+        if not torch.cuda.is_available():
+            with pytest.raises(ConfigError, match="device must be one that this PyTorch computes on, got 'cuda:0'"):
+                data.to_torch("cuda:0")
+
+
+def test_printing_says_what_is_on_the_device():
+    with feed() as data:
+        text = str(data.to_torch("cpu"))
+        assert "placed on torch cpu: at most 4 batches, 0.0 MB" in text
+        data.to_torch("cpu", convert="device")
+        assert "and the bytes of one" in str(data)
+        assert str(data).count("placed on") == 1
+
+
+def test_a_device_without_room_says_what_to_lower(monkeypatch):
+    with feed() as data:
+        loader = data.to_torch("cpu")
+
+        def no_room(*_):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 38 MiB\nmore lines")
+
+        monkeypatch.setattr("fastfeed.adapters.torch._host", no_room)
+        with pytest.raises(ff.errors.DeviceMemory) as caught:
+            next(iter(loader))
+        text = str(caught.value)
+        assert "torch cpu has no memory left for a batch of 0.0 MB; up to 4 of them are there at once" in text
+        assert "lower the batch size, or prefetch by one" in text
+        assert text.endswith("CUDA out of memory. Tried to allocate 38 MiB")
+
+
+def test_dropping_everything_ends_the_threads():
+    data = feed(threads=2)
+    walk = iter(data.to_torch("cpu"))
+    next(walk)
+    assert any(t.name.startswith("fastfeed") for t in threading.enumerate())
+    del walk, data
+    gc.collect()
+    for thread in [t for t in threading.enumerate() if t.name.startswith("fastfeed")]:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_ranks_that_disagree_are_refused(tmp_path):
+    """DDP started by hand, with nothing in the environment: every process would train on the same samples."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with feed(world=ff.World.detect({})) as data:
+            data.to_torch("cpu")
+        from fastfeed.adapters.ranks import check_ranks
+
+        with feed(world=ff.World.detect({})) as data:
+            with pytest.raises(
+                ConfigError, match=r"reads as rank 0 of 1 .* runs this process as 1 of 2: every process"
+            ):
+                check_ranks(data, "torch.distributed", 1, 2)
+        with feed(world=ff.World()) as data:
+            check_ranks(data, "torch.distributed", 1, 2)  # on purpose
+    finally:
+        torch.distributed.destroy_process_group()

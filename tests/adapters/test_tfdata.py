@@ -62,3 +62,64 @@ def test_a_dataset_walks_the_feed():
     assert result["collected"]
     assert result["mapped"] == 2
     assert result["threads"] == []
+
+
+ON_DEVICE = """
+import json, os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np, tensorflow as tf, fastfeed as ff
+from fastfeed.errors import ConfigError
+images = np.random.default_rng(0).integers(0, 256, (22, 8, 6, 3), dtype=np.uint8)
+feed = ff.Feed(ff.Arrays(images, np.arange(22)), [ff.RandomFlip(), ff.ToFloat()], batch=4, seed=1)
+pure = [list(feed.batches(epoch)) for epoch in range(3)]
+result = {}
+data = feed.to_tfdata(device="/CPU:0")
+result["device"] = all(
+    np.array_equal(x.numpy(), b.images) for epoch in pure[:2] for (x, _), b in zip(data, epoch, strict=True)
+)
+feed.seek(0)
+own = feed.to_tfdata().apply(tf.data.experimental.prefetch_to_device("/CPU:0"))
+result["own_prefetch"] = all(np.array_equal(y.numpy(), b.labels) for (_, y), b in zip(own, pure[0], strict=True))
+feed.seek(0)
+kept = [x for _ in range(3) for x, _ in feed.to_tfdata()]
+result["kept"] = all(np.array_equal(x.numpy(), b.images) for x, b in zip(kept, sum(pure, []), strict=True))
+feed.seek(0)
+result["placed"] = [
+    [type(b.images).__name__, np.array_equal(b.images.numpy(), p.images), b.step]
+    for b, p in zip(ff.prefetch_to_device(feed, "tf:CPU:0"), pure[0], strict=True)
+]
+buffer = np.zeros((3, 3), np.float32)
+def refilled():
+    for i in range(8):
+        buffer[:] = i
+        yield {"x": buffer, "y": np.array(["text"]), "z": np.array([True])}
+result["refilled"] = [float(item["x"][1, 1]) for item in list(ff.prefetch_to_device(refilled(), "tf:/CPU:0"))]
+result["about"] = str(feed).splitlines()[-1]
+for name in ("/GPU:0", "tf:GPU:7"):
+    try:
+        ff.prefetch_to_device([np.zeros(1)], name if ":" in name[:3] else "tf:" + name)
+    except ConfigError as error:
+        result[name] = str(error)
+first, second = iter(feed.to_tfdata()), iter(feed.to_tfdata())
+next(first), next(second)
+try:
+    next(first)
+except tf.errors.UnknownError as error:
+    result["twice"] = str(error)
+print(json.dumps(result))
+"""
+
+
+def test_batches_on_a_device():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ON_DEVICE], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["device"] and result["own_prefetch"] and result["kept"]
+    assert result["placed"] == [["EagerTensor", True, step] for step in range(5)]
+    assert result["refilled"] == [float(i) for i in range(8)]
+    assert "placed on TensorFlow CPU:0: at most 4 batches" in result["about"]
+    assert "device must be one of TensorFlow's here (/device:CPU:0), got '/GPU:0'" in result["/GPU:0"]
+    assert "got 'GPU:7'" in result["tf:GPU:7"]
+    assert "another iteration of this feed has begun" in result["twice"]

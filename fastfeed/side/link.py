@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import queue
@@ -62,6 +63,7 @@ class Link:
         self._sending = threading.Lock()
         self.gone: Exception | None = None  # no batch will come any more, and why
         self.ending = False  # because the feed wants it so
+        self._heard = False  # anything from it
         self.pid = os.getpid()
         with _no_interrupt():  # a helper must not get Ctrl-C before it has said that it ignores it
             self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,7 +86,7 @@ class Link:
         number, inbox = next(self._numbers), Inbox(place)
         self._inboxes[number] = inbox
         if self.gone is not None:  # since: what the thread told all inboxes did not reach this one
-            inbox.results.put(("error", self.gone))
+            inbox.results.put(("error", copy.copy(self.gone)))
         self.post("open", number, raw, start)
         return number, inbox
 
@@ -121,6 +123,7 @@ class Link:
                 self.post("free")
 
     def _take(self, message: tuple[Any, list[Failure], list[tuple[Any, ...]]], fds: Sequence[int]) -> None:
+        self._heard = True
         (what, number, *content), bad, spans = message
         self._quarantine.heard(bad)
         self._timeline.heard([Span(*span) for span in spans])
@@ -170,9 +173,11 @@ class Link:
 
     def stop(self, why: Exception) -> None:
         """Let everybody who waits go."""
-        self.gone = why
-        for inbox in list(self._inboxes.values()):
-            inbox.results.put(("error", why))
+        self.gone = copy.copy(why)
+        for ref in self._inboxes.valuerefs():
+            inbox = ref()
+            if inbox is not None:
+                inbox.results.put(("error", copy.copy(why)))  # one each: what is raised holds who raised it
 
     def forked(self) -> None:
         """In a child process: this is the parent's."""
@@ -183,6 +188,8 @@ class Link:
         """The helper ends itself when it sees this."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        if not self._heard:  # it may still be importing modules, and has nothing to write
+            self.process.kill()
 
     def shut(self) -> None:
         """After `hang_up`, by the thread that listened."""

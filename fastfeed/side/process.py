@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,17 +36,22 @@ def main() -> None:
     helper = _Helper(ours)
     poll = select.poll()
     poll.register(ours, select.POLLIN)
+    status = 0
     try:
         while os.getppid() == parent:
             if poll.poll(_LOOK_MS):
                 helper.do(*receive(ours))
     except Closed:
         pass
-    finally:
+    except BaseException:  # a mistake of ours: the feed says that this process died, this text says of what
+        traceback.print_exc()
+        status = 1
+    try:
         helper.end()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # threads may be in reads that never return
+    finally:
+        os._exit(status)  # threads may be in reads that never return
 
 
 class _Helper:

@@ -116,7 +116,14 @@ class Packed:
             starts.append(starts[-1] + size + -size % _ALIGN)
         memory = mapped(fd, starts[-1], private=True).data
         head, *buffers = (memory[start : start + size] for start, size in zip(starts, sizes, strict=False))
-        return pickle.loads(head, buffers=buffers)
+        try:
+            return pickle.loads(head, buffers=buffers)
+        except Exception as error:  # whatever importing a module raises, or an object's own unpickling
+            raise ConfigError(
+                f"side_process=True: a fresh interpreter cannot load what this feed is made of: "
+                f"{type(error).__name__}: {error}; put classes and functions into modules that import by themselves, "
+                "or leave side_process out"
+            ) from error
 
     def close(self) -> None:
         self._end()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +78,8 @@ class Assembler:
         self.quarantine, self.timeline = quarantine, timeline
         self._chunk = plan.batch if backend.whole else chunk
         self._policy: FaultPolicy = quarantine.policy
-        self.slots = Slots((plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype, slots)
-        self._serial = threading.Lock() if backend.whole else None
+        shape = (plan.batch, *(side or 0 for side in program.spec.shape))
+        self.slots = Slots(shape, program.spec.dtype, slots, backend.empty)
 
     def sibling(self, program: Program, backend: Backend) -> Assembler:
         """One that makes the same batches through another program."""
@@ -136,6 +135,7 @@ class Assembler:
             return fill
 
         def finish() -> Batch:
+            self.backend.settle()
             if ahead is not None:
                 ahead.drop(tickets.values())  # found to be bad since they were begun
             own = self._said.weights(ids) if self._said is not None and self._weigh else None
@@ -271,10 +271,10 @@ class Assembler:
     def _render(self, rows: _Rows, out: np.ndarray, this: _Step) -> None:
         """Decode and convert the rows that are good so far; the others become black."""
         good = [row for row in range(len(rows.ids)) if row not in rows.bad]
-        target = out if len(good) == len(out) else np.empty((len(good), *out.shape[1:]), out.dtype)
+        target = out if len(good) == len(out) else self.backend.empty((len(good), *out.shape[1:]), out.dtype.name)
         if good:
             blobs, headers = [rows.blobs[r] for r in good], [rows.headers[r] for r in good]
-            done = self._run(blobs, headers, rows.windows[good], target, this)
+            done = self.backend.render(blobs, headers, rows.windows[good], target, this.stop, this.number)
             for row, why in zip(good, done, strict=True):
                 if why is not None:
                     rows.bad[row] = self._failure(rows.ids[row], why)
@@ -282,16 +282,10 @@ class Assembler:
             out[good] = target
             out[[row for row in range(len(out)) if row not in good]] = self._black()
 
-    def _run(
-        self, blobs: list[Any], headers: list[Header], windows: Windows, out: np.ndarray, this: _Step
-    ) -> list[Bad | None]:
-        with self._serial or nullcontext():
-            return self.backend.render(blobs, headers, windows, out, this.stop, this.number)
-
-    def _black(self) -> np.ndarray:
+    def _black(self) -> Any:
         """A black pixel after conversion, shaped to fill any sample."""
         convert = self.program.convert
-        level = np.array(convert.offset, self.program.spec.dtype)
+        level = self.backend.xp.asarray(np.array(convert.offset, self.program.spec.dtype))
         return level[:, None, None] if convert.layout == "CHW" else level
 
     def _failure(self, id: Any, why: Bad) -> Failure:

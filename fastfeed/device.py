@@ -68,7 +68,7 @@ def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
 
     Anything else stays as it is. Of a `Batch` images, labels and weights count; ids and columns stay on the host.
     """
-    if isinstance(tree, np.ndarray):
+    if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
         return [tree], next
     if isinstance(tree, Batch):
         inner, rebuild = flatten((tree.images, tree.labels, tree.weights))

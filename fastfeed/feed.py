@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.assemble import Assembler
+from fastfeed.assembly import Assembly
+from fastfeed.backends.options import DecodeBy, GpuDecode, choose
 from fastfeed.batch import Batch
 from fastfeed.cores import cores_for
-from fastfeed.decode import engine_for
 from fastfeed.device import Placement
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
 from fastfeed.explain import feed_text, placed_text
 from fastfeed.faults import FaultPolicy
+from fastfeed.handover import Handover
 from fastfeed.maker import Maker, Place, ThreadMaker
 from fastfeed.ops.base import Op
 from fastfeed.ops.fuse import fuse
@@ -35,11 +35,9 @@ from fastfeed.world import World
 __all__ = ["Feed"]
 
 BACKENDS = {"cpu": "fastfeed.backends.cpu", "dali": "fastfeed.backends.dali"}  # loaded on demand
-ADAPTERS = ("keras", "tfdata", "jax", "torch")  # modules of fastfeed.adapters, each with a function to_<name>
-_CHUNK = 32  # samples per task: enough to vectorise over
 
 
-class Feed:
+class Feed(Handover):
     """Batches of augmented images, made ahead of the trainer.
 
     Iterating yields one epoch; the next iteration yields the next one (also when the last was broken off). Where a
@@ -59,8 +57,8 @@ class Feed:
         tail: Literal["drop", "pad"] = "drop",
         threads: int | None = None,  # default: the cores this process may use, shared with the node's other ranks
         prefetch: int = 2,  # batches ahead of the one in use
-        decode: Literal["auto", "native", "pillow"] = "auto",
-        backend: Literal["cpu", "dali"] = "cpu",
+        decode: DecodeBy | GpuDecode = "auto",
+        backend: Literal["cpu", "dali"] | None = None,  # default: dali for decode="gpu" and "hybrid", else cpu
         on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
         quarantine: str | os.PathLike[str] | None = None,  # file that lists bad samples; read first if it exists
         side_process: bool = False,  # make batches in a helper process: for trainers whose Python is busy
@@ -71,9 +69,7 @@ class Feed:
         for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ConfigError(f"{what} must be an integer >= {least}, got {value!r}")
-        for what, value, allowed in (("backend", backend, BACKENDS), ("decode", decode, ("auto", "native", "pillow"))):
-            if value not in allowed:
-                raise ConfigError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
+        chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
         self.source, self.threads, self.prefetch = source, threads, prefetch
@@ -92,34 +88,13 @@ class Feed:
         policy = FaultPolicy.of(on_bad)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
-        # DALI decodes for itself, and asks Pillow about what it cannot
-        decode = "pillow" if backend == "dali" else decode
-        engine = engine_for(self.program, decode)
-        compile = importlib.import_module(BACKENDS[backend]).compile
-        self._backend = compile(self.program, engine, self._timeline, self.plan.batch, threads, world.gpu)
-        chunk = max(1, min(_CHUNK, -(-self.plan.batch // threads)))
-        assembler = Assembler(
-            source,
-            self.program,
-            self.plan,
-            engine,
-            self._backend,
-            self._quarantine,
-            self._timeline,
-            chunk,
-            prefetch + 2,
-            weigh=not self._drawn_by_weight,
-        )
-        bytes_only = self.program.raw()
-        raw = assembler.sibling(
-            bytes_only, compile(bytes_only, engine, self._timeline, self.plan.batch, threads, world.gpu)
-        )
-        self.side_process = side_process
+        weigh = not self._drawn_by_weight
+        assembly = Assembly(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
+        assembler, raw = assembly.assemblers(self._quarantine, self._timeline)
+        self._backend, self.side_process = assembler.backend, side_process
         self._maker: Maker = ThreadMaker(assembler, raw, threads, prefetch)
         if side_process:
-            weigh, slots = not self._drawn_by_weight, prefetch + 2
-            recipe = Recipe.of(assembler, decode, BACKENDS[backend], threads, chunk, slots, weigh)
-            self._maker = SideMaker(recipe, prefetch, self._quarantine, self._timeline)
+            self._maker = SideMaker(Recipe.of(assembly, assembler), prefetch, self._quarantine, self._timeline)
         self._meter = Meter()
         self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
         self.notes: list[str] = []  # lines that adapters add to `explain`
@@ -202,9 +177,12 @@ class Feed:
         self._cursor, self._broken_off, self._owner = (epoch, step), False, None
         self.moves += 1
 
-    def state(self) -> dict[str, Any]:
-        """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON."""
-        return self.plan.state(*self._cursor, self.source.fingerprint)
+    def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
+        """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON.
+
+        at: (epoch, step) instead, for a trainer that counts for itself.
+        """
+        return self.plan.state(*(self._cursor if at is None else at), self.source.fingerprint)
 
     def restore(self, state: dict[str, Any], strict: bool = True) -> None:
         """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be.
@@ -255,33 +233,6 @@ class Feed:
 
     def __repr__(self) -> str:
         return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
-
-    def to_keras(self, **options: Any) -> Any:
-        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, on whichever backend Keras runs."""
-        return self._to("keras", **options)
-
-    def to_tfdata(self, device: str | None = None) -> Any:
-        """A `tf.data.Dataset`; iterating it walks one epoch. device="/GPU:0" copies two batches ahead to a device."""
-        return self._to("tfdata", device=device)
-
-    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
-        """Iterable epochs of `jax.Array` tuples, copied ahead to this process's first device.
-
-        sharding: a jax.Device, or a Sharding of the leading axis, also over several processes: global arrays then.
-        convert: "device" does Normalize, ToFloat and ToLayout there, so that bytes are copied; "auto" where it is none
-        of the processor's.
-        """
-        return self._to("jax", sharding=sharding, convert=convert)
-
-    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
-        """Iterable epochs of tensor tuples, copied ahead to a device (default: the GPU of this rank, or the processor).
-
-        The result has `state_dict()` and `load_state_dict()`. convert: as in `to_jax`.
-        """
-        return self._to("torch", device=device, convert=convert)
-
-    def _to(self, name: str, **options: Any) -> Any:
-        return getattr(importlib.import_module(f"fastfeed.adapters.{name}"), f"to_{name}")(self, **options)
 
     @property
     def converts(self) -> bool:

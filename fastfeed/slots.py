@@ -65,7 +65,7 @@ class _Slot:
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = self.root = array
-        while isinstance(self.root.base, np.ndarray):
+        while isinstance(self.root.base, type(self.root)):
             self.root = self.root.base
         self.alone = 0  # what `holders` is when only the pool holds it; interpreters count differently
 

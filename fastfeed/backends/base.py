@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfeed.decode.base import Bad, Header, Stop
 from fastfeed.ops.fuse import Windows
+from fastfeed.slots import Allocate
 
 __all__ = ["Backend"]
 
@@ -17,7 +18,9 @@ class Backend(Protocol):
     """A compiled Program."""
 
     name: str
-    whole: bool  # wants whole batches, one at a time; otherwise any rows, from many threads
+    whole: bool  # wants whole batches; otherwise any rows, from many threads
+    xp: Any  # numpy, or what has its functions where this backend's batches lie
+    empty: Allocate  # memory for a batch there
 
     def render(
         self,
@@ -29,6 +32,10 @@ class Backend(Protocol):
         batch: int = 0,  # its number, for the timeline
     ) -> list[Bad | None]:
         """Blobs to finished samples in `out` (n, *spec.shape); a bad sample's slot is that of a black image."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until all that was written to batches is there for everybody."""
         ...
 
     def path(self) -> str:

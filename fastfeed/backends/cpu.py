@@ -12,9 +12,10 @@ import numpy as np
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.fuse import Program, Windows
+from fastfeed.slots import Allocate, aligned
 from fastfeed.timeline import Timeline
 
-__all__ = ["CpuBackend", "convert"]
+__all__ = ["CpuBackend", "compile", "convert", "engine"]
 
 
 class CpuBackend:
@@ -22,6 +23,8 @@ class CpuBackend:
 
     name = "cpu"
     whole = False
+    xp: Any = np
+    empty: Allocate = staticmethod(aligned)
 
     def __init__(self, program: Program, engine: Engine, timeline: Timeline) -> None:
         self._program, self._engine, self._timeline = program, engine, timeline
@@ -45,6 +48,9 @@ class CpuBackend:
             with timeline.span("convert", batch):
                 convert(program.convert, pixels, out)
         return done
+
+    def settle(self) -> None:
+        pass
 
     def path(self) -> str:
         return f"{self._engine.name} -> NumPy + OpenCV"
@@ -79,6 +85,19 @@ def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
                 plane[...] = table[:, c][image[:, :, c]]
 
 
-def compile(program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int, gpu: int = 0) -> CpuBackend:
+def compile(
+    program: Program,
+    engine: Engine,
+    timeline: Timeline,
+    batch: int,
+    threads: int,
+    gpu: int = 0,
+    decode: Any = "auto",
+) -> CpuBackend:
     """What BACKENDS["cpu"] stands for."""
     return CpuBackend(program, engine, timeline)
+
+
+def engine(decode: Any) -> Any:
+    """Who decodes, for `decode.engine_for`."""
+    return decode

@@ -1,28 +1,38 @@
 """NVIDIA DALI: the whole program as one graph, on the GPU of this rank or, where there is none, on the processor.
 
 Every sample gets the pixels it would get alone, whatever else is in its batch. What DALI's decoder would show otherwise
-than the cpu backend, or cannot decode, is decoded, cut and scaled by the cpu backend's engine, and handed to the graph
-as an uncompressed image of the final size. DALI says that a batch failed, not which sample: such a batch is halved
-until the sample is alone, and the engine's word on it is final.
+than the cpu backend, or cannot decode, is decoded, cut and scaled by the cpu backend's engine, and only converted on
+the device; so is the share of JPEGs that the processor takes over from a GPU. DALI says that a batch failed, not which
+sample: such a batch is halved until the sample is alone, and the engine's word on it is final.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import queue
+import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.backends.dali_ops import FILTERS, build, gpus, plain, rois
+from fastfeed.backends.dali_ops import Graph, gpus, plain
+from fastfeed.backends.lane import Lane
+from fastfeed.backends.memory import Gpu, Host
+from fastfeed.backends.options import GpuDecode
+from fastfeed.backends.share import Share, kept, mine
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
+from fastfeed.errors import ConfigError
 from fastfeed.ops.fuse import Program, Windows
 from fastfeed.timeline import Timeline
 
-__all__ = ["DaliBackend", "compile"]
+__all__ = ["DaliBackend", "compile", "engine"]
+
+_ALL = 4  # samples of one batch that are refused without a good one among them, and that the engine decodes
 
 
 @dataclass(slots=True)
@@ -32,30 +42,48 @@ class _Batch:
     blobs: Sequence[Any]
     headers: Sequence[Header]
     windows: Windows
-    out: np.ndarray
+    out: Any
     stop: Stop
     number: int
-    data: list[np.ndarray]  # what the graph is fed, per row
-    rois: np.ndarray
-    finished: set[int]  # rows that the engine has made
     done: list[Bad | None]
+
+    def request(self, rows: list[int], filter: str) -> Request:
+        """These rows, as engines take them."""
+        return Request(self.blobs, self.headers, self.windows, filter)[rows]
 
 
 class DaliBackend:
-    """Renders whole batches, one at a time, from any thread. The graph is built with the first."""
+    """Renders whole batches, as many at once as it has lanes, from any thread. A lane is built with its first batch."""
 
     name = "dali"
     whole = True
 
     def __init__(
-        self, program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int, gpu: int
+        self,
+        program: Program,
+        engine: Engine,
+        timeline: Timeline,
+        batch: int,
+        threads: int,
+        gpu: int,
+        how: GpuDecode,
     ) -> None:
-        self._program, self._engine, self._timeline = program, engine, timeline
-        self._batch, self._threads = batch, threads
+        self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
         count = gpus()
         # a launcher that shows each process its own GPU alone leaves one, number 0
         self._device = gpu % count if count else None
-        self._pipe: Any = None
+        self._memory: Any = Host() if self._device is None else Gpu(self._device)
+        self.xp, self.empty, self.settle = self._memory.xp, self._memory.empty, self._memory.settle
+        path, encoded = _kept_file(), program.decode is not None
+        load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
+        decoded = how.engine == "nvimagecodec" and encoded
+        self._graph = Graph(program, batch, threads, self._device, decoded, load)
+        where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
+        self.share = Share(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
+        self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
+        for _ in range(how.lanes if self._device is not None else 1):
+            self._lanes.put(None)  # not built yet
+        self._building = threading.Lock()
         self._black = program.convert.table()[0]
 
     def render(
@@ -63,129 +91,155 @@ class DaliBackend:
         blobs: Sequence[Any],
         headers: Sequence[Header],
         windows: Windows,
-        out: np.ndarray,
+        out: Any,
         stop: Stop,
         batch: int = 0,
     ) -> list[Bad | None]:
-        n = len(blobs)
-        direct = [plain(self._program, blob, header) for blob, header in zip(blobs, headers, strict=True)]
-        data = [_array(blob) if fit else _NOTHING for blob, fit in zip(blobs, direct, strict=True)]
-        work = _Batch(blobs, headers, windows, out, stop, batch, data, rois(windows), set(), [None] * n)
-        self._finish(work, [row for row in range(n) if not direct[row]])
-        self._settle(work, [row for row in range(n) if work.done[row] is None])
+        work = _Batch(blobs, headers, windows, out, stop, batch, [None] * len(blobs))
+        share = self.share.value
+        own: list[int] = []
+        rest: list[int] = []
+        for row, (blob, header) in enumerate(zip(blobs, headers, strict=True)):
+            mixed = share > 0 and header.format == "JPEG" and mine(blob, share)
+            (own if mixed or not plain(self._program, blob, header) else rest).append(row)
+        if not own or not rest:
+            self._by_engine(work, own)
+            self._by_graph(work, rest)
+            return work.done
+        with ThreadPoolExecutor(1, "fastfeed-graph") as pool:  # at the same time, the slower one decides
+            started = time.perf_counter()
+            graph = pool.submit(self._by_graph, work, rest)
+            pixels = self._pixels(work, own)
+            cpu = time.perf_counter() - started
+            gpu = graph.result()
+        if share > 0:
+            self.share.note((len(own), cpu), (len(rest), gpu))
+        self._lay(work, own, *pixels)
         return work.done
 
     def path(self) -> str:
         where = "the processor" if self._device is None else f"GPU {self._device}"
-        if self._program.filter not in FILTERS:
-            return f"{self._engine.name} (DALI has no {self._program.filter} filter) -> DALI on {where}"
         if self._program.decode is None:
             return f"DALI on {where}"
-        return f"DALI on {where}; files it shows otherwise: {self._engine.name} -> DALI"
+        how = "nvImageCodec -> DALI" if self._graph.decoded else "DALI"
+        share = self.share
+        if share.value >= 1:
+            return f"{self._engine.name}; converted on {where}"
+        beside = "files it shows otherwise"
+        if share.value > 0:
+            beside += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+        return f"{how} on {where}; {beside}: {self._engine.name}"
 
-    def _settle(self, work: _Batch, rows: list[int]) -> None:
-        """Fill these rows of `out`; where DALI refuses them, in halves, and at last by the engine."""
-        if not rows or work.stop.is_set():
-            return
-        if self._pipe is None:
-            self._pipe = self._built()
-        shapes = None
-        try:
-            shapes = self._run(work, rows)
-        except Exception:  # DALI has no error of its own for bad bytes, so any may be one; what is not is raised later
-            if work.finished.issuperset(rows):
-                raise
-        if shapes is None and len(rows) > 1:
-            middle = len(rows) // 2
-            self._settle(work, rows[:middle])
-            self._settle(work, rows[middle:])
-            return
-        # the window was made for the size that the header told us
-        sizes = [None] if shapes is None else shapes
-        wrong = [row for row, size in zip(rows, sizes, strict=True) if not self._expected(work, row, size)]
-        if wrong:
-            self._finish(work, wrong)
-            self._settle(work, [row for row in wrong if work.done[row] is None])
-
-    def _run(self, work: _Batch, rows: list[int]) -> np.ndarray:
-        """Through the graph; the decoded sizes."""
-        with self._timeline.span("dali", work.number):
-            self._pipe.feed_input("roi", work.rois[rows])
-            self._pipe.feed_input("data", [work.data[row] for row in rows])
-            images, shapes = self._pipe.run()
-            if self._device is not None:
-                images = images.as_cpu()
-            everything = len(rows) == len(work.out)
-            work.out[slice(None) if everything else rows] = np.asarray(images.as_tensor())
-            return np.asarray(shapes.as_tensor())
-
-    def _expected(self, work: _Batch, row: int, size: np.ndarray | None) -> bool:
-        header = work.headers[row]
-        return row in work.finished or (size is not None and (header.height, header.width) == (size[0], size[1]))
-
-    def _finish(self, work: _Batch, rows: list[int]) -> None:
-        """Have the engine make these rows' pixels; a bad one turns black and is done."""
+    def _by_graph(self, work: _Batch, rows: list[int]) -> float:
+        """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
         if not rows:
-            return
-        shape = tuple(side or 0 for side in self._program.pixels.shape)
-        pixels = np.empty((len(rows), *shape), np.uint8)
+            return 0.0
+        lane = self._lanes.get()
+        started = time.perf_counter()
+        try:
+            if lane is None:
+                with self._building:  # through an environment variable, which is the process's
+                    lane = Lane(self._graph)
+            refused = self._halved(work, rows, lane)
+        finally:
+            self._lanes.put(lane)
+        taken = time.perf_counter() - started
+        self._by_engine(work, [row for row, _ in refused])
+        errors = [error for row, error in refused if error is not None and work.done[row] is None]
+        if len(errors) == len(rows) >= _ALL:  # not the samples' fault, and the processor must not take over in silence
+            raise errors[0]
+        return taken
 
-        def one(k: int) -> Bad | None:
-            row = rows[k]
-            window = work.windows[row : row + 1]
-            request = Request([work.blobs[row]], [work.headers[row]], window, self._program.filter)
-            return self._engine.decode(request, pixels[k : k + 1], work.stop)[0]
+    def _halved(self, work: _Batch, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
+        """Fill these rows; the ones that are refused, with DALI's reason where it has one."""
+        if work.stop.is_set():
+            return []
+        request = work.request(rows, self._program.filter)
+        try:
+            with self._timeline.span("dali", work.number):
+                images, came = lane.run(request.blobs, request.headers, request.windows)
+                if came:
+                    self._take(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.taken(images))
+        except MemoryError:
+            raise
+        except Exception as error:  # DALI has no error of its own for bad bytes, so any may be one
+            if _out_of_memory(error):
+                raise
+            if len(rows) == 1:
+                return [(rows[0], error)]
+            middle = len(rows) // 2
+            return self._halved(work, rows[:middle], lane) + self._halved(work, rows[middle:], lane)
+        there = set(came)
+        return [(row, None) for k, row in enumerate(rows) if k not in there]
+
+    @staticmethod
+    def _take(work: _Batch, rows: list[int], images: Any) -> None:
+        if rows == list(range(len(work.out))):
+            work.out[...] = images
+            return
+        good = [k for k, row in enumerate(rows) if row >= 0]
+        work.out[[rows[k] for k in good]] = images if len(good) == len(rows) else images[good]
+
+    def _by_engine(self, work: _Batch, rows: list[int]) -> None:
+        if rows:
+            self._lay(work, rows, *self._pixels(work, rows))
+
+    def _pixels(self, work: _Batch, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
+        """Have the engine make these rows' pixels, by all threads."""
+        pixels = np.empty((len(rows), *(side or 0 for side in self._program.pixels.shape)), np.uint8)
+        parts = min(self._threads, len(rows))
+        edges = [len(rows) * k // parts for k in range(parts + 1)]
+
+        def some(k: int) -> list[Bad | None]:
+            first, last = edges[k], edges[k + 1]
+            request = work.request(rows[first:last], self._program.filter)
+            return self._engine.decode(request, pixels[first:last], work.stop)
 
         with self._timeline.span("decode", work.number):
-            if min(len(rows), self._threads) == 1:
-                found = [one(k) for k in range(len(rows))]
-            else:  # threads of its own for a moment: nothing to close, and a start costs less than an image
-                with ThreadPoolExecutor(min(len(rows), self._threads), "fastfeed-dali") as pool:
-                    found = list(pool.map(one, range(len(rows))))
-        for row, image, bad in zip(rows, pixels, found, strict=True):
-            work.finished.add(row)
+            if parts == 1:
+                return pixels, some(0)
+            # threads of its own for a moment: nothing to close, and a start costs less than an image
+            with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
+                return pixels, [bad for found in pool.map(some, range(parts)) for bad in found]
+
+    def _lay(self, work: _Batch, rows: list[int], pixels: np.ndarray, found: list[Bad | None]) -> None:
+        """Into the batch, converted; a bad one turns black."""
+        for row, bad in zip(rows, found, strict=True):
             work.done[row] = bad
-            if bad is None:
-                work.data[row] = _ppm(image) if self._program.decode is not None else image
-                work.rois[row] = (0, 0, *shape[:2])
-            else:
-                work.out[row] = self._black[:, None, None] if self._program.spec.layout == "CHW" else self._black
-
-    def _built(self) -> Any:
-        op = self._program.decode
-        with _size_limit(3 * op.max_pixels if op is not None else 0):
-            return build(self._program, self._batch, self._threads, self._device)
+        self._memory.lay(self._program.convert, pixels, work.out, rows)
+        bad_rows = [row for row, bad in zip(rows, found, strict=True) if bad is not None]
+        if bad_rows:
+            black = self.xp.asarray(self._black)
+            work.out[bad_rows] = black[:, None, None] if self._program.spec.layout == "CHW" else black
 
 
-_NOTHING = np.empty(0, np.uint8)
+def _out_of_memory(error: Exception) -> bool:
+    text = str(error)
+    return "out of memory" in text or "CUDA allocation failed" in text
 
 
-def _array(blob: Any) -> np.ndarray:
-    return np.ascontiguousarray(blob) if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
-
-
-def _ppm(pixels: np.ndarray) -> np.ndarray:
-    """RGB pixels as an uncompressed file, which DALI's decoder reads as it is."""
-    head = b"P6 %d %d 255\n" % (pixels.shape[1], pixels.shape[0])
-    return np.frombuffer(head + pixels.tobytes(), np.uint8)
-
-
-@contextmanager
-def _size_limit(bytes: int) -> Iterator[None]:
-    """DALI's decoder has no limit of its own and reads one from the environment while it is built."""
-    name = "DALI_MAX_IMAGE_SIZE"
-    if name in os.environ or not bytes:
-        yield
-        return
-    os.environ[name] = str(bytes)
-    try:
-        yield
-    finally:
-        del os.environ[name]
+def _kept_file() -> Path:
+    own = os.environ.get("FASTFEED_CACHE")
+    return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"
 
 
 def compile(
-    program: Program, engine: Engine, timeline: Timeline, batch: int, threads: int, gpu: int = 0
+    program: Program,
+    engine: Engine,
+    timeline: Timeline,
+    batch: int,
+    threads: int,
+    gpu: int = 0,
+    decode: str | GpuDecode = "auto",
 ) -> DaliBackend:
     """What BACKENDS["dali"] stands for."""
-    return DaliBackend(program, engine, timeline, batch, threads, gpu)
+    if decode in ("gpu", "hybrid") and not gpus():
+        raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here; use decode="cpu"')
+    shares = {"auto": None if gpus() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
+    how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
+    return DaliBackend(program, engine, timeline, batch, threads, gpu, how)
+
+
+def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
+    """Who decodes what DALI does not, for `decode.engine_for`; on the processor that is the exception."""
+    return "pillow" if decode == "auto" and not gpus() else "auto"

@@ -16,6 +16,7 @@ Where DALI and the cpu backend differ:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ except ImportError as error:
         "or 'fastfeed[cuda12]' for an older driver (never both)"
     ) from error
 
-__all__ = ["DTYPES", "FILTERS", "LOWERING", "PLAIN", "build", "gpus", "plain", "rois"]
+__all__ = ["DTYPES", "FILTERS", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain", "rois"]
 
 _ORIENTATION = 0x0112
 _TAIL = 64  # bytes; some writers pad behind the end marker
@@ -43,19 +44,26 @@ _TAIL = 64  # bytes; some writers pad behind the end marker
 
 def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
     """8-bit gray or YCbCr that is all there: DALI would take broken or cut off scans, gray where they end."""
-    if image.bits != 8 or image.mode not in ("L", "RGB") or b"\xff\xd9" not in blob[-_TAIL:]:
+    if image.bits != 8 or image.mode not in ("L", "RGB"):
         return False
     if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
         return False  # stored as RGB, a rarity that decoders tell apart by guessing
-    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
-    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
-    if not ((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all():
+    if not _all_there(blob):
         return False
     if orientation == 1 or "xmp" not in image.info:
         return True
     exif = Image.Exif()  # Pillow looks for the orientation in XMP too, DALI does not
     exif.load(image.info["exif"])
     return exif.get(_ORIENTATION) == orientation
+
+
+def _all_there(blob: bytes) -> bool:
+    """Its last scan ends, and nothing but entropy-coded data is in it."""
+    if b"\xff\xd9" not in blob[-_TAIL:]:
+        return False
+    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
+    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
+    return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
 
 
 def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
@@ -95,6 +103,8 @@ def plain(program: Program, blob: Any, header: Header) -> bool:
         return False
     if program.decode is None:
         return True
+    if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG
+        return _all_there(blob) and _parses(blob)
     return header.format in PLAIN and PLAIN[header.format](blob, *header.handle) and _parses(blob)
 
 
@@ -116,27 +126,50 @@ def rois(windows: Windows) -> np.ndarray:
     return np.concatenate([start, end], axis=1).astype(np.float32)
 
 
-def decode(data: Any, roi: Any, program: Program, gpu: bool) -> Any:
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What is to be built, and where it runs."""
+
+    program: Program
+    batch: int
+    threads: int
+    device: int | None  # GPU; None for the processor
+    decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
+    hw_load: float = 0.65  # of JPEGs, for the hardware engine of a GPU
+
+    @property
+    def encoded(self) -> bool:
+        """The graph decodes."""
+        return self.program.decode is not None and not self.decoded
+
+
+def decode(data: Any, roi: Any, graph: Graph) -> Any:
     """To pixels on the device."""
-    if program.decode is None:
-        return data.gpu() if gpu else data
+    gpu = graph.device is not None
+    if not graph.encoded:
+        return data.gpu() if gpu and not graph.decoded else data
     if not gpu:
         return fn.decoders.image(data, device="cpu", output_type=types.RGB)
     # not tied to cores: several ranks share a machine. Fancy upsampling is what the processor's decoder does
-    return fn.decoders.image(data, device="mixed", output_type=types.RGB, affine=False, jpeg_fancy_upsampling=True)
-
-
-def cut(pixels: Any, roi: Any, program: Program, gpu: bool) -> Any:
-    """The window, scaled and flipped."""
-    how = FILTERS.get(program.filter, types.INTERP_LINEAR)  # finished pixels: any filter leaves them as they are
-    return fn.resize(
-        pixels, roi_start=roi[:2], roi_end=roi[2:], size=program.pixels.size, interp_type=how, antialias=True
+    return fn.decoders.image(
+        data,
+        device="mixed",
+        output_type=types.RGB,
+        affine=False,
+        jpeg_fancy_upsampling=True,
+        hw_decoder_load=graph.hw_load,
     )
 
 
-def convert(pixels: Any, roi: Any, program: Program, gpu: bool) -> Any:
+def cut(pixels: Any, roi: Any, graph: Graph) -> Any:
+    """The window, scaled and flipped."""
+    how, size = FILTERS[graph.program.filter], graph.program.pixels.size
+    return fn.resize(pixels, roi_start=roi[:2], roi_end=roi[2:], size=size, interp_type=how, antialias=True)
+
+
+def convert(pixels: Any, roi: Any, graph: Graph) -> Any:
     """pixel * scale + offset, dtype and layout in one pass."""
-    how = program.convert
+    how = graph.program.convert
     if how.keeps_bytes:
         return fn.transpose(pixels, perm=[2, 0, 1]) if how.layout == "CHW" else pixels
     return fn.crop_mirror_normalize(
@@ -148,25 +181,29 @@ def convert(pixels: Any, roi: Any, program: Program, gpu: bool) -> Any:
     )
 
 
-LOWERING = (decode, cut, convert)  # in this order, each (what comes in, roi, program, gpu) -> what goes out
+LOWERING = (decode, cut, convert)  # in this order, each (what comes in, roi, graph) -> what goes out
 
 
-def build(program: Program, batch: int, threads: int, device: int | None) -> Pipeline:
-    """The graph: inputs "data" and "roi"; outputs the samples and the size of what was decoded.
+def build(graph: Graph) -> Pipeline:
+    """Inputs "data" and "roi"; outputs the samples and the size of what was decoded.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
     after an error and whose outputs are not overwritten.
     """
-    pipe = Pipeline(batch_size=batch, num_threads=threads, device_id=device, prefetch_queue_depth=1)
+    gpu = graph.device is not None
+    pipe = Pipeline(batch_size=graph.batch, num_threads=graph.threads, device_id=graph.device, prefetch_queue_depth=1)
     with pipe:
-        encoded = program.decode is not None
         data = fn.external_source(
-            name="data", dtype=types.UINT8, ndim=1 if encoded else 3, layout=None if encoded else "HWC"
+            name="data",
+            dtype=types.UINT8,
+            ndim=1 if graph.encoded else 3,
+            layout=None if graph.encoded else "HWC",
+            device="gpu" if gpu and graph.decoded else "cpu",
         )
         roi = fn.external_source(name="roi", dtype=types.FLOAT, ndim=1)
         shape, result = None, data
         for lower in LOWERING:
-            result = lower(result, roi, program, device is not None)
+            result = lower(result, roi, graph)
             shape = result.shape() if shape is None else shape
         pipe.set_outputs(result, shape)
     pipe.build()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import os
-import queue
 import select
 import signal
 import socket
@@ -21,32 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.batch import Batch
 from fastfeed.errors import FastfeedError, FeedClosed
 from fastfeed.faults import Failure
 from fastfeed.maker import Place
 from fastfeed.quarantine import Quarantine
+from fastfeed.side.inbox import CLOSED, Inbox
 from fastfeed.side.memory import Slot, mapped
 from fastfeed.side.recipe import Packed
 from fastfeed.side.wire import Closed, receive, send, unpack_error
 from fastfeed.timeline import Span, Timeline
 
-__all__ = ["Inbox", "Link", "end"]
+__all__ = ["Link", "end"]
 
 _LOOK_MS = 500  # how often to look whether the helper lives: a process it started may keep the socket open
 _END_S = 1.0  # a helper that has not ended by itself after this is killed
 _STUCK_S = 5.0  # a thread in a `place` that does not return is left behind, a daemon, after this
-
-
-Results = queue.SimpleQueue[tuple[str, Any]]  # ("batch", placed), ("error", exception), ("end", None)
-
-
-class Inbox:
-    """What came for one walk, in order. The walk holds it: `place` may hold the feed."""
-
-    def __init__(self, place: Place | None) -> None:
-        self.place, self.placed = place, 0
-        self.results: Results = queue.SimpleQueue()
 
 
 class Link:
@@ -65,20 +53,40 @@ class Link:
         self.ending = False  # because the feed wants it so
         self._heard = False  # anything from it
         self.pid = os.getpid()
-        with _no_interrupt():  # a helper must not get Ctrl-C before it has said that it ignores it
-            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                self.process = _start(theirs.fileno())
-            self.thread = threading.Thread(target=_listen, args=(self,), name="fastfeed-side", daemon=True)
-            path = [entry for entry in sys.path if isinstance(entry, str)]
-            with suppress(OSError):  # it has died already, which the thread will say
-                send(self._socket, (("make", path, os.environ.get("PYTHONPATH"), packed.sizes), []), [packed.fd])
-            self.thread.start()
+        self._packed = packed
+        self._socket: socket.socket | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.begun = False
+        self.started = threading.Event()  # or failed to
+        # starts the helper, too: Ctrl-C, which comes to the main thread, cannot leave half of one behind
+        self.thread = threading.Thread(target=_listen, args=(self,), name="fastfeed-side", daemon=True)
 
-    def leave(self, number: int, results: Results) -> None:
-        """End a walk; what has come is given back. Also by garbage collection, so it takes no lock."""
+    def begin(self) -> None:
+        """Begin to start the helper. Once somebody is there who will end it."""
+        self.begun = True
+        try:
+            self.thread.start()
+        except RuntimeError:  # no more threads may be started
+            self.started.set()
+            raise
+
+    def start(self) -> None:
+        """For one thread."""
+        path, packed = [entry for entry in sys.path if isinstance(entry, str)], self._packed
+        try:
+            with self._sending:  # others' messages come after the first
+                self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs, _no_interrupt():  # a helper must not get Ctrl-C before it has said that it ignores it
+                    self.process = _start(theirs.fileno(), path)
+                with suppress(ConnectionError):  # it has died already, which will be seen
+                    send(self._socket, (("make", path, os.environ.get("PYTHONPATH"), packed.sizes), []), [packed.fd])
+        finally:
+            self.started.set()
+        self.post("free")  # and what has waited
+
+    def leave(self, number: int) -> None:
+        """End a walk. Also by garbage collection, so it takes no lock."""
         self._inboxes.pop(number, None)
-        _drop(results)
         self.post("close", number)
 
     def open(self, raw: bool, start: tuple[int, int, int | None], place: Place | None) -> tuple[int, Inbox]:
@@ -95,7 +103,7 @@ class Link:
         if os.getpid() != self.pid:
             return
         self._outbox.append(message)
-        while self._outbox and self._sending.acquire(blocking=False):
+        while self._outbox and self._socket is not None and self._sending.acquire(blocking=False):
             try:
                 while self._outbox:
                     send(self._socket, (self._outbox.popleft(), self._freed()))
@@ -112,12 +120,14 @@ class Link:
 
     def listen(self) -> None:
         """Until the helper is gone. For one thread."""
+        source, process = self._socket, self.process
+        assert source is not None and process is not None
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
+        poll.register(source, select.POLLIN)
         while True:
             if poll.poll(_LOOK_MS):
-                self._take(*receive(self._socket))
-            elif self.process.poll() is not None:
+                self._take(*receive(source))
+            elif process.poll() is not None:
                 raise Closed
             elif self._free:
                 self.post("free")
@@ -136,13 +146,10 @@ class Link:
         elif root is None:
             inbox.results.put((what, unpack_error(*content[0]) if content else None))
         else:
-            _, shape, dtype, (labels, weights, ids, epoch, step, columns) = content
-            images = root.view(dtype).reshape(shape)
-            batch = Batch(images, labels, weights, ids, epoch, step, columns)
-            del root, images
-            inbox.results.put(self._placed(inbox, batch))
+            _, shape, dtype, rest = content
+            inbox.add(root.view(dtype).reshape(shape), rest, self._timeline)
             if number not in self._inboxes:  # closed while it was placed
-                _drop(inbox.results)
+                inbox.drop()
 
     def _root(self, slot: Slot, shape: tuple[int, ...], dtype: str, fds: Sequence[int]) -> np.ndarray:
         """The memory of a slot, until its last view is dropped."""
@@ -160,17 +167,6 @@ class Link:
         self._held[slot] = weakref.ref(root, lambda _: free.append(slot))
         return root
 
-    def _placed(self, inbox: Inbox, batch: Batch) -> tuple[str, Any]:
-        if inbox.place is None:
-            return "batch", batch
-        try:
-            with self._timeline.span("place", inbox.placed):
-                return "batch", inbox.place(batch)
-        except BaseException as error:  # raised at its batch's turn
-            return "error", error
-        finally:
-            inbox.placed += 1
-
     def stop(self, why: Exception) -> None:
         """Let everybody who waits go."""
         self.gone = copy.copy(why)
@@ -181,23 +177,29 @@ class Link:
 
     def forked(self) -> None:
         """In a child process: this is the parent's."""
-        self.process.returncode = 0  # or Popen would complain here about a process that is not this one's
-        self._socket.close()
+        if self.process is not None:
+            self.process.returncode = 0  # or Popen would complain here about a process that is not this one's
+        if self._socket is not None:
+            self._socket.close()
 
     def hang_up(self) -> None:
         """The helper ends itself when it sees this."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        if not self._heard:  # it may still be importing modules, and has nothing to write
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        if self.ending and not self._heard and self.process is not None:  # importing modules still: nothing to write
             self.process.kill()
 
     def shut(self) -> None:
         """After `hang_up`, by the thread that listened."""
         with self._sending:
-            self._socket.close()
+            if self._socket is not None:
+                self._socket.close()
 
     def reap(self) -> int:
         """Its exit status; leaves no process and no zombie."""
+        if self.process is None:
+            return 0
         try:
             return self.process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -218,17 +220,19 @@ def end(link: Link) -> None:
         link.forked()
         return
     link.ending = True
+    if not link.begun or not link.started.wait(_STUCK_S):
+        return
     link.hang_up()
     link.reap()
-    if link.thread is not threading.current_thread():
+    if link.thread is not threading.current_thread() and link.thread.ident is not None:
         link.thread.join(_STUCK_S)
 
 
-def _start(fd: int) -> subprocess.Popen[bytes]:
+def _start(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not from the working folder
     command = [sys.executable, *safe, "-m", "fastfeed.side.process", str(fd)]
-    path = os.pathsep.join(entry for entry in sys.path if isinstance(entry, str))
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd], env=os.environ | {"PYTHONPATH": path})
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd], env=environ)
 
 
 @contextmanager
@@ -241,17 +245,10 @@ def _no_interrupt() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _drop(results: Results) -> None:
-    """Let go of batches; a consumer that waits is told."""
-    with suppress(queue.Empty):
-        while True:
-            results.get_nowait()
-    results.put(("error", FeedClosed("the feed was closed while a batch was waited for")))
-
-
 def _listen(link: Link) -> None:
     why: Exception | None = None
     try:
+        link.start()
         link.listen()
     except Closed:
         pass
@@ -260,18 +257,18 @@ def _listen(link: Link) -> None:
     link.hang_up()
     status = link.reap()
     if link.ending:
-        why = FeedClosed("the feed was closed while a batch was waited for")
-    link.stop(why or _died(link.process.pid, status))
+        why = FeedClosed(CLOSED)
+    link.stop(why or _died(link.process, status))
     link.shut()
 
 
-def _died(pid: int, status: int) -> FastfeedError:
+def _died(process: subprocess.Popen[bytes] | None, status: int) -> FastfeedError:
     if status < 0:
         how = f"killed by {signal.Signals(-status).name}"
         how += ", which the system also sends where memory runs out" if -status == signal.SIGKILL else ""
     else:
         how = f"with exit status {status}"
     return FastfeedError(
-        f"the helper process {pid} of this feed died, {how}; "
+        f"the helper process {process.pid if process else ''} of this feed died, {how}; "
         "a new iteration goes on from feed.state() with a new helper process"
     )

@@ -11,7 +11,8 @@ from typing import Any
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.maker import Making, Place
 from fastfeed.quarantine import Quarantine
-from fastfeed.side.link import Inbox, Link, end
+from fastfeed.side.inbox import Inbox
+from fastfeed.side.link import Link, end
 from fastfeed.side.recipe import Packed, Recipe
 from fastfeed.slots import Allocate
 from fastfeed.timeline import Timeline
@@ -29,7 +30,7 @@ class SideMaker:
                 f"got {sys.platform} and {sys.executable!r}; leave it out"
             )
         self.depth = depth
-        self._packed, self._keep = Packed(recipe), recipe.slots
+        self._packed, self._keep = Packed(recipe), recipe.assembly.slots
         self._quarantine, self._timeline = quarantine, timeline
         self._link: Link | None = None
         self._end: weakref.finalize[Any, Any] | None = None
@@ -51,6 +52,8 @@ class SideMaker:
                     self._end()
                 self._link = Link(self._packed, self._keep, self._quarantine, self._timeline)
                 self._end = weakref.finalize(self, end, self._link)  # also at interpreter exit
+            if not self._link.begun:
+                self._link.begin()
             return self._link
 
     def close(self) -> None:
@@ -101,8 +104,8 @@ class _Asked:
             self._check(link)
             self._number, self._inbox = link.open(self._raw, self._start, self._place)
             self._link = link
-            # not the inbox: it holds `place`, which may hold all of this
-            weakref.finalize(self, link.leave, self._number, self._inbox.results).atexit = False
+            # without the inbox, whose `place` and results may hold all of this
+            weakref.finalize(self, link.leave, self._number).atexit = False
         self._check(self._link)
         if self._asked < wanted:
             self._asked, more = wanted, wanted - self._asked
@@ -126,4 +129,6 @@ class _Asked:
     def close(self) -> None:
         self._closed = True
         if self._link is not None:
-            self._link.leave(self._number, self._inbox.results)
+            self._link.leave(self._number)
+            self._inbox.drop()
+            self._link.post("free")

@@ -3,7 +3,6 @@ passed is said at once; large arrays lie beside the pickle and are mapped, not c
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import pickle
@@ -13,15 +12,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastfeed.assemble import Assembler
-from fastfeed.decode import engine_for
+from fastfeed.assembly import Assembly
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy
-from fastfeed.ops.fuse import Program
-from fastfeed.plan import Plan
 from fastfeed.quarantine import Quarantine
 from fastfeed.side.memory import anonymous, mapped
-from fastfeed.sources.base import Source
 from fastfeed.timeline import Timeline
 
 __all__ = ["Packed", "Recipe"]
@@ -33,66 +31,27 @@ _ALIGN = 64  # bytes
 class Recipe:
     """As the feed was made."""
 
-    source: Source
-    program: Program
-    plan: Plan
-    decode: str
-    backend: str  # module
+    assembly: Assembly
     policy: FaultPolicy
     quarantine: Path | None
-    threads: int
-    chunk: int  # samples per task
-    slots: int  # batches whose memory is used again
-    weigh: bool
     timeline: dict[str, Any]  # arguments of the helper's
 
     @classmethod
-    def of(
-        cls, assembler: Assembler, decode: str, backend: str, threads: int, chunk: int, slots: int, weigh: bool
-    ) -> Recipe:
+    def of(cls, assembly: Assembly, assembler: Assembler) -> Recipe:
         """For a helper that makes what this one makes."""
+        if assembler.backend.xp is not np:
+            raise ConfigError(
+                "side_process=True hands batches over in the host's memory, got a backend that makes them on a GPU; "
+                'leave side_process out, or use decode="cpu" with the cpu backend'
+            )
         quarantine = assembler.quarantine
-        return cls(
-            assembler.source,
-            assembler.program,
-            assembler.plan,
-            decode,
-            backend,
-            quarantine.policy,
-            quarantine.path,
-            threads,
-            chunk,
-            slots,
-            weigh,
-            assembler.timeline.shared,
-        )
+        return cls(assembly, quarantine.policy, quarantine.path, assembler.timeline.shared)
 
     def assemblers(self) -> tuple[Assembler, Assembler]:
         """In the helper: what makes batches, and raw ones, with a quarantine list and a timeline of their own."""
-        plan, rank = self.plan, self.plan.world.rank
-        timeline = Timeline(**self.timeline)
-        quarantine = Quarantine(
-            self.quarantine, policy=self.policy, length=len(self.source), rank=rank, uri=self.source.uri
-        )
-        engine = engine_for(self.program, self.decode)  # type: ignore[arg-type]
-        compile = importlib.import_module(self.backend).compile
-        backend = compile(self.program, engine, timeline, plan.batch, self.threads, plan.world.gpu)
-        assembler = Assembler(
-            self.source,
-            self.program,
-            plan,
-            engine,
-            backend,
-            quarantine,
-            timeline,
-            self.chunk,
-            self.slots,
-            weigh=self.weigh,
-        )
-        raw = self.program.raw()
-        return assembler, assembler.sibling(
-            raw, compile(raw, engine, timeline, plan.batch, self.threads, plan.world.gpu)
-        )
+        source, rank = self.assembly.source, self.assembly.plan.world.rank
+        quarantine = Quarantine(self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri)
+        return self.assembly.assemblers(quarantine, Timeline(**self.timeline))
 
 
 class Packed:
@@ -166,12 +125,12 @@ def _pickled(value: Any) -> list[memoryview]:
 
 def _culprit(recipe: Any) -> str:
     """Which field it is that does not pickle."""
-    for field in fields(recipe):
-        value = getattr(recipe, field.name)
+    named = {f.name: getattr(owner, f.name) for owner in (recipe.assembly, recipe) for f in fields(owner)}
+    for name, value in named.items():
         try:
             pickle.dumps(value)
         except Exception:
-            return f"the {field.name} {value!r}"
+            return f"the {name} {value!r}"
     return "the feed"
 
 

@@ -178,16 +178,16 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     """A batch that fails as a whole is halved until the culprits are alone."""
     dali = importlib.import_module("fastfeed.backends.dali")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
-    run, refused, runs = runner._run, {2, 7}, []
+    blobs, runs = files()[:9], []
+    run, refused = importlib.import_module("fastfeed.backends.lane").Lane.run, {blobs[2], blobs[7]}
 
-    def refuse(work, rows):
-        runs.append(len(rows))
-        if refused.intersection(rows) - work.finished:
+    def refuse(lane, blobs, *rest):
+        runs.append(len(blobs))
+        if refused.intersection(blobs):
             raise RuntimeError("nvImageCodec failure")
-        return run(work, rows)
+        return run(lane, blobs, *rest)
 
-    monkeypatch.setattr(runner, "_run", refuse)
-    blobs = files()[:9]
+    monkeypatch.setattr("fastfeed.backends.lane.Lane.run", refuse)
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
     engine, windows = engine_for(program, "pillow"), whole_windows(9)
     assert runner.render(blobs, engine.probe(blobs), windows, got, threading.Event()) == [None] * 9
@@ -215,17 +215,18 @@ def test_what_the_parser_refuses_stays_out_of_the_batch():
 
 
 @needs_dali
-def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch):
+@pytest.mark.parametrize("why", ["CUDA allocation failed: out of memory", "the driver is gone"])
+def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch, why):
     dali = importlib.import_module("fastfeed.backends.dali")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
 
-    def fail(work, rows):
-        raise RuntimeError("out of memory")
+    def fail(*_):
+        raise RuntimeError(why)
 
-    monkeypatch.setattr(runner, "_run", fail)
+    monkeypatch.setattr("fastfeed.backends.lane.Lane.run", fail)
     windows = whole_windows(4)
     blobs = files()[:4]
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(RuntimeError, match=why):
         runner.render(
             blobs,
             engine_for(program, "pillow").probe(blobs),

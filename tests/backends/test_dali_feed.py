@@ -33,9 +33,8 @@ def folder(tmp_path) -> Path:
 
 def feed(source, backend: str, **options) -> ff.Feed:
     ops = [ff.RandomResizedCrop(32, scale=(0.5, 1)), ff.RandomFlip(), ff.Normalize.imagenet()]
-    return ff.Feed(
-        source, ops, **{"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": "pillow"} | options
-    )
+    decode = "pillow" if backend == "cpu" else "auto"
+    return ff.Feed(source, ops, **{"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": decode} | options)
 
 
 @needs_dali

@@ -1,0 +1,63 @@
+"""What a feed's batches are made with; pickles, so that a helper process can make the same ones."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastfeed.assemble import Assembler
+from fastfeed.decode import engine_for
+from fastfeed.ops.fuse import Program
+from fastfeed.plan import Plan
+from fastfeed.quarantine import Quarantine
+from fastfeed.sources.base import Source
+from fastfeed.timeline import Timeline
+
+__all__ = ["Assembly"]
+
+_CHUNK = 32  # samples per task: enough to vectorise over
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Values alone; nothing is built, opened or started yet."""
+
+    source: Source
+    program: Program
+    plan: Plan
+    backend: str  # module
+    decode: Any  # how it decodes
+    threads: int
+    slots: int  # batches whose memory is used again
+    weigh: bool  # by the source's weights, where it has any
+
+    def assemblers(self, quarantine: Quarantine, timeline: Timeline) -> tuple[Assembler, Assembler]:
+        """What makes batches, and what makes them raw."""
+        plan, threads = self.plan, self.threads
+        module = importlib.import_module(self.backend)
+        engine = engine_for(self.program, module.engine(self.decode))
+        backend = partial(
+            module.compile,
+            engine=engine,
+            timeline=timeline,
+            batch=plan.batch,
+            threads=threads,
+            gpu=plan.world.gpu,
+            decode=self.decode,
+        )
+        made = Assembler(
+            self.source,
+            self.program,
+            plan,
+            engine,
+            backend(self.program),
+            quarantine,
+            timeline,
+            max(1, min(_CHUNK, -(-plan.batch // threads))),
+            self.slots,
+            weigh=self.weigh,
+        )
+        raw = self.program.raw()
+        return made, made.sibling(raw, backend(raw))

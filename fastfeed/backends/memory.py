@@ -1,0 +1,74 @@
+"""Where a backend's finished batches lie: on the host, or in memory of our own on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.cpu import convert
+from fastfeed.errors import MissingExtra
+from fastfeed.ops.convert import Convert
+from fastfeed.slots import Allocate, aligned
+
+__all__ = ["Gpu", "Host"]
+
+
+class Host:
+    """NumPy arrays."""
+
+    xp: Any = np
+    empty: Allocate = staticmethod(aligned)
+
+    def taken(self, tensors: Any) -> np.ndarray:
+        """What DALI gave, as an array."""
+        return np.asarray(tensors.as_tensor())
+
+    def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+        """Finished uint8 pixels (n, height, width, channels), converted, into rows of a batch."""
+        part = np.empty((len(rows), *out.shape[1:]), out.dtype)
+        convert(how, pixels, part)
+        out[rows] = part
+
+    def settle(self) -> None:
+        """Wait until all that was written is there for everybody."""
+
+
+class Gpu:
+    """CuPy arrays on one GPU.
+
+    Only the legacy default stream writes to them, and `settle` waits for it, so whoever gets a batch may read it on any
+    stream at once. Who hands batches over copies them and waits for the copy before a slot is used again: neither an
+    engine that ignores its stream nor work that is still queued can meet a slot that is in use.
+    """
+
+    def __init__(self, device: int) -> None:
+        try:
+            self.xp: Any = importlib.import_module("cupy")
+        except ImportError as error:
+            raise MissingExtra(
+                "batches on a GPU need CuPy: pip install cupy-cuda13x, or cupy-cuda12x for an older driver"
+            ) from error
+        self._device = self.xp.cuda.Device(device)
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        with self._device:
+            return self.xp.empty(shape, dtype)
+
+    def taken(self, tensors: Any) -> Any:
+        with self._device:
+            return self.xp.asarray(tensors.as_tensor())  # by the CUDA array interface, without a copy
+
+    def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+        xp = self.xp
+        with self._device:
+            there = xp.asarray(pixels)
+            if not how.keeps_bytes:
+                scale, offset = xp.asarray(how.scale, "float32"), xp.asarray(how.offset, "float32")
+                there = (there.astype("float32") * scale + offset).astype(how.dtype)
+            out[rows] = there.transpose(0, 3, 1, 2) if how.layout == "CHW" else there
+
+    def settle(self) -> None:
+        with self._device:
+            self.xp.cuda.Stream.null.synchronize()

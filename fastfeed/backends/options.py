@@ -1,0 +1,54 @@
+"""Who decodes: the processor, the GPU, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["DecodeBy", "GpuDecode", "choose"]
+
+DecodeBy = Literal["auto", "cpu", "gpu", "hybrid", "native", "pillow"]
+
+CPU = ("auto", "cpu", "native", "pillow")
+GPU = ("gpu", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDecode:
+    """How backend="dali" decodes; `Feed(decode="gpu")` and "hybrid" stand for two of these."""
+
+    engine: Literal["dali", "nvimagecodec"] = "dali"  # DALI's mixed decoder, or nvImageCodec with a status per image
+    hw_load: float | None = (
+        None  # DALI's share for the hardware JPEG engine, 0..1; None: what was measured here, or 0.65
+    )
+    cpu_share: float | None = 0.0  # share of JPEGs for the processor's kernel; None: measured in the first batches
+    lanes: int = 2  # batches at work on a GPU at once
+
+    def __post_init__(self) -> None:
+        if self.engine not in ("dali", "nvimagecodec"):
+            raise ConfigError(f"engine must be dali or nvimagecodec, got {self.engine!r}")
+        for name in ("hw_load", "cpu_share"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
+                raise ConfigError(f"{name} must be in [0, 1], or None, got {value!r}")
+        if isinstance(self.lanes, bool) or not isinstance(self.lanes, int) or self.lanes < 1:
+            raise ConfigError(f"lanes must be an integer >= 1, got {self.lanes!r}")
+
+
+def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
+    """(backend, decode) from what a user wrote: GPU decoding means the DALI backend, anything else the cpu backend."""
+    on_gpu = isinstance(decode, GpuDecode) or decode in GPU
+    if not on_gpu and decode not in CPU:
+        raise ConfigError(f"decode must be one of {', '.join((*CPU, *GPU))}, or a GpuDecode, got {decode!r}")
+    backend = backend or ("dali" if on_gpu else "cpu")
+    if backend not in backends:
+        raise ConfigError(f"backend must be one of {', '.join(backends)}, got {backend!r}")
+    if backend == "cpu" and on_gpu:
+        raise ConfigError(f'backend="cpu" decodes on the processor, got decode={decode!r}; leave backend out')
+    if backend == "cpu":
+        return backend, "auto" if decode == "cpu" else decode
+    if decode in ("native", "pillow"):
+        raise ConfigError(f'decode={decode!r} is the cpu backend\'s; with backend="dali" use auto, cpu, gpu or hybrid')
+    return backend, decode

@@ -1,0 +1,77 @@
+"""How much of a batch the processor decodes beside a GPU: measured in the first batches, then kept for this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Share", "kept", "mine"]
+
+_BATCHES = 16  # to measure with
+_SETTLING = 3  # of them that do not count: graphs are built, memory is taken
+_MOST = 0.95  # neither side is left without work, or it could not be measured
+_LEAST = 0.05
+
+
+class Share:
+    """Finds the share at which both sides end together."""
+
+    def __init__(self, path: Path, key: str, fixed: float | None) -> None:
+        self._path, self._key = path, key
+        known = kept(path).get(key) if fixed is None else fixed
+        self.value = 0.3 if known is None else float(known)
+        self._left = _BATCHES if known is None else 0
+        self._rates: list[tuple[float, float]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def measured(self) -> bool:
+        """It will not change any more."""
+        return self._left == 0
+
+    def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
+        """One batch: (samples, seconds) of either side, which worked at the same time."""
+        with self._lock:
+            if self._left == 0 or not (cpu[0] and gpu[0]) or cpu[1] <= 0 or gpu[1] <= 0:
+                return
+            self._left -= 1
+            if self._left >= _BATCHES - _SETTLING:
+                return
+            self._rates.append((cpu[0] / cpu[1], gpu[0] / gpu[1]))
+            own, other = np.median(np.array(self._rates), axis=0)
+            self.value = float(np.clip(own / (own + other), _LEAST, _MOST))
+            if self._left == 0:
+                keep(self._path, {self._key: round(self.value, 3)})
+
+
+def mine(blob: Any, share: float) -> bool:
+    """Whether the processor decodes this file: by its bytes, so that its pixels do not depend on the batch it is in."""
+    return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """What was measured on this machine; nothing where the file is missing or not ours."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(path: Path, more: dict[str, Any]) -> None:
+    """Add to it. A folder that cannot be written costs the measurement anew next time, nothing else."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, new = tempfile.mkstemp(dir=path.parent)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(kept(path) | more, file, indent=1)
+        os.replace(new, path)
+    except OSError:
+        return

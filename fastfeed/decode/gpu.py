@@ -1,0 +1,94 @@
+"""nvImageCodec: batches of files to pixels on a GPU, with a status per image; without a GPU, on the processor."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import MissingExtra
+from fastfeed.ops.fuse import Windows
+
+try:
+    from nvidia import nvimgcodec as nv
+except ImportError as error:
+    raise MissingExtra(
+        "GPU decoding needs nvImageCodec: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
+    ) from error
+
+__all__ = ["NvImageCodec", "regions"]
+
+_RADIUS = {"box": 0.5, "bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}  # of the filters, in pixels of the result
+_WORTH = 0.7  # a region of more than this share of its image is not worth asking for
+
+
+class NvImageCodec:
+    """One batch at a time.
+
+    NVIDIA's hardware JPEG engine has been seen to write without waiting for the stream it was given, over memory that
+    was still in use. So what it writes to are images that belong to this decoder alone: they are handed to the next
+    call only after the caller has waited for all that reads them (`decode` must not be called before).
+    """
+
+    def __init__(self, device: int | None, threads: int) -> None:
+        self._xp: Any = np if device is None else importlib.import_module("cupy")
+        if device is None:
+            kinds = {"device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY, "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)]}
+        else:
+            kinds = {"device_id": device}
+        # fancy upsampling, as the processor's decoder has it
+        self._decoder = nv.Decoder(max_num_cpu_threads=threads, options=":fancy_upsampling=1", **kinds)
+        self._params = nv.DecodeParams(sample_format=nv.SampleFormat.I_RGB, color_spec=nv.ColorSpec.SRGB)
+        self._images: list[Any] = []  # that this decoder may write to
+
+    def decode(self, blobs: Sequence[Any], corners: np.ndarray, sizes: np.ndarray) -> list[Any]:
+        """Pixels of one region each, uint8 (height, width, 3), valid until the next call; None for what is not decoded.
+
+        corners, sizes: int64 (n, 2), as `regions` gives them, in displayed coordinates.
+        """
+        streams, rows, found = [], [], [None] * len(blobs)
+        for row, blob in enumerate(blobs):
+            stream = self._stream(blob, corners[row], sizes[row])
+            if stream is not None:
+                streams.append(stream)
+                rows.append(row)
+        if not streams:
+            return found
+        again = {"images": self._images[: len(streams)]} if len(self._images) >= len(streams) else {}
+        images = self._decoder.decode(streams, params=self._params, **again)
+        if not again:
+            self._images = [image for image in images if image is not None]
+        for row, image in zip(rows, images, strict=True):
+            if image is not None and tuple(image.shape[:2]) == tuple(sizes[row]):
+                found[row] = self._xp.asarray(image)
+        return found
+
+    @staticmethod
+    def _stream(blob: Any, corner: np.ndarray, size: np.ndarray) -> Any:
+        try:
+            stream = nv.CodeStream(blob)
+            whole = {stream.height, stream.width}  # as stored: turned images have the two exchanged
+        except RuntimeError:
+            return None
+        (top, left), (height, width) = corner.tolist(), size.tolist()
+        if (top, left) == (0, 0) and {height, width} == whole:
+            return stream
+        return stream.get_sub_code_stream(0, nv.Region(top, left, top + height, left + width))
+
+
+def regions(windows: Windows, sizes: np.ndarray, filter: str) -> tuple[np.ndarray, np.ndarray]:
+    """What to decode of each image so that its window can be scaled: corners and sizes, int64 (n, 2), in pixels.
+
+    The window and what the antialiasing filter reads beyond it, or the whole image where that is most of it.
+    sizes: of the images as displayed, int64 (n, 2).
+    """
+    boxes = windows.boxes
+    scale = np.maximum(boxes[:, 2:] / windows.sizes, 1.0)
+    beyond = np.ceil(scale * _RADIUS[filter]) + 1
+    first = np.clip(np.floor(boxes[:, :2] - beyond), 0, sizes).astype(np.int64)
+    last = np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:] + beyond), 0, sizes).astype(np.int64)
+    whole = ((last - first).prod(axis=1) > _WORTH * sizes.prod(axis=1))[:, None]
+    first, last = np.where(whole, 0, first), np.where(whole, sizes, last)
+    return first, last - first

@@ -258,7 +258,7 @@ def test_starting_and_closing_in_a_hurry():
         with side() as data:
             consumer = threading.Thread(target=take, args=(data.batches(),))
             consumer.start()
-            while data._maker._link is None:
+            while data._maker._link is None or data._maker._link.process is None:
                 consumer.join(0.01)
             pid = helper(data)
         consumer.join(LONG)

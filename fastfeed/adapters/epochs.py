@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,16 @@ from fastfeed.device import Placement
 from fastfeed.feed import Feed
 from fastfeed.maker import Place
 
-__all__ = ["Epochs"]
+__all__ = ["Epochs", "looking"]
+
+_LOOKS = {"_symbolic_build", "_maybe_symbolic_build"}
+_DEEP = 12  # frames between Keras's look and us, at most
 
 
 class Epochs:
-    """The first fit may take a batch to build the model and then begin again; that one is given once more, unless the
-    feed has been moved since. Any other walk is as iterating the feed: one broken off is followed by the next epoch.
+    """Keras may take a batch to learn its shapes, and then begin again: it is given zeros. Versions before that had a
+    function of its own look at the first batch of the first fit; that one is given once more, unless the feed has been
+    moved since. Any other walk is as iterating the feed: one broken off is followed by the next epoch.
     """
 
     def __init__(self, feed: Feed, factors: np.ndarray | None = None) -> None:
@@ -32,8 +37,18 @@ class Epochs:
 
     def walk(self) -> Iterator[tuple[Any, ...]]:
         """One epoch of (images, labels[, weights])."""
+        if looking():
+            yield self.zeros()
+            return
         for _, placed in self._batches():
             yield placed if self._placement is None else self._placement.take(placed)
+
+    def zeros(self) -> tuple[np.ndarray, ...]:
+        """Shapes and types of a batch."""
+        batch, spec = self.feed.plan.batch, self.feed.program.spec
+        shape: Any = (batch, *spec.shape)
+        found = (np.zeros(shape, spec.dtype), np.zeros(batch, np.int64), np.ones(batch, np.float32))
+        return found if self.parts.weighted else found[:2]
 
     def use(self, placement: Placement) -> None:
         """From now on walks are on this device."""
@@ -53,6 +68,21 @@ class Epochs:
                 self._peeked, self._moves = (step, placed), self.feed.moves
             yield step, placed
             self._peeked = None
+
+
+def looking() -> bool:
+    """Keras wants to see a batch, on this thread, to build a model with; it will not train on it.
+
+    A batch, or several that a framework takes ahead, would be lost to training.
+    """
+    frame: Any = sys._getframe(1)
+    for _ in range(_DEEP):
+        if frame is None:
+            return False
+        if frame.f_code.co_name in _LOOKS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _host(parts: Parts) -> Place:

@@ -22,17 +22,22 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_jax", "JAX", "jax") from error
 
-__all__ = ["JaxFeed", "JaxPlacement", "placement", "to_jax"]
+__all__ = ["JaxFeed", "JaxPlacement", "check", "placement", "to_jax"]
 
 
 def to_jax(feed: Feed, sharding: Any = None, convert: Literal["auto", "host", "device"] = "auto") -> JaxFeed:
     """See Feed.to_jax."""
     if convert not in ("auto", "host", "device"):
         raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
-    check_ranks(feed, "JAX", jax.process_index(), jax.process_count())
+    check(feed)
     placement = JaxPlacement(sharding, feed.prefetch + 2)
     placement.check(feed.plan.batch, feed.plan.global_batch)
     return JaxFeed(feed, placement, convert)
+
+
+def check(feed: Feed) -> None:
+    """Raise where JAX runs several processes and the feed does not know."""
+    check_ranks(feed, "JAX", jax.process_index(), jax.process_count())
 
 
 def placement(device: Any, held: int) -> JaxPlacement:

@@ -55,31 +55,25 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
 
 
 class _TensorFlow:
-    """A dataset; on a GPU two batches are there ahead, under a strategy each worker reads its own batches."""
+    """A dataset; on a GPU two batches are there ahead, under a strategy each device gets a piece of each batch."""
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
         self._tf: Any = importlib.import_module("tensorflow")
         self._adapter: Any = importlib.import_module("fastfeed.adapters.tfdata")
+        self._strategies: Any = importlib.import_module("fastfeed.adapters.strategies")
         self._strategy = self._tf.distribute.get_strategy()
 
-    def data(self) -> Any:
-        epochs, tf, strategy = self._epochs, self._tf, self._strategy
+    def data(self, strategy: Any = None) -> Any:
+        epochs, tf = self._epochs, self._tf
+        strategy = self._strategy if strategy is None else strategy
         made = self._adapter.dataset(epochs.feed, epochs, Epochs.walk, epochs.parts.weighted)
-        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            # or Keras would cut what this worker reads into one piece per worker
-            return strategy.distribute_datasets_from_function(lambda _: made)
+        if self._strategies.is_chosen(strategy):
+            return self._strategies.distributed(made, epochs, strategy)
         world = epochs.feed.plan.world
         if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
-            raise ConfigError(
-                "to_keras must be called inside `with strategy.scope():` when several workers train together, got the "
-                "default strategy; Keras would cut each worker's batch into one piece per worker"
-            )
-        if (
-            strategy.num_replicas_in_sync == 1
-            and not tf.distribute.has_strategy()
-            and tf.config.list_logical_devices("GPU")
-        ):
+            raise self._strategies.several_workers(f"rank {world.rank} of {world.size} (TF_CONFIG)")
+        if tf.config.list_logical_devices("GPU"):
             return self._adapter.on_device(made, "/GPU:0", epochs)
         return made
 
@@ -92,6 +86,7 @@ class _Jax:
 
     def data(self) -> Iterator[tuple[Any, ...]]:
         feed, distribution = self._epochs.feed, keras.distribution.distribution()
+        self._jax.check(feed)
         if distribution is None:
             placement = self._jax.JaxPlacement(None, feed.prefetch + 2)
         else:
@@ -114,6 +109,7 @@ class _Torch:
     def data(self) -> Any:
         device = importlib.import_module("keras.src.backend.torch.core").get_device()
         place = "cpu" if device == "meta" else device
+        self._torch.check(self._epochs.feed)
         self._epochs.use(self._torch.TorchPlacement(place, self._epochs.feed.prefetch + 2))
         return _Again(self._epochs)
 
@@ -139,7 +135,7 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
             return backend.data()
 
         def get_tf_dataset(self) -> Any:
-            return backend.data()
+            return backend.data(sys._getframe(1).f_locals.get("distribute_strategy"))  # the model's, which decides
 
         def get_torch_dataloader(self) -> Any:
             return backend.data()

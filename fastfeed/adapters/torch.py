@@ -23,18 +23,23 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
 
-__all__ = ["TorchFeed", "TorchPlacement", "placement", "to_torch"]
+__all__ = ["TorchFeed", "TorchPlacement", "check", "placement", "to_torch"]
 
 
 def to_torch(feed: Feed, device: Any = None, convert: Literal["auto", "host", "device"] = "auto") -> TorchFeed:
     """See Feed.to_torch."""
     if convert not in ("auto", "host", "device"):
         raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        check_ranks(feed, "torch.distributed", torch.distributed.get_rank(), torch.distributed.get_world_size())
+    check(feed)
     if device is None:
         device = f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
     return TorchFeed(feed, TorchPlacement(device, feed.prefetch + 2), convert)
+
+
+def check(feed: Feed) -> None:
+    """Raise where torch.distributed runs several processes and the feed does not know."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        check_ranks(feed, "torch.distributed", torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
 def placement(device: Any, held: int) -> TorchPlacement:

@@ -19,13 +19,18 @@ from typing import Any
 DATA = Path(os.environ.get("FASTFEED_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
+def parser(doc: str | None, rounds: int) -> argparse.ArgumentParser:
+    """For the options that every benchmark has."""
+    made = argparse.ArgumentParser(description=doc)
+    made.add_argument("--rounds", type=int, default=rounds)
+    made.add_argument("--threads", type=int, default=2)
+    made.add_argument("--out", type=Path, help="also write the JSON here")
+    return made
+
+
 def arguments(doc: str | None, rounds: int) -> argparse.Namespace:
-    """The options that every benchmark has."""
-    parser = argparse.ArgumentParser(description=doc)
-    parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
-    return parser.parse_args()
+    """Those options alone."""
+    return parser(doc, rounds).parse_args()
 
 
 def interleaved(rounds: int, contestants: dict[str, Callable[[], int]]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Who decodes beside DALI: nvImageCodec with a status per image, the processor's kernel for a share. On the processor."""
+"""Who decodes beside DALI: nvImageCodec with a status per image, the kernel for a share. Here on the processor."""
 
 import importlib
 import json

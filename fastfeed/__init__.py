@@ -25,6 +25,7 @@ _PUBLIC = {
     "FaultPolicy": "faults",
     "Feed": "feed",
     "FeedStats": "stats",
+    "GpuDecode": "backends.options",
     "ImageFolder": "sources",
     "Mixture": "sources",
     "Normalize": "ops",
@@ -62,6 +63,7 @@ __all__ = [
     "FaultPolicy",
     "Feed",
     "FeedStats",
+    "GpuDecode",
     "ImageFolder",
     "Mixture",
     "Normalize",
@@ -105,6 +107,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from fastfeed import errors, scaling
     from fastfeed.adapters.anywhere import prefetch_to_device
+    from fastfeed.backends.options import GpuDecode
     from fastfeed.batch import Batch
     from fastfeed.checkpoint import load_state, save_state
     from fastfeed.faults import Failure, FaultPolicy

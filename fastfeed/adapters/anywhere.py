@@ -30,7 +30,7 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
     lists, dicts and dataclasses of them; whatever else is in them stays as it is.
 
     device: a torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0", "jax:gpu:0", "tf:GPU:0"; one without a
-    framework ("cuda:1", "cpu") is PyTorch's.
+    framework ("cuda:1", "cpu") is PyTorch's, one with a slash ("/GPU:0") TensorFlow's.
 
     Of a Feed this walks one epoch of `Batch`es, their images, labels and weights on the device; it works ahead by its
     own `prefetch`. An iterable may fill the same arrays again when it is asked for the next item. Errors come at their
@@ -49,7 +49,7 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
 
 def _placement(device: Any, held: int) -> Placement:
     if isinstance(device, str):
-        framework, _, rest = device.partition(":")
+        framework, _, rest = ("tf:" + device if device.startswith("/") else device).partition(":")
         if framework not in FRAMEWORKS:
             framework, rest = "torch", device
         rest = rest or {"torch": "cuda", "tf": "GPU:0", "tensorflow": "GPU:0"}.get(framework, "")

@@ -9,16 +9,26 @@ import fastfeed as ff
 from fastfeed.errors import MissingExtra
 
 
-@pytest.mark.parametrize(
-    ("method", "package", "command"),
-    [("to_keras", "keras", "pip install 'fastfeed[keras]'"), ("to_tfdata", "tensorflow", "pip install 'fastfeed[tf]'")],
-)
-def test_missing_frameworks(monkeypatch, method, package, command):
+CALLS = {
+    "to_keras": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.to_keras()),
+    "keras_backup": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.keras_backup("backup")),
+    "to_tfdata": ("tensorflow", "pip install 'fastfeed[tf]'", lambda feed: feed.to_tfdata()),
+    "to_jax": ("jax", "pip install 'fastfeed[jax]'", lambda feed: feed.to_jax()),
+    "to_torch": ("torch", "pip install 'fastfeed[torch]'", lambda feed: feed.to_torch()),
+    "prefetch_to_device, torch": ("torch", "'fastfeed[torch]'", lambda feed: ff.prefetch_to_device(feed, "cuda:0")),
+    "prefetch_to_device, jax": ("jax", "'fastfeed[jax]'", lambda feed: ff.prefetch_to_device([], "jax:gpu")),
+    "prefetch_to_device, tf": ("tensorflow", "'fastfeed[tf]'", lambda feed: ff.prefetch_to_device([], "/GPU:0")),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_missing_frameworks(monkeypatch, name):
+    package, command, call = CALLS[name]
     monkeypatch.setitem(sys.modules, package, None)  # import raises, as without it
-    for module in ("fastfeed.adapters.keras", "fastfeed.adapters.tfdata"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
+    for module in [module for module in sys.modules if module.startswith("fastfeed.adapters.")]:
+        monkeypatch.delitem(sys.modules, module)
     with ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2) as feed:
         with pytest.raises(MissingExtra, match="needs") as caught:
-            getattr(feed, method)()
+            call(feed)
     assert command in str(caught.value)
     assert isinstance(caught.value, ImportError)

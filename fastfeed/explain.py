@@ -32,8 +32,8 @@ def _imagenet(kind: type[Any]) -> Any:
     return kind.imagenet() if hasattr(kind, "imagenet") else None
 
 
-def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, held: int) -> str:
-    """What a feed will do; `held` batches are in memory at most."""
+def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, held: int, where: str) -> str:
+    """What a feed will do; `held` batches are in memory at most, in the memory that is called `where`."""
     spec, world = program.spec, plan.world
     ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
     shape = (plan.batch, *spec.shape)
@@ -44,7 +44,7 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, he
         f"  {how}",
         program_text(program, path),
         f"  a batch is {spec.dtype}[{', '.join(map(str, shape))}], {megabytes(shape, spec.dtype)}; "
-        f"at most {held} are in memory, {megabytes(shape, spec.dtype, held)}",
+        f"at most {held} are in {where}, {megabytes(shape, spec.dtype, held)}",
     ]
     return "\n".join(lines)
 

@@ -226,7 +226,7 @@ class Feed(Handover):
         where = " of a helper process" if self.side_process else ""
         how = f"{self.threads} threads{where}, {self.prefetch} batches ahead, bad samples: {bad}"
         held = self.prefetch + 2
-        text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held)
+        text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held, self._backend.where)
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     __str__ = explain

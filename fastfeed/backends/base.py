@@ -19,6 +19,7 @@ class Backend(Protocol):
 
     name: str
     whole: bool  # wants whole batches; otherwise any rows, from many threads
+    where: str  # its batches lie: "memory", "the memory of GPU 0"
     xp: Any  # numpy, or what has its functions where this backend's batches lie
     empty: Allocate  # memory for a batch there
 

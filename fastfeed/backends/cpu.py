@@ -23,6 +23,7 @@ class CpuBackend:
 
     name = "cpu"
     whole = False
+    where = "memory"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
 

@@ -73,7 +73,8 @@ class DaliBackend:
         # a launcher that shows each process its own GPU alone leaves one, number 0
         self._device = gpu % count if count else None
         self._memory: Any = Host() if self._device is None else Gpu(self._device)
-        self.xp, self.empty, self.settle = self._memory.xp, self._memory.empty, self._memory.settle
+        self.where, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
+        self.settle = self._memory.settle
         path, encoded = _kept_file(), program.decode is not None
         load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
@@ -81,7 +82,8 @@ class DaliBackend:
         where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
         self.share = Share(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        for _ in range(how.lanes if self._device is not None else 1):
+        self.lanes = how.lanes if self._device is not None else 1  # on the processor one has all threads
+        for _ in range(self.lanes):
             self._lanes.put(None)  # not built yet
         self._building = threading.Lock()
         self._black = program.convert.table()[0]

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import math
+import warnings
 from typing import Any
 
 import numpy as np
 
 from fastfeed.backends.cpu import convert
-from fastfeed.errors import MissingExtra
+from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
 from fastfeed.slots import Allocate, aligned
 
 __all__ = ["Gpu", "Host"]
 
+_SCARCE = 0.1  # of a GPU's memory: less than this free is worth a word at the start
+_HOLDERS = (
+    "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "
+    "first use; JAX takes three quarters, unless XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
+)
+
 
 class Host:
     """NumPy arrays."""
 
+    name = "memory"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
 
@@ -50,11 +59,26 @@ class Gpu:
             raise MissingExtra(
                 "batches on a GPU need CuPy: pip install cupy-cuda13x, or cupy-cuda12x for an older driver"
             ) from error
-        self._device = self.xp.cuda.Device(device)
+        self.name, self._device = f"the memory of GPU {device}", self.xp.cuda.Device(device)
+        free, total = self._free()
+        if free < _SCARCE * total:
+            warnings.warn(f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}", stacklevel=6)
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        try:
+            with self._device:
+                return self.xp.empty(shape, dtype)
+        except self.xp.cuda.memory.OutOfMemoryError as error:
+            need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
+            raise DeviceMemory(
+                f"{self.name} has no room for a batch of {need / 1e6:.1f} MB, {free / 1e9:.1f} of {total / 1e9:.1f} GB "
+                f"are free; lower the batch size or prefetch, or make room. {_HOLDERS}"
+            ) from error
+
+    def _free(self) -> tuple[int, int]:
+        """Bytes: free, in all."""
         with self._device:
-            return self.xp.empty(shape, dtype)
+            return self.xp.cuda.runtime.memGetInfo()
 
     def taken(self, tensors: Any) -> Any:
         with self._device:

@@ -1,0 +1,119 @@
+"""Batches in memory of a GPU, by a stand-in for CuPy that keeps count: what is said where there is no room."""
+
+import contextlib
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from fastfeed.backends.cpu import convert
+from fastfeed.backends.memory import Gpu, Host
+from fastfeed.errors import DeviceMemory, MissingExtra
+from fastfeed.ops.fuse import fuse
+from fastfeed.slots import Slots
+from fastfeed.spec import Spec
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class Cupy(types.ModuleType):
+    """NumPy's functions, and a device of so many bytes."""
+
+    def __init__(self, free: int, total: int) -> None:
+        super().__init__("cupy")
+        self.free, self.synchronized = free, 0
+        stream = types.SimpleNamespace(null=types.SimpleNamespace(synchronize=self._synchronize))
+        self.cuda = types.SimpleNamespace(
+            Device=lambda index: contextlib.nullcontext(index),
+            Stream=stream,
+            runtime=types.SimpleNamespace(memGetInfo=lambda: (self.free, total)),
+            memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        )
+        self.asarray = np.asarray
+
+    def _synchronize(self) -> None:
+        self.synchronized += 1
+
+    def empty(self, shape, dtype):
+        made = np.empty(shape, dtype)
+        if made.nbytes > self.free:
+            raise OutOfMemoryError("out of memory")
+        self.free -= made.nbytes
+        return made
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    made = Cupy(free=10**6, total=4 * 10**6)
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    return made
+
+
+def test_a_slot_is_used_again_once_nobody_holds_it(cupy):
+    slots = Slots((100, 100), "uint8", 2, Gpu(0).empty)
+    for _ in range(20):
+        view = slots.take()[3:]
+        del view
+    assert cupy.free == 10**6 - 10_000
+
+
+def test_no_room_says_how_much_is_free_and_who_may_hold_it(cupy):
+    with pytest.raises(DeviceMemory) as caught:
+        Gpu(3).empty((1200, 1000), "float32")
+    text = str(caught.value)
+    assert text.startswith("the memory of GPU 3 has no room for a batch of 4.8 MB, 0.0 of 0.0 GB are free; lower the")
+    assert "set_memory_growth" in text and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in text
+
+
+def test_a_gpu_that_is_nearly_full_is_worth_a_word_at_the_start(cupy):
+    cupy.free = 10**5
+    with pytest.warns(UserWarning, match=r"GPU 0 has 0\.0 of 0\.0 GB free\. TensorFlow takes all that is free, unless"):
+        Gpu(0)
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float16"])
+def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
+    import fastfeed as ff
+
+    ops = [ff.Normalize.imagenet()] if dtype == "float32" else [ff.ToFloat("float16")] if dtype == "float16" else []
+    how = fuse([*ops, ff.ToLayout(layout)], Spec((6, 5, 3), "uint8", "HWC")).convert
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 6, 5, 3), dtype=np.uint8)
+    shape = (5, 6, 5, 3) if layout == "HWC" else (5, 3, 6, 5)
+    outs = [np.zeros(shape, dtype) for _ in range(3)]
+    for memory, out in zip((Host(), Gpu(0)), outs, strict=False):
+        memory.lay(how, pixels, out, [4, 0, 2])
+        memory.settle()
+    convert(how, pixels, part := np.empty((3, *shape[1:]), dtype))
+    outs[2][[4, 0, 2]] = part
+    assert np.array_equal(outs[0], outs[2])
+    np.testing.assert_allclose(outs[1].astype(np.float32), outs[2].astype(np.float32), rtol=0, atol=2e-3)
+    assert cupy.synchronized == 1
+
+
+def test_without_cupy_the_error_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(MissingExtra, match="batches on a GPU need CuPy: pip install cupy-cuda13x"):
+        Gpu(0)
+
+
+def test_slots_of_a_gpu_are_taken_by_several_threads(cupy):
+    slots = Slots((10, 10), "uint8", 4, Gpu(0).empty)
+    taken: list[int] = []
+
+    def take() -> None:
+        for _ in range(200):
+            slot = slots.take()
+            slot[...] = 1
+            taken.append(len(slot))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 800

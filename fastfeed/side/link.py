@@ -264,7 +264,8 @@ def _listen(link: Link) -> None:
 
 def _died(process: subprocess.Popen[bytes] | None, status: int) -> FastfeedError:
     if status < 0:
-        how = f"killed by {signal.Signals(-status).name}"
+        names = {known.value: known.name for known in signal.Signals}  # not all numbers have one
+        how = f"killed by {names.get(-status, f'signal {-status}')}"
         how += ", which the system also sends where memory runs out" if -status == signal.SIGKILL else ""
     else:
         how = f"with exit status {status}"

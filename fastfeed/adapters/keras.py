@@ -92,10 +92,10 @@ class _Jax:
         else:
             shape = (feed.plan.batch, *feed.program.spec.shape)
             sharding = distribution.get_data_layout(shape).backend_layout
-            if not sharding.is_fully_addressable:
-                return self._epochs.walk()  # Keras puts together what the processes have
             placement = self._jax.JaxPlacement(sharding, feed.prefetch + 2)
             placement.check(feed.plan.batch, feed.plan.global_batch)
+            if not sharding.is_fully_addressable:
+                return self._epochs.walk()  # Keras puts together what the processes have
         self._epochs.use(placement)
         return self._epochs.walk()
 

@@ -1,0 +1,91 @@
+"""JAX: two processes with two devices each; Keras on JAX over their devices, and over four of one process."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import ranks_at_work as at_work
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+    for name in ("jax", "keras")
+]
+
+DEVICES = "the batch must divide among the devices of its sharding, got {} samples for 4 devices; change batch to a "
+
+
+def processes(how: str) -> list[dict]:
+    place = {"JAX_NUM_PROCESSES": "2"} if how == "environment" else {}
+    address, ranks = f"localhost:{at_work.ports(1)[0]}", range(2)
+    started = [place | ({"JAX_PROCESS_ID": str(rank)} if place else {}) for rank in ranks]
+    return at_work.told([at_work.work("jax_rank.py", how, rank, address, **started[rank]) for rank in ranks])
+
+
+@pytest.fixture(scope="module")
+def ranks() -> list[dict]:
+    return processes("environment")
+
+
+@pytest.fixture(scope="module")
+def keras() -> dict:
+    return at_work.told([at_work.work("keras_devices.py")])[0]
+
+
+def test_global_arrays_hold_the_batches_of_a_world_of_one(ranks):
+    with at_work.feed() as data:
+        batches = list(data.batches(epochs=at_work.EPOCHS))
+    for told in ranks:
+        assert told["seen"] == [batch.ids.tolist() for batch in batches]
+        sums = [batch.images.sum((1, 2, 3)) for batch in batches]
+        np.testing.assert_allclose(told["sums"], sums, rtol=1e-5)
+    assert at_work.joined([told["here"] for told in ranks]) == at_work.order()
+
+
+def test_training_over_both_processes_ends_as_one_process(ranks):
+    for told in ranks:
+        at_work.same(told, at_work.trained())
+        assert "placed on JAX cpu:0 and 3 more" in told["text"]
+
+
+def test_batches_that_cannot_be_laid_out_are_refused_on_every_process(ranks):
+    for told in ranks:
+        assert told["wrong batch"].startswith(DEVICES.format(6))
+        assert told["uneven batch"] == "the global batch must divide by the number of processes, 2, got 9"
+
+
+def test_keras_fits_over_both_processes(ranks):
+    for told in ranks:
+        at_work.same(told["keras"], at_work.trained())
+        losses = np.reshape(at_work.trained()["losses"], (at_work.EPOCHS, -1)).mean(1)
+        np.testing.assert_allclose(told["keras"]["loss"], losses, rtol=1e-5)
+        assert told["keras"]["state"] == [at_work.EPOCHS, 0]
+        assert told["keras"]["wrong batch"].startswith(DEVICES.format(9))
+
+
+def test_a_feed_that_knows_of_one_process_is_refused():
+    """jax.distributed.initialize with arguments leaves nothing in the environment."""
+    for rank, told in enumerate(processes("arguments")):
+        assert told["refused"] == (
+            "the feed reads as rank 0 of 1 (no launcher in the environment), but JAX runs this process as "
+            f"{rank} of 2: every process would train on the same samples; pass Feed(world=ff.World({rank}, 2, "
+            "local_rank, local_size)), or world=ff.World() if this is meant"
+        )
+        assert told["labels"] == at_work.order()[0][4 * rank : 4 * rank + 4], "with a world that was passed"
+
+
+def test_keras_gets_batches_that_lie_on_its_devices(keras):
+    look, *batches = keras["arrived"]
+    assert look == [0, False], "zeros, to build the model's metrics with"
+    assert batches == [[4, True]] * 2 * 5 * at_work.EPOCHS, "sharded, and taken as they are"
+    assert "placed on JAX cpu:0 and 3 more" in keras["text"]
+
+
+def test_keras_over_four_devices_ends_as_one(keras):
+    at_work.same(keras, at_work.trained())
+    losses = np.reshape(at_work.trained()["losses"], (at_work.EPOCHS, -1)).mean(1)
+    np.testing.assert_allclose(keras["history"]["loss"], losses, rtol=1e-5)
+    assert keras["state"] == [at_work.EPOCHS, 0]
+    assert keras["evaluated"] == pytest.approx(keras["by hand"], abs=1e-5)
+    assert keras["history"]["val_loss"][-1] == pytest.approx(keras["by hand"][0], abs=1e-5)
+    assert keras["shape"] == [40, at_work.SAMPLES]
+    assert keras["wrong batch"].startswith(DEVICES.format(6))

@@ -33,7 +33,12 @@ print(loader)
 torch.manual_seed(0)
 layers = []
 for before, filters in ((3, 32), (32, 64), (64, 128)):
-    layers += [nn.Conv2d(before, filters, 3, padding=1, bias=False), nn.BatchNorm2d(filters), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [
+        nn.Conv2d(before, filters, 3, padding=1, bias=False),
+        nn.BatchNorm2d(filters),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
 model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)).to(loader.device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=args.epochs * len(loader))

@@ -1,7 +1,7 @@
 """Which landmark is it? Plain JAX: batches sharded over every device, of this process or of several.
 
 python examples/landmarks_jax.py
-XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py    # two devices, made of one processor
+XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py  # two devices of one processor
 """
 
 import argparse

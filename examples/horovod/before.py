@@ -1,4 +1,4 @@
-"""A Horovod script as people write it, with files listed, shuffled, sharded and decoded by hand; after.py uses fastfeed.
+"""A Horovod script as people write it, with files listed, shuffled, sharded, decoded by hand; after.py uses fastfeed.
 
 mpirun -np 2 python examples/horovod/before.py --data photos       # or without mpirun, on one rank
 """

@@ -5,15 +5,16 @@ Not Horovod: nothing overlaps, nothing is fused. The ranks come from mpirun's va
 
 import os
 
-import torch
 from torch import distributed
 
-rank = local_rank = lambda: int(os.environ.get("OMPI_COMM_WORLD_RANK", 0))  # one machine
-size = lambda: int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))  # noqa: E731
+rank = local_rank = lambda: int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))  # one machine
+size = lambda: int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))  # noqa: E731
 
 
 def init():
-    distributed.init_process_group("gloo", f"tcp://localhost:{os.environ.get('HVD_PORT', 29517)}", None, size(), rank())
+    distributed.init_process_group(
+        "gloo", f"tcp://localhost:{os.environ.get('HVD_PORT', '29517')}", None, size(), rank()
+    )
 
 
 def allreduce(tensor):
@@ -26,7 +27,7 @@ def broadcast_parameters(state, root_rank):
         distributed.broadcast(tensor, root_rank)
 
 
-def DistributedOptimizer(optimizer, named_parameters):  # noqa: N802  Horovod's name
+def DistributedOptimizer(optimizer, named_parameters):
     def average(*_):
         for parameter in parameters:
             parameter.grad = allreduce(parameter.grad)

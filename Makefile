@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
-TORCH ?= # e.g. torch==2.13.0: also test the torch backend of Keras
+TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
 JPEGLIB ?= /usr/include/jpeglib.h
 
 .PHONY: demo test lint bench fuzz clean kernel-needs launcher-needs
@@ -35,7 +35,7 @@ demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(VENV)/.dev launcher-needs
-	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH))
+	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning)
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev

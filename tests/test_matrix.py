@@ -11,7 +11,7 @@ from conftest import ROOT
 TEXT = (ROOT / "docs" / "frameworks.md").read_text()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.startswith("|")]
 TESTS = {cells[0]: cells[1].strip("`") for cells in ROWS if len(cells) == 2 and "::" in cells[1]}
-HEADER, *MATRIX = [cells for cells in ROWS if len(cells) > 2 and not set(cells[0]) == {"-"}]
+HEADER, *MATRIX = [cells for cells in ROWS if len(cells) > 2 and set(cells[0]) != {"-"}]
 CELLS = {f"{cells[0]}: {name}": cell for cells in MATRIX for name, cell in zip(HEADER[1:], cells[1:], strict=True)}
 
 

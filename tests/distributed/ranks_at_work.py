@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,12 @@ def start() -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def trained(epochs: int = EPOCHS, factors: Mapping[int, float] | None = None, **options: Any) -> dict[str, Any]:
+def trained(steps: int | None = None, factors: Mapping[int, float] | None = None, **options: Any) -> dict[str, Any]:
     """By NumPy, in a world of one: weights, and the mean loss of each step. `factors` weigh samples by label."""
     kernel, bias = (array.astype(np.float64) for array in start())
     speeds, losses = [np.zeros_like(kernel), np.zeros_like(bias)], []
     with feed(**options, world=ff.World()) as data:
-        for batch in data.batches(epochs=epochs):
+        for batch in islice(data.batches(epochs=None), EPOCHS * len(data) if steps is None else steps):
             x, n = batch.images.reshape(len(batch.labels), PIXELS).astype(np.float64), len(batch.labels)
             weights = batch.weights * np.array([(factors or {}).get(int(label), 1.0) for label in batch.labels])
             logits = x @ kernel + bias

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,7 @@ class _Batch:
     stop: Stop
     number: int
     done: list[Bad | None]
+    held: list[Any] = field(default_factory=list)  # DALI's results, which copies that are still queued read
 
     def request(self, rows: list[int], filter: str) -> Request:
         """These rows, as engines take them."""
@@ -98,16 +99,23 @@ class DaliBackend:
         batch: int = 0,
     ) -> list[Bad | None]:
         work = _Batch(blobs, headers, windows, out, stop, batch, [None] * len(blobs))
+        try:
+            self._fill(work)
+        finally:
+            self.settle()  # what DALI gave may be overwritten once it is let go
+        return work.done
+
+    def _fill(self, work: _Batch) -> None:
         share = self.share.value
         own: list[int] = []
         rest: list[int] = []
-        for row, (blob, header) in enumerate(zip(blobs, headers, strict=True)):
+        for row, (blob, header) in enumerate(zip(work.blobs, work.headers, strict=True)):
             mixed = share > 0 and header.format == "JPEG" and mine(blob, share)
             (own if mixed or not plain(self._program, blob, header) else rest).append(row)
         if not own or not rest:
             self._by_engine(work, own)
             self._by_graph(work, rest)
-            return work.done
+            return
         with ThreadPoolExecutor(1, "fastfeed-graph") as pool:  # at the same time, the slower one decides
             started = time.perf_counter()
             graph = pool.submit(self._by_graph, work, rest)
@@ -117,7 +125,6 @@ class DaliBackend:
         if share > 0:
             self.share.note((len(own), cpu), (len(rest), gpu))
         self._lay(work, own, *pixels)
-        return work.done
 
     def path(self) -> str:
         where = "the processor" if self._device is None else f"GPU {self._device}"
@@ -161,6 +168,7 @@ class DaliBackend:
             with self._timeline.span("dali", work.number):
                 images, came = lane.run(request.blobs, request.headers, request.windows)
                 if came:
+                    work.held.append(images)
                     self._take(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.taken(images))
         except MemoryError:
             raise

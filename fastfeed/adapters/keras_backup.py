@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ except ImportError as error:
 
 __all__ = ["keras_backup"]
 
-_STATE = "state.json"
+_STATE, _WEIGHTS = "state.json", "backup-*.weights.h5"
 
 
 def keras_backup(feed: Feed, folder: str | Path, save_freq: str | int = "epoch", delete_checkpoint: bool = True) -> Any:
@@ -42,52 +41,60 @@ def _backup_class() -> Any:
             super().__init__()
             self._feed, self._folder = feed, folder
             self._every, self._delete = save_freq, delete_checkpoint
-            self._start = (0, 0)  # where the feed stood when training began
-            self._epoch = 0  # of Keras
-            self._before = 0  # batches since then, in Keras epochs that are over
-            self._done = 0  # batches since then, in all
-            self._saved = 0
+            self._at = 0  # batches before the trainer's position, from epoch 0 on
+            self._saved = 0  # the position that was saved last
+            self._epoch, self._batch = 0, 0  # of Keras: batches count in its epoch
 
         def on_train_begin(self, logs: Any = None) -> None:
             path = self._folder / _STATE
             if path.exists():
                 self._restore(load_state(path))
             state = self._feed.state()
-            self._start = (state["epoch"], state["step"])
-            self._before = self._done = self._saved = 0
+            self._at = self._saved = state["epoch"] * len(self._feed) + state["step"]
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self._epoch = epoch
+            self._epoch, self._batch = epoch, 0
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self._done = self._before + batch + 1
-            if self._every != "epoch" and self._done - self._saved >= int(self._every):
-                self._save(self._epoch)
+            steps = len(self._feed)
+            # with several steps per execution Keras counts full ones, also where the data has ended before
+            self._at += min(batch + 1 - self._batch, steps - self._at % steps)
+            self._batch = batch + 1
+            if self._every != "epoch" and self._at - self._saved >= int(self._every):
+                # Keras ends an epoch where the feed's ends, and after as many steps as it was told
+                over = self._at % steps == 0 or self._batch >= (self.params.get("steps") or steps)
+                self._save(self._epoch + over)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self._before = self._done
             if self._every == "epoch":
                 self._save(epoch + 1)
 
         def on_train_end(self, logs: Any = None) -> None:
             if self._delete and self._feed.plan.world.main:
-                shutil.rmtree(self._folder, ignore_errors=True)
+                (self._folder / _STATE).unlink(missing_ok=True)  # first: it names the weights
+                self._clear()
+                for torn in self._folder.glob(f"{_STATE}.*.new"):  # of a run that was killed while it wrote
+                    torn.unlink(missing_ok=True)
+                if self._folder.is_dir() and not any(self._folder.iterdir()):
+                    self._folder.rmdir()
 
         def _save(self, epoch: int) -> None:
-            self._saved = self._done
+            self._saved = self._at
             if not self._feed.plan.world.main:
                 return
-            steps = len(self._feed)
-            at = divmod(self._start[0] * steps + self._start[1] + self._done, steps)
+            at = divmod(self._at, len(self._feed))
             self._folder.mkdir(parents=True, exist_ok=True)
-            weights = f"{at[0]:06}-{at[1]:09}.weights.h5"
+            weights = f"backup-{at[0]:06}-{at[1]:09}.weights.h5"
             self.model.save_weights(self._folder / weights, overwrite=True)
             with open(self._folder / weights, "rb") as file:
                 os.fsync(file.fileno())
             state = {"keras_epoch": epoch, "weights": weights, "feed": self._feed.state(at)}
             save_state(self._folder / _STATE, state)
-            for old in self._folder.glob("*.weights.h5"):
-                if old.name != weights:
+            self._clear(but=weights)
+
+        def _clear(self, but: str = "") -> None:
+            for old in self._folder.glob(_WEIGHTS):
+                if old.name != but:
                     old.unlink(missing_ok=True)
 
         def _restore(self, saved: dict[str, Any]) -> None:

@@ -1,0 +1,71 @@
+"""feed.keras_backup: fits that are killed and started again see every batch in order, and end as if undisturbed."""
+
+import importlib.util
+import json
+import random
+import signal
+from pathlib import Path
+
+import pytest
+import ranks_at_work as at_work
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
+
+EPOCHS, STEPS = 3, at_work.SAMPLES // 8
+RUNS = [  # backend, save_freq, batches to live in each attempt (None: chosen by chance), steps per execution
+    *((backend, every, None, 1) for backend in ("tensorflow", "jax", "torch") for every in (3, "epoch")),
+    ("tensorflow", STEPS, [STEPS, 2 * STEPS - 1], 1),  # right after a backup that falls on the end of an epoch
+    ("jax", 2, [6], 2),  # in executions of two steps, of which the third of an epoch has one
+]
+
+
+@pytest.mark.parametrize(("backend", "every", "lives", "together"), RUNS)
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)])
+def test_killed_fits_end_as_undisturbed(tmp_path: Path, backend, every, lives, together, seed):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    rng = random.Random(seed)
+    lives = [rng.randrange(every if every != "epoch" else STEPS, 8) for _ in range(2)] if lives is None else lives
+    order, steps = at_work.order(EPOCHS), EPOCHS * STEPS
+    reached, done = 0, 0
+    for attempt, batches in enumerate([*lives, 0]):
+        arguments = (backend, tmp_path, every, batches, together)
+        [(code, _, err)] = at_work.ended([at_work.work("keras_backup_run.py", *arguments)])
+        assert code == (-signal.SIGKILL if batches else 0), err[-4000:]
+        trained = [json.loads(line) for line in (tmp_path / "trained.jsonl").read_text().splitlines()]
+        trained = [(epoch * STEPS + step, ids) for number, epoch, step, ids in trained if number == attempt]
+        assert [at for at, _ in trained] == list(range(reached, trained[-1][0] + 1)), "from the last backup, in order"
+        assert all(order[at] == ids for at, ids in trained)
+        done = trained[-1][0] + 1
+        if batches:
+            saved = json.loads((tmp_path / "backup" / "state.json").read_text())
+            reached = saved["feed"]["epoch"] * STEPS + saved["feed"]["step"]
+            assert saved["keras_epoch"] == reached // STEPS
+            assert 0 <= done - reached < max(STEPS if every == "epoch" else every, together)
+    assert done == steps
+    at_work.same(json.loads((tmp_path / "weights.json").read_text()), at_work.trained(steps=steps))
+    assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="tensorflow is not installed")
+def test_words(tmp_path):
+    [said] = at_work.told([at_work.work("keras_backup_run.py", "words", tmp_path)])
+    assert said.pop("other") == (
+        f"StateError: {tmp_path / 'other' / 'state.json'} is no backup of keras_backup; choose another folder"
+    )
+    assert said.pop("torn").startswith(f"StateError: {tmp_path / 'torn' / 'state.json'} is not a saved state: ")
+    assert said.pop("list").endswith("is not a saved state: got list; pass what save_state wrote")
+    assert said.pop("unbuilt") == (
+        "ConfigError: the model must be built before training goes on from a backup; give it an Input layer, or call "
+        "it on a batch before fit"
+    )
+    assert said.pop("another batch") == (
+        "StateError: cannot restore: global_batch was 8, this feed has 9, so the order would change; "
+        "pass global_batch=8 (batch counts per rank)"
+    )
+    for name, got in (("zero", 0), ("true", True), ("half", 0.5), ("batch", "batch")):
+        wanted = f'ConfigError: save_freq must be "epoch" or a number of batches >= 1, got {got!r}'
+        assert said.pop(name) == wanted
+    assert said == {}, "nothing else was refused"
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["best.weights.h5"], "what is not ours stays"
+    assert sorted(file.suffix for file in (tmp_path / "kept").iterdir()) == [".h5", ".json"]

@@ -30,6 +30,7 @@ __all__ = ["Assembler"]
 _BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
 _READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
+_READ_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
 
 Read = Callable[[list[int]], list[Any]]  # rows of a batch -> bytes or Failure each
 
@@ -77,6 +78,7 @@ class Assembler:
         self.engine, self.backend = engine, backend
         self.quarantine, self.timeline = quarantine, timeline
         self._chunk = plan.batch if backend.whole else chunk
+        self._most = _READ_WHOLE if backend.whole else _READ_BYTES
         self._policy: FaultPolicy = quarantine.policy
         shape = (plan.batch, *(side or 0 for side in program.spec.shape))
         self.slots = Slots(shape, program.spec.dtype, slots, backend.empty)
@@ -217,7 +219,7 @@ class Assembler:
             self.quarantine.bad(fresh, this.epoch, this.step, known=known, turn=turn)
 
     def _load(self, ids: np.ndarray, draws: list[np.ndarray], this: _Step, read: Read) -> _Rows:
-        """Read, probe, and work out the windows; of the first of these ids, up to _READ_BYTES."""
+        """Read, probe, and work out the windows; of the first of these ids, up to `_most` bytes."""
         bad: dict[int, Failure | None] = {}
         with self.timeline.span("read", this.number):
             blobs = self._read(ids, bad, this.stop, read)
@@ -252,7 +254,7 @@ class Assembler:
         known = self.quarantine.known(ids)
         blobs: list[Any] = []
         held = 0
-        while len(blobs) < len(ids) and held < _READ_BYTES and not (blobs and stop.is_set()):
+        while len(blobs) < len(ids) and held < self._most and not (blobs and stop.is_set()):
             rows = range(len(blobs), min(len(blobs) + _READ_AT_ONCE, len(ids)))
             wanted = [row for row in rows if not known[row]]
             found = read(wanted) if wanted else []

@@ -8,7 +8,6 @@ import pytest
 import fastfeed as ff
 from fastfeed.errors import MissingExtra
 
-
 CALLS = {
     "to_keras": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.to_keras()),
     "keras_backup": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.keras_backup("backup")),

@@ -43,7 +43,7 @@ class Classifier(lightning.LightningModule):
 
 
 def loaders():
-    feed = ff.Feed(made.pictures(4000, seed=0), [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values], batch=64, seed=0)
+    feed = ff.Feed(made.pictures(2000, seed=0), [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values], batch=64, seed=0)
     held_out = ff.Feed(made.pictures(1000, seed=1), values, batch=256, shuffle=False, tail="pad")
     return feed, feed.to_torch(), held_out.to_torch()
 

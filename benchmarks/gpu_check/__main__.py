@@ -105,6 +105,7 @@ def one(name: str, setting: Any, reason: str, left: float) -> dict[str, Any]:
         found = {"ok": "not run", "reason": str(why)}
     except Exception as error:
         found = {"ok": False, "reason": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        found |= {"figures": error.figures} if hasattr(error, "figures") else {}
         traceback.print_exc()
     found["seconds"] = round(time.perf_counter() - start, 1)
     print(f"[{name}] {_word(found)} after {found['seconds']:.0f} s", flush=True)
@@ -115,7 +116,8 @@ def table(report: dict[str, Any]) -> None:
     """For people."""
     print(f"\n{'part':8} {'':8} {'seconds':>8}  found")
     for name, part in report["parts"].items():
-        lines = _flat(part["figures"]) if "figures" in part else [part["reason"].split("\n", 1)[0][:200]]
+        lines = [part["reason"].split("\n", 1)[0][:500]] if "reason" in part else []
+        lines += _flat(part["figures"]) if "figures" in part else []
         print(f"{name:8} {_word(part):8} {part['seconds']:8.1f}  {lines[0] if lines else ''}")
         for line in lines[1:]:
             print(f"{'':27} {line}")

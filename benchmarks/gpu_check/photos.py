@@ -44,12 +44,11 @@ def run(setting: Setting) -> dict[str, Any]:
         setting.sets["own"] = setting.images
         return {"own": _told(files)}
     figures = {}
-    for name, kind in KINDS.items():
+    for name, usual in KINDS.items():
+        kind = _smaller(usual) if setting.quick else usual
         folder = setting.folder / name
         folder.mkdir()
-        count = kind.quick if setting.quick else kind.count
-        if setting.quick and kind.size[0] > 1000:
-            kind = kind._replace(size=(kind.size[0] // 3, kind.size[1] // 3))
+        count = kind.count
         with ThreadPoolExecutor(setting.cores) as pool:
             bases = list(pool.map(_base, range(min(count, 8 if setting.quick else 48))))
 
@@ -63,6 +62,11 @@ def run(setting: Setting) -> dict[str, Any]:
         figures[name] = _told(files)
         setting.say(f"{name}: {figures[name]}")
     return figures
+
+
+def _smaller(kind: Kind) -> Kind:
+    width, height = kind.size if kind.size[0] < 1000 else (kind.size[0] // 3, kind.size[1] // 3)
+    return kind._replace(size=(width, height), count=kind.quick)
 
 
 def made(base: np.ndarray, kind: Kind, number: int) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.contestants import Ours, Rate, Rival, batch_for
-from benchmarks.gpu_check.setting import Setting
+from benchmarks.gpu_check.setting import Setting, Wrong
 from fastfeed.backends.dali import _kept_file
 from fastfeed.backends.options import GpuDecode
 from fastfeed.backends.share import keep, kept
@@ -45,7 +45,8 @@ def run(setting: Setting) -> dict[str, Any]:
         else:
             os.environ["FASTFEED_CACHE"] = before
     wrong = [f"{name}: {who}: {why}" for name, of in figures.items() for who, why in of["errors"].items()]
-    assert not wrong, "; ".join(wrong) + f"; the rest: {figures}"
+    if wrong:
+        raise Wrong(wrong, figures)
     return figures | ({"kept in": str(real)} if setting.gpu else {})
 
 

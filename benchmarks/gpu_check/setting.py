@@ -11,11 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NotRun", "Setting", "busy_seconds", "quiet", "rss_mb"]
+__all__ = ["NotRun", "Setting", "Wrong", "busy_seconds", "quiet", "rss_mb"]
 
 
 class NotRun(Exception):
     """A part cannot be run here; the text says why."""
+
+
+class Wrong(AssertionError):
+    """What a part found is not as it should be; all that it found."""
+
+    def __init__(self, wrong: list[str], figures: dict[str, Any]) -> None:
+        super().__init__("; ".join(wrong))
+        self.figures = figures
 
 
 @dataclass(slots=True)

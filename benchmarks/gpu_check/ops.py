@@ -1,0 +1,124 @@
+"""Every op on the GPU against the cpu backend, which defines what it means; in levels of 255."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+import fastfeed as ff
+from benchmarks.gpu_check.setting import Setting
+from benchmarks.gpu_check.spoiled import encoded
+from fastfeed.backends import cpu, dali
+from fastfeed.decode import engine_for
+from fastfeed.ops import OPS
+from fastfeed.ops.fuse import fuse
+from fastfeed.spec import ENCODED, PIXELS, Spec
+from fastfeed.timeline import Timeline
+
+__all__ = ["compared"]
+
+
+class Within(NamedTuple):
+    """Allowed differences, in levels."""
+
+    inside: float  # largest, but for the outermost rows and columns
+    edge: float  # largest there
+    mean: float
+
+
+class Case(NamedTuple):
+    ops: list[Any]
+    given: Spec
+    within: Within
+
+
+_FIXED = Spec((120, 160, 3), "uint8", "HWC")
+_SAME = Within(0, 0, 0)
+_RESAMPLED = Within(2, 18, 0.3)  # edges: see fastfeed/backends/dali_ops.py
+_FLOATS = Within(1e-3, 1e-3, 1e-4)
+# NVIDIA's decoder has an inverse DCT and chroma upsampling of its own: a few levels, more at hard colored edges
+_DECODED = Within(32, 40, 1.5)
+_CASES = {
+    "Decode": Case([ff.Decode(), ff.Resize((150, 200))], ENCODED, _DECODED),
+    "Decode, crop": Case([ff.RandomResizedCrop(128), ff.RandomFlip(), ff.Normalize.imagenet()], ENCODED, _DECODED),
+    "Resize": Case([ff.Resize((96, 128))], PIXELS, _RESAMPLED),
+    "CenterCrop": Case([ff.CenterCrop((64, 96))], PIXELS, _SAME),
+    "RandomResizedCrop": Case([ff.RandomResizedCrop((64, 96))], PIXELS, _RESAMPLED),
+    "RandomResizedCrop, bicubic": Case([ff.RandomResizedCrop(64, filter="bicubic")], PIXELS, Within(10, 10, 0.3)),
+    "RandomFlip": Case([ff.RandomFlip(direction="both")], _FIXED, _SAME),
+    "ToFloat": Case([ff.ToFloat("float16")], _FIXED, Within(0.13, 0.13, 0.06)),
+    "Normalize": Case([ff.Normalize.imagenet()], _FIXED, _FLOATS),
+    "ToLayout": Case([ff.ToLayout("CHW")], _FIXED, _SAME),
+}
+
+
+def compared(setting: Setting, photos: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    """(worst differences by case, what is wrong)."""
+    named = {type(op).__name__ for case in _CASES.values() for op in case.ops}
+    wrong = [f"no case for {op.__name__}" for op in OPS if op.__name__ not in named]
+    pictures = [_picture(path) for path in photos[:8]]
+    files = [path.read_bytes() for path in photos[:8]] + _others(pictures)
+    figures = {}
+    for name, case in _CASES.items():
+        if case.given.encoded:
+            blobs: list[Any] = files
+        elif case.given == _FIXED:
+            blobs = [np.ascontiguousarray(picture[:120, :160]) for picture in pictures]
+        else:
+            blobs = pictures
+        found = _differences(setting, case, blobs)
+        figures[name] = {what: float(f"{value:.3g}") for what, value in found._asdict().items()}
+        for what, value, allowed in zip(Within._fields, found, case.within, strict=True):
+            if value > allowed:
+                wrong.append(f"{name}: {what} {value:.3g} levels, allowed {allowed}")
+    return figures, wrong
+
+
+def _differences(setting: Setting, case: Case, blobs: list[Any]) -> Within:
+    program = fuse(case.ops, case.given)
+    engine, batch = engine_for(program, "pillow"), 32
+    rng, outs = np.random.default_rng(5), []
+    headers = engine.probe(blobs)
+    sizes = np.array([(h.height, h.width) for h in headers])  # type: ignore[union-attr]
+    draws = program.draw(lambda slot, n: rng.random((len(blobs), n)))
+    windows = program.windows(draws, sizes)
+    for backend in (cpu, dali):
+        runner = backend.compile(program, engine, Timeline(), batch, setting.cores, decode=_decode(backend))
+        shape = (len(blobs), *(side or 0 for side in program.spec.shape))
+        out = runner.empty(shape, program.spec.dtype)
+        bad = runner.render(blobs, engine.probe(blobs), windows, out, threading.Event())  # type: ignore[arg-type]
+        runner.settle()
+        assert not any(bad), f"{case.ops}: {backend.__name__} refused good images: {bad}"
+        outs.append(np.asarray(out.get() if hasattr(out, "get") else out).astype(np.float64))
+    apart = np.abs(outs[0] - outs[1])
+    how = program.convert
+    apart = (np.moveaxis(apart, 1, 3) if how.layout == "CHW" else apart) / np.array(how.scale)
+    edge = apart.copy()
+    edge[:, 1:-1, 1:-1] = 0
+    return Within(float(apart[:, 1:-1, 1:-1].max()), float(edge.max()), float(apart.mean()))
+
+
+def _decode(backend: Any) -> str:
+    return "auto" if backend is cpu or not dali.gpus() else "gpu"
+
+
+def _picture(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        small = image.convert("RGB")
+        small.thumbnail((320, 320))
+        return np.asarray(small)
+
+
+def _others(pictures: list[np.ndarray]) -> list[bytes]:
+    """Kinds of file that the GPU does not decode, beside those that it does."""
+    images = [Image.fromarray(picture) for picture in pictures]
+    return [
+        encoded(images[0], "PNG"),
+        encoded(images[1 % len(images)].convert("CMYK"), quality=92),
+        encoded(images[2 % len(images)].convert("L"), quality=92),
+        encoded(images[3 % len(images)], quality=92, progressive=True, subsampling=0),
+    ]

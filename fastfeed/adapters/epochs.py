@@ -20,13 +20,13 @@ _DEEP = 12  # frames between Keras's look and us, at most
 
 
 class Epochs:
-    """Keras may take a batch to learn its shapes, and then begin again: it is given zeros. Versions before that had a
-    function of its own look at the first batch of the first fit; that one is given once more, unless the feed has been
-    moved since. Any other walk is as iterating the feed: one broken off is followed by the next epoch.
+    """Keras may take a batch to learn its shapes, and then begin again: it is given zeros. `peeks`: this version takes
+    it where we cannot tell, in the first fit; that one is given once more, unless the feed has been moved since.
+    Any other walk is as iterating the feed: one broken off is followed by the next epoch.
     """
 
-    def __init__(self, feed: Feed, factors: np.ndarray | None = None) -> None:
-        self.feed = feed
+    def __init__(self, feed: Feed, factors: np.ndarray | None = None, peeks: bool = False) -> None:
+        self.feed, self._peeks = feed, peeks
         self.parts = Parts.of(feed, factors=factors)
         self._placement: Placement | None = None
         self._place = _host(self.parts)
@@ -64,7 +64,7 @@ class Epochs:
         self._peeked = None
         for step, placed in self._live:
             self._given += 1
-            if self._given == 1 and step + 1 < len(self.feed):
+            if self._peeks and self._given == 1 and step + 1 < len(self.feed):
                 self._peeked, self._moves = (step, placed), self.feed.moves
             yield step, placed
             self._peeked = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +31,7 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
     class_weight: factors of the loss by label, 1 for labels that are not named. Given to `fit` beside a feed, Keras
     would leave it out without a word, as it does with `sample_weight` and `y`: those are refused there.
     """
-    epochs = Epochs(feed, _factors(class_weight))
+    epochs = Epochs(feed, _factors(class_weight), _peeks())
     backend = BACKENDS[keras.backend.backend()](epochs)
     adapter = _adapter(epochs, backend)
     if adapter is not None:
@@ -38,6 +39,12 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
     if keras.backend.backend() == "tensorflow":
         return backend.data()
     return _py_dataset(epochs)
+
+
+def _peeks() -> bool:
+    """Older versions look at a batch in `fit` itself, where it cannot be told from one to train on."""
+    look = getattr(keras.Model, "_symbolic_build", None)
+    return look is None or "iterator" not in inspect.signature(look).parameters
 
 
 def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:

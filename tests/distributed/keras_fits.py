@@ -104,6 +104,12 @@ with at_work.feed() as data:  # the model is built by the first fit, and its met
     for _ in range(2):
         net.fit(adapter, epochs=1, verbose=0)
     result["looks"] = [sum(map(len, told.steps)), data.state()["epoch"], data.state()["step"]]
+with at_work.feed() as data:
+    adapter, net, seen = data.to_keras(), model(build=False), []
+    for _ in range(3):
+        net.fit(adapter, steps_per_epoch=1, verbose=0)
+        seen.append([data.state()["epoch"], data.state()["step"]])
+    result["one step"] = seen
 source = Torn(at_work.IMAGES, labels)
 with ff.Feed(source, [ff.RandomFlip(), ff.ToFloat()], global_batch=8, seed=3, threads=1, on_bad="mask") as data:
     result["mask"] = fitted(data)

@@ -62,6 +62,34 @@ def check_memory_is_taken_as_it_is_and_not_used_again():
             np.testing.assert_array_equal(array, batch.images)
 
 
+def check_batches_are_placed_ahead_of_their_turn_by_the_feeds_threads():
+    from fastfeed.adapters.jax import JaxPlacement
+
+    names, put = [], JaxPlacement.put
+
+    def noted(self, arrays, **options):
+        names.append(threading.current_thread().name)
+        return put(self, arrays, **options)
+
+    JaxPlacement.put = noted
+    try:
+        with feed(prefetch=2, threads=2) as data:
+            walk = iter(data.to_jax(SHARDED))
+            for step in range(1, 6):
+                next(walk)
+                assert step <= len(names) <= step + 3
+    finally:
+        JaxPlacement.put = put
+    assert {name.rstrip("0123456789") for name in names} == {"fastfeed-"}
+
+
+def check_prefetch_to_device_lays_batches_over_devices():
+    batches = ({"x": np.full((8, 3), i), "y": np.arange(8)} for i in range(5))
+    for i, item in enumerate(ff.prefetch_to_device(batches, SHARDED)):
+        assert [shard.data.shape for shard in item["x"].addressable_shards] == [(2, 3)] * 4
+        assert int(item["x"].sum()) == 24 * i and item["y"].tolist() == list(range(8))
+
+
 def check_a_sharding_lays_batches_over_devices():
     with feed() as data:
         for (images, labels), batch in zip(data.to_jax(SHARDED), data.batches(0), strict=True):

@@ -125,6 +125,19 @@ def test_of_a_feed_it_gives_batches():
         assert feed.stats().batches == 4, "two of the walk, two of batches()"
 
 
+def test_a_feeds_weights_come_too_and_its_position_is_the_trainers():
+    images = np.zeros((26, 6, 6, 3), np.uint8)
+    with ff.Feed(ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)) as feed:
+        walk = ff.prefetch_to_device(feed, "cpu")
+        assert next(walk).weights.tolist() == [1.0] * 8
+        state = feed.state()
+        assert (state["epoch"], state["step"]) == (0, 1)
+        assert next(walk).weights.tolist() == [1.0] * 2 + [0.0] * 6
+    with ff.Feed(ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)) as feed:
+        feed.restore(state)
+        assert [batch.step for batch in ff.prefetch_to_device(feed, "cpu")] == [1]
+
+
 @pytest.mark.parametrize(
     ("device", "depth", "words"),
     [

@@ -41,6 +41,27 @@ def test_kept_tensors_stay_as_they_were():
             np.testing.assert_array_equal(tensor.numpy(), images)
 
 
+def test_batches_are_placed_ahead_of_their_turn_by_the_feeds_threads(monkeypatch):
+    """The trainer's thread copies nothing, and at most prefetch + 1 batches are ahead of it."""
+    from fastfeed.adapters.torch import TorchPlacement
+
+    placed, put = [], TorchPlacement.put
+
+    def noted(self, arrays, **options):
+        placed.append((threading.current_thread().name, arrays[1][0].item()))
+        return put(self, arrays, **options)
+
+    monkeypatch.setattr(TorchPlacement, "put", noted)
+    with feed(prefetch=2, threads=2) as data:
+        walk = iter(data.to_torch("cpu"))
+        for step in range(1, 6):
+            next(walk)
+            assert step <= len(placed) <= step + 3
+        first = {batch.labels[0].item() for batch in data.batches(0)}
+    assert {name.rstrip("0123456789") for name, _ in placed} == {"fastfeed-"}
+    assert first <= {label for _, label in placed}
+
+
 def test_conversion_on_the_device_differs_by_rounding_alone():
     for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
         with feed(ops) as data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -102,6 +103,7 @@ class TorchPlacement:
         self.accelerator = self.device.type != "cpu"
         self._stream: Any = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._copies: deque[tuple[Any, Any]] = deque()  # (event, what is read until it has happened)
+        self._lock = threading.Lock()  # batches are put by several threads
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         if self._stream is None:
@@ -120,8 +122,9 @@ class TorchPlacement:
             raise full(self.name, arrays, self._held, error) from error
 
     def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
-        while self._copies and self._copies[0][0].query():
-            self._copies.popleft()
+        with self._lock:
+            while self._copies and self._copies[0][0].query():
+                self._copies.popleft()
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             tensors, hosts, foreign = [], [], False
             for array in arrays:
@@ -138,6 +141,7 @@ class TorchPlacement:
             event.record(self._stream)
             if foreign or borrowed:
                 event.synchronize()  # their owner knows nothing of our stream
+        with self._lock:
             self._copies.append((event, hosts))
         return tensors, event
 

@@ -1,5 +1,6 @@
 # make demo   the main job, end to end: photographs -> decode and augmentation -> Keras fit
 # make test   everything CI tests        make lint   style, types, import rules        make bench   the figures
+# make gpu-check   all that needs a GPU, on a machine that has one: benchmarks/results/README.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
 JPEGLIB ?= /usr/include/jpeglib.h
 
-.PHONY: demo test lint bench fuzz clean kernel-needs launcher-needs
+.PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -46,6 +47,20 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench $(ARGS) || exit 1; done
+
+# For a machine with packages of its own and no registry: no virtual environment is made, nothing is fetched. A fastfeed
+# that is installed with its kernel is used; else this one is built, if the build tools are there.
+GPU_PYTHON ?= python3
+GPU_SITE := build/gpu-site
+GPU_PIP = $(GPU_PYTHON) -m pip --disable-pip-version-check install -q --no-index --no-build-isolation --no-deps --no-compile
+gpu-check:
+	@rm -rf $(GPU_SITE); \
+	if $(GPU_PYTHON) -c 'import sys; sys.path.pop(0); import fastfeed._native' 2>/dev/null; then \
+	    echo "fastfeed is installed with its JPEG kernel, which is used."; \
+	elif $(GPU_PIP) --target $(GPU_SITE) . && ls $(GPU_SITE)/fastfeed/_native* >/dev/null; then \
+	    echo "fastfeed was built into $(GPU_SITE), with its JPEG kernel."; \
+	else echo "The JPEG kernel was not built: going on with Pillow, which is slower, in all that says cpu kernel."; fi
+	PYTHONPATH=$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
 
 # the JPEG kernel under a fuzzer; tests/fuzz/README.md has more of the kind
 SECONDS ?= 1200

@@ -62,7 +62,7 @@ def backbone(pixels):
 
 if args.shards:
     train = ff.TarShards(args.shards.format("train"))
-    val = ff.TarShards(args.shards.format("val"), classes=train.classes or None)
+    val = ff.TarShards(args.shards.format("val"), classes=train.classes)
 else:
     root = made.photographs(args.data)
     train = ff.ImageFolder(root / "train")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,11 @@ def photographs(folder: str | None) -> Path:
     """Your folder with train/<class>/ and val/<class>/, or one of 160 made photographs of five landmarks."""
     if folder is not None:
         return Path(folder)
-    if ff.World.detect().local_rank == 0 and not ROOT.is_dir():
-        make(ROOT)
-    while not ROOT.is_dir():  # another process makes them; the folder gets its name when it is complete
-        time.sleep(0.1)
+    ROOT.parent.mkdir(parents=True, exist_ok=True)
+    with open(ROOT.with_name("lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one of the processes makes them
+        if not ROOT.is_dir():
+            make(ROOT)
     return ROOT
 
 
@@ -30,7 +31,6 @@ def make(root: Path) -> None:
     from fastfeed.demo.photos import make_photos
 
     full, partial = root.with_name(root.name + ".full"), root.with_name(root.name + ".partial")
-    root.parent.mkdir(parents=True, exist_ok=True)
     made = make_photos(full, train_per_class=24, val_per_class=8)
     shutil.copytree(full, partial, dirs_exist_ok=True)
     photos = sorted(set(partial.rglob("*.jpg")) - {partial / path.relative_to(full) for path in made.broken})

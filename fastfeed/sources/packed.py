@@ -201,7 +201,7 @@ class Packed(ABC):
             return (), np.broadcast_to(np.int32(-1), (len(index),))
         if not any(index.worded):
             most = int(index.labels.max())
-            if given is not None and most >= len(given):
+            if given and most >= len(given):  # none of a training set whose labels are numbers
                 raise SourceError(f"{who}: label {most} is not in classes, which have numbers 0 to {len(given) - 1}")
             return tuple(given or ()), index.labels
         texts = sorted({*index.texts, *self._numbers()})

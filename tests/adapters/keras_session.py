@@ -18,7 +18,7 @@ from keras.src.trainers import data_adapters
 
 import fastfeed as ff
 
-folder, seen = Path(sys.argv[2]), []
+folder, seen, placers = Path(sys.argv[2]), [], set()
 
 
 def model(**options):
@@ -63,7 +63,7 @@ def feeds(**options):
 def noted(self, place, raw=False, plain=ff.Feed.placed):
     """Every batch that Keras really gets."""
     if place is not None and not hasattr(place, "both"):
-        place.both = lambda batch: (batch, place(batch))
+        place.both = lambda batch: (placers.add(threading.current_thread().name), (batch, place(batch)))[1]
     for batch, placed in plain(self, getattr(place, "both", lambda batch: (batch, batch)), raw):
         seen.append([self.plan.tail, batch.epoch, batch.step, batch.ids.tolist()])
         yield placed
@@ -174,4 +174,5 @@ result["fallback"] = type(train.to_keras()).__name__
 _, result["fallback_steps"] = fit(train, val)
 result["fallback_train"] = [row[1:] for row in seen if row[0] == "drop"]
 train.close(), val.close()
+result["placers"] = sorted({name.rstrip("0123456789") for name in placers})
 print(json.dumps(result))

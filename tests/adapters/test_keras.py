@@ -84,6 +84,11 @@ def test_padding_does_not_count_in_evaluation(session):
     assert session["val_loss"][1] == pytest.approx(session["val_loss"][0], abs=1e-5)
 
 
+def test_batches_are_finished_by_the_feeds_threads(session):
+    """Cut, weighed and, but for TensorFlow, copied to Keras's device: not by the thread that trains."""
+    assert session["placers"] == ["fastfeed-"]
+
+
 def test_a_restored_feed_goes_on_where_it_stood(session):
     assert session["restored"][:2] == [[0, 3], [0, 4]]
     assert session["restored"][2:] == [[1, step] for step in range(STEPS)]

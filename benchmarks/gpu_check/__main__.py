@@ -34,7 +34,7 @@ def main() -> int:
         parser.error(f"--parts: no {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     _prepare(options.cpu)
     # a part that hangs must not hang the machine: what has been found so far is in --out
-    faulthandler.dump_traceback_later(60 * options.minutes * 1.3 + 60, exit=True)
+    faulthandler.dump_traceback_later(60 * options.minutes * 1.3 + 60, exit=True, file=sys.stdout)
     report = checked(options)
     faulthandler.cancel_dump_traceback_later()
     table(report)

@@ -57,7 +57,7 @@ class _Set:
         self._setting, self._name, self._folder = setting, name, folder
         files = sum(p.suffix.lower() in (".jpg", ".jpeg") for p in folder.rglob("*"))
         self._batch = batch_for(setting, files, name == "stock")
-        self._seconds = 0.15 if setting.quick else 2.0
+        self._seconds = 0.15 if setting.quick else 1.5
         self._rounds = 1 if setting.quick else ROUNDS
         self._rates: dict[str, Rate] = {}
         self._errors: dict[str, str] = {}
@@ -73,17 +73,19 @@ class _Set:
         best = self._best("dali, ")
         load = self._decodes[best].hw_load if best else 0.65
         keep(_kept_file(), {"hw_load": load})  # the hybrid ones read it
+        most = min(THREADS[0], self._setting.cores)
+        self._rival(most, load)  # the likely one first, in case time runs out
         self._ours("nvimagecodec", GpuDecode(engine="nvimagecodec"))
         for engine in ("dali", "nvimagecodec"):
             self._ours(f"hybrid, {engine}", GpuDecode(engine=engine, cpu_share=None))
-        rival_loads = sorted(loads, key=lambda other: other != load)  # the likely one first
-        most = min(THREADS[0], self._setting.cores)
-        for other in rival_loads:
-            self._rival(most, other)
+        for other in loads:
+            if other != load:
+                self._rival(most, other)
         rival = self._best("DALI, ")
         load = float(rival.rsplit(" ", 1)[1]) if rival else load
         for threads in THREADS[1:] if self._setting.gpu else ():
-            self._rival(threads, load)
+            if threads < most:
+                self._rival(threads, load)
         finals, ratio = self._finals()
         self._learn(finals)
         return {
@@ -106,7 +108,8 @@ class _Set:
     def _enter(self, name: str, make: Make) -> None:
         """Measure one alone."""
         what = f"rates, {self._name}, {name}"
-        if self._setting.skips(what, 8 * self._seconds):
+        finals = 5 * self._seconds * (self._rounds + 1.5)  # for these, time is kept
+        if self._setting.skips(what, finals + 4 * self._seconds):
             return
         self._makes[name] = make
         try:

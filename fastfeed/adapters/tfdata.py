@@ -102,7 +102,9 @@ class TfPlacement:
 
     def _put(self, array: Any, borrowed: bool) -> Any:
         if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is used again
-            return tf.raw_ops.Snapshot(input=tf.experimental.dlpack.from_dlpack(array.toDlpack()))
+            copied = tf.raw_ops.DeepCopy(x=tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
+            tf.test.experimental.sync_devices()
+            return copied
         if borrowed or self.accelerator or not array.flags.writeable or array.dtype.kind not in "uif":
             return tf.convert_to_tensor(array)
         return tf.experimental.dlpack.from_dlpack(np.ascontiguousarray(array).__dlpack__())  # without a copy

@@ -62,7 +62,7 @@ class NvImageCodec:
             self._images = [image for image in images if image is not None]
         for row, image in zip(rows, images, strict=True):
             if image is not None and tuple(image.shape[:2]) == tuple(sizes[row]):
-                found[row] = self._xp.asarray(image)
+                found[row] = self._xp.ascontiguousarray(self._xp.asarray(image))  # rows may be padded
         return found
 
     @staticmethod

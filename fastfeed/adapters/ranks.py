@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 from fastfeed.errors import ConfigError
 from fastfeed.feed import Feed
 
-__all__ = ["advise", "check_ranks"]
+__all__ = ["check_ranks"]
 
 
 def check_ranks(feed: Feed, framework: str, rank: int, size: int) -> None:
@@ -23,10 +21,3 @@ def check_ranks(feed: Feed, framework: str, rank: int, size: int) -> None:
         f"runs this process as {rank} of {size}: every process would train on the same samples; pass "
         f"Feed(world=ff.World({rank}, {size}, local_rank, local_size)), or world=ff.World() if this is meant"
     )
-
-
-def advise(feed: Feed, line: str) -> None:
-    """Say something once, now and in print(feed)."""
-    if line not in feed.notes:
-        feed.notes.append(line)
-        warnings.warn(line, RuntimeWarning, stacklevel=4)

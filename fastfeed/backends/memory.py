@@ -57,7 +57,7 @@ class Gpu:
             self.xp: Any = importlib.import_module("cupy")
         except ImportError as error:
             raise MissingExtra(
-                "batches on a GPU need CuPy: pip install cupy-cuda13x, or cupy-cuda12x for an older driver"
+                "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
             ) from error
         self.name, self._device = f"the memory of GPU {device}", self.xp.cuda.Device(device)
         free, total = self._free()

@@ -97,7 +97,7 @@ def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
 
 def test_without_cupy_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(MissingExtra, match="batches on a GPU need CuPy: pip install cupy-cuda13x"):
+    with pytest.raises(MissingExtra, match=r"batches on a GPU need CuPy: pip install 'fastfeed\[cuda13\]'"):
         Gpu(0)
 
 

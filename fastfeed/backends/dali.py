@@ -46,7 +46,7 @@ class _Batch:
     stop: Stop
     number: int
     done: list[Bad | None]
-    held: list[Any] = field(default_factory=list)  # DALI's results, which copies that are still queued read
+    held: list[Any] = field(default_factory=list)  # what copies read that may still be queued
 
     def request(self, rows: list[int], filter: str) -> Request:
         """These rows, as engines take them."""
@@ -102,7 +102,7 @@ class DaliBackend:
         try:
             self._fill(work)
         finally:
-            self.settle()  # what DALI gave may be overwritten once it is let go
+            self.settle()  # what is held may be overwritten once it is let go
         return work.done
 
     def _fill(self, work: _Batch) -> None:
@@ -216,6 +216,7 @@ class DaliBackend:
         """Into the batch, converted; a bad one turns black."""
         for row, bad in zip(rows, found, strict=True):
             work.done[row] = bad
+        work.held.append(pixels)
         self._memory.lay(self._program.convert, pixels, work.out, rows)
         bad_rows = [row for row, bad in zip(rows, found, strict=True) if bad is not None]
         if bad_rows:

@@ -86,6 +86,15 @@ def test_a_part_that_raises_is_recorded_and_the_next_one_runs(gpu_check, monkeyp
     assert "FAILED" in capsys.readouterr().out
 
 
+def test_a_part_that_did_not_run_is_an_error_unless_no_gpu_was_expected(gpu_check):
+    ended = gpu_check("__main__").ended
+    good, skipped, bad = {"ok": True}, {"ok": "not run"}, {"ok": False}
+    assert ended({"parts": {"rates": good, "steps": skipped}}, cpu=True) == 0
+    assert ended({"parts": {"rates": good, "steps": skipped}}, cpu=False) == 1
+    assert ended({"parts": {"rates": skipped}}, cpu=True) == 1
+    assert ended({"parts": {"rates": bad, "steps": good}}, cpu=True) == 1
+
+
 def test_packages_for_remote_storage_may_be_absent():
     """A machine without a registry: fastfeed's local sources and feeds still import."""
     program = (

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +73,7 @@ def _feed(setting: Setting, folder: Path, decode: Any) -> ff.Feed:
 
 def _epochs(feed: ff.Feed, framework: str, setting: Setting, epochs: int) -> Iterator[Any]:
     made = feed.to_torch("cuda" if setting.gpu else "cpu") if framework == "torch" else feed.to_jax()
-    for _ in range(epochs):
-        for images, *_ in made:
-            yield images
+    return chain.from_iterable(map(itemgetter(0), made) for _ in range(epochs))  # which hold no batch themselves
 
 
 def _stream(own: bool) -> AbstractContextManager[Any]:

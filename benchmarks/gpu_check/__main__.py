@@ -131,7 +131,7 @@ def table(report: dict[str, Any]) -> None:
         for line in lines[1:]:
             print(f"{'':27} {line}")
     if report["left_out"]:
-        print(f"left out for time: {', '.join(report['left_out'])}")
+        print(f"left out for time: {'; '.join(report['left_out'])}")
     print(flush=True)
 
 

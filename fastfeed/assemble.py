@@ -121,18 +121,14 @@ class Assembler:
         def part(first: int) -> Callable[[], None]:
             rows = slice(first, min(first + self._chunk, plan.batch))
 
+            def read_some(wanted: list[int]) -> list[Any]:
+                return read([first + row for row in wanted])
+
             def fill() -> None:
-                out, draws = begin()
-                some = [u[rows] for u in draws]
-                self._fill(
-                    ids[rows],
-                    keys[rows],
-                    weights[rows],
-                    out[rows],
-                    some,
-                    this,
-                    lambda wanted: read([first + row for row in wanted]),
-                )
+                with self.backend.here():
+                    out, draws = begin()
+                    some = [u[rows] for u in draws]
+                    self._fill(ids[rows], keys[rows], weights[rows], out[rows], some, this, read_some)
 
             return fill
 

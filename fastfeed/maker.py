@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
+
 from fastfeed.assemble import Assembler
 from fastfeed.batch import Batch
 from fastfeed.prefetch import Ahead, Cancel, Job, Pool
@@ -57,7 +59,8 @@ class ThreadMaker:
 
     def use_memory(self, allocate: Allocate) -> None:
         for assembler in (self._assembler, self._raw):
-            assembler.slots.come_from(allocate)
+            if assembler.backend.xp is np:  # a GPU's batches are in its memory
+                assembler.slots.come_from(allocate)
 
     def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None, raw: bool) -> Making:
         assembler = self._raw if raw else self._assembler

@@ -52,7 +52,11 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
     ({"threads": 0}, ConfigError, "threads must be an integer >= 1, got 0"),
     ({"threads": 2.5}, ConfigError, "threads must be an integer >= 1, got 2.5"),
     ({"prefetch": -1}, ConfigError, "prefetch must be an integer >= 0, got -1"),
-    ({"decode": "opencv"}, ConfigError, "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'opencv'"),
+    (
+        {"decode": "opencv"},
+        ConfigError,
+        "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'opencv'",
+    ),
     ({"backend": "gpu"}, ConfigError, "backend must be one of cpu, dali, got 'gpu'"),
     ({"on_bad": "skip"}, ConfigError, 'on_bad must be "substitute", "mask" or "raise", got \'skip\''),
     ({"quarantine": "/nowhere/bad.jsonl"}, ConfigError, "quarantine: no folder /nowhere; create it first"),

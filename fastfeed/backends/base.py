@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,10 @@ class Backend(Protocol):
         batch: int = 0,  # its number, for the timeline
     ) -> list[Bad | None]:
         """Blobs to finished samples in `out` (n, *spec.shape); a bad sample's slot is that of a black image."""
+        ...
+
+    def here(self) -> AbstractContextManager[None]:
+        """Where a thread has to be while it writes to batches."""
         ...
 
     def settle(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import cv2
@@ -26,6 +27,7 @@ class CpuBackend:
     where = "memory"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
+    here = staticmethod(nullcontext)
 
     def __init__(self, program: Program, engine: Engine, timeline: Timeline) -> None:
         self._program, self._engine, self._timeline = program, engine, timeline

@@ -75,7 +75,7 @@ class DaliBackend:
         self._device = gpu % count if count else None
         self._memory: Any = Host() if self._device is None else Gpu(self._device)
         self.where, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
-        self.settle = self._memory.settle
+        self.settle, self.here = self._memory.settle, self._memory.here
         path, encoded = _kept_file(), program.decode is not None
         load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
@@ -100,7 +100,8 @@ class DaliBackend:
     ) -> list[Bad | None]:
         work = _Batch(blobs, headers, windows, out, stop, batch, [None] * len(blobs))
         try:
-            self._fill(work)
+            with self.here():
+                self._fill(work)
         finally:
             self.settle()  # what is held may be overwritten once it is let go
         return work.done
@@ -143,6 +144,10 @@ class DaliBackend:
         """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
         if not rows:
             return 0.0
+        with self.here():
+            return self._through_a_lane(work, rows)
+
+    def _through_a_lane(self, work: _Batch, rows: list[int]) -> float:
         lane = self._lanes.get()
         started = time.perf_counter()
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ class Host:
     name = "memory"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
+    here = staticmethod(nullcontext)
 
     def taken(self, tensors: Any) -> np.ndarray:
         """What DALI gave, as an array."""
@@ -47,9 +50,10 @@ class Host:
 class Gpu:
     """CuPy arrays on one GPU.
 
-    Only the legacy default stream writes to them, and `settle` waits for it, so whoever gets a batch may read it on any
-    stream at once. Who hands batches over copies them and waits for the copy before a slot is used again: neither an
-    engine that ignores its stream nor work that is still queued can meet a slot that is in use.
+    Only one stream of our own writes to them, inside `here`, and `settle` waits for it, so whoever gets a batch may
+    read it on any stream at once. It is not the default stream: that is the trainer's, and waiting for it would be
+    waiting for the step. Who hands batches over copies them and waits for the copy before a slot is used again: neither
+    an engine that ignores its stream nor work that is still queued can meet a slot that is in use.
     """
 
     def __init__(self, device: int) -> None:
@@ -60,13 +64,21 @@ class Gpu:
                 "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
             ) from error
         self.name, self._device = f"the memory of GPU {device}", self.xp.cuda.Device(device)
+        with self._device:
+            self._stream = self.xp.cuda.Stream(non_blocking=True)
         free, total = self._free()
         if free < _SCARCE * total:
             warnings.warn(f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}", stacklevel=6)
 
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """On this GPU and that stream, which every thread has to choose for itself."""
+        with self._device, self._stream:
+            yield
+
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         try:
-            with self._device:
+            with self.here():
                 return self.xp.empty(shape, dtype)
         except self.xp.cuda.memory.OutOfMemoryError as error:
             need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
@@ -81,12 +93,12 @@ class Gpu:
             return self.xp.cuda.runtime.memGetInfo()
 
     def taken(self, tensors: Any) -> Any:
-        with self._device:
+        with self.here():
             return self.xp.asarray(tensors.as_tensor())  # by the CUDA array interface, without a copy
 
     def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         xp = self.xp
-        with self._device:
+        with self.here():
             there = xp.asarray(pixels)
             if not how.keeps_bytes:
                 scale, offset = xp.asarray(how.scale, "float32"), xp.asarray(how.offset, "float32")
@@ -94,5 +106,4 @@ class Gpu:
             out[rows] = there.transpose(0, 3, 1, 2) if how.layout == "CHW" else there
 
     def settle(self) -> None:
-        with self._device:
-            self.xp.cuda.Stream.null.synchronize()
+        self._stream.synchronize()

@@ -57,7 +57,8 @@ class NvImageCodec:
         if not streams:
             return found
         again = {"images": self._images[: len(streams)]} if len(self._images) >= len(streams) else {}
-        images = self._decoder.decode(streams, params=self._params, **again)
+        stream = 0 if self._xp is np else self._xp.cuda.get_current_stream().ptr  # what reads the images, too
+        images = self._decoder.decode(streams, params=self._params, cuda_stream=stream, **again)
         if not again:
             self._images = [image for image in images if image is not None]
         for row, image in zip(rows, images, strict=True):

@@ -20,23 +20,28 @@ class OutOfMemoryError(MemoryError):
     pass
 
 
+class Stream(contextlib.nullcontext):
+    def __init__(self, cupy) -> None:
+        super().__init__()
+        self.cupy = cupy
+
+    def synchronize(self) -> None:
+        self.cupy.synchronized += 1
+
+
 class Cupy(types.ModuleType):
     """NumPy's functions, and a device of so many bytes."""
 
     def __init__(self, free: int, total: int) -> None:
         super().__init__("cupy")
         self.free, self.synchronized = free, 0
-        stream = types.SimpleNamespace(null=types.SimpleNamespace(synchronize=self._synchronize))
         self.cuda = types.SimpleNamespace(
             Device=lambda index: contextlib.nullcontext(index),
-            Stream=stream,
+            Stream=lambda non_blocking: Stream(self),
             runtime=types.SimpleNamespace(memGetInfo=lambda: (self.free, total)),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         )
         self.asarray = np.asarray
-
-    def _synchronize(self) -> None:
-        self.synchronized += 1
 
     def empty(self, shape, dtype):
         made = np.empty(shape, dtype)
@@ -117,3 +122,17 @@ def test_slots_of_a_gpu_are_taken_by_several_threads(cupy):
     for thread in threads:
         thread.join()
     assert len(taken) == 800
+
+
+def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
+    """Adapters ask for memory that they copy from fast; what a GPU has made lies there already."""
+    import fastfeed as ff
+
+    with ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=4) as feed:
+        made, gpu = feed._maker._assembler, Gpu(0)
+        made.backend.xp, made.backend.empty = gpu.xp, gpu.empty
+        made.slots = made.slots.like((4, 4, 4, 3), "uint8")
+        before = made.slots._allocate
+        feed._maker.use_memory(lambda shape, dtype: pytest.fail("host memory for a GPU's batches"))
+        assert made.slots._allocate == before
+        made.slots.take()

@@ -44,8 +44,8 @@ class Feed(Handover):
     run stands is `state()`, a few integers; `restore(state)` goes on from there at any world size.
 
     decode: "auto" and "cpu" are the JPEG kernel, and Pillow for the rest; "native" and "pillow" insist on one of them.
-    "gpu" is DALI on this rank's GPU, "hybrid" the GPU and the kernel by a ratio that is measured in the first batches and
-    kept for this machine; batches then lie in the GPU's memory. A `GpuDecode` says more.
+    "gpu" is DALI on this rank's GPU, "hybrid" the GPU and the kernel by a ratio that is measured in the first batches
+    and kept for this machine; batches then lie in the GPU's memory. A `GpuDecode` says more.
     """
 
     def __init__(

@@ -78,7 +78,9 @@ def test_a_killed_rank_ends_the_others_and_the_run_goes_on(
             if launch is torchrun:
                 assert "Signal 9 (SIGKILL)" in said
             elif size == 2:
-                assert "Connection closed by peer" in said or "Timed out" in said or "timed out" in said, said
+                assert (
+                    "Connection closed by peer" in said or "Connection reset by peer" in said or "imed out" in said
+                ), said
             saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["data"]
             reached = (saved["epoch"], saved["step"])
             assert reached <= position

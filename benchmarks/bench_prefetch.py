@@ -1,8 +1,9 @@
 """How much of a producer does `prefetch_to_device` hide behind the step?
 
 A generator of NumPy batches takes 0.8 of a step for each; the step waits for a device (it sleeps, as a trainer does
-that has queued its work on a GPU). One after the other that is 1.8 steps per batch; hidden, 1.0. The generator either
-lets go of the interpreter's lock (it sorts an array) or never does (a loop of pure Python). A step is 25 ms.
+that has queued its work on a GPU). One after the other that is 1.8 steps per batch; hidden, 1.0. The generator waits
+(as for a disk), or computes and lets go of the interpreter's lock (it sorts an array), or computes and never does (a
+loop of pure Python). A step is 25 ms.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ STEP_S, SHARE, BATCHES = 0.025, 0.8, 60
 def main() -> None:
     options = arguments(__doc__, rounds=7)
     found = {}
-    for name, work in {"sorts an array": sorts(), "loops in Python": loops()}.items():
+    works = {"waits": lambda: time.sleep(SHARE * STEP_S), "sorts an array": sorts(), "loops in Python": loops()}
+    for name, work in works.items():
         rows = []
         for _ in range(options.rounds + 1):
             rows.append(once(work))
@@ -84,12 +86,13 @@ def loops() -> Callable[[], object]:
 
 
 def calibrated(work: Callable[[int], object], most: int) -> Callable[[], object]:
-    times = []
-    for _ in range(9):
-        begin = time.perf_counter()
-        work(most // 16)
-        times.append(time.perf_counter() - begin)
-    n = min(most, int(most // 16 * SHARE * STEP_S / statistics.median(times)))
+    """`work` of the size that takes this thread SHARE of a step, found by trying."""
+    n = most // 64
+    for _ in range(12):
+        begin = time.thread_time()
+        for _ in range(5):
+            work(n)
+        n = min(most, max(1, int(n * SHARE * STEP_S * 5 / (time.thread_time() - begin))))
     return lambda: work(n)
 
 

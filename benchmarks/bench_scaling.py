@@ -17,7 +17,7 @@ from rounds import arguments, finish
 
 import fastfeed as ff
 
-STEP_S, STEPS, BATCH, SIZES = 0.05, 60, 16, (1, 2, 4, 8)
+STEP_S, STEPS, BATCH, SIZES = 0.1, 40, 4, (1, 2, 4, 8)
 
 
 def main() -> None:

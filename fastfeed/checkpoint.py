@@ -28,7 +28,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: what is half written must not stay
         os.unlink(temporary)
         raise
     folder = os.open(path.parent, os.O_RDONLY)

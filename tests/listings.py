@@ -19,7 +19,7 @@ def listed(root: object, out: Path, **how) -> Summary:
 def content(path: Path) -> list[tuple]:
     """(path, class, label, size, version) of every row."""
     if path.suffix == ".parquet":
-        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet = pytest.importorskip("pyarrow.parquet", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
         rows = parquet.read_table(path).to_pylist()
     elif path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8") as file:

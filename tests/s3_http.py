@@ -93,7 +93,7 @@ async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     if "transfer-encoding" in headers:
-        raise NotImplementedError(f"s3_front takes bodies with a Content-Length, got {method} {target} in chunks")
+        raise ValueError(f"s3_front takes bodies with a Content-Length, got {method} {target} in chunks")
     if headers.get("expect", "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     return Request(at_s, method, target, headers, await reader.readexactly(int(headers.get("content-length", 0))))

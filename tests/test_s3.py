@@ -135,7 +135,7 @@ def test_write_is_seen_by_the_next_read(s3):
 
 
 def test_a_client_writes_lists_reads_and_removes(s3):
-    s3fs = pytest.importorskip("s3fs")
+    s3fs = pytest.importorskip("s3fs", reason="needs s3fs: pip install 'fastfeed[s3]'")
     fs = s3fs.S3FileSystem(**s3.options, skip_instance_cache=True)
     fs.mkdir("test-s3-client")
     names = [f"test-s3-client/in/{i}.bin" for i in range(3)]

@@ -86,7 +86,7 @@ class _Prefetched:
     def __next__(self) -> Any:
         try:
             found = next(self._ahead)
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: the thread must not go on drawing
             self.close()
             raise
         if found is None:
@@ -112,8 +112,8 @@ def _jobs(items: Iterator[Any], placement: Placement, stop: Cancel) -> Iterator[
         except StopIteration:
             ended.append(True)
             return None
-        except BaseException:
-            ended.append(True)  # an iterator that has raised is not asked again
+        except BaseException:  # whatever it raised: an iterator that has is not asked again
+            ended.append(True)
             raise
         arrays, rebuild = flatten(item)
         return placement.put(tuple(arrays), borrowed=True), rebuild

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from fastfeed.adapters.converting import Where, on_device
 from fastfeed.adapters.ranks import check_ranks
 from fastfeed.adapters.tuples import Parts
 from fastfeed.device import full
@@ -25,14 +26,12 @@ except ImportError as error:
 __all__ = ["JaxFeed", "JaxPlacement", "check", "placement", "to_jax"]
 
 
-def to_jax(feed: Feed, sharding: Any = None, convert: Literal["auto", "host", "device"] = "auto") -> JaxFeed:
+def to_jax(feed: Feed, sharding: Any = None, convert: Where = "auto") -> JaxFeed:
     """See Feed.to_jax."""
-    if convert not in ("auto", "host", "device"):
-        raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
     check(feed)
     placement = JaxPlacement(sharding, feed.prefetch + 2)
     placement.check(feed.plan.batch, feed.plan.global_batch)
-    return JaxFeed(feed, placement, convert)
+    return JaxFeed(feed, placement, on_device(feed, placement, convert))
 
 
 def check(feed: Feed) -> None:
@@ -51,9 +50,8 @@ class JaxFeed:
     All batches have one shape, so that nothing is compiled twice: padding stays, with weight 0.
     """
 
-    def __init__(self, feed: Feed, placement: JaxPlacement, convert: str) -> None:
+    def __init__(self, feed: Feed, placement: JaxPlacement, later: bool) -> None:
         self.feed, self._placement = feed, placement
-        later = feed.converts and (placement.accelerator if convert == "auto" else convert == "device")
         self._convert = device_convert(feed.program.convert) if later else None
         parts = Parts.of(feed, padded=True)
         self._place = lambda batch: placement.put(parts(batch))

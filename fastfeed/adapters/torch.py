@@ -7,10 +7,11 @@ import math
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from fastfeed.adapters.converting import Where, on_device
 from fastfeed.adapters.ranks import check_ranks
 from fastfeed.adapters.tuples import Parts
 from fastfeed.device import full
@@ -27,14 +28,13 @@ except ImportError as error:
 __all__ = ["TorchFeed", "TorchPlacement", "check", "placement", "to_torch"]
 
 
-def to_torch(feed: Feed, device: Any = None, convert: Literal["auto", "host", "device"] = "auto") -> TorchFeed:
+def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFeed:
     """See Feed.to_torch."""
-    if convert not in ("auto", "host", "device"):
-        raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
     check(feed)
     if device is None:
         device = f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
-    return TorchFeed(feed, TorchPlacement(device, feed.prefetch + 2), convert)
+    placement = TorchPlacement(device, feed.prefetch + 2)
+    return TorchFeed(feed, placement, on_device(feed, placement, convert))
 
 
 def check(feed: Feed) -> None:
@@ -51,10 +51,9 @@ def placement(device: Any, held: int) -> TorchPlacement:
 class TorchFeed:
     """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one."""
 
-    def __init__(self, feed: Feed, placement: TorchPlacement, convert: str) -> None:
+    def __init__(self, feed: Feed, placement: TorchPlacement, later: bool) -> None:
         self.feed, self.device = feed, placement.device
         self._placement = placement
-        later = feed.converts and (placement.accelerator if convert == "auto" else convert == "device")
         todo = DeviceConvert(feed.program.convert, self.device) if later else None
         parts = Parts.of(feed)
         self._raw, self._place = later, lambda batch: placement.put(parts(batch), convert=todo)

@@ -32,7 +32,7 @@ def anonymous(size: int) -> int:
     fd = os.memfd_create("fastfeed", os.MFD_CLOEXEC)
     try:
         os.ftruncate(fd, max(1, size))
-    except BaseException:
+    except OSError:
         os.close(fd)
         raise
     return fd
@@ -74,7 +74,7 @@ class Lent:
         fd = anonymous(size)
         try:
             root = mapped(fd, size)
-        except BaseException:
+        except OSError:
             os.close(fd)
             raise
         address = _address(root)

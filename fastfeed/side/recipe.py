@@ -129,7 +129,7 @@ def _culprit(recipe: Any) -> str:
     for name, value in named.items():
         try:
             pickle.dumps(value)
-        except Exception:
+        except Exception:  # pickling runs the object's own code, which may raise anything
             return f"the {name} {value!r}"
     return "the feed"
 

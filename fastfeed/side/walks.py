@@ -93,7 +93,7 @@ class Walk:
         rest = (batch.labels, batch.weights, batch.ids, batch.epoch, batch.step, dict(batch.columns))
         try:
             self._send(("batch", self._number, slot, images.shape, images.dtype.str, rest), fds)
-        except BaseException:
+        except BaseException:  # however sending ended, the feed has not got the slot
             self._lent.back(slot)
             raise
         self._lent.sent(images)

@@ -177,7 +177,7 @@ def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: what is half written must not stay
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise

@@ -206,7 +206,7 @@ def _walk(tree: Tree, folders: Sequence[str], sink: Sink, count: Tally) -> None:
     try:
         for work in as_completed([pool.submit(one, folder) for folder in todo]):
             work.result()
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
         tree.stop()
         raise
     finally:

@@ -56,7 +56,7 @@ def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: Co
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well: what is half written must not stay
         os.unlink(temporary)
         raise
 

@@ -62,7 +62,7 @@ def test_a_killed_rank_ends_the_others_and_the_run_goes_on(
     tmp_path, launch: Callable[[Path, int], Started], attempts: list
 ):
     """Each attempt has another number of ranks, one of which is killed before a step; the last goes to the end."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'fastfeed[torch]'")
     start, counted = (0, 0), Counter()
     for size, rank, position in attempts:
         (tmp_path / "die.json").write_text(json.dumps({"rank": rank, "position": position}))

@@ -161,7 +161,7 @@ print(store.read([Span("s3://bucket/a.tar", 0, 10)])[0].detail.partition(";")[0]
 
 
 def test_s3_without_credentials(python, tmp_path, monkeypatch):
-    pytest.importorskip("s3fs")
+    pytest.importorskip("s3fs", reason="needs s3fs: pip install 'fastfeed[s3]'")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     nowhere = str(tmp_path / "none")

@@ -62,7 +62,11 @@ def told(data: bytes, name: bytes, view: View) -> object:
 
 def expected(data: bytes, name: bytes) -> object:
     """The same, by TensorFlow; it reads no other file's messages as Examples."""
-    features = pytest.importorskip("tensorflow").train.Example.FromString(data).features.feature
+    features = (
+        pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'fastfeed[tf]'")
+        .train.Example.FromString(data)
+        .features.feature
+    )
     kind = features[name.decode()].WhichOneof("kind") if name.decode() in features else None
     values = list(getattr(features[name.decode()], kind).value) if kind in ("bytes_list", "int64_list") else []
     return values[0] if len(values) == 1 and not (kind == "int64_list" and not 0 <= values[0] < 2**31) else None

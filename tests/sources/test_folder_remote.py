@@ -269,7 +269,7 @@ def test_a_listing_may_be_remote_too(tmp_path):
 
 
 def test_s3_is_listed_page_by_page(s3, tmp_path, monkeypatch):
-    s3fs = pytest.importorskip("s3fs")
+    s3fs = pytest.importorskip("s3fs", reason="needs s3fs: pip install 'fastfeed[s3]'")
     ask = s3fs.S3FileSystem._call_s3
 
     def few(self, method, *arguments, **how):

@@ -84,7 +84,7 @@ def test_table_reads_it_too(tmp_path, suffix):
 
 
 def test_the_root_is_kept_in_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
     listed(tree(tmp_path / "photos", *FILES), tmp_path / "out.parquet")
     facts = json.loads(parquet.read_metadata(tmp_path / "out.parquet").metadata[b"fastfeed"])
     assert facts == {"root": str(tmp_path / "photos"), "left_out": {"(hidden)": 3, ".txt": 2, "(none)": 1}}

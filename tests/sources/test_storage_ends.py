@@ -113,7 +113,7 @@ print("both")
 
 
 def test_a_forked_child_reads_by_connections_and_threads_of_its_own(python):
-    pytest.importorskip("aiohttp")
+    pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
     with served(Site({"/a.bin": DATA})) as site:
         done = python(FORK, f"{site.url}/a.bin")
     assert (done.returncode, done.stdout, done.stderr) == (0, "both\n", "")

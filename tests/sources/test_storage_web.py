@@ -9,7 +9,7 @@ from sites import Site, served
 from fastfeed.sources.fetch import Patience, Unread
 from fastfeed.sources.storage import Span, Stat, Storage
 
-pytest.importorskip("aiohttp")
+pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ def labels(source) -> list[int]:
 
 
 def test_reads_what_tensorflow_writes(tmp_path):
-    train = pytest.importorskip("tensorflow").train
-    tf = pytest.importorskip("tensorflow")
+    train = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'fastfeed[tf]'").train
+    tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'fastfeed[tf]'")
     images, paths = [jpeg(i, (40 + i, 60)) for i in range(12)], []
     for k in range(3):
         paths.append(str(tmp_path / f"train-{k:05d}-of-00003"))

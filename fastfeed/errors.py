@@ -9,6 +9,7 @@
     ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise"
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
     ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
+    ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze
     └── DeviceMemory      (MemoryError)    a device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the local one".
@@ -32,6 +33,7 @@ __all__ = [
     "SpecError",
     "StateError",
     "TooManyFailures",
+    "TraceError",
 ]
 
 
@@ -78,6 +80,10 @@ class TooManyFailures(FastfeedError, RuntimeError):
 
 class FeedClosed(FastfeedError, RuntimeError):
     """Iterating a feed that has been closed."""
+
+
+class TraceError(FastfeedError, ValueError):
+    """A trace cannot be read, or holds nothing to analyze."""
 
 
 class DeviceMemory(FastfeedError, MemoryError):

@@ -1,0 +1,117 @@
+"""What an idle nanosecond can be blamed on: one row each. Their sum is the idle time."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+__all__ = ["CAUSES", "FAMILIES", "About", "Cause", "cause_of"]
+
+
+class Cause(IntEnum):
+    """In the order of reports. The values are not stable; the keys in CAUSES are."""
+
+    INPUT = 0
+    H2D_STAGING = 1
+    CHECKPOINT = 2
+    COMPILE = 3
+    MODULE_LOAD = 4
+    ALLOC = 5
+    COPY = 6
+    SYNC = 7
+    HOST_COMM = 8
+    LAUNCH = 9
+    FRAMEWORK = 10
+    GC = 11
+    GIL = 12
+    PYTHON = 13
+    CONTENTION = 14
+    QUEUE_FULL = 15
+    LATENCY = 16
+    DEPENDENCY = 17
+    PEER = 18
+    PROFILER = 19
+    HOST_UNKNOWN = 20
+    NO_LAUNCH = 21
+
+
+class About(NamedTuple):
+    key: str  # stable: in JSON, in --fail-on, in docs
+    title: str  # in reports
+    family: str  # a key of FAMILIES: causes with one remedy
+    color: str  # in pictures, readable on white and on black
+    means: str  # what the GPU is waiting for, one sentence
+
+
+FAMILIES = {
+    "input": "waiting for input",
+    "h2d": "slow copies to the GPU",
+    "launch": "the host launches too slowly",
+    "sync": "the host waits for the GPU",
+    "alloc": "allocating device memory",
+    "checkpoint": "checkpoints, evaluation, logging",
+    "compile": "compiling and loading code",
+    "comm": "communication on the host",
+    "contention": "too few cores",
+    "dependency": "order between streams",
+    "profiler": "the profiler itself",
+    "unknown": "not recorded",
+}
+
+CAUSES = {
+    Cause.INPUT: About("input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."),
+    Cause.H2D_STAGING: About(
+        "h2d_staging", "pageable copy", "h2d", "#f76b15", "The driver stages a copy from pageable host memory."
+    ),
+    Cause.CHECKPOINT: About(
+        "checkpoint",
+        "checkpoint, eval or log",
+        "checkpoint",
+        "#12a594",
+        "The training thread saves, evaluates or logs.",
+    ),
+    Cause.COMPILE: About("compile", "compiling", "compile", "#8e4ec6", "A kernel or a graph is being compiled."),
+    Cause.MODULE_LOAD: About(
+        "module_load", "loading a kernel", "compile", "#ab4aba", "The driver loads a kernel at its first use."
+    ),
+    Cause.ALLOC: About("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree or their kin."),
+    Cause.COPY: About("copy", "blocking copy", "h2d", "#ef9234", "The host waits inside a synchronous copy."),
+    Cause.SYNC: About(
+        "sync", "synchronization", "sync", "#0090ff", "The host waits for the GPU before it launches more work."
+    ),
+    Cause.HOST_COMM: About(
+        "host_comm", "host communication", "comm", "#3e63dd", "A barrier, a store or a CPU collective."
+    ),
+    Cause.LAUNCH: About("launch", "launch calls", "launch", "#d6409f", "The host is inside of a launch call."),
+    Cause.FRAMEWORK: About(
+        "framework", "framework overhead", "launch", "#e93d82", "The host is inside a framework's operator."
+    ),
+    Cause.GC: About("gc", "garbage collection", "launch", "#978365", "The interpreter collects garbage."),
+    Cause.GIL: About("gil", "interpreter lock", "launch", "#a18072", "The thread waits for the interpreter's lock."),
+    Cause.PYTHON: About("python", "Python between launches", "launch", "#c2a633", "The host runs Python code."),
+    Cause.CONTENTION: About(
+        "cpu_contention", "no free core", "contention", "#46a758", "The thread is ready to run and no core is free."
+    ),
+    Cause.QUEUE_FULL: About(
+        "queue_full", "full launch queue", "launch", "#bdb130", "The call waits for a place in the launch queue."
+    ),
+    Cause.LATENCY: About(
+        "launch_latency", "launch latency", "launch", "#9ba1a6", "The few microseconds from a launch to its start."
+    ),
+    Cause.DEPENDENCY: About(
+        "dependency", "waiting for another stream", "dependency", "#00a2c7", "Launched, and held by an event."
+    ),
+    Cause.PEER: About("peer", "waiting for another device", "dependency", "#0d74ce", "Held by work of another device."),
+    Cause.PROFILER: About("profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."),
+    Cause.HOST_UNKNOWN: About(
+        "host_unknown", "host, not recorded", "unknown", "#8b8d98", "The host was late; nothing recorded says why."
+    ),
+    Cause.NO_LAUNCH: About(
+        "no_launch", "no launch recorded", "unknown", "#60646c", "The launch of the next op is not in the trace."
+    ),
+}
+
+
+def cause_of(key: str) -> Cause:
+    """The cause with this stable key. KeyError if there is none."""
+    return {about.key: cause for cause, about in CAUSES.items()}[key]

@@ -18,6 +18,7 @@ FAMILY = {
     "TooManyFailures": (errors.FastfeedError, RuntimeError),
     "FeedClosed": (errors.FastfeedError, RuntimeError),
     "DeviceMemory": (errors.FastfeedError, MemoryError),
+    "TraceError": (errors.FastfeedError, ValueError),
 }
 
 

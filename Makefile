@@ -9,7 +9,7 @@ ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
 JPEGLIB ?= /usr/include/jpeglib.h
 
-.PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs
+.PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -32,10 +32,17 @@ launcher-needs:
 	if [ -z "$$may" ]; then echo "The test of mpirun will be skipped: install Open MPI" \
 	    "(Debian, Ubuntu: apt-get install $$packages)."; fi
 
+# the pages of `fastfeed analyze --html` are looked at in a browser without a screen
+browser-needs:
+	@if command -v chromium chromium-browser google-chrome >/dev/null; then exit 0; fi; \
+	packages=chromium; $(INSTALL); \
+	if [ -z "$$may" ]; then echo "The tests of report pages in a browser will be skipped: install Chromium" \
+	    "(Debian: apt-get install $$packages)."; fi
+
 demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: $(VENV)/.dev launcher-needs
+test: $(VENV)/.dev launcher-needs browser-needs
 	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning)
 	$(BIN)/python -m pytest $(ARGS)
 

@@ -107,6 +107,7 @@ class Gap:
     thread: str  # who should have launched earlier
     inside: str  # what that thread was in for most of the late part, e.g. "DataLoader.__next__"
     step: str  # label, "" outside of steps
+    last_op: str = ""  # what ended when it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,8 @@ class DeviceResult:
     charges: tuple[Charge, ...] = ()
     comm_wait: int = 0  # ns inside collectives, waiting for others, in `judged`
     facts: Mapping[str, float] = field(default_factory=dict)  # numbers that advice uses: see advice.py
+    threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
+    names: tuple[str, ...] = ()  # Trace.names, for Slices.name
 
     @property
     def judged(self) -> Period:

@@ -34,7 +34,7 @@ launcher-needs:
 
 # the pages of `fastfeed analyze --html` are looked at in a browser without a screen
 browser-needs:
-	@if command -v chromium chromium-browser google-chrome >/dev/null; then exit 0; fi; \
+	@for browser in chromium chromium-browser google-chrome; do if command -v $$browser >/dev/null; then exit 0; fi; done; \
 	packages=chromium; $(INSTALL); \
 	if [ -z "$$may" ]; then echo "The tests of report pages in a browser will be skipped: install Chromium" \
 	    "(Debian: apt-get install $$packages)."; fi

@@ -61,7 +61,7 @@ FAMILIES = {
 CAUSES = {
     Cause.INPUT: About("input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."),
     Cause.H2D_STAGING: About(
-        "h2d_staging", "pageable copy", "h2d", "#f76b15", "The driver stages a copy from pageable host memory."
+        "h2d_staging", "pageable copy", "h2d", "#f0610e", "The driver stages a copy from pageable host memory."
     ),
     Cause.CHECKPOINT: About(
         "checkpoint",
@@ -75,7 +75,7 @@ CAUSES = {
         "module_load", "loading a kernel", "compile", "#ab4aba", "The driver loads a kernel at its first use."
     ),
     Cause.ALLOC: About("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree or their kin."),
-    Cause.COPY: About("copy", "blocking copy", "h2d", "#ef9234", "The host waits inside a synchronous copy."),
+    Cause.COPY: About("copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."),
     Cause.SYNC: About(
         "sync", "synchronization", "sync", "#0090ff", "The host waits for the GPU before it launches more work."
     ),
@@ -84,22 +84,22 @@ CAUSES = {
     ),
     Cause.LAUNCH: About("launch", "launch calls", "launch", "#d6409f", "The host is inside of a launch call."),
     Cause.FRAMEWORK: About(
-        "framework", "framework overhead", "launch", "#e93d82", "The host is inside a framework's operator."
+        "framework", "framework overhead", "launch", "#7c66dc", "The host is inside a framework's operator."
     ),
     Cause.GC: About("gc", "garbage collection", "launch", "#978365", "The interpreter collects garbage."),
     Cause.GIL: About("gil", "interpreter lock", "launch", "#a18072", "The thread waits for the interpreter's lock."),
-    Cause.PYTHON: About("python", "Python between launches", "launch", "#c2a633", "The host runs Python code."),
+    Cause.PYTHON: About("python", "Python between launches", "launch", "#a58a1b", "The host runs Python code."),
     Cause.CONTENTION: About(
-        "cpu_contention", "no free core", "contention", "#46a758", "The thread is ready to run and no core is free."
+        "cpu_contention", "no free core", "contention", "#41a154", "The thread is ready to run and no core is free."
     ),
     Cause.QUEUE_FULL: About(
-        "queue_full", "full launch queue", "launch", "#bdb130", "The call waits for a place in the launch queue."
+        "queue_full", "full launch queue", "launch", "#93891d", "The call waits for a place in the launch queue."
     ),
     Cause.LATENCY: About(
-        "launch_latency", "launch latency", "launch", "#9ba1a6", "The few microseconds from a launch to its start."
+        "launch_latency", "launch latency", "launch", "#8b9298", "The few microseconds from a launch to its start."
     ),
     Cause.DEPENDENCY: About(
-        "dependency", "waiting for another stream", "dependency", "#00a2c7", "Launched, and held by an event."
+        "dependency", "waiting for another stream", "dependency", "#0099bd", "Launched, and held by an event."
     ),
     Cause.PEER: About("peer", "waiting for another device", "dependency", "#0d74ce", "Held by work of another device."),
     Cause.PROFILER: About("profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."),
@@ -107,7 +107,7 @@ CAUSES = {
         "host_unknown", "host, not recorded", "unknown", "#8b8d98", "The host was late; nothing recorded says why."
     ),
     Cause.NO_LAUNCH: About(
-        "no_launch", "no launch recorded", "unknown", "#60646c", "The launch of the next op is not in the trace."
+        "no_launch", "no launch recorded", "unknown", "#64686f", "The launch of the next op is not in the trace."
     ),
 }
 

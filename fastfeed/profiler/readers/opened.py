@@ -25,7 +25,7 @@ from typing import Any
 
 from fastfeed.errors import TraceError
 
-__all__ = ["HEAD", "Stream", "as_file", "head", "lines", "open_stream"]
+__all__ = ["HEAD", "Stream", "as_file", "head", "lines", "open_stream", "packing_of", "some"]
 
 HEAD = 65_536  # bytes that are enough to tell what a file is
 _LAYERS = 4  # of compression inside compression; more is a mistake or a trap
@@ -93,11 +93,16 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
 
 def head(path: str | os.PathLike[str], size: int = HEAD) -> bytes:
     """The first `size` bytes of the content, unpacked; fewer only where it is shorter."""
-    parts, missing = [], size
     with open_stream(path) as stream:
-        while missing and (part := stream.read(missing)):
-            parts.append(part)
-            missing -= len(part)
+        return some(stream, size)
+
+
+def some(stream: Stream, size: int = HEAD) -> bytes:
+    """The next `size` bytes; fewer only at the end."""
+    parts, missing = [], size
+    while missing and (part := stream.read(missing)):
+        parts.append(part)
+        missing -= len(part)
     return b"".join(parts)
 
 

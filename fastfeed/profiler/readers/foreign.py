@@ -1,0 +1,96 @@
+"""What a file is that no reader knows, in words: what it is, and what to give instead."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+__all__ = ["guessed", "recognized"]
+
+_GIVE = "give the profiler's trace"
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "is a PNG picture",
+    b"\xff\xd8\xff": "is a JPEG picture",
+    b"GIF8": "is a GIF picture",
+    b"%PDF-": "is a PDF document",
+    b"\x7fELF": "is a program or library (ELF)",
+    b"MZ\x90\x00": "is a program of Windows",
+    b"PAR1": "is a Parquet file; export the report to SQLite instead: nsys export --type sqlite REPORT",
+    b"ARROW1": "is an Arrow file; export the report to SQLite instead: nsys export --type sqlite REPORT",
+    b"\x89HDF\r\n\x1a\n": "is an HDF5 file; export the report to SQLite instead: nsys export --type sqlite REPORT",
+    b"NVR\x00": "is a report of Nsight Compute, which times single kernels; record the run with Nsight Systems (nsys)",
+    b"PERFILE2": "is a recording of Linux perf, which does not see the GPU",
+    b"\x93NUMPY": "is a NumPy array",
+    b"GGUF": "is a model (GGUF)",
+    b"PK\x03\x04": "is a zip inside of another archive; unpack it and give the trace in it",
+    b"PK\x05\x06": "is a zip of no file",
+}
+_RESULTS = re.compile(
+    r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
+    r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)", re.I,
+)  # fmt: skip
+
+
+def recognized(head: bytes) -> str:
+    """The rest of the sentence "FILE is ..." where the first bytes are unmistakably something else, else ""."""
+    for begin, words in _BEGINNINGS.items():
+        if head.startswith(begin):
+            return words if ";" in words else f"{words}, not a trace; {_GIVE}"
+    if b"brain.Event:" in head[:64]:
+        return "is an event file of TensorBoard, without a timeline; give the .xplane.pb under plugins/profile"
+    if re.match(rb"\x80[\x02-\x05]", head):
+        if b"device_traces" in head or b"segments" in head[:4096]:
+            return "is a memory snapshot of PyTorch, without kernels; record with torch.profiler"
+        return f"is a Python pickle, maybe a checkpoint, not a trace; {_GIVE}"
+    if head[257:262] == b"ustar":
+        return "is a tar archive; unpack it and give the trace in it"
+    if re.match(rb"[\s\xef\xbb\xbf]*<(!doctype html|html|\?xml|head|body|svg)", head[:512], re.I):
+        return f"is an HTML or XML page, maybe the error page of a failed download; download it again, or {_GIVE}"
+    if head.startswith(b"version https://git-lfs"):
+        return "is a pointer of Git LFS, not the file itself; run git lfs pull"
+    if not head.strip(b"\x00"):
+        return "begins with nothing but zeros: it was never written, or its disk was full; record again"
+    return ""
+
+
+def guessed(path: Path, head: bytes) -> str:
+    """The rest of the sentence where nobody knows the file."""
+    if head.startswith(b"SQLite format 3\x00"):
+        return _database(path)
+    if _RESULTS.search(path.name):
+        return "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
+    text = head.decode("utf-8", "replace")
+    begin = text.lstrip("\ufeff \t\r\n")
+    if begin[:1] in ("{", "["):
+        return f"is JSON without trace events{_keys(begin)}; give what export_chrome_trace or the profiler wrote"
+    odd = sum(character == "\ufffd" or (character < " " and character not in "\t\r\n\f\x1b") for character in text)
+    if odd <= len(text) * 0.02:
+        line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+        return f"is text that is no trace, it begins with {line[:60]!r}; {_GIVE}"
+    return (
+        f"is no trace that can be told by its content, it begins with {head[:8].hex(' ')}; give an export of Nsight "
+        "Systems or nvprof, a Chrome trace, an .xplane.pb, or fastfeed's timeline"
+    )
+
+
+def _database(path: Path) -> str:
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name LIMIT 4"
+            ).fetchall()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        again = "wait for its writer" if "locked" in str(error) else "copy it again, or export it again"
+        return f"is an SQLite database that cannot be read: {error}; {again}"
+    if not rows:
+        return "is an SQLite database without tables: the export did not end; export it again"
+    named = ", ".join(str(row[0]) for row in rows)
+    return f"is an SQLite database, but neither of Nsight Systems nor of nvprof (tables {named}); {_GIVE}"
+
+
+def _keys(begin: str) -> str:
+    keys = re.findall(r'"((?:[^"\\]|\\.){1,40})"\s*:', begin[:2000])[:3] if begin[0] == "{" else []
+    return f" (it has {', '.join(json.dumps(key) for key in keys)})" if keys else ""

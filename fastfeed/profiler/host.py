@@ -1,0 +1,96 @@
+"""Host threads: what each was doing, as sets of nanoseconds per meaning; and who drives the run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastfeed.profiler.intervals import empty, spans, union
+from fastfeed.profiler.meanings import Doing, call_meanings, range_meanings
+from fastfeed.profiler.trace import Said, Trace
+
+__all__ = ["Host"]
+
+_CONTENTION = len(Doing)  # in the same tables as Doing, behind it
+
+
+class Host:
+    """Looks up `what(thread, doing)`; sets are made once, when asked for."""
+
+    def __init__(self, trace: Trace, input_range: str = "") -> None:
+        self.trace = trace
+        ranges, calls, sched = trace.ranges, trace.calls, trace.sched
+        self.range_doing = range_meanings(trace, input_range)
+        self.call_doing = call_meanings(trace)
+        self.start = np.concatenate([ranges.start, calls.start, sched.start])
+        self.end = np.concatenate([ranges.end, calls.end, sched.end])
+        self.name = np.concatenate([ranges.name, calls.name, np.full(len(sched.start), -1, np.int32)])
+        self.thread = np.concatenate([ranges.thread, calls.thread, sched.thread])
+        self.doing = np.concatenate(
+            [self.range_doing, self.call_doing, np.full(len(sched.start), _CONTENTION, np.uint8)]
+        )
+        order = np.lexsort((self.start, self.doing, self.thread))
+        self._rows = order
+        self._key = self.thread[order].astype(np.int64) * (_CONTENTION + 1) + self.doing[order]
+        self._sets: dict[tuple[int, int], np.ndarray] = {}
+        self._drivers: dict[int, int] = {}
+
+    def rows(self, thread: int, doing: int) -> np.ndarray:
+        """Indexes into `start`, `end`, `name` of one thread doing one thing, by start."""
+        key = thread * (_CONTENTION + 1) + doing
+        first, last = np.searchsorted(self._key, [key, key + 1])
+        return self._rows[first:last]
+
+    def what(self, thread: int, doing: int) -> np.ndarray:
+        """The set of nanoseconds in which this thread did that."""
+        found = self._sets.get((thread, doing))
+        if found is None:
+            rows = self.rows(thread, doing)
+            found = self._sets[thread, doing] = union(spans(self.start[rows], self.end[rows])) if len(rows) else empty()
+        return found
+
+    def contention(self, thread: int) -> np.ndarray:
+        """When it was ready to run and had no core."""
+        return self.what(thread, _CONTENTION)
+
+    def inside(self, thread: int, doing: int, at: np.ndarray) -> np.ndarray:
+        """The name of the innermost range of this kind that covers each instant: int32, -1 none found."""
+        rows = self.rows(thread, doing)
+        names = np.full(len(at), -1, np.int32)
+        if not len(rows):
+            return names
+        candidate = np.searchsorted(self.start[rows], at, side="right") - 1
+        open_ = np.flatnonzero(candidate >= 0)
+        for _ in range(16):  # ranges that ended before stand between; deeper ones are not worth the search
+            if not len(open_):
+                break
+            row = rows[candidate[open_]]
+            hit = self.end[row] > at[open_]
+            names[open_[hit]] = self.name[row[hit]]
+            open_ = open_[~hit]
+            candidate[open_] -= 1
+            open_ = open_[candidate[open_] >= 0]
+        return names
+
+    def driver(self, process: int) -> int:
+        """The thread that drives a process: it owns the steps, else most waits for input and most Python; -1 none."""
+        if process not in self._drivers:
+            self._drivers[process] = self._find_driver(process)
+        return self._drivers[process]
+
+    def _find_driver(self, process: int) -> int:
+        trace = self.trace
+        mine = np.array([index for index, thread in enumerate(trace.threads) if thread.process == process], np.int32)
+        if not len(mine):
+            return -1
+        ranges = trace.ranges
+        of_mine = np.isin(ranges.thread, mine)
+        for told in (
+            ranges.said == Said.STEP,
+            self.range_doing == Doing.INPUT,
+            np.isin(self.range_doing, (Doing.PYTHON, Doing.FRAMEWORK, Doing.CHECKPOINT)),
+        ):
+            rows = np.flatnonzero(of_mine & told)
+            if len(rows):
+                return int(np.argmax(np.bincount(ranges.thread[rows])))
+        pid = trace.processes[process].pid
+        return next((int(index) for index in mine if trace.threads[index].tid == pid), -1)

@@ -1,0 +1,43 @@
+"""Which call launched which op."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastfeed.profiler.trace import Trace
+
+__all__ = ["calls_of", "launches"]
+
+
+def launches(trace: Trace) -> np.ndarray:
+    """Index into `trace.calls` of each op's launch: int64, shape (len(ops),); -1 where it is not recorded."""
+    return calls_of(trace, trace.ops.process, trace.ops.corr)
+
+
+def calls_of(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
+    """Index into `trace.calls` of the call with this correlation id in this process: int64, -1 for none.
+
+    Ids are unique per process only, so both are compared. Of several calls with one id (the runtime's, and the driver's
+    below it) the outermost counts, which is the one that began first.
+    """
+    calls = trace.calls
+    found = np.full(len(corr), -1, np.int64)
+    usable = np.flatnonzero(calls.corr >= 0)
+    if not len(usable) or not len(corr):
+        return found
+    process_of = np.array([thread.process for thread in trace.threads], np.int64)
+    wanted, given = corr, calls.corr[usable]
+    if max(given.max(), wanted.max()) >= 1 << 40:  # some are addresses: number them, so that the keys fit
+        _, numbered = np.unique(np.concatenate([given, wanted]), return_inverse=True)
+        given, wanted = numbered[: len(given)], np.where(wanted >= 0, numbered[len(given) :], -1)
+    width = int(max(given.max(), wanted.max())) + 2
+    keys = process_of[calls.thread[usable]] * width + given
+    order = np.lexsort((calls.start[usable], keys))
+    usable, keys = usable[order], keys[order]
+    new = np.concatenate([[True], keys[1:] != keys[:-1]])
+    usable, keys = usable[new], keys[new]
+    asked = process.astype(np.int64) * width + wanted
+    at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+    same = (keys[at] == asked) & (wanted >= 0)
+    found[same] = usable[at[same]]
+    return found

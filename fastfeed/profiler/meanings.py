@@ -1,0 +1,144 @@
+"""What a host thread was doing, told from the name of the call or range that it was inside of."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.profiler.causes import Cause
+from fastfeed.profiler.trace import Calls, Ranges, Said, Trace
+
+__all__ = ["Doing", "call_meanings", "range_meanings"]
+
+
+class Doing(IntEnum):
+    """In the order in which they explain a late launch: the first that covers an instant is the cause."""
+
+    INPUT = 0
+    CHECKPOINT = 1
+    COMPILE = 2
+    ALLOC = 3
+    COPY = 4
+    SYNC = 5
+    HOST_COMM = 6
+    LAUNCH = 7
+    GC = 8
+    GIL = 9
+    FRAMEWORK = 10
+    PYTHON = 11
+    WAITING = 12  # parked until another thread has something for it: that one is asked
+    NOTHING = 13  # says nothing about lateness
+
+    @property
+    def cause(self) -> Cause:
+        return Cause[self.name]
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_CALLS = (
+    (_any("malloc", "free(?!ze)", "hostalloc", "host(un)?register", "mempool", "memcreate", "memmap"), Doing.ALLOC),
+    (_any("synchronize", "streamwaitvalue", "eventquery", "streamquery"), Doing.SYNC),
+    (_any("moduleload", "libraryload", "linkcreate", "linkcomplete", "nvrtc"), Doing.COMPILE),
+    (_any("memcpy"), Doing.COPY),
+)
+_QUEUED_COPY = _any("async", "batch")  # returns at once, unless the host's memory is pageable
+_LINE = r"(\(\d+\))?: "  # between file and function, as PyTorch writes Python frames: dataloader.py(521): __next__
+
+# An INPUT or CHECKPOINT name may come from anybody: ranges, operators, Python frames.
+_INPUT = _any(
+    r"DataLoader\S*__next__",
+    r"DataPipe\)?#",
+    rf"dataloader\.py{_LINE}(__next__|_next_data|_get_data|_try_get_data)",
+    r"IteratorGetNext|Iterator::GetNext|OptionalGetValue",
+    rf"nvidia/dali/\S*{_LINE}(__next__|next|_get_outputs|share_outputs)\b",
+    r"\bDALI\S*(__next__|Iterator)|Dali\w*ShareOutputs|^ShareOutputs$",
+    rf"grain/\S*{_LINE}__next__|streaming/\S*dataloader\S*{_LINE}__next__|webdataset/\S*{_LINE}__iter__",
+    r"^(wait[_ ]for[_ ])?(data|batch|input)[_ ]?(loading|loader|load|wait|fetch|next)?$",
+    r"^(get|next|fetch|load)[_ ]?(next[_ ])?(batch|data)$",
+    r"^data[_ ]?(iter|loader|loading|time|wait)",
+)
+_CHECKPOINT = _any(
+    rf"torch/serialization\.py{_LINE}(_?save|_legacy_save)|distributed/checkpoint/|orbax|ModelCheckpoint|SaveV2",
+    r"checkpoint_?(save|write|manager)|save_?(checkpoint|state|model|pretrained|weights)|^checkpoint|^save(_|$)",
+    r"^(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)",
+    r"wandb/|mlflow/|tensorboard/(summary|writer)|SummaryWriter|WriteScalarSummary|^log(ging|_metrics)$",
+)
+_COMPILE = _any(
+    r"xla_?compile|PjRt\S*Compile|backend_compile|^Compile(\b|Module)|XLA:\S*Compil|jit_compile",
+    r"torch/_(dynamo|inductor)/|TorchDynamo|Torch-Compiled Region: compile|inductor\S*compile|compile_inner",
+    r"triton/compiler|nvrtc|autotun|cudnn\S*find",
+)
+_HOST_COMM = _any(
+    r"gloo::?|MPI_(Barrier|Allreduce|Bcast|Wait|Recv|Allgather)|c10d::(barrier|store)|TCPStore|ncclCommInit",
+    rf"(dist\S*|distributed_c10d)\.py{_LINE}(barrier|all_gather_object|broadcast_object_list)|init_process_group",
+    r"horovod\S*broadcast",
+)
+_WAITING = _any(
+    rf"threading\.py{_LINE}(wait|join|_wait_for_tstate_lock)|queue\.py{_LINE}get|selectors\.py",
+    rf"concurrent/futures/\S*{_LINE}(result|wait)|lock\.acquire|WaitForWork",
+    r"pthread_cond_\w*wait|pthread_join|sem_\w*wait|futex|epoll_wait|^p?poll$|^select$|__lll_lock_wait",
+)
+_PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
+
+_SAID = {
+    Said.OP: Doing.FRAMEWORK,
+    Said.PYTHON: Doing.PYTHON,
+    Said.GC: Doing.GC,
+    Said.GIL: Doing.GIL,
+    Said.COMPILE: Doing.COMPILE,
+    Said.NVTX: Doing.FRAMEWORK,
+}
+
+
+def call_meanings(trace: Trace) -> np.ndarray:
+    """A Doing per call: uint8, shape (len(calls),). A copy that returns at once is a launch."""
+    calls: Calls = trace.calls
+    table = np.array([_of_call(name) for name in trace.names] or [Doing.LAUNCH], np.uint8)
+    return table[calls.name]
+
+
+def _of_call(name: str) -> Doing:
+    found = next((doing for pattern, doing in _CALLS if pattern.search(name)), Doing.LAUNCH)
+    return Doing.LAUNCH if found is Doing.COPY and _QUEUED_COPY.search(name) else found
+
+
+def range_meanings(trace: Trace, input_range: str = "") -> np.ndarray:
+    """A Doing per range: uint8. `input_range` is the user's own pattern for waiting for input.
+
+    Raises ConfigError where the pattern cannot be compiled.
+    """
+    try:
+        own = re.compile(input_range) if input_range else None
+    except re.error as error:
+        raise ConfigError(f"the pattern of input ranges, {input_range!r}, is no regular expression: {error}") from error
+    ranges: Ranges = trace.ranges
+    kinds = len(Said)
+    key = ranges.name.astype(np.int64) * kinds + ranges.said
+    distinct, inverse = np.unique(key, return_inverse=True)
+    meant = [_of_range(trace.name(int(k // kinds)), Said(int(k % kinds)), own) for k in distinct]
+    return np.array(meant or [Doing.NOTHING], np.uint8)[inverse]
+
+
+def _of_range(name: str, said: Said, own: re.Pattern[str] | None) -> Doing:
+    if own is not None and own.search(name):
+        return Doing.INPUT
+    if said in (Said.STEP, Said.OTHER) or _PROFILER_STEP.match(name):
+        return Doing.NOTHING
+    if said is Said.FEED:
+        return Doing.INPUT
+    if said is Said.SYSTEM:
+        return Doing.WAITING if _WAITING.search(name) else Doing.NOTHING
+    for pattern, doing in ((_INPUT, Doing.INPUT), (_CHECKPOINT, Doing.CHECKPOINT), (_COMPILE, Doing.COMPILE)):
+        if pattern.search(name):
+            return doing
+    if _HOST_COMM.search(name):
+        return Doing.HOST_COMM
+    if _WAITING.search(name):
+        return Doing.WAITING
+    return _SAID[said]

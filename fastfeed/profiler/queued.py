@@ -1,0 +1,93 @@
+"""The other two parts of a gap: the launch call itself, and the time from its return to the op's start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastfeed.profiler.causes import Cause
+from fastfeed.profiler.dependency import producers
+from fastfeed.profiler.gaps import Gaps
+from fastfeed.profiler.host import Host
+from fastfeed.profiler.intervals import overlap, spans
+from fastfeed.profiler.late import Pieces
+from fastfeed.profiler.meanings import Doing
+from fastfeed.profiler.trace import Kind, Trace
+
+__all__ = ["calls_in_gaps", "queues_in_gaps"]
+
+_LONG = 10  # times the median of its API: such a call did more than launch
+_LEAST_NS = 10_000  # below it a queue is latency, whatever the others are
+
+
+def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> list[Pieces]:
+    """Why a launch call was open while the device idled: staging, loading, allocating, a full queue, or launching."""
+    rows = np.flatnonzero(gaps.call_end > gaps.late_end)
+    if not len(rows):
+        return []
+    ops, calls = trace.ops, trace.calls
+    op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
+    length = calls.end - calls.start
+    long = length[call] > _LONG * _medians(calls.name, length)[call]
+    cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
+    first = _first_use(trace, op)
+    cause[long & first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
+    queue = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
+    cause[long & ~first & queue & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL
+    thread = calls.thread[call]
+    for one in np.unique(thread):
+        mine = np.flatnonzero((thread == one) & long)
+        inner = overlap(span[mine], host.what(int(one), Doing.ALLOC))
+        cause[mine[inner * 2 > span[mine, 1] - span[mine, 0]]] = Cause.ALLOC
+        inner = overlap(span[mine], host.contention(int(one)))
+        cause[mine[inner * 2 > span[mine, 1] - span[mine, 0]]] = Cause.CONTENTION
+    blocking = host.call_doing[call] == Doing.COPY
+    cause[blocking] = Cause.COPY
+    cause[(ops.kind[op] == Kind.H2D) & (ops.pageable[op] == 1)] = Cause.H2D_STAGING
+    return [Pieces(span, cause, thread.astype(np.int32), calls.name[call])]
+
+
+def _medians(name: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """The median length of the calls with each call's name: float64, shape (n,)."""
+    order = np.lexsort((length, name))
+    names, first, count = np.unique(name[order], return_index=True, return_counts=True)
+    median = length[order][first + count // 2]
+    return median[np.searchsorted(names, name)]
+
+
+def _first_use(trace: Trace, op: np.ndarray) -> np.ndarray:
+    """Is this the first op of its name in its process? bool."""
+    ops = trace.ops
+    key = ops.process.astype(np.int64) * (len(trace.names) + 1) + ops.name
+    order = np.argsort(ops.start, kind="stable")
+    _, first = np.unique(key[order], return_index=True)
+    is_first = np.zeros(len(key), bool)
+    is_first[order[first]] = True
+    return is_first[op]
+
+
+def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]:
+    """Why a launched op had not begun: the usual latency, or an order between streams or devices.
+
+    What is longer than usual counts as held back when it was launched before the gap, so that the launch was not
+    late, or when its stream had been told to wait.
+    """
+    rows = np.flatnonzero(gaps.end > gaps.call_end)
+    if not len(rows):
+        return []
+    ops, calls = trace.ops, trace.calls
+    span, op, call = gaps.queued[rows], gaps.op[rows], gaps.call[rows]
+    length = span[:, 1] - span[:, 0]
+    in_gap = calls.start[call] > gaps.start[rows]
+    usual = max(_LEAST_NS, int(np.percentile(length[in_gap], 90)) if in_gap.any() else 0)
+    held = length > usual
+    producer = np.full(len(rows), -1, np.int64)
+    producer[held] = producers(trace, op[held], launch)
+    cause = np.full(len(rows), Cause.LATENCY, np.uint8)
+    cause[held & (~in_gap | (producer >= 0))] = Cause.DEPENDENCY
+    known = np.flatnonzero(producer >= 0)
+    ended = ops.end[producer[known]]
+    inside = (ended >= span[known, 0]) & (ended <= span[known, 1])
+    elsewhere = ops.device[producer[known]] != ops.device[op[known]]
+    cause[known[inside & elsewhere]] = Cause.PEER
+    name = np.where(producer >= 0, ops.name[producer], -1)
+    return [Pieces(span, cause, calls.thread[call].astype(np.int32), name.astype(np.int32))]

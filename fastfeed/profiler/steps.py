@@ -1,0 +1,146 @@
+"""Where one training step ends and the next begins, and which of them tell how training goes on."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from fastfeed.profiler.intervals import spans
+from fastfeed.profiler.result import Steps
+from fastfeed.profiler.trace import Kind, Said, Trace
+
+__all__ = ["find_steps", "no_steps"]
+
+_NUMBERED = re.compile(
+    r"^\W*(ProfilerStep|train(ing)?[ _]?step|global[ _]?step|step|iteration|iter|batch)\W*\d+\W*$", re.I
+)
+_NAMED = re.compile(r"^\W*(train(ing)?[ _]?(step|batch|iteration)|step|iteration|iter|one[ _]?step)\W*$", re.I)
+_FEWEST = 3  # steps that make a rhythm
+_REGULAR = 0.2  # of the median: what a step may be off and still belong to the steady ones
+
+
+def find_steps(trace: Trace, device: int, process: int, edges: np.ndarray) -> Steps:
+    """The steps of one process, by the best witness there is.
+
+    The feed's own waits come first, then steps that the dialect or an annotation names, then what recurs on the device.
+    `edges` is the device's first start and last end; a step that reaches outside is incomplete and never steady.
+    """
+    for found in (_from_ranges(trace, process), _from_feed(trace, process), _from_device(trace, device)):
+        if found is not None:
+            at, labels, by = found
+            return Steps(at, labels, by, _steady(at, edges))
+    return no_steps()
+
+
+def no_steps() -> Steps:
+    """None could be told."""
+    return Steps(np.empty((0, 2), np.int64), (), "", np.empty(0, bool))
+
+
+def _mine(trace: Trace, process: int) -> np.ndarray:
+    """Which ranges are of this process; those without a thread are anybody's."""
+    thread = trace.ranges.thread
+    of = np.array([thread.process for thread in trace.threads] + [process])
+    return of[thread] == process
+
+
+def _from_ranges(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
+    ranges = trace.ranges
+    mine = _mine(trace, process)
+    names = [trace.name(int(name)) for name in np.unique(ranges.name[mine & (ranges.said == Said.NVTX)])]
+    index = {name: place for place, name in enumerate(trace.names)}
+    numbered = np.isin(ranges.name, [index[name] for name in names if _NUMBERED.match(name)])
+    named = np.isin(ranges.name, [index[name] for name in names if _NAMED.match(name)])
+    nvtx = mine & (ranges.said == Said.NVTX)
+    for rows, by in (
+        (np.flatnonzero(mine & (ranges.said == Said.STEP)), "steps that the trace marks"),
+        (np.flatnonzero(nvtx & numbered), "numbered annotations"),
+        (np.flatnonzero(nvtx & named), "annotations"),
+    ):
+        if len(rows):
+            return _in_order(trace, rows, by)
+    return None
+
+
+def _in_order(trace: Trace, rows: np.ndarray, by: str) -> tuple[np.ndarray, tuple[str, ...], str] | None:
+    """Ranges as steps: of several threads the one with most; nested or repeated ones count once."""
+    ranges = trace.ranges
+    _, inverse, count = np.unique(ranges.thread[rows], return_inverse=True, return_counts=True)
+    rows = rows[inverse == np.argmax(count)]
+    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
+    reach = np.maximum.accumulate(ranges.end[rows])
+    outer = np.concatenate([[True], ranges.start[rows][1:] >= reach[:-1]])
+    rows = rows[outer]
+    labels = tuple(trace.name(int(name)) for name in ranges.name[rows])
+    shown = re.sub(r"\d+", "N", labels[0])
+    return spans(ranges.start[rows], ranges.end[rows]), labels, f"{by} ({shown})"
+
+
+def _from_feed(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
+    """From one wait for a batch to the next."""
+    ranges = trace.ranges
+    waits = {index for index, name in enumerate(trace.names) if name == "fastfeed:wait"}
+    rows = np.flatnonzero(_mine(trace, process) & (ranges.said == Said.FEED) & np.isin(ranges.name, list(waits)))
+    if len(rows) <= _FEWEST:
+        return None
+    edges = np.sort(ranges.start[rows])
+    return (
+        spans(edges[:-1], edges[1:]),
+        tuple(f"batch {n}" for n in range(len(edges) - 1)),
+        "the feed's waits for batches",
+    )
+
+
+def _from_device(trace: Trace, device: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
+    """What recurs on the device: a copy of the batch, else a kernel that comes once in every round of the others."""
+    ops = trace.ops
+    mine = np.flatnonzero((ops.device == device) & (ops.end > ops.start))
+    mine = mine[np.argsort(ops.start[mine], kind="stable")]
+    copies = mine[(ops.kind[mine] == Kind.H2D) & (ops.bytes[mine] > 0)]
+    sizes, count = np.unique(ops.bytes[copies], return_counts=True)
+    for size in sizes[np.argsort(-sizes * (count > _FEWEST))][:8] if len(sizes) else ():
+        rhythm = _rhythm(ops.start[copies[ops.bytes[copies] == size]])
+        if rhythm is not None:
+            return *rhythm, f"recurring copies of {size:,} bytes to the GPU"
+    names, count = np.unique(ops.name[mine], return_counts=True)
+    once = names[count > _FEWEST]
+    for name in once[np.argsort(count[count > _FEWEST], kind="stable")][:32]:
+        at = np.flatnonzero(ops.name[mine] == name)
+        apart = np.diff(at)
+        if len(mine) >= 10 * len(at) and np.mean(apart == np.median(apart)) >= 0.8 and apart.sum() >= 0.8 * len(mine):
+            rhythm = _rhythm(ops.start[mine[at]])
+            if rhythm is not None:
+                return *rhythm, f"the recurring kernel {trace.name(int(name))[:60]}"
+    return None
+
+
+def _rhythm(start: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]] | None:
+    """Rounds from one start to the next, if they are regular enough to be steps."""
+    if len(start) <= _FEWEST:
+        return None
+    length = np.diff(start)
+    regular = np.mean(np.abs(length - np.median(length)) <= 0.5 * np.median(length))
+    if regular < 0.7 or not np.median(length):
+        return None
+    return spans(start[:-1], start[1:]), tuple(f"round {n}" for n in range(len(length)))
+
+
+def _steady(at: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Complete steps from the first run of three whose lengths are within a fifth of the median."""
+    whole = (at[:, 0] >= edges[0]) & (at[:, 1] <= edges[1])
+    # the first step may begin before its first op, and the last may end after its last: that much belongs to a step
+    length = at[:, 1] - at[:, 0]
+    inner = np.flatnonzero((at[:, 1] > edges[0]) & (at[:, 0] < edges[1]))
+    if not len(inner):
+        return np.zeros(len(at), bool)
+    slack = 0.5 * np.median(length[inner])
+    whole |= (at[:, 0] >= edges[0] - slack) & (at[:, 1] <= edges[1] + slack)
+    steady = whole.copy()
+    near = whole & (
+        np.abs(length - np.median(length[whole]) if whole.any() else length) <= _REGULAR * np.median(length)
+    )
+    runs = near[:-2] & near[1:-1] & near[2:] if len(near) >= 3 else np.zeros(0, bool)
+    if runs.any():
+        steady[: np.argmax(runs)] = False
+    return steady

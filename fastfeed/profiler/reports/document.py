@@ -1,0 +1,210 @@
+"""A result as a document for programs: `json.dumps(as_dict(result))`. docs/profile_json.md describes every field.
+
+The schema is "fastfeed.analysis/1". Fields are added under the same number; one that changes its meaning or goes away
+raises it. Times are integer nanoseconds on the clock of the trace, spans are half-open [start, end), shares are
+fractions of 1, causes go by their stable keys. In every period `budget` sums to `window_ns`, and `causes` to
+`budget.idle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastfeed.profiler.causes import CAUSES, Cause
+from fastfeed.profiler.reports import figures
+from fastfeed.profiler.result import (
+    Cold,
+    DeviceResult,
+    FeedResult,
+    Gap,
+    Period,
+    RankResult,
+    Remedy,
+    Result,
+    Share,
+    Verdict,
+)
+from fastfeed.profiler.trace import Origin
+
+__all__ = ["SCHEMA", "as_dict"]
+
+SCHEMA = "fastfeed.analysis/1"
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """Everything but the picture: numbers, strings, lists and dicts, as json.dumps takes them."""
+    return {
+        "schema": SCHEMA,
+        "verdict": _verdict(result.verdict),
+        "devices": [_device(one) for one in result.devices],
+        "ranks": [_rank(one) for one in result.ranks],
+        "feeds": [_feed(one) for one in result.feeds],
+        "origins": [_origin(one) for one in result.origins],
+        "notes": [_text(note) for note in result.notes],
+        "causes": {about.key: {"title": about.title, "family": about.family, "means": about.means}
+                   for about in CAUSES.values()},
+    }  # fmt: skip
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "word": verdict.word,
+        "headline": _text(verdict.headline),
+        "bound": verdict.bound,
+        "confidence": verdict.confidence,
+        "input": _share(verdict.share),
+        "evidence": [_text(one) for one in verdict.evidence],
+        "against": [_text(one) for one in verdict.against],
+        "falsify": _text(verdict.falsify),
+        "change": _text(verdict.change),
+        "command": _text(verdict.command),
+        "reasons": [_text(one) for one in verdict.reasons],
+        "record": _text(verdict.record),
+        "remedies": [_remedy(one) for one in verdict.remedies],
+    }
+
+
+def _remedy(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "family": remedy.family,
+        "share": _number(remedy.share),
+        "ms_per_step": _number(remedy.ms_per_step),
+        "ceiling": _number(remedy.ceiling),
+        "causes": _causes(remedy.causes),
+        "change": _text(remedy.change),
+        "evidence": _text(remedy.evidence),
+    }
+
+
+def _device(one: DeviceResult) -> dict[str, Any]:
+    shares = figures.step_shares(one)
+    return {
+        "label": _text(one.label),
+        "origin": int(one.trace),
+        "device": int(one.device),
+        "rank": one.rank if one.rank is None else int(one.rank),
+        "first_ns": int(one.first),
+        "last_ns": int(one.last),
+        "judged": "steady" if one.steady is not None else "whole",
+        "input": _share(one.share),
+        "whole": _period(one.whole),
+        "steady": _period(one.steady) if one.steady is not None else None,
+        "cold": _cold(one.cold) if one.cold is not None else None,
+        "steps": {
+            "found_by": one.steps.found_by,
+            "steady": figures.steps_judged(one),
+            "each": [
+                {"label": _text(label), "start_ns": start, "end_ns": end, "steady": bool(steady),
+                 "input": _number(waited), "idle": _number(waited + other)}
+                for label, (start, end), steady, waited, other in zip(
+                    one.steps.labels, one.steps.spans.tolist(), one.steps.steady, shares.input, shares.idle, strict=False
+                )
+            ],
+        },
+        "worst": [_gap(gap) for gap in one.worst],
+        "ops": int(one.ops),
+        "launches": int(one.launches),
+        "comm_wait_ns": int(one.comm_wait),
+        "charges": [
+            {"culprit": _text(charge.culprit), "cause": None if charge.cause is None else CAUSES[charge.cause].key,
+             "ns": int(charge.ns)}
+            for charge in one.charges
+        ],
+        "facts": {str(key): _number(value) for key, value in one.facts.items()},
+    }  # fmt: skip
+
+
+def _period(period: Period) -> dict[str, Any]:
+    budget, wait = period.budget, period.input
+    return {
+        "window_ns": int(budget.window),
+        "spans": len(period.spans),
+        "budget": {part: int(getattr(budget, part)) for part in figures.PARTS},
+        "causes": _causes(period.causes),
+        "input": {
+            "total_ns": int(wait.total),
+            "exposed_ns": int(wait.exposed),
+            "hidden_ns": int(wait.hidden),
+            "ramp_ns": int(wait.ramp),
+            "waits": int(wait.waits),
+            "longest_ns": int(wait.longest),
+        },
+    }
+
+
+def _cold(cold: Cold) -> dict[str, Any]:
+    return {"steps": int(cold.steps), "idle_ns": int(cold.idle), "causes": _causes(cold.causes)}
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {
+        "start_ns": int(gap.start),
+        "end_ns": int(gap.end),
+        "causes": _causes(gap.causes),
+        "last_op": _text(gap.last_op),
+        "next_op": _text(gap.next_op),
+        "thread": _text(gap.thread),
+        "inside": _text(gap.inside),
+        "step": _text(gap.step),
+    }
+
+
+def _rank(rank: RankResult) -> dict[str, Any]:
+    return {
+        "label": _text(rank.label),
+        "offset_ns": int(rank.offset_ns),
+        "collectives": int(rank.collectives),
+        "waited_ns": int(rank.waited_ns),
+        "blamed_ns": int(rank.blamed_ns),
+    }
+
+
+def _feed(feed: FeedResult) -> dict[str, Any]:
+    return {
+        "feed": _text(feed.feed),
+        "name": _text(feed.name),
+        "rank": int(feed.rank),
+        "batches": int(feed.batches),
+        "span_ns": int(feed.span_ns),
+        "waited_ns": int(feed.waited_ns),
+        "threads": int(feed.threads),
+        "busiest": _text(feed.busiest),
+        "stages": {_text(stage): {"spans": int(spans), "ns": int(ns)} for stage, (spans, ns) in feed.stages.items()},
+    }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    return {
+        "path": _text(str(origin.path)),
+        "dialect": origin.dialect,
+        "version": _text(origin.version),
+        "wall_ns": None if origin.wall_ns is None else int(origin.wall_ns),
+        "host_calls": bool(origin.host_calls),
+        "dropped": int(origin.dropped),
+        "sampled": bool(origin.sampled),
+        "notes": [_text(note) for note in origin.notes],
+    }
+
+
+def _share(share: Share) -> dict[str, Any]:
+    keys = ("value", "low", "high", "median", "p95", "steps_over")
+    return {key: _number(getattr(share, key)) for key in keys}
+
+
+def _causes(causes: Mapping[Cause, int]) -> dict[str, int]:
+    return {CAUSES[cause].key: int(ns) for cause, ns in causes.items()}
+
+
+def _number(value: float | None) -> float | int | None:
+    """None for what JSON has no number for: a ceiling without bound, a share of nothing."""
+    if value is None or not np.isfinite(value):
+        return None
+    return int(value) if isinstance(value, (int, np.integer)) else round(float(value), 6)
+
+
+def _text(text: str) -> str:
+    """Half of a surrogate pair, as a file system's bytes leave it, cannot be written as UTF-8."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,279 @@
+"""One screen of text: verdict, budget, causes, worst gaps, the one change, and what speaks against it.
+
+It begins with what must be said and takes in more while the terminal has room; where there is none, 40 lines.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.reports import figures, layout
+from fastfeed.profiler.reports.layout import Sheet
+from fastfeed.profiler.reports.wording import WORDS, duration, multiple, percent, plain, plural
+from fastfeed.profiler.result import DeviceResult, Gap, Result
+
+__all__ = ["render"]
+
+PAPER = 40  # lines where there is no terminal
+WIDEST = 120  # longer lines are hard to read
+SHORT = {"h2d": "H2D copies", "other": "other copies", "overhead": "profiler"}
+STYLES = {"not_starved": "bold green", "starved": "bold red", "severe": "bold red"}  # else bold yellow
+
+
+class Detail(NamedTuple):
+    """How much of what."""
+
+    causes: int
+    gaps: int  # lines for each
+    wrap: int  # lines of a sentence
+    evidence: int
+    against: int
+    notes: int
+    ranks: int
+    spaced: bool
+
+
+LEAN = Detail(causes=3, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
+# while there is room, in this order
+MORE: tuple[dict[str, int], ...] = (
+    {"against": 1}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1}, {"ranks": 5}, {"evidence": 1}, {"gaps": 2},
+    {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3},
+    {"ranks": 10},
+)  # fmt: skip
+
+
+def render(result: Result, console: Console) -> None:
+    """Print the report. Nothing in it is read as markup, and no line is wider than the console."""
+    width = max(20, min(console.width, WIDEST))
+    room = max(console.size.height - 1, 20) if console.is_terminal else PAPER
+    detail = LEAN
+    lines = _lines(result, Sheet(console, width, detail.wrap), detail)
+    for more in MORE:
+        richer = detail._replace(**more)
+        tried = _lines(result, Sheet(console, width, richer.wrap), richer)
+        if len(tried) <= room:
+            detail, lines = richer, tried
+    for line in lines:
+        line.rstrip()
+        console.print(layout.encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True)
+
+
+def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
+    devices = figures.by_need(result)
+    found = _head(result, devices, sheet)
+    parts: list[list[Text]] = []
+    if devices:
+        parts += [[*_budget(devices[0], sheet), *_causes(devices[0], sheet, detail), *_input(devices[0], sheet)]]
+        if len(devices) > 1:
+            parts += [_many(devices, sheet, detail)]
+        parts += [_gaps(result, devices[0], sheet, detail)]
+    parts += [_feeds(result, sheet, detail), _doing(result, sheet, detail), _doubts(result, sheet, detail)]
+    for part in parts:
+        if part and detail.spaced:
+            found.append(Text(""))
+        found += part
+    return found
+
+
+def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
+    verdict = result.verdict
+    word = WORDS.get(verdict.word, plain(verdict.word, 20).upper())
+    found = sheet.labeled(
+        word,
+        plain(verdict.headline, 400) or "There is nothing to judge in these files.",
+        style=STYLES.get(verdict.word, "bold yellow"),
+        indent=len(word) + 2,
+        lines=3,
+    )
+    about = []
+    if verdict.confidence:
+        about.append(plain(verdict.confidence, 20))
+    share = verdict.share
+    if share.low is not None and share.high is not None:
+        about.append(f"95 % interval {percent(share.low)} to {percent(share.high)}")
+    if devices:
+        about.append(plain(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
+        about.append(_steps(devices[0]))
+    elif result.origins:
+        about.append(plain(result.origins[0].path, 60))
+    return [*found, *sheet.sentence(" · ".join(about), style="dim", lines=2)]
+
+
+def _steps(device: DeviceResult) -> str:
+    count = figures.steps_judged(device)
+    if not count:
+        return f"no steady steps: the whole {duration(device.whole.budget.window)} are judged"
+    left = device.cold.steps if device.cold else 0
+    text = f"{plural(count, 'step')} of {duration(device.judged.budget.window / count)}"
+    return text + (f", {left} at the start left out" if left else "")
+
+
+def _budget(device: DeviceResult, sheet: Sheet) -> list[Text]:
+    budget = device.judged.budget
+    parts = [(key, getattr(budget, key)) for key in figures.PARTS]
+    found = [Text.assemble(sheet.label("GPU time"), layout.stacked(parts, budget.window, sheet.room, sheet.ascii))]
+    shown = [
+        f"{layout.mark(key, sheet.ascii)} {SHORT.get(key, key)} {percent(ns / budget.window)}"
+        for key, ns in parts
+        if ns > 0 and budget.window > 0
+    ]
+    return [*found, *sheet.labeled("", "  ".join(shown))]
+
+
+def _causes(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
+    found = figures.rows(device)
+    if not found:
+        return []
+    steps = figures.steps_judged(device)
+    title = min(27, max(16, sheet.room - 34))
+    head = f"{'':{title}} {'of time':>8} {'ms/step' if steps else 'ms':>9}"
+    lines = [Text.assemble(sheet.label("Idle for"), (head, "dim"))]
+    shown = found if len(found) == detail.causes + 1 else found[: detail.causes]
+    for row in shown:
+        about = CAUSES[row.cause]
+        lines.append(
+            _cause(sheet, about.title, title, row.share, row.ns_per_step or row.ns, found[0].ns, row.ns, about.color)
+        )
+    rest = found[len(shown) :]
+    if rest:
+        ns = sum(row.ns for row in rest)
+        share = sum(row.share for row in rest)
+        lines.append(_cause(sheet, f"{len(rest)} more", title, share, ns / (steps or 1), found[0].ns, ns, ""))
+    return lines
+
+
+def _cause(sheet: Sheet, name: str, title: int, share: float, ns: float, most: int, whole: int, color: str) -> Text:
+    bar = layout.bar(whole / most, max(4, min(40, sheet.room - title - 20)), sheet.ascii)
+    text = f"{layout.fitted(name, title)} {percent(share):>8} {ns / 1e6:>9,.2f}  "
+    return Text.assemble(sheet.label(""), text, (bar, color or "dim"))
+
+
+def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
+    wait = device.judged.input
+    if not wait.total:
+        return []
+    steps = figures.steps_judged(device) or 1
+    each = " a step" if figures.steps_judged(device) else ""
+    text = (
+        f"{duration(wait.total / steps)} waited{each}: {duration(wait.exposed / steps)} idle the GPU, "
+        f"{duration(wait.hidden / steps)} hidden (harmless)"
+    )
+    if sheet.lines > 1:
+        text += f"; {plural(wait.waits, 'wait')}, longest {duration(wait.longest)}"
+    return sheet.labeled("Input", text)
+
+
+def _many(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:
+    """One row for each device, most in need first."""
+    name = max(12, sheet.room - 47)
+    lines = [
+        Text.assemble(
+            sheet.label("Devices"), (f"{'':{name}} {'input':>7} {'idle':>7} {'for peers':>10}  most for", "dim")
+        )
+    ]
+    shown = devices if len(devices) == detail.ranks + 1 else devices[: detail.ranks]
+    for one in shown:
+        budget = one.judged.budget
+        idle = budget.idle / budget.window if budget.window else 0.0
+        text = (
+            f"{layout.fitted(plain(one.label), name)} {percent(one.share.value):>7} {percent(idle):>7} "
+            f"{duration(one.comm_wait):>10}  {layout.fitted(figures.top_cause(one), 18)}"
+        )
+        lines.append(Text.assemble(sheet.label(""), text))
+    rest = devices[len(shown) :]
+    if rest:
+        low, high = (pick(one.share.value for one in rest) for pick in (min, max))
+        lines += sheet.labeled("", f"{len(rest)} more: input {percent(low)} to {percent(high)}", style="dim")
+    return lines + _blamed(devices, sheet)
+
+
+def _blamed(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
+    """Who made the others wait inside collectives, and why it was late."""
+    total: dict[tuple[str, str], int] = {}
+    for one in devices:
+        for charge in one.charges:
+            why = CAUSES[charge.cause].title if charge.cause is not None else "unknown reason"
+            total[charge.culprit, why] = total.get((charge.culprit, why), 0) + charge.ns
+    if not total:
+        return []
+    (who, why), ns = max(total.items(), key=lambda item: item[1])
+    return sheet.labeled("", f"others waited {duration(ns)} inside collectives for {plain(who, 60)}, late for: {why}")
+
+
+def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
+    lines: list[Text] = []
+    begin = figures.offsets(result)[[one is device for one in result.devices].index(True)]
+    for gap in device.worst[:3]:
+        text = f"{duration(gap.end - gap.start)} at {duration(gap.start - begin)}: "
+        text += _why(gap) if detail.gaps > 1 else _briefly(gap)
+        lines += sheet.labeled("" if lines else "Worst gaps", text, lines=detail.gaps)
+    return lines
+
+
+def _briefly(gap: Gap) -> str:
+    cause = next((CAUSES[cause].title for cause in gap.causes), "no cause")
+    inside = f" in {plain(gap.inside, 30)}" if gap.inside else ""
+    thread = f", {plain(gap.thread, 20)}" if gap.thread else ""
+    return f"{cause}{inside}{thread}" + (f"; then {plain(gap.next_op, 40)}" if gap.next_op else "")
+
+
+def _why(gap: Gap) -> str:
+    length = max(gap.end - gap.start, 1)
+    causes = [f"{CAUSES[cause].title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:2]]
+    who = f", {plain(gap.thread, 30)}" if gap.thread else ""
+    inside = f" in {plain(gap.inside, 48)}" if gap.inside else ""
+    inside += f" in {plain(gap.step, 24)}" if gap.step else ""
+    ended = f"; ended by {plain(gap.next_op, 48)}" if gap.next_op else ""
+    return (", ".join(causes) or "no cause") + who + inside + ended
+
+
+def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
+    lines: list[Text] = []
+    for feed in result.feeds[:3]:
+        share = feed.waited_ns / feed.span_ns if feed.span_ns > 0 else 0.0
+        busiest = f"; most work: {plain(feed.busiest, 24)}" if feed.busiest else ""
+        text = (
+            f"{plain(feed.name or feed.feed, 40)}: {feed.batches:,} batches in {duration(feed.span_ns)}, "
+            f"trainer waited {percent(share)} of it; {plural(feed.threads, 'thread')}{busiest}"
+        )
+        lines += sheet.labeled("" if lines else "Feed", text, lines=min(2, detail.wrap))
+    if len(result.feeds) > 3:
+        lines += sheet.labeled("", f"{len(result.feeds) - 3} more feeds", style="dim")
+    return lines
+
+
+def _doing(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
+    """What to do; for an abstention, why and how to record a better trace."""
+    verdict = result.verdict
+    lines: list[Text] = []
+    for reason in verdict.reasons[: 1 + detail.evidence]:
+        lines += sheet.labeled("" if lines else "Because", plain(reason, 400))
+    if verdict.record:
+        lines += sheet.labeled("Record", plain(verdict.record, 400))
+    for said, sentence in enumerate(verdict.evidence[: detail.evidence]):
+        lines += sheet.labeled("" if said else "Evidence", plain(sentence, 400))
+    if verdict.change:
+        best = verdict.remedies[0] if verdict.remedies else None
+        gain = f" (at most {multiple(best.ceiling)} faster)" if best and best.change == verdict.change else ""
+        lines += sheet.labeled("Change", plain(verdict.change, 400) + gain, style="bold", lines=max(2, detail.wrap))
+    if verdict.command:
+        lines += sheet.labeled("Measure", plain(verdict.command, 400), lines=2)
+    return lines
+
+
+def _doubts(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
+    verdict = result.verdict
+    lines: list[Text] = []
+    for said, sentence in enumerate(verdict.against[: detail.against]):
+        lines += sheet.labeled("" if said else "But", plain(sentence, 400))
+    if verdict.falsify and detail.against:
+        lines += sheet.labeled("Wrong if", plain(verdict.falsify, 400))
+    for said, note in enumerate(result.notes[: detail.notes]):
+        lines += sheet.labeled("" if said else "Note", plain(note, 400), style="dim")
+    if len(result.notes) > detail.notes > 0:
+        lines += sheet.labeled("", f"{len(result.notes) - detail.notes} more notes: --json, --html", style="dim")
+    return lines

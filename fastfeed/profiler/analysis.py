@@ -1,0 +1,92 @@
+"""Traces in, verdict out: puts the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastfeed.profiler import ranks
+from fastfeed.profiler.attribution import Attribution, attribute_device, caused
+from fastfeed.profiler.causes import Cause
+from fastfeed.profiler.device import device_result, labels
+from fastfeed.profiler.feeds import feed_results
+from fastfeed.profiler.host import Host
+from fastfeed.profiler.launches import launches
+from fastfeed.profiler.result import DeviceResult, Result
+from fastfeed.profiler.share import share_of
+from fastfeed.profiler.steps import find_steps
+from fastfeed.profiler.trace import Trace
+from fastfeed.profiler.verdict import judge
+
+__all__ = ["analyze"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One device of one trace, on the way to its result."""
+
+    index: int  # of the trace
+    device: int
+    host: Host
+    attribution: Attribution
+
+
+def analyze(
+    traces: Sequence[Trace], *, input_range: str = "", last_steps: int | None = None, again: str = ""
+) -> Result:
+    """Say why the devices of these traces were idle, and whether input is to blame.
+
+    Args:
+        traces: of one run; of several ranks, each its own or all in one. Timelines are merged before (`merge`).
+        input_range: a regular expression; ranges whose name it matches are waiting for input, too.
+        last_steps: judge the last so many steady steps only.
+        again: the command that measures again, for the report.
+
+    Raises TraceError where the traces cannot be of one run, ConfigError for a bad pattern.
+    """
+    found = [one for index, trace in enumerate(traces) for one in _devices(index, trace, input_range)]
+    names = labels([(traces[one.index], one.device) for one in found], len(traces))
+    results = [_result(traces[one.index], one, name, last_steps) for one, name in zip(found, names, strict=True)]
+    across = ranks.across([
+        ranks.Member(result.label, traces[one.index], one.device, result.slices, result.judged.spans)
+        for one, result in zip(found, results, strict=True)
+    ])  # fmt: skip
+    devices = tuple(
+        _with_ranks(result, charges, waited, proxies)
+        for result, charges, waited, proxies in zip(
+            results, across.charges, across.waited, across.input_spans, strict=True
+        )
+    )
+    feeds = feed_results(traces)
+    origins = tuple(trace.origin for trace in traces)
+    notes = tuple(dict.fromkeys((*(note for origin in origins for note in origin.notes), *across.notes)))
+    return Result(origins, judge(devices, feeds, origins, again), devices, across.ranks, feeds, notes)
+
+
+def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
+    host, launch = Host(trace, input_range), launches(trace)
+    worked = np.unique(trace.ops.device[trace.ops.end > trace.ops.start])
+    return [
+        _Found(index, int(device), host, attribute_device(trace, int(device), host, launch))
+        for device in worked
+        if device >= 0
+    ]
+
+
+def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> DeviceResult:
+    processes = trace.ops.process[one.attribution.rows]
+    main = int(np.argmax(np.bincount(processes)))
+    steps = find_steps(trace, one.device, main, one.attribution.edges)
+    if last_steps is not None:
+        kept = np.flatnonzero(steps.steady)[-last_steps:]
+        steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), kept))
+    return device_result(trace, one.index, one.device, one.host, one.attribution, steps, label)
+
+
+def _with_ranks(result: DeviceResult, charges: tuple, waited: int, input_spans: np.ndarray) -> DeviceResult:
+    """A device with what the other ranks cost it."""
+    own = caused(result.slices, Cause.INPUT, Cause.H2D_STAGING)
+    share = share_of(result.steps, result.judged, own, input_spans)
+    return replace(result, charges=charges, comm_wait=waited, share=share)

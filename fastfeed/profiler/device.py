@@ -1,0 +1,152 @@
+"""One device's result: its periods, its worst gaps, its label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastfeed.profiler.attribution import Attribution, caused, period
+from fastfeed.profiler.causes import Cause
+from fastfeed.profiler.facts import facts
+from fastfeed.profiler.host import Host
+from fastfeed.profiler.intervals import clip, measure, overlap, spans, subtract, union
+from fastfeed.profiler.meanings import Doing
+from fastfeed.profiler.result import Cold, DeviceResult, Gap, Period, Steps
+from fastfeed.profiler.share import share_of
+from fastfeed.profiler.trace import Trace
+
+__all__ = ["device_result", "labels"]
+
+_FEWEST = 3  # steady steps; of fewer the whole recording is judged
+_WORST = 3
+
+
+def device_result(
+    trace: Trace, index: int, device: int, host: Host, found: Attribution, steps: Steps, label: str
+) -> DeviceResult:
+    """Everything about one device but what other ranks cost it."""
+    first, last = map(int, found.edges)
+    whole = period(found, spans(np.array([first]), np.array([last])))
+    steady_spans = clip(union(steps.spans[steps.steady]), first, last)
+    steady = period(found, steady_spans) if steps.steady.sum() >= _FEWEST and measure(steady_spans) else None
+    judged = steady or whole
+    told = dict(facts(trace, host, found, steps, judged))
+    ops = trace.ops
+    longest = int((ops.end[found.rows] - ops.start[found.rows]).max(initial=0))
+    told["longest_op_share"] = longest / max(last - first, 1)
+    rank = trace.processes[int(np.argmax(np.bincount(ops.process[found.rows])))].rank
+    return DeviceResult(
+        label=label,
+        trace=index,
+        device=device,
+        rank=rank,
+        first=first,
+        last=last,
+        whole=whole,
+        steady=steady,
+        cold=_cold(found, steps, steady, first) if steady else None,
+        steps=steps,
+        share=share_of(steps, judged, caused(found.slices, Cause.INPUT, Cause.H2D_STAGING)),
+        slices=found.slices,
+        busy=found.busy,
+        waits=found.waits,
+        worst=_worst(trace, host, found, steps, judged),
+        ops=len(found.rows),
+        launches=int((found.launch >= 0).sum()),
+        facts=told,
+        threads=tuple(_thread(trace, number) for number in range(len(trace.threads))),
+        names=trace.names,
+    )
+
+
+def labels(devices: Sequence[tuple[Trace, int]], traces: int) -> list[str]:
+    """What reports call each device: its rank where there are several, its number, its name."""
+    made = []
+    for trace, number in devices:
+        device = trace.devices[number]
+        process = trace.processes[device.process] if 0 <= device.process < len(trace.processes) else None
+        rank = process.rank if process is not None else None
+        gpu = f"GPU {device.ordinal}" + (f" ({device.name})" if device.name else "")
+        many = len(devices) > 1 or traces > 1
+        made.append(f"rank {rank}, {gpu}" if many and rank is not None else gpu)
+    for text in {text for text in made if made.count(text) > 1}:  # two ranks that each call theirs GPU 0
+        twins = [place for place, other in enumerate(made) if other == text]
+        for place in twins:
+            trace, number = devices[place]
+            process = trace.devices[number].process
+            of = f"pid {trace.processes[process].pid}" if 0 <= process < len(trace.processes) else f"trace {place}"
+            made[place] = f"{of}, {text}"
+        if len({made[place] for place in twins}) < len(twins):
+            for place in twins:
+                made[place] = f"{made[place]} #{place}"
+    return made
+
+
+def _cold(found: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:
+    """What came before the first steady step."""
+    begins = int(steady.spans[0, 0])
+    before = clip(subtract(spans(np.array([first]), np.array([begins])), steady.spans), first, begins)
+    if begins <= first:
+        return None
+    cold = period(found, before)
+    left_out = int(np.argmax(steps.steady))
+    return Cold(left_out, before, cold.budget.idle, cold.causes)
+
+
+def _worst(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
+    """The longest gaps of the judged period; where most of them wait for input, those that do come first."""
+    gaps, slices = found.gaps, found.slices
+    if not len(gaps.start):
+        return ()
+    inside = overlap(gaps_spans := spans(gaps.start, gaps.end), judged.spans)
+    by_input = np.zeros(len(gaps.start), np.int64)
+    waiting = slices.cause == Cause.INPUT
+    np.add.at(by_input, slices.gap[waiting], (slices.end - slices.start)[waiting])
+    starved = judged.causes.get(Cause.INPUT, 0) * 5 > judged.budget.idle
+    weight = np.where(inside > 0, by_input if starved and by_input.any() else inside, 0)
+    chosen = np.argsort(-weight, kind="stable")[:_WORST]
+    return tuple(_gap(trace, host, found, steps, int(gap)) for gap in chosen if weight[gap] and len(gaps_spans))
+
+
+def _gap(trace: Trace, host: Host, found: Attribution, steps: Steps, gap: int) -> Gap:
+    gaps, slices, ops = found.gaps, found.slices, trace.ops
+    start, end = int(gaps.start[gap]), int(gaps.end[gap])
+    first, last = np.searchsorted(slices.gap, [gap, gap + 1])
+    length = slices.end[first:last] - slices.start[first:last]
+    sums: dict[Cause, int] = {}
+    for cause, spent in zip(slices.cause[first:last], length, strict=True):
+        sums[Cause(int(cause))] = sums.get(Cause(int(cause)), 0) + int(spent)
+    longest = first + int(np.argmax(length))
+    thread = int(slices.thread[longest])
+    before = found.rows[ops.end[found.rows] == start]
+    step = np.flatnonzero((steps.spans[:, 0] <= start) & (steps.spans[:, 1] > start)) if len(steps.spans) else []
+    return Gap(
+        start=start,
+        end=end,
+        causes=dict(sorted(sums.items(), key=lambda item: -item[1])),
+        next_op=trace.name(int(ops.name[gaps.op[gap]])),
+        thread=_thread(trace, thread) if thread >= 0 else "",
+        inside=_inside(trace, host, thread, int(slices.start[longest]), int(slices.end[longest]))
+        or trace.name(int(slices.name[longest])),
+        step=steps.labels[int(step[0])] if len(step) else "",
+        last_op=trace.name(int(ops.name[before[0]])) if len(before) else "",
+    )
+
+
+def _inside(trace: Trace, host: Host, thread: int, start: int, end: int) -> str:
+    """The tightest range or call that covers most of this time: what a person would say the thread was in."""
+    here = np.flatnonzero((host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0))
+    here = here[host.doing[here] != Doing.NOTHING]
+    if not len(here):
+        return ""
+    covered = np.minimum(host.end[here], end) - np.maximum(host.start[here], start)
+    most = here[covered * 10 >= 8 * (end - start)]
+    if not len(most):
+        return ""
+    return trace.name(int(host.name[most[np.argmin(host.end[most] - host.start[most])]]))
+
+
+def _thread(trace: Trace, index: int) -> str:
+    thread = trace.threads[index]
+    return f"{thread.name} (thread {thread.tid})" if thread.name else f"thread {thread.tid}"

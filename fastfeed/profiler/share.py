@@ -1,0 +1,41 @@
+"""The share of a window that input costs, and its spread over steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastfeed.profiler.intervals import intersect, measure, overlap, union
+from fastfeed.profiler.result import Period, Share, Steps
+from fastfeed.profiler.statistics import share
+from fastfeed.profiler.thresholds import STARVED
+
+__all__ = ["share_of"]
+
+_PARTS = 20  # where there are no steps, equal parts of the window take their place
+
+
+def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
+    """How much of the judged period these sets of nanoseconds cover, with what the steps say of its spread."""
+    covered = intersect(union(*lost), judged.spans)
+    window = max(judged.budget.window, 1)
+    value = measure(covered) / window
+    rounds = steps.spans[steps.steady]
+    if len(rounds) < 3:
+        edges = np.linspace(0, judged.budget.window, _PARTS + 1).astype(np.int64) + (
+            judged.spans[0, 0] if window > 1 else 0
+        )
+        rounds = np.column_stack([edges[:-1], edges[1:]])
+        parts, wholes = overlap(rounds, covered), rounds[:, 1] - rounds[:, 0]
+        low, high = share(parts, wholes)
+        return Share(value, min(low, value), max(high, value))
+    parts, wholes = overlap(rounds, covered), overlap(rounds, judged.spans)
+    low, high = share(parts, wholes)
+    each = parts / np.maximum(wholes, 1)
+    return Share(
+        value,
+        min(low, value),
+        max(high, value),
+        median=float(np.median(each)),
+        p95=float(np.percentile(each, 95)),
+        steps_over=float(np.mean(each > STARVED)),
+    )

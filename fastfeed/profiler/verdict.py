@@ -1,0 +1,189 @@
+"""Is training starved of input? Says how sure it is, what speaks against it, and what to do; or why it cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastfeed.profiler.causes import FAMILIES, Cause
+from fastfeed.profiler.remedies import remedies
+from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy, Share, Verdict
+from fastfeed.profiler.thresholds import STARVED, word
+from fastfeed.profiler.trace import Origin
+
+__all__ = ["focus", "judge", "starved_word"]
+
+_MOSTLY = 0.10  # of the window: where nothing costs more, the device itself is what limits
+_FEW, _MANY = 5, 20  # steps: fewer are weak evidence, as many are good
+_RECORD = (
+    "Record some 30 steps after the first 10, host side included: fastfeed profile -- python train.py; "
+    "or PyTorch's profiler with CPU and CUDA activities."
+)
+
+
+def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
+    """The device that the verdict is about: the one that misses most input, of those that do part of the work."""
+    most = max(device.ops for device in devices)
+    return max((device for device in devices if device.ops * 20 >= most), key=lambda device: device.share.value)
+
+
+def starved_word(share: Share) -> str:
+    """The verdict for a share: a mark counts once the low end of the interval has passed it."""
+    plain = word(share.value)
+    low = share.value if share.low is None else share.low
+    if plain == "not_starved":
+        return plain
+    return word(low) if low >= STARVED else "borderline"
+
+
+def judge(
+    devices: Sequence[DeviceResult], feeds: Sequence[FeedResult], origins: Sequence[Origin], again: str = ""
+) -> Verdict:
+    """The verdict over all devices. `again` is the command that measures again."""
+    again = again or "fastfeed profile -- <the same command>"
+    if not devices:
+        return _no_device(feeds, again)
+    device = focus(devices)
+    made = remedies(device, feeds)
+    reasons = _abstains(device, origins)
+    found = "abstained" if reasons else starved_word(device.share)
+    bound = made[0].family if made and made[0].share >= _MOSTLY else "gpu"
+    return Verdict(
+        word=found,
+        headline=_headline(found, device, made, bound, len(devices), reasons),
+        bound="" if reasons else bound,
+        share=device.share,
+        confidence="" if reasons else _confidence(device),
+        evidence=_evidence(device, made),
+        against=_against(device, devices),
+        falsify=_falsify(found, device),
+        change=_change(found, made, bound),
+        command=again,
+        reasons=reasons,
+        record=_RECORD if reasons else "",
+        remedies=made,
+    )
+
+
+def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...]:
+    """Why the trace cannot carry a verdict; nothing where it can."""
+    origin, judged = origins[device.trace], device.judged
+    window = max(judged.budget.window, 1)
+    reasons = []
+    if origin.sampled:
+        reasons.append("The file is a sample: events were left out of it.")
+    if origin.dropped:
+        reasons.append(f"The profiler lost {origin.dropped:,} records.")
+    if not origin.host_calls:
+        reasons.append("The host's API calls were not recorded, so that a late launch cannot be told from a held one.")
+    elif device.launches < 0.95 * device.ops:
+        reasons.append(
+            f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch (95 % are needed)."
+        )
+    unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + judged.causes.get(Cause.NO_LAUNCH, 0)
+    flips = word(device.share.value) != word(device.share.value + unknown / window)
+    if origin.host_calls and unknown > 0.2 * max(judged.budget.idle, 1) and device.share.value < STARVED and flips:
+        reasons.append(
+            f"Of the idle time {unknown / judged.budget.idle:.0%} is the host's and nothing recorded says what it did; "
+            f"that is {unknown / window:.1%} of the window and could be input."
+        )
+    if judged.budget.overhead > 0.1 * window:
+        reasons.append(f"The profiler itself took {judged.budget.overhead / window:.0%} of the window.")
+    longest = device.facts.get("longest_op_share", 0.0)
+    if longest > 0.5:
+        reasons.append(f"One device operation covers {longest:.0%} of the window; is its record damaged?")
+    return tuple(reasons)
+
+
+def _no_device(feeds: Sequence[FeedResult], again: str) -> Verdict:
+    waited = max((feed.waited_ns / max(feed.span_ns, 1) for feed in feeds), default=0.0)
+    headline = "There is no device activity in what was recorded."
+    if feeds:
+        headline += f" By the feed's own timeline the trainer waited for batches {waited:.1%} of the time."
+    return Verdict(
+        word="abstained",
+        headline=headline,
+        bound="",
+        share=Share(waited if feeds else 0.0),
+        confidence="",
+        evidence=tuple(
+            f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "
+            f"{feed.waited_ns / 1e6:,.0f} ms waited."
+            for feed in feeds[:3]
+        ),
+        against=(),
+        falsify="",
+        change="Record on a machine with a GPU, with the CUDA activity of the process that trains.",
+        command=again,
+        reasons=("No kernel, copy or memset was recorded.",),
+        record=_RECORD,
+    )
+
+
+def _headline(
+    found: str, device: DeviceResult, made: Sequence[Remedy], bound: str, count: int, reasons: Sequence[str]
+) -> str:
+    share, judged = device.share, device.judged
+    idle = judged.budget.idle / max(judged.budget.window, 1)
+    where = device.label if count > 1 else "The GPU"
+    limit = "the GPU itself is what limits" if bound == "gpu" else f"most is lost to: {FAMILIES[bound]}"
+    if found == "abstained":
+        return f"No verdict. {reasons[0]}"
+    if found == "borderline":
+        low = f" (95 % interval {share.low:.1%} to {share.high:.1%})" if share.low is not None and share.high else ""
+        return f"{where} may be starved: input costs {share.value:.1%} of the time{low}."
+    if found == "not_starved":
+        return f"{where} is not starved: input costs {share.value:.1%} of the time. Idle {idle:.1%}; {limit}."
+    much = "severely starved" if found == "severe" else "starved"
+    return f"{where} is {much}: {share.value:.1%} of the time it waits for input (idle {idle:.1%})."
+
+
+def _confidence(device: DeviceResult) -> str:
+    steps = int(device.steps.steady.sum())
+    return "confirmed" if steps >= _MANY else "likely" if steps >= _FEW else "weak"
+
+
+def _evidence(device: DeviceResult, made: Sequence[Remedy]) -> tuple[str, ...]:
+    said = [remedy.evidence for remedy in made[:2]]
+    for gap in device.worst[:1]:
+        inside = f" in {gap.inside}" if gap.inside else ""
+        said.append(f"The worst gap: {(gap.end - gap.start) / 1e6:,.1f} ms, {gap.thread or 'the host'}{inside}.")
+    if device.share.steps_over is not None:
+        said.append(f"{device.share.steps_over:.0%} of the steps lose more than 5 % to input.")
+    return tuple(said)
+
+
+def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str, ...]:
+    """What speaks against the verdict, or limits it."""
+    said = []
+    waits, steady = device.judged.input, int(device.steps.steady.sum())
+    if waits.hidden > waits.exposed:
+        said.append(f"{waits.hidden / 1e6:,.0f} ms of waiting for input were hidden behind GPU work, and harmless.")
+    if not len(device.steps.labels):
+        said.append("No steps could be told apart: the figures are of the whole recording, its beginning included.")
+    elif steady < _FEW:
+        said.append(f"Only {steady} whole steps were recorded; {_FEW} make a verdict, {_MANY} a firm one.")
+    if device.cold is not None and device.cold.steps:
+        said.append(f"The first {device.cold.steps} steps are left out, as a cold start.")
+    low, high = (pick(one.share.value for one in devices) for pick in (min, max))
+    if high - low > STARVED:
+        said.append(f"Devices differ: input costs {low:.1%} to {high:.1%}.")
+    return tuple(said)
+
+
+def _falsify(found: str, device: DeviceResult) -> str:
+    if found == "abstained":
+        return ""
+    if found == "not_starved":
+        return "The same run on batches kept in memory being more than 5 % faster would show this to be wrong."
+    gain = 1 / max(1 - device.share.value, 0.01)
+    return (
+        f"The same run on batches kept in memory should be up to {gain:.2f} times as fast; if it is not, this is wrong."
+    )
+
+
+def _change(found: str, made: Sequence[Remedy], bound: str) -> str:
+    wanted = "input" if found in ("starved", "severe", "borderline") else bound
+    chosen = next((remedy for remedy in made if remedy.family == wanted), None)
+    if chosen is not None:
+        return chosen.change
+    return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a larger GPU would help."

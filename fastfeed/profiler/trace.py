@@ -150,7 +150,7 @@ _TYPES = {"device": np.int32, "process": np.int32, "thread": np.int32, "name": n
 _TYPES |= {"group": np.int32, "kind": np.uint8, "said": np.uint8, "pageable": np.int8}
 
 
-def table(kind: type[Table], rows: int | None = None, **columns: Any) -> Table:
+def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Table:
     """`table(Ops, start=..., end=...)`: a table of these columns, in their types.
 
     A column left out is -1, or 0 for `kind` and `said`; a scalar fills its column. `table(Ops)` is an empty one.

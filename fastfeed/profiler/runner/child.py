@@ -1,0 +1,134 @@
+"""Run a command in the foreground and wait for it: its signals, its exit code, and nobody left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["Foreground", "Started", "parents", "unrunnable"]
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_WAITED = (*_FORWARDED, signal.SIGCHLD)
+_POLL_S = 0.1  # how soon a child's start is noticed; its end is noticed at once
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+
+Started = Callable[[], "int | None"]
+
+
+def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
+    """Why a command cannot be run, with the exit code that a shell gives: 127 not found, 126 not executable."""
+    name = command[0]
+    if shutil.which(name):
+        return None
+    path = Path(name)
+    if os.sep in name and path.is_dir():
+        return 126, f"cannot run {name}: it is a folder; name a program after --"
+    if os.sep in name and path.exists():
+        hint = f"python {name}" if path.suffix == ".py" else f"chmod +x {name}"
+        return 126, f"cannot run {name}: it is not executable; try: {hint}"
+    if os.sep not in name and path.suffix == ".py" and path.exists():
+        return 127, f"cannot run {name}: it is no program on PATH; try: python {name}"
+    return 127, f"cannot run {name}: no such program; name one after --, such as: fastfeed profile -- python train.py"
+
+
+def parents(pid: int) -> list[int]:
+    """A process, its parent, that one's parent, up to this process."""
+    found = [pid]
+    while len(found) < 64:
+        try:
+            text = Path(f"/proc/{found[-1]}/stat").read_text()
+        except OSError:
+            break
+        parent = int(text.rpartition(")")[2].split()[1])
+        if parent <= 1 or parent == os.getpid():
+            break
+        found.append(parent)
+    return found
+
+
+def _adopt(wanted: bool) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # not on Linux: an orphan is then waited for by nobody
+        ctypes.CDLL(None).prctl(_SUBREAPER, int(wanted), 0, 0, 0)
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found.update(map(int, path.read_text().split()))
+    return found
+
+
+class Foreground:
+    """`with Foreground() as front: code = front.run(command, env)`: this process stands behind a command.
+
+    Signals of this process go on to the command, except those that the terminal sends to the whole foreground group,
+    which reach a command of that group without us. Orphans among our descendants become our children, so that a
+    command can be waited for when the profiler between us has ended first.
+    """
+
+    def __enter__(self) -> Foreground:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+        self._children = _children()
+        _adopt(True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _adopt(False)
+        for pid in _children() - self._children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)  # what lives on outlives us, as it would without a profiler
+        while signal.sigtimedwait(_WAITED, 0) is not None:
+            pass  # a late Ctrl-C was for the command
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def run(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        started: Started | None = None,  # the process that signals are for, None as long as it has not begun
+        apart: bool = False,  # in a process group of its own, which the terminal's Ctrl-C does not reach
+        actions: Sequence[tuple] = (),  # of os.posix_spawn
+        idle: Callable[[], None] = lambda: None,  # called a few times per second
+    ) -> int:
+        """Run and return the exit code as a shell has it: 128 + n for signal n."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.posix_spawnp(
+            command[0],
+            list(command),
+            dict(env),
+            setsigmask=self._before,
+            setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # which Python ignores
+            file_actions=list(actions),
+            setpgroup=0 if apart else os.getpgrp(),
+        )
+        code = self.wait(pid, started=started, apart=apart, idle=idle)
+        assert code is not None, "a child of ours"
+        return code
+
+    def wait(
+        self, pid: int, *, started: Started | None = None, apart: bool = False, idle: Callable[[], None] = lambda: None
+    ) -> int | None:
+        """The exit code of a child, which may be adopted; None where it is none of ours."""
+        while True:
+            try:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            got = signal.sigtimedwait(_WAITED, _POLL_S)
+            idle()
+            if got is None or got.si_signo == signal.SIGCHLD or (got.si_code > 0 and not apart):
+                continue
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill((started() if started else None) or pid, got.si_signo)

@@ -1,0 +1,36 @@
+"""`python -m fastfeed.profiler.runner.rank SPEC COMMAND...`: what a launcher starts instead of a rank's program."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+from fastfeed.profiler.runner.child import unrunnable
+from fastfeed.profiler.runner.session import record_rank
+from fastfeed.profiler.runner.settings import Settings, rank_of
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str]) -> int:
+    """Record one rank and return its program's exit code. What is to be told goes to a file beside the recording."""
+    settings = replace(Settings.from_json(arguments[0]), command=tuple(arguments[1:]))
+    bad = unrunnable(settings.command)
+    if bad is not None:
+        print(f"fastfeed: {bad[1]}", file=sys.stderr)
+        return bad[0]
+    rank = rank_of(os.environ)
+    name = f"rank{rank}" if rank is not None else f"pid{os.getpid()}"
+    ran = record_rank(settings, name, os.environ)
+    if ran.notes:
+        try:
+            (settings.out / f"{name}.notes").write_text(json.dumps(ran.notes))
+        except OSError:  # a full disk: say it here
+            print(*(f"fastfeed: {name}: {note}" for note in ran.notes), sep="\n", file=sys.stderr)
+    return ran.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""One command under one profiler: what runs on a rank, or at a desk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastfeed.errors import TraceError
+from fastfeed.profiler.runner import capture
+from fastfeed.profiler.runner.child import Foreground, parents
+from fastfeed.profiler.runner.settings import Settings
+
+__all__ = ["SUFFIXES", "Ran", "plainly", "recordings", "under_nsys", "under_nvprof"]
+
+SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
+_FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
+_LEAST_FREE = 1 << 30  # bytes; a recording of an hour can take that
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    notes: tuple[str, ...] = ()
+
+
+def plainly(settings: Settings, environ: Mapping[str, str]) -> Ran:
+    """Run the command with no profiler but its own feeds' timelines."""
+    with Foreground() as front:
+        return Ran(front.run(settings.command, environ))
+
+
+def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran:
+    """Run the command under nsys, into `name`.nsys-rep of the folder, or .qdstrm where nsys has no importer.
+
+    TraceError if nsys does not start the command.
+    """
+    assert settings.nsys is not None
+    output, known = settings.out / name, capture.options_of(settings.nsys)
+    with _scratch() as scratch:
+        log = scratch / "nsys.log"
+        env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
+        env["FASTFEED_TMPDIR"] = environ.get("TMPDIR", "")
+        env.setdefault("PYTHONUNBUFFERED", "1")  # where nsys keeps the streams to itself they are pipes
+        command = capture.nsys_command(
+            settings.nsys, known, output, settings.command, settings.delay, settings.duration
+        )
+        with Foreground() as front, _opened(log) as number:
+            watch = _Watch(front, scratch / "pid", log)
+            code = front.run(command, env, started=watch.pid, apart=True, actions=_streams(number), idle=watch.look)
+            code = watch.outlived(code)
+        if watch.pid() is None:
+            raise TraceError(f"nsys did not start the command; it says: {capture.last_line(log)}")
+        if not recordings(settings.out, name) and not _rescue(scratch, output):
+            return Ran(code, (_nothing(settings, log),))
+    return Ran(code)
+
+
+def under_nvprof(settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path) -> Ran:
+    """Run the command under nvprof, into `name`.<pid>.nvprof for each process that used a GPU."""
+    with _scratch() as scratch, Foreground() as front:
+        command = capture.nvprof_command(nvprof, settings.out / name, settings.command)
+        code = front.run(command, {**environ, "TMPDIR": str(scratch)})
+    if recordings(settings.out, name):
+        return Ran(code)
+    return Ran(code, ("nvprof left no recording: no process of the command used a GPU that it supports",))
+
+
+def recordings(out: Path, name: str) -> list[Path]:
+    """What a profiler wrote under this name, the best form of each."""
+    for suffix in (".nsys-rep", ".qdrep", ".qdstrm"):
+        if (out / f"{name}{suffix}").exists():
+            return [out / f"{name}{suffix}"]
+    return sorted(out.glob(f"{name}.*.nvprof"))
+
+
+class _Watch:
+    """Knows the command's process and its parents: where signals go, and who is left if nsys ends first."""
+
+    def __init__(self, front: Foreground, path: Path, log: Path) -> None:
+        self._front, self._path, self._log = front, path, log
+        self._chain: list[int] = []
+        self._piped, self._shown = False, 0  # bytes of the log that the terminal has
+
+    def pid(self) -> int | None:
+        """None as long as the command has not begun."""
+        if not self._chain:
+            with contextlib.suppress(OSError, ValueError):
+                pid, how = self._path.read_text().split()
+                self._piped, self._chain = how == "piped", parents(int(pid)) or [int(pid)]
+        return self._chain[0] if self._chain else None
+
+    def look(self) -> None:
+        """Notice the start; show what came through nsys's pipes, where the command has no other streams."""
+        self.pid()
+        if self._piped:
+            with self._log.open("rb") as file:
+                file.seek(self._shown)
+                new = file.read()
+            self._shown += len(new)
+            sys.stdout.buffer.write(new)
+            sys.stdout.flush()
+
+    def outlived(self, code: int) -> int:
+        """Wait for a command that nsys has left behind; nsys's code where it has not."""
+        self.look()
+        for pid in list(self._chain):
+            adopted = self._front.wait(pid, started=self.pid, apart=True, idle=self.look)
+            if adopted is not None:
+                self.look()
+                return adopted
+        return code
+
+
+@contextlib.contextmanager
+def _opened(log: Path) -> Iterator[int]:
+    """A descriptor above those that the command's streams take."""
+    with log.open("wb") as file:
+        number = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 20)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def _streams(log: int) -> list[tuple]:
+    """The terminal's streams at numbers that nsys hands on, nsys's own messages into the log."""
+    return [
+        *((os.POSIX_SPAWN_DUP2, number, number + _FIRST) for number in range(3)),
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        *((os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)),
+    ]
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder for this rank's profiler: several that share one get in each other's way."""
+    path = Path(tempfile.mkdtemp(prefix="fastfeed-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _rescue(scratch: Path, output: Path) -> bool:
+    """Move a recording that nsys could not bring to its place; it then leaves it in its scratch folder."""
+    for path in scratch.glob("nsys-report-*"):
+        if path.suffix in SUFFIXES:
+            with contextlib.suppress(OSError):
+                shutil.move(path, output.with_name(output.name + path.suffix))
+                return True
+    return False
+
+
+def _nothing(settings: Settings, log: Path) -> str:
+    """Why there is no recording."""
+    free = shutil.disk_usage(settings.out).free
+    if free < _LEAST_FREE:
+        return f"nsys left no recording: {settings.out} has {free >> 20} MiB free; free some space or use --out"
+    if settings.delay:
+        return f"nsys left no recording: did the command end within --delay {settings.delay}? Lower it"
+    return f"nsys left no recording; it says: {capture.last_line(log)}"

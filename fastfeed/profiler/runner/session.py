@@ -1,0 +1,152 @@
+"""A whole run: choose the profiler, start the ranks, gather what they left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fastfeed.errors import ConfigError, TraceError
+from fastfeed.profiler.runner import recorder, surroundings
+from fastfeed.profiler.runner.launchers import Launch, interpreter, understand
+from fastfeed.profiler.runner.settings import Recording, Settings, clear, rank_of, ready
+
+__all__ = ["record", "record_rank"]
+
+
+def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recording:
+    """Run the command under a profiler and gather what it left. ConfigError before it is started, if at all."""
+    rank, notes = rank_of(environ), []
+    settings, tool = _choose(settings, environ, notes)
+    launch = understand(settings.command) if tool else None
+    ready(settings.out)
+    clear(settings.out, None if launch else rank)
+    env = {**environ, "FASTFEED_TIMELINE": str(settings.out / "timeline.jsonl")}
+    if launch and launch.by != "whole":
+        code = _ranks(settings, launch, env)
+        names = sorted({path.name.split(".")[0] for path in settings.out.glob("rank*.*")}, key=_number)
+        if not names:
+            notes.append(f"no rank was recorded: {launch.name} ended before it started one")
+    else:
+        if launch:
+            notes.append(f"all processes that {launch.name} starts here are in one recording")
+        names = ["trace" if rank is None or launch else f"rank{rank}"]
+        ran = record_rank(replace(settings, tool=tool), names[0], env)
+        code = ran.code
+        notes += ran.notes
+    for name in names:
+        notes += _told(settings.out / f"{name}.notes")
+    traces = [path for name in names for path in _imported(settings, name, notes)]
+    own = "timeline*.jsonl" if rank is None or launch else f"timeline.rank{rank}.jsonl"
+    timelines = sorted({*settings.out.glob(own), *settings.out.glob("timeline.jsonl")})
+    return Recording(code, tool, tuple(traces), tuple(timelines), tuple(notes))
+
+
+def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> recorder.Ran:
+    """Run the command of one rank. If the profiler does not start it, it runs without."""
+    try:
+        if settings.tool == "nsys":
+            return recorder.under_nsys(settings, name, environ)
+        if settings.tool == "nvprof":
+            nvprof = surroundings.nvprof(environ)
+            if nvprof is None:
+                raise TraceError("nvprof is not on this machine")
+            return recorder.under_nvprof(settings, name, environ, nvprof)
+    except TraceError as error:
+        ran = recorder.plainly(settings, environ)
+        return replace(ran, notes=(f"{error}; it ran without a profiler", *ran.notes))
+    return recorder.plainly(settings, environ)
+
+
+def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) -> tuple[Settings, str]:
+    """The profiler to use, "" for none."""
+    from fastfeed.profiler import nsight
+
+    held = surroundings.held_by(environ)
+    if held is not None:
+        notes.append(f"this process runs under a profiler already ({held}): only the feeds' timelines are recorded")
+        return settings, ""
+    if settings.tool == "nvprof":
+        return settings, _nvprof(environ)
+    nsys = settings.nsys or nsight.find()
+    if nsys is None:
+        text = f"there is no nsys: {surroundings.system()}"
+        if settings.tool == "nsys":
+            raise ConfigError(text)
+        notes.append(f"{text}. Only the feeds' timelines are recorded")
+        return settings, ""
+    if not os.access(nsys, os.X_OK) or nsys.is_dir():
+        raise ConfigError(f"--nsys must name the program nsys of Nsight Systems, got {nsys}")
+    return replace(settings, nsys=nsys.absolute(), tool="nsys"), "nsys"
+
+
+def _nvprof(environ: Mapping[str, str]) -> str:
+    if surroundings.nvprof(environ) is None:
+        raise ConfigError("--with nvprof needs nvprof, which CUDA 12 and older have and newer do not; use --with nsys")
+    new = {name: cap for name, cap in surroundings.capabilities().items() if cap >= 8}
+    if new:
+        name, cap = next(iter(new.items()))
+        raise ConfigError(
+            f"--with nvprof needs GPUs of compute capability 7.x or lower, {name} has {cap}; use --with nsys"
+        )
+    return "nvprof"
+
+
+def _ranks(settings: Settings, launch: Launch, env: dict[str, str]) -> int:
+    """Run a launcher whose ranks each record themselves."""
+    spec = replace(settings, command=()).as_json()
+    rank = [sys.executable, "-m", "fastfeed.profiler.runner.rank", spec]
+    if launch.by == "program":
+        return recorder.plainly(replace(settings, command=tuple(launch.wrapped(settings.command, rank))), env).code
+    with _script([*rank, env.get("PYTHON_EXEC") or interpreter(settings.command)]) as python:
+        return recorder.plainly(settings, env | {"PYTHON_EXEC": str(python)}).code
+
+
+@contextlib.contextmanager
+def _script(command: list[str]) -> Iterator[Path]:
+    """A program that runs a command with its own arguments added."""
+    with tempfile.TemporaryDirectory(prefix="fastfeed-") as folder:
+        path = Path(folder) / "python"
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        yield path
+
+
+def _imported(settings: Settings, name: str, notes: list[str]) -> list[Path]:
+    """The recordings of a rank, each in the form to keep: nsys of some distributions leaves raw ones."""
+    from fastfeed.profiler import nsight
+
+    kept = []
+    for path in recorder.recordings(settings.out, name):
+        if path.suffix == ".qdstrm":
+            try:
+                kept.append(nsight.imported(path, settings.out))
+            except TraceError as error:
+                notes.append(str(error))
+            else:
+                path.unlink()
+        else:
+            kept.append(path)
+    return kept
+
+
+def _told(path: Path) -> list[str]:
+    """What a rank's recorder had to say."""
+    try:
+        notes = json.loads(path.read_text())
+        path.unlink()
+    except (OSError, ValueError):
+        return []
+    return [f"{path.stem}: {note}" for note in notes]
+
+
+def _number(name: str) -> tuple[int, str]:
+    digits = "".join(filter(str.isdigit, name))
+    return int(digits or 0), name

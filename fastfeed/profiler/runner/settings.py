@@ -1,0 +1,95 @@
+"""What to record, and what came of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["Recording", "Settings", "clear", "free_folder", "rank_of", "ready"]
+
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
+_RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
+_OURS = re.compile(
+    r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes)"
+    r"|timeline(\.rank(?P<feed>\d+))?\.jsonl|report\.html"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    command: tuple[str, ...]
+    out: Path  # absolute: the command may change its folder
+    tool: str = "auto"  # auto, nsys, nvprof
+    delay: int = 0  # seconds before recording begins
+    duration: int = 0  # seconds of recording; 0: to the end
+    nsys: Path | None = None
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        given = json.loads(text)
+        nsys = given.pop("nsys")
+        made = cls(**given | {"command": tuple(given["command"]), "out": Path(given["out"])})
+        return replace(made, nsys=Path(nsys) if nsys else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a run of the command left behind."""
+
+    code: int  # the command's, as a shell has it
+    tool: str  # nsys, nvprof; "" where there are only timelines
+    traces: tuple[Path, ...] = ()  # of GPU work, one per rank
+    timelines: tuple[Path, ...] = ()  # of feeds
+    notes: tuple[str, ...] = ()  # sentences for the user
+
+
+def rank_of(environ: Mapping[str, str]) -> int | None:
+    """The global rank that a launcher gave this process, None outside of one."""
+    for name in _RANKS:
+        if environ.get(name, "").isdigit():
+            return int(environ[name])
+    return None
+
+
+def free_folder(environ: Mapping[str, str]) -> Path:
+    """A folder for a run that names none. All ranks of a job get the same, runs at a desk a new one each."""
+    plain = Path("fastfeed-profile").absolute()
+    job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
+    if rank_of(environ) is not None:
+        return plain.with_name(f"{plain.name}-{job}") if job and job != "none" else plain
+    count = 1
+    while (found := plain if count == 1 else plain.with_name(f"{plain.name}-{count}")).exists():
+        count += 1
+    return found
+
+
+def ready(out: Path) -> None:
+    """Make the folder, and be sure that it can be written."""
+    probe = out / f".fastfeed-{os.getpid()}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        full = " or free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise ConfigError(
+            f"cannot write a recording into {out}: {error.strerror}; name another folder with --out{full}"
+        ) from error
+
+
+def clear(out: Path, rank: int | None) -> None:
+    """Remove what an earlier run left in the folder: two runs must not be taken for ranks of one."""
+    for path in out.iterdir():
+        found = _OURS.fullmatch(path.name)
+        if found and (rank is None or str(rank) in (found["rank"], found["feed"])):
+            path.unlink()

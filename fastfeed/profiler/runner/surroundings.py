@@ -1,0 +1,72 @@
+"""What this machine offers a recording: profilers, GPUs, and whether one is at work already."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from glob import glob
+from pathlib import Path
+
+__all__ = ["INSTALL", "capabilities", "held_by", "nvprof", "system"]
+
+INSTALL = {  # distribution -> what gives it Nsight Systems
+    "debian": "enable non-free, then: apt-get install nsight-systems",
+    "ubuntu": "apt-get install nsight-systems (multiverse), or nsight-systems-cli of NVIDIA's CUDA repository",
+    "fedora": "add NVIDIA's CUDA repository, then: dnf install nsight-systems",
+    "rhel": "add NVIDIA's CUDA repository, then: dnf install nsight-systems",
+    "suse": "add NVIDIA's CUDA repository, then: zypper install nsight-systems",
+    "arch": "pacman -S nsight-systems",
+}
+_HELD = (
+    "CUDA_INJECTION64_PATH",
+    "NVTX_INJECTION64_PATH",
+    "NSYS_PROFILING_SESSION_ID",
+    "NV_COMPUTE_PROFILER_PERFWORKS_DIR",
+)
+_NVPROF = ("/usr/local/cuda*/bin/nvprof", "/usr/lib/nvidia-cuda-toolkit/bin/nvprof", "/opt/cuda*/bin/nvprof")
+
+
+def system(release: Path = Path("/etc/os-release")) -> str:
+    """How to install Nsight Systems here."""
+    try:
+        lines = dict(line.split("=", 1) for line in release.read_text().splitlines() if "=" in line)
+    except OSError:
+        lines = {}
+    names = f"{lines.get('ID', '')} {lines.get('ID_LIKE', '')}".replace('"', "").split()
+    known = next(
+        (INSTALL[name] for name in names if name in INSTALL), "get it from developer.nvidia.com/nsight-systems"
+    )
+    return f"install Nsight Systems ({known}) or name its program with --nsys"
+
+
+def held_by(environ: Mapping[str, str]) -> str | None:
+    """The sign that this process runs under a profiler already: CUDA takes one at a time."""
+    return next((f"{name}={environ[name]}" for name in _HELD if environ.get(name)), None)
+
+
+def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where nvprof is: on PATH, in a CUDA toolkit's folder."""
+    found = shutil.which("nvprof", path=environ.get("PATH"))
+    homes = [f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
+    usual = [path for pattern in (*homes, *_NVPROF) for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
+    return Path(found or usual[0]) if found or usual else None
+
+
+def capabilities() -> dict[str, float]:
+    """GPU name -> compute capability, as the driver says; empty where there is no GPU or no driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    try:
+        done = subprocess.run(
+            [program, "--query-gpu=name,compute_cap", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        return {name.strip(): float(cap) for name, _, cap in (row.rpartition(",") for row in done.stdout.splitlines())}
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}  # an old driver does not know compute_cap

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fastfeed.profiler import ranks
 from fastfeed.profiler.attribution import Attribution, attribute_device, caused
-from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.device import device_result, labels
 from fastfeed.profiler.feeds import feed_results
 from fastfeed.profiler.host import Host
+from fastfeed.profiler.intervals import union
 from fastfeed.profiler.launches import launches
+from fastfeed.profiler.ranks import Blame, Member, together
 from fastfeed.profiler.result import DeviceResult, Result
-from fastfeed.profiler.share import share_of
+from fastfeed.profiler.share import STARVING, share_of
 from fastfeed.profiler.steps import find_steps
 from fastfeed.profiler.trace import Trace
 from fastfeed.profiler.verdict import judge
@@ -49,20 +49,18 @@ def analyze(
     found = [one for index, trace in enumerate(traces) for one in _devices(index, trace, input_range)]
     names = labels([(traces[one.index], one.device) for one in found], len(traces))
     results = [_result(traces[one.index], one, name, last_steps) for one, name in zip(found, names, strict=True)]
-    across = ranks.across([
-        ranks.Member(result.label, traces[one.index], one.device, result.slices, result.judged.spans)
-        for one, result in zip(found, results, strict=True)
-    ])  # fmt: skip
-    devices = tuple(
-        _with_ranks(result, charges, waited, proxies)
-        for result, charges, waited, proxies in zip(
-            results, across.charges, across.waited, across.input_spans, strict=True
+    members = [
+        Member(
+            made.label, traces[one.index], one.device, made.slices, made.judged.spans, made.first, made.last, made.rank
         )
-    )
+        for one, made in zip(found, results, strict=True)
+    ]
+    ranks = together(members)
+    devices = tuple(_with_ranks(made, blame) for made, blame in zip(results, ranks.blames, strict=True))
     feeds = feed_results(traces)
     origins = tuple(trace.origin for trace in traces)
-    notes = tuple(dict.fromkeys((*(note for origin in origins for note in origin.notes), *across.notes)))
-    return Result(origins, judge(devices, feeds, origins, again), devices, across.ranks, feeds, notes)
+    notes = tuple(dict.fromkeys((*(note for origin in origins for note in origin.notes), *ranks.notes)))
+    return Result(origins, judge(devices, feeds, origins, again), devices, ranks.ranks, feeds, notes)
 
 
 def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
@@ -85,8 +83,9 @@ def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> De
     return device_result(trace, one.index, one.device, one.host, one.attribution, steps, label)
 
 
-def _with_ranks(result: DeviceResult, charges: tuple, waited: int, input_spans: np.ndarray) -> DeviceResult:
-    """A device with what the other ranks cost it."""
-    own = caused(result.slices, Cause.INPUT, Cause.H2D_STAGING)
-    share = share_of(result.steps, result.judged, own, input_spans)
-    return replace(result, charges=charges, comm_wait=waited, share=share)
+def _with_ranks(result: DeviceResult, blame: Blame) -> DeviceResult:
+    """A device with what the other ranks cost it: waiting for another's input is starvation, too, by proxy."""
+    own = caused(result.slices, *STARVING)
+    by_proxy = union(blame.spans[np.isin(blame.cause, STARVING)])
+    share = share_of(result.steps, result.judged, own, by_proxy)
+    return replace(result, charges=blame.charges, comm_wait=blame.comm_wait, share=share)

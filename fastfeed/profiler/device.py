@@ -13,7 +13,7 @@ from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import clip, measure, overlap, spans, subtract, union
 from fastfeed.profiler.meanings import Doing
 from fastfeed.profiler.result import Cold, DeviceResult, Gap, Period, Steps
-from fastfeed.profiler.share import share_of
+from fastfeed.profiler.share import STARVING, share_of
 from fastfeed.profiler.trace import Trace
 
 __all__ = ["device_result", "labels"]
@@ -47,7 +47,7 @@ def device_result(
         steady=steady,
         cold=_cold(found, steps, steady, first) if steady else None,
         steps=steps,
-        share=share_of(steps, judged, caused(found.slices, Cause.INPUT, Cause.H2D_STAGING)),
+        share=share_of(steps, judged, caused(found.slices, *STARVING)),
         slices=found.slices,
         busy=found.busy,
         waits=found.waits,
@@ -87,10 +87,10 @@ def _cold(found: Attribution, steps: Steps, steady: Period, first: int) -> Cold 
     """What came before the first steady step."""
     begins = int(steady.spans[0, 0])
     before = clip(subtract(spans(np.array([first]), np.array([begins])), steady.spans), first, begins)
-    if begins <= first:
+    left_out = int(np.argmax(steps.steady))
+    if begins <= first or not left_out:
         return None
     cold = period(found, before)
-    left_out = int(np.argmax(steps.steady))
     return Cold(left_out, before, cold.budget.idle, cold.causes)
 
 

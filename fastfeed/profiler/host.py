@@ -10,6 +10,7 @@ from fastfeed.profiler.trace import Said, Trace
 
 __all__ = ["Host"]
 
+_TAKES_BATCH = ("IteratorGetNext", "OptionalGetValue", "MultiDeviceIteratorGetNextFromShard")
 _CONTENTION = len(Doing)  # in the same tables as Doing, behind it
 
 
@@ -33,6 +34,7 @@ class Host:
         self._key = self.thread[order].astype(np.int64) * (_CONTENTION + 1) + self.doing[order]
         self._sets: dict[tuple[int, int], np.ndarray] = {}
         self._drivers: dict[int, int] = {}
+        self._iterators: dict[int, np.ndarray] = {}
 
     def rows(self, thread: int, doing: int) -> np.ndarray:
         """Indexes into `start`, `end`, `name` of one thread doing one thing, by start."""
@@ -70,6 +72,17 @@ class Host:
             candidate[open_] -= 1
             open_ = open_[candidate[open_] >= 0]
         return names
+
+    def iterators(self, thread: int) -> np.ndarray:
+        """When any thread of the same process was inside the operator that takes a batch from tf.data."""
+        trace = self.trace
+        process = trace.threads[thread].process if thread >= 0 else -1
+        if process not in self._iterators:
+            taking = [index for index, name in enumerate(trace.names) if name.startswith(_TAKES_BATCH)]
+            of = np.array([one.process for one in trace.threads] or [-1])[trace.ranges.thread]
+            rows = np.flatnonzero(np.isin(trace.ranges.name, taking) & (of == process))
+            self._iterators[process] = union(spans(trace.ranges.start[rows], trace.ranges.end[rows]))
+        return self._iterators[process]
 
     def driver(self, process: int) -> int:
         """The thread that drives a process: it owns the steps, else most waits for input and most Python; -1 none."""

@@ -71,11 +71,22 @@ def attribute(
         if other not in (launcher, -1):
             left, still = _ask(host, union(rest, parked), int(other), made, alone=True)
             rest = union(left, still)
+        else:
+            rest = union(rest, parked)
+        rest = _executor(host, rest, int(launcher), made)
         # a parked thread was inside of something, too: better than nothing
         for doing in _THEN:
             rest = _take(host, rest, int(launcher), doing, made)
         made.append(Pieces.of(rest, Cause.HOST_UNKNOWN, launcher))
     return made
+
+
+def _executor(host: Host, rest: np.ndarray, thread: int, made: list[Pieces]) -> np.ndarray:
+    """TensorFlow's executor runs operators on whichever thread is free: one of them waits for the iterator."""
+    waiting = host.iterators(thread)
+    hit = intersect(rest, waiting)
+    made.append(Pieces.of(hit, Cause.INPUT, thread))
+    return subtract(rest, waiting)
 
 
 def _ask(host: Host, rest: np.ndarray, thread: int, made: list[Pieces], alone: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from fastfeed.profiler.trace import Kind, Trace
 __all__ = ["calls_in_gaps", "queues_in_gaps"]
 
 _LONG = 10  # times the median of its API: such a call did more than launch
+_LOADS_NS = 1_000_000  # no first launch takes that long for its own sake, and early ones have no median to go by
 _LEAST_NS = 10_000  # below it a queue is latency, whatever the others are
 
 
@@ -27,9 +28,9 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
     ops, calls = trace.ops, trace.calls
     op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
     length = calls.end - calls.start
-    long = length[call] > _LONG * _medians(calls.name, length)[call]
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
     first = _first_use(trace, op)
+    long = (length[call] > _LONG * _medians(calls.name, length)[call]) | (first & (length[call] > _LOADS_NS))
     cause[long & first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
     queue = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
     cause[long & ~first & queue & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastfeed.profiler.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.share import STARVING
 
 __all__ = ["proxy_input", "remedies"]
 
@@ -15,7 +16,7 @@ _LEAST = 0.005  # of the window: less is not worth a line
 
 def proxy_input(device: DeviceResult) -> int:
     """Nanoseconds that this device waited inside collectives because another rank waited for its input."""
-    return sum(charge.ns for charge in device.charges if charge.cause in (Cause.INPUT, Cause.H2D_STAGING))
+    return sum(charge.ns for charge in device.charges if charge.cause in STARVING)
 
 
 def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Remedy, ...]:
@@ -76,14 +77,14 @@ def _input(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
         )
     if every:
         return (
-            f"Raise prefetch_factor, or add to the {every:.0f} workers; with in_order=False one slow batch does not hold "
-            "up the others.",
+            f"Raise prefetch_factor, or add to the {every:.0f} workers; with in_order=False one slow batch does not "
+            "hold up the others.",
             evidence,
         )
     if "single_process" in facts:
         return (
-            f"Make batches {faster:.1f} times as fast: so many times the workers while cores are free, else decode at "
-            "reduced size or on the GPU.",
+            f"Make batches {faster:.1f} times as fast: so many times the workers while cores are free, else decode "
+            "at reduced size or on the GPU.",
             evidence,
         )
     return (
@@ -148,8 +149,8 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
     per_step = facts.get("launches_per_step")
     many = f"{per_step:,.0f} device operations per step" if per_step else f"{device.ops:,} device operations"
     return (
-        "Launch less: torch.compile, jax.jit or jit_compile=True, CUDA graphs, a larger batch. More loader workers will "
-        "not help.",
+        "Launch less: torch.compile, jax.jit or jit_compile=True, CUDA graphs, a larger batch. More loader workers "
+        "will not help.",
         f"{many}, the median kernel runs {facts.get('kernel_us', 0):.0f} us and was launched "
         f"{facts.get('lead_us', 0):.0f} us ahead.",
     )
@@ -159,8 +160,8 @@ def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     facts = device.facts
     return (
         "Read results less often: no .item(), .cpu() or print of a loss in every step, but every 50 steps.",
-        f"The host synchronizes {facts.get('sync_per_step', 0):.1f} times per step; of {facts.get('sync_ms', 0):,.0f} ms "
-        f"in these calls the GPU was idle for {facts.get('sync_idle_ms', 0):,.0f} ms.",
+        f"The host synchronizes {facts.get('sync_per_step', 0):.1f} times per step; of {facts.get('sync_ms', 0):,.0f} "
+        f"ms in these calls the GPU was idle for {facts.get('sync_idle_ms', 0):,.0f} ms.",
     )
 
 
@@ -189,8 +190,8 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
             f"{_ms(waited)} of {_ms(exposed)} in collectives is waiting for a late rank.",
         )
     return (
-        "Overlap the exchange of gradients with the backward pass (larger buckets, fewer of them), or look at the links "
-        "between GPUs.",
+        "Overlap the exchange of gradients with the backward pass (larger buckets, fewer of them), or look at the "
+        "links between GPUs.",
         f"{_ms(exposed)} in collectives with no computation beside them, {_ms(waited)} of it waiting for others.",
     )
 
@@ -203,13 +204,13 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
     "alloc": _alloc,
     "comm": _comm,
     "checkpoint": _plain(
-        "Save in the background (orbax AsyncCheckpointer, torch.distributed.checkpoint.async_save); evaluate and log less "
-        "often.",
+        "Save in the background (orbax AsyncCheckpointer, torch.distributed.checkpoint.async_save); evaluate and log "
+        "less often.",
         "The GPU idled {ms}, {share} of the time, while the training thread saved, evaluated or logged.",
     ),
     "compile": _plain(
-        "Keep shapes fixed and warm the compile cache (TORCHINDUCTOR_CACHE_DIR, JAX_COMPILATION_CACHE_DIR); leave the "
-        "first steps out of what is measured.",
+        "Keep shapes fixed and warm the compile cache (TORCHINDUCTOR_CACHE_DIR, JAX_COMPILATION_CACHE_DIR); leave "
+        "the first steps out of what is measured.",
         "The GPU idled {ms}, {share} of the time, while code was compiled or loaded.",
     ),
     "contention": _plain(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.intervals import intersect, measure, overlap, union
 from fastfeed.profiler.result import Period, Share, Steps
 from fastfeed.profiler.statistics import share
 from fastfeed.profiler.thresholds import STARVED
 
-__all__ = ["share_of"]
+__all__ = ["STARVING", "share_of"]
+
+STARVING = (Cause.INPUT, Cause.H2D_STAGING)  # what counts as waiting for input
 
 _PARTS = 20  # where there are no steps, equal parts of the window take their place
 

@@ -26,7 +26,7 @@ def find_steps(trace: Trace, device: int, process: int, edges: np.ndarray) -> St
     The feed's own waits come first, then steps that the dialect or an annotation names, then what recurs on the device.
     `edges` is the device's first start and last end; a step that reaches outside is incomplete and never steady.
     """
-    for found in (_from_ranges(trace, process), _from_feed(trace, process), _from_device(trace, device)):
+    for found in (_from_ranges(trace, process), _from_feed(trace, process), _from_device(trace, device, edges)):
         if found is not None:
             at, labels, by = found
             return Steps(at, labels, by, _steady(at, edges))
@@ -92,7 +92,7 @@ def _from_feed(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...],
     )
 
 
-def _from_device(trace: Trace, device: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
+def _from_device(trace: Trace, device: int, edges: np.ndarray) -> tuple[np.ndarray, tuple[str, ...], str] | None:
     """What recurs on the device: a copy of the batch, else a kernel that comes once in every round of the others."""
     ops = trace.ops
     mine = np.flatnonzero((ops.device == device) & (ops.end > ops.start))
@@ -100,7 +100,7 @@ def _from_device(trace: Trace, device: int) -> tuple[np.ndarray, tuple[str, ...]
     copies = mine[(ops.kind[mine] == Kind.H2D) & (ops.bytes[mine] > 0)]
     sizes, count = np.unique(ops.bytes[copies], return_counts=True)
     for size in sizes[np.argsort(-sizes * (count > _FEWEST))][:8] if len(sizes) else ():
-        rhythm = _rhythm(ops.start[copies[ops.bytes[copies] == size]])
+        rhythm = _rhythm(ops.start[copies[ops.bytes[copies] == size]], edges)
         if rhythm is not None:
             return *rhythm, f"recurring copies of {size:,} bytes to the GPU"
     names, count = np.unique(ops.name[mine], return_counts=True)
@@ -109,15 +109,15 @@ def _from_device(trace: Trace, device: int) -> tuple[np.ndarray, tuple[str, ...]
         at = np.flatnonzero(ops.name[mine] == name)
         apart = np.diff(at)
         if len(mine) >= 10 * len(at) and np.mean(apart == np.median(apart)) >= 0.8 and apart.sum() >= 0.8 * len(mine):
-            rhythm = _rhythm(ops.start[mine[at]])
+            rhythm = _rhythm(ops.start[mine[at]], edges)
             if rhythm is not None:
                 return *rhythm, f"the recurring kernel {trace.name(int(name))[:60]}"
     return None
 
 
-def _rhythm(start: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]] | None:
-    """Rounds from one start to the next, if they are regular enough to be steps."""
-    if len(start) <= _FEWEST:
+def _rhythm(start: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]] | None:
+    """Rounds from one start to the next, if they are regular enough to be steps and make up most of the recording."""
+    if len(start) <= _FEWEST or 2 * (start[-1] - start[0]) < edges[1] - edges[0]:
         return None
     length = np.diff(start)
     regular = np.mean(np.abs(length - np.median(length)) <= 0.5 * np.median(length))

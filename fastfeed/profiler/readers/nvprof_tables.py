@@ -1,0 +1,89 @@
+"""Columns of an SQLite file as int64 arrays, whatever of it is missing or damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+
+from fastfeed.errors import TraceError
+
+__all__ = ["Database"]
+
+_ROWS = 50_000  # at a time: their Python objects are larger than the array
+_MOST = 1 << 61  # nanoseconds; larger numbers are damage
+
+
+class Database:
+    """`database.rows("TABLE", "start", "end")`: int64, shape (n, 2). A column that is not there is all -1."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        try:
+            self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2)
+        except sqlite3.Error as error:
+            raise TraceError(f"cannot open {path}: {error}; check its permissions") from error
+        self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        try:
+            found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        except sqlite3.Error as error:
+            self.close()
+            again = "wait until its writer has ended" if "locked" in str(error) else "copy it again"
+            raise TraceError(f"{path} is an SQLite file that cannot be read: {error}; {again}") from error
+        self._tables = {str(row[0]) for row in found}
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @property
+    def is_nvprof(self) -> bool:
+        """It has CUPTI's tables, and none of those that only Nsight Systems writes."""
+        cupti = any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in self._tables)
+        return cupti and "StringTable" in self._tables and not self._tables & {"StringIds", "META_DATA_EXPORT"}
+
+    def version(self) -> str:
+        """Of the schema, "" where it does not say."""
+        found = self.rows("Version", "version")
+        return str(found[0, 0]) if len(found) else ""
+
+    def texts(self) -> dict[int, str]:
+        """Names by id."""
+        try:
+            return {int(id): str(text) for id, text in self._connection.execute("SELECT _id_, value FROM StringTable")}
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            self.notes.append(f"names are missing: the table StringTable is damaged ({error})")
+            return {}
+
+    def rows(self, name: str, *columns: str) -> np.ndarray:
+        """Columns of a table as they are; -1 for what is missing, rows with absurd numbers left out."""
+        return self._read(name, columns, None)[0]
+
+    def with_blob(self, name: str, blob: str, *columns: str, blob_words: int = 2) -> tuple[np.ndarray, np.ndarray]:
+        """As `rows`, and the first 32-bit words of a blob, int64, shape (n, words): 0 for what is missing."""
+        table, blobs = self._read(name, columns, blob)
+        size = blob_words * 4
+        cut = b"".join((data if isinstance(data, bytes) else b"")[:size].ljust(size, b"\x00") for data in blobs)
+        return table, np.frombuffer(cut, "<u4").reshape(-1, blob_words).astype(np.int64)
+
+    def _read(self, name: str, columns: tuple[str, ...], blob: str | None) -> tuple[np.ndarray, list[object]]:
+        parts = [np.empty((0, len(columns)), np.int64)]
+        blobs: list[object] = []
+        if name not in self._tables:
+            return parts[0], blobs
+        try:
+            there = {str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{name}")')}
+            picked = [f'COALESCE(CAST("{column}" AS INTEGER), -1)' if column in there else "-1" for column in columns]
+            picked += [f'"{blob}"'] if blob in there else ["NULL"]
+            cursor = self._connection.execute(f'SELECT {", ".join(picked)} FROM "{name}"')
+            while some := cursor.fetchmany(_ROWS):
+                numbers = np.array([row[:-1] for row in some], np.int64).reshape(-1, len(columns))
+                sane = np.flatnonzero(((numbers > -_MOST) & (numbers < _MOST)).all(axis=1))
+                parts.append(numbers[sane])
+                if blob:
+                    blobs += [some[row][-1] for row in sane.tolist()]
+        except sqlite3.Error as error:
+            whole = sum(map(len, parts))
+            self.notes.append(f"the table {name} is damaged after {whole} rows ({error}); copy the file again")
+        return np.concatenate(parts), blobs

@@ -19,12 +19,13 @@ __all__ = ["facts"]
 def facts(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Period) -> Mapping[str, float]:
     """What the advice computes with; a number that the trace does not hold is left out.
 
-    Of steps: `steps`, `step_ms` (median), `launches_per_step`. Of kernels, medians: `kernel_us`, `lead_us` (from the
-    end of the launch to the start). Of copies to the device: `h2d_mb_per_step`, `h2d_gbps`, `h2d_pageable` (share of the
-    bytes), `prefetched` (share of their time beside kernels). Of calls: `alloc_per_step`, `sync_per_step`, `sync_ms`,
-    `sync_idle_ms` (the part in which the device idled). Of waits for input: `wait_ms_per_step`, `wait_ms_worst`,
-    `wait_steps` (share of the steps), `wait_every` (steps from one long wait to the next), `single_process` (1: the
-    loader of PyTorch without workers, 0: with).
+    Of steps: `steps`, `step_ms` (median), `launches_per_step`. Of kernels, medians: `kernel_us`, `lead_us`
+    (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`, `h2d_gbps`,
+    `h2d_pageable` (share of the bytes), `prefetched` (share of their time beside kernels). Of calls:
+    `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in which the device idled). Of
+    waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share of the steps), `wait_every`
+    (steps from one long wait to the next), `single_process` (1: the loader of PyTorch without workers, 0:
+    with).
     """
     ops = trace.ops
     rows = found.rows[_within(ops.start[found.rows], judged.spans)]

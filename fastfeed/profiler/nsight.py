@@ -1,7 +1,7 @@
-"""The Nsight Systems of this machine: where it is, and its reports as SQLite.
+"""Nsight Systems on this machine: where it is, and its reports as SQLite.
 
-Debian's and Ubuntu's packages put no `nsys` on PATH, and their `nsys profile` stops at the raw .qdstrm because it does
-not find its own importer; the importer lies in the folder for the host and works when it is called directly.
+`nsys` is seldom on PATH. The package of Debian and Ubuntu lacks the way from `nsys` to its importer, so `nsys profile`
+leaves a .qdstrm there, and importing it is done here.
 """
 
 from __future__ import annotations
@@ -10,126 +10,166 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
-from glob import glob
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastfeed.errors import TraceError
 
-__all__ = ["export", "find", "imported", "importer", "version"]
+__all__ = ["INSTALL", "export", "find", "imported", "importer", "version"]
 
-_USUAL = (
-    "/usr/lib/nsight-systems/bin/nsys",
-    "/usr/local/cuda*/bin/nsys",
-    "/opt/nvidia/nsight-systems*/bin/nsys",
-    "/opt/nvidia/nsight-systems*/*/bin/nsys",
-    "/opt/nvidia/nsight-systems*/*/target-linux-*/nsys",
-    "/opt/nvidia/hpc_sdk/*/*/profilers/Nsight_Systems/bin/nsys",
+INSTALL = (
+    "install Nsight Systems (developer.nvidia.com/nsight-systems, or apt-get install nsight-systems) or set NSYS to its"
+    " nsys program"
 )
-_HINT = "name another nsys with NSYS=path"
+_FOLDERS = (  # of later releases first; within one, the greatest version
+    "/opt/nvidia/nsight-systems*/*/bin",
+    "/opt/nvidia/nsight-systems*/*/target-linux-*",
+    "/opt/nvidia/nsight-systems*/bin",
+    "/usr/local/cuda*/bin",
+    "/usr/local/cuda*/nsight-systems-*/bin",
+    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/bin",
+    "/usr/lib/nsight-systems/bin",
+    "/usr/lib/*/nsight-systems/target-linux-*",
+)
+_VERSION = re.compile(rb"(?:Tegra Profiler Report|Nsight Systems Stream) (\d+)[@.](\d+)[@.](\d+)")
+_STREAM = b"Nsight Systems Stream"
 
 
-def find(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """NSYS of the environment, `nsys` on PATH, or the newest in the usual folders; None where there is none."""
-    named = environ.get("NSYS")
-    if named:
-        found = shutil.which(named, path=environ.get("PATH"))
-        return Path(found) if found else None
-    found = shutil.which("nsys", path=environ.get("PATH"))
-    if found:
-        return Path(found)
-    usual = [path for pattern in _USUAL for path in glob(pattern) if os.path.isfile(path) and os.access(path, os.X_OK)]
-    return Path(max(usual, key=_numbers)) if usual else None
+def find() -> Path | None:
+    """The nsys program: $NSYS, else that on PATH, else the newest in its usual places. TraceError if $NSYS is wrong."""
+    given = os.environ.get("NSYS")
+    if given:
+        path = Path(given).expanduser()
+        path = path / "nsys" if path.is_dir() else path
+        if not _runs(path):
+            raise TraceError(f"NSYS must name the nsys program or the folder that holds it, got {given!r}")
+        return path
+    on_path = shutil.which("nsys")
+    return Path(on_path) if on_path else next(_installed("/"), None)
 
 
-def version(nsys: Path) -> tuple[int, ...]:
-    """(2022, 4, 2, 1) of "NVIDIA Nsight Systems version 2022.4.2.1-df9881f"; empty where it does not say."""
-    found = re.search(r"version (\d+(?:\.\d+)+)", _run([str(nsys), "--version"], 60)[1])
-    return tuple(map(int, found[1].split("."))) if found else ()
+def _installed(root: str) -> Iterator[Path]:
+    for pattern in _FOLDERS:
+        folders = sorted(Path(root).glob(pattern.lstrip("/")), key=_versions, reverse=True)
+        yield from (folder / "nsys" for folder in folders if _runs(folder / "nsys"))
+
+
+def _versions(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", str(path))]
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def version(nsys: Path) -> str:
+    """`2023.4.4.54`; "" where it does not say."""
+    try:
+        done = _run([nsys, "--version"])
+    except TraceError:
+        return ""
+    found = re.search(r"version\s+(\d+(?:\.\d+)+)", done.stdout)
+    return found[1] if found else ""
 
 
 def importer(nsys: Path) -> Path | None:
-    """QdstrmImporter of the same Nsight Systems."""
-    root = nsys.resolve().parent
-    for folder in (nsys.absolute().parent, *nsys.absolute().parents[1:3], root, *root.parents[:2]):
-        for found in sorted(glob(f"{folder}/host-linux-*/QdstrmImporter")):
-            return Path(found)
-    found = shutil.which("QdstrmImporter")
-    return Path(found) if found else None
+    """The program of this nsys that makes a report of a .qdstrm."""
+    for program in (nsys.absolute(), nsys.resolve()):
+        for folder in program.parents[:4]:
+            for below in ("", "nsight-systems/", "lib/nsight-systems/"):
+                found = sorted(one for one in folder.glob(f"{below}host-*/QdstrmImporter") if _runs(one))
+                if found:
+                    return found[0]
+    return None
 
 
-def imported(raw: Path, into: Path) -> Path:
-    """A raw .qdstrm as a .nsys-rep in the folder `into`."""
-    nsys = _found(raw)
+def export(report: Path, into: Path, nsys: Path | None = None) -> Path:
+    """The SQLite export of a .nsys-rep, .qdrep or .qdstrm, made in the folder `into`.
+
+    The report is only read. TraceError, with nsys's own words, where there is no nsys or it refuses.
+    """
+    nsys = nsys or _needed(report)
+    source = imported(report, into, nsys) if _is_stream(report) else report
+    made = into / f"{report.stem}.sqlite"
+    command = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]
+    if "--include-blobs" in _run([nsys, "export", "--help"]).stdout:  # what NCCL says of each collective
+        command.append("--include-blobs=true")
+    done = _run([*command, source], into)
+    if done.returncode or not made.is_file():
+        raise TraceError(_refused(nsys, report, done))
+    return made
+
+
+def imported(stream: Path, into: Path, nsys: Path | None = None) -> Path:
+    """The .nsys-rep of a .qdstrm, made in the folder `into`. TraceError as of `export`."""
+    nsys = nsys or _needed(stream)
     program = importer(nsys)
     if program is None:
         raise TraceError(
-            f"{raw} is a raw recording, and Nsight Systems at {nsys} has no QdstrmImporter; install its host package "
-            "(nsight-systems, not only its target part), or import it on another machine: QdstrmImporter -i FILE"
+            f"{stream} is a raw recording of Nsight Systems, and {nsys} comes without its QdstrmImporter; install all"
+            " of Nsight Systems, not its command line alone, or import the file where it was recorded"
         )
-    made = into / f"{raw.stem}.nsys-rep"
-    code, said = _run([str(program), "--input-file", str(raw), "--output-file", str(made), "--force-overwrite"], None)
-    if code or not made.exists():
-        made.unlink(missing_ok=True)
-        raise TraceError(f"{raw} cannot be imported by {program}: {_reason(said, code)}; {_hint(raw)}")
+    if stream.parent.resolve() != into.resolve():  # the importer writes into what it reads
+        stream = Path(shutil.copyfile(stream, into / stream.name))
+    made = into / f"{stream.stem}.nsys-rep"
+    made.unlink(missing_ok=True)
+    done = _run([program, "-i", stream, "-o", made], into)
+    if done.returncode or not made.is_file():
+        raise TraceError(_refused(nsys, stream, done))
     return made
 
 
-def export(report: Path, into: Path) -> Path:
-    """A .nsys-rep, .qdrep or .qdstrm as SQLite, in the folder `into`."""
-    nsys = _found(report)
-    if report.suffix == ".qdstrm":
-        report = imported(report, into)
-    made = into / f"{report.stem}.sqlite"
-    command = [str(nsys), "export", "--type=sqlite", f"--output={made}", "--force-overwrite=true", str(report)]
-    code, said = _run(command, None)
-    if code or not made.exists():
-        newer = re.search(r"Version number is invalid: (\d+)@(\d+)@(\d+)", said)
-        if newer or "newer than" in said:
-            what = f"by Nsight Systems {'.'.join(newer.groups())}" if newer else "by a newer Nsight Systems"
-            mine = ".".join(map(str, version(nsys))) or "older"
-            raise TraceError(f"{report} was recorded {what}, and nsys here is {mine}; update it, or {_HINT}")
-        raise TraceError(f"{report} cannot be exported by {nsys}: {_reason(said, code)}; {_hint(report)}")
-    return made
-
-
-def _found(report: Path) -> Path:
+def _needed(report: Path) -> Path:
     nsys = find()
     if nsys is None:
         raise TraceError(
-            f"{report} is a report of Nsight Systems, which only its own nsys can read, and there is none here; install "
-            "it, set NSYS=path, or export where it was recorded: nsys export --type sqlite FILE"
+            f"{report} is a report of Nsight Systems{_written_by(report)}, which only its own nsys can open; {INSTALL},"
+            f" or export it where it was recorded: nsys export --type sqlite {report.name}"
         )
     return nsys
 
 
-def _run(command: list[str], timeout: float | None) -> tuple[int, str]:
+def _is_stream(report: Path) -> bool:
+    return _STREAM in _head(report)
+
+
+def _written_by(report: Path) -> str:
+    """` 2025.5.1`, the version in a report's first line; "" of the oldest, which do not say."""
+    found = _VERSION.search(_head(report))
+    return f" {b'.'.join(found.groups()).decode()}" if found else ""
+
+
+def _head(report: Path) -> bytes:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
+        with report.open("rb") as file:
+            return file.read(256)
+    except OSError as error:
+        raise TraceError(f"{report} cannot be read: {error.strerror}; check the path and its permissions") from error
+
+
+def _refused(nsys: Path, report: Path, done: subprocess.CompletedProcess[str]) -> str:
+    """nsys's own sentence, and what to do about it: a newer report needs a newer nsys."""
+    said = [line.strip() for part in (done.stderr, done.stdout) for line in re.split(r"[\r\n]+", part)]
+    said = [line for line in said if line and "%" not in line]  # progress
+    telling = [line for line in said if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)]
+    words = " ".join((telling or said[-1:])[:2]) or f"it ended with code {done.returncode} and without a word"
+    newer = _written_by(report)
+    ours = version(nsys)
+    if newer and ours and _versions(Path(newer)) > _versions(Path(ours)):
+        return (
+            f"{report} was written by Nsight Systems{newer}, and {nsys} is the older {ours} ({words}); install"
+            f" Nsight Systems{newer} or later, or export it where it was recorded:"
+            f" nsys export --type sqlite {report.name}"
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise TraceError(f"cannot run {command[0]}: {error}; {_HINT}") from error
-    return done.returncode, f"{done.stdout}\n{done.stderr}"
+    return f"{nsys} cannot read {report}: {words}; record it again if it is damaged, else {INSTALL}"
 
 
-def _reason(said: str, code: int) -> str:
-    """The last thing it said that is not its progress."""
-    lines = [line.strip() for line in re.split(r"[\r\n]+", said)]
-    lines = [line for line in lines if line and not re.match(r"(Processing|Exporting \d+ events|usage:|Try ')", line)]
-    return lines[-1].rstrip(".") if lines else f"it ended with exit code {code}"
-
-
-def _hint(report: Path) -> str:
-    free = shutil.disk_usage(report.parent).free
-    return f"{report.parent} has {free >> 20} MiB free" if free < 1 << 30 else "record it again"
-
-
-def _numbers(path: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", path)))
+def _run(command: Sequence[str | Path], scratch: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, **({"TMPDIR": str(scratch)} if scratch else {}))
+    try:
+        return subprocess.run(
+            [str(word) for word in command], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise TraceError(f"{command[0]} cannot be started: {error.strerror}; {INSTALL}") from error

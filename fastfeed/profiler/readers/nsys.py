@@ -82,7 +82,7 @@ def _read(db: Database) -> Trace:
             notes=(*said.notes, *nvtx.notes, *notes),
         ),
         names=tuple(names.all),
-        processes=who.processes(db, said.host, ranks),
+        processes=who.processes(db, threads, said.host, ranks),
         threads=threads,
         devices=gpus,
         ops=table(

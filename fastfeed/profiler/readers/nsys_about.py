@@ -15,8 +15,11 @@ __all__ = ["About", "about", "ranks"]
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
 _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
-_LOST = re.compile(r"\b(dropped|lost|discarded|overflow\w*|not all\b.*\bcollected|missing)\b", re.I)
-_GPU_RECORDS = re.compile(r"\b(cuda|cupti|gpu|kernel|nvtx)\b", re.I)
+_LOST = re.compile(r"\b(dropped|lost|discarded|overflow\w*|not all\b.*\bcollected)\b", re.I)
+_LOST_COUNT = re.compile(  # "3 CUDA events were dropped", "dropped CUPTI records: 3"
+    r"(\d+)(?:\s+[a-z]+){0,4}?\s+(?:dropped|lost|discarded)|(?:dropped|lost|discarded)\D{0,40}?(\d+)", re.I
+)
+_GPU_RECORDS = re.compile(r"\b(cuda|cupti|gpu|kernels?)\b", re.I)
 _ERROR = 3  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 
 
@@ -133,8 +136,8 @@ def _losses(db: Database) -> tuple[int, tuple[str, ...]]:
     lost, notes = 0, {}
     for text, level in db.rows(f"SELECT text, {severity} FROM {table} WHERE text IS NOT NULL"):
         words = " ".join(str(text).split())
-        number = re.search(r"\d[\d,]*", words)
-        count = int(number[0].replace(",", "")) if number else 1
+        number = _LOST_COUNT.search(words)
+        count = int(number[1] or number[2]) if number else 1
         if _LOST.search(words) and count:
             notes[f"nsys: {words}"] = None
             lost += count if _GPU_RECORDS.search(words) else 0

@@ -6,7 +6,7 @@ globalPid is that of a process with its lowest 24 bits zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -57,14 +57,22 @@ class People:
         """What is known by globalPid, by index of process."""
         return {at: by_pid[pid] for at, pid in enumerate(self.pids.tolist()) if pid in by_pid}
 
-    def processes(self, db: Database, host: str, ranks: Mapping[int, int]) -> tuple[Process, ...]:
-        """`ranks`: index of a process to its rank, where known."""
+    def processes(
+        self, db: Database, threads: Sequence[Thread], host: str, ranks: Mapping[int, int]
+    ) -> tuple[Process, ...]:
+        """`ranks`: index of a process to its rank, where known. A process that nsys started without saying what it
+        became is called as its main thread is.
+        """
         names: dict[int, str] = {}
         if db.has("PROCESSES", "globalPid", "name"):
             names = {int(gid): str(name) for gid, name in db.rows("SELECT globalPid, name FROM PROCESSES") if name}
-        return tuple(
-            Process(self.pid(at), host, names.get(gid, ""), ranks.get(at)) for at, gid in enumerate(self.pids.tolist())
-        )
+        main = {one.process: one.name for one in threads if one.tid == self.pid(one.process)}
+        made = []
+        for at, gid in enumerate(self.pids.tolist()):
+            name = names.get(gid, "")
+            called = main.get(at) or name if name in ("", "nsys-launcher") else name
+            made.append(Process(self.pid(at), host, called, ranks.get(at)))
+        return tuple(made)
 
     def threads(self, db: Database) -> tuple[Thread, ...]:
         """With the name that each had last."""

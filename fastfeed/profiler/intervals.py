@@ -69,7 +69,7 @@ def intersect(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def subtract(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Nanoseconds in `a` and not in `b`."""
     if not len(a) or not len(b):
-        return a
+        return a.copy()
     low, high = int(min(a[0, 0], b[0, 0])), int(max(a[-1, 1], b[-1, 1]))
     return intersect(a, complement(b, low, high))
 

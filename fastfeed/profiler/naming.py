@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from fastfeed.profiler.trace import Kind
+from fastfeed.profiler.trace import Kind, Said
 
-__all__ = ["bare", "copy_kind", "kernel_kind"]
+__all__ = ["annotation", "bare", "copy_kind", "kernel_kind"]
 
 _SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?(_v\d+)?$")
+_GC = re.compile(r"(python )?(gc|garbage collection)\b(?!\.)", re.I)
 _COMM = re.compile(
     r"^(nccl|rccl)|ncclDev|ncclKernel|nccl_|AllReduceKernel|all_?reduce_kernel|cross_device_reduce", re.I
 )
@@ -40,3 +41,12 @@ def copy_kind(text: str) -> Kind:
     """`Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`, `kind_src:pageable kind_dst:device`: which way."""
     text = text.split("(")[0] if re.search(r"[dhp]to[dhp]", text, re.I) else text
     return next((kind for pattern, kind in _COPIES if pattern.search(text)), Kind.OTHER)
+
+
+def annotation(text: str) -> Said:
+    """What an NVTX range may be trusted to mean, by its name."""
+    if text.startswith("fastfeed:"):
+        return Said.FEED
+    if text.startswith("aten::"):
+        return Said.OP
+    return Said.GC if _GC.match(text) else Said.NVTX

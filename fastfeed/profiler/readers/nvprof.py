@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.naming import kernel_kind
+from fastfeed.profiler.naming import annotation, kernel_kind
 from fastfeed.profiler.readers.nvprof_names import DRIVER, RUNTIME
 from fastfeed.profiler.readers.nvprof_tables import Database
 from fastfeed.profiler.trace import (
@@ -227,7 +227,7 @@ class _Reading:
         by_thread = begun[:, 5] == _THREAD
         thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
         name = self._names(begun[:, 3])
-        said = [Said.FEED if self.strings.all[i].startswith("fastfeed:") else Said.NVTX for i in name.tolist()]
+        said = [annotation(self.strings.all[index]) for index in name.tolist()]
         domain = np.full(len(begun), -1, np.int64)
         named = begun[:, 4] > 0
         domain[named] = self._names(begun[named, 4])

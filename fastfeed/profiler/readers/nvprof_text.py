@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.naming import bare, copy_kind, kernel_kind
+from fastfeed.profiler.naming import annotation, bare, copy_kind, kernel_kind
 from fastfeed.profiler.readers import opened
 from fastfeed.profiler.trace import (
     Calls,
@@ -27,7 +27,6 @@ from fastfeed.profiler.trace import (
     Origin,
     Process,
     Ranges,
-    Said,
     Strings,
     Thread,
     Trace,
@@ -97,9 +96,8 @@ def read(path: Path) -> Trace:
     if printed.odd:
         notes.append(f"{printed.odd} lines among the rows make no sense and are skipped")
     if printed.coarse > _COARSE_NS:
-        notes.append(
-            f"start times are rounded to {printed.coarse / 1000:g} us, shorter gaps are not real; nvprof -o keeps them exact"
-        )
+        rounded = f"start times are rounded to {printed.coarse / 1000:g} us, shorter gaps are not real"
+        notes.append(f"{rounded}; nvprof -o keeps them exact")
     if not printed.ops:
         notes.append("no device activity is in this file")
     return _trace(path, printed, notes)
@@ -202,8 +200,7 @@ def _marked(printed: _Printed, process: int, at: int, what: str, text: str) -> N
     if what == "Range start":
         opened_at.append(at)
     elif what == "Range end" and opened_at:
-        said = Said.FEED if text.startswith("fastfeed:") else Said.NVTX
-        printed.ranges.append((opened_at.pop(), at, process, printed.strings[text], said))
+        printed.ranges.append((opened_at.pop(), at, process, printed.strings[text], annotation(text)))
 
 
 def _ns(row: dict[str, str], units: dict[str, str], column: str) -> int | None:

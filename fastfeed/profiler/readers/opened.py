@@ -154,8 +154,16 @@ def _opened(path: Path) -> io.BufferedReader:
     except ValueError as error:  # a NUL in the name
         raise TraceError(f"{str(path)!r} cannot be the name of a file: {error}; check the spelling") from error
     if stat.S_ISDIR(mode):
-        raise TraceError(f"{path} is a folder; give the trace file in it")
+        raise TraceError(f"{path} is a folder{_holding(path)}; give the trace file in it")
     raise TraceError(f"{path} is not a file but a pipe or device; save the trace to a file and give that")
+
+
+def _holding(folder: Path) -> str:
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return ""
+    return f" with {', '.join(names[:3])}{', ...' * (len(names) > 3)}" if names else " without a file"
 
 
 def _unpacker(path: Path, packing: str, packed: Any) -> Any:

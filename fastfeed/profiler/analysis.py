@@ -12,7 +12,6 @@ from fastfeed.profiler.device import device_result, labels
 from fastfeed.profiler.feeds import feed_results
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import union
-from fastfeed.profiler.launches import launches
 from fastfeed.profiler.ranks import Blame, Member, together
 from fastfeed.profiler.result import DeviceResult, Result
 from fastfeed.profiler.share import STARVING, share_of
@@ -64,12 +63,10 @@ def analyze(
 
 
 def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
-    host, launch = Host(trace, input_range), launches(trace)
+    host = Host(trace, input_range)
     worked = np.unique(trace.ops.device[trace.ops.end > trace.ops.start])
     return [
-        _Found(index, int(device), host, attribute_device(trace, int(device), host, launch))
-        for device in worked
-        if device >= 0
+        _Found(index, int(device), host, attribute_device(trace, int(device), host)) for device in worked if device >= 0
     ]
 
 

@@ -37,11 +37,12 @@ class Attribution:
     launch: np.ndarray  # int64, the call of each of them; -1 unknown
 
 
-def attribute_device(trace: Trace, device: int, host: Host, launch: np.ndarray) -> Attribution:
-    """Give every idle nanosecond of a device one cause. `launch` is what `launches` gives for all ops of the trace.
+def attribute_device(trace: Trace, device: int, host: Host) -> Attribution:
+    """Give every idle nanosecond of a device one cause.
 
     The slices are disjoint and sum to the idle time: asserted, for the whole report stands on it.
     """
+    launch = host.launch
     busy, edges = busy_sets(trace, device)
     gaps = find_gaps(trace, device, busy, edges, launch)
     rows = np.flatnonzero(trace.ops.device == device)

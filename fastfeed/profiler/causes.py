@@ -72,7 +72,11 @@ CAUSES = {
     ),
     Cause.COMPILE: About("compile", "compiling", "compile", "#8e4ec6", "A kernel or a graph is being compiled."),
     Cause.MODULE_LOAD: About(
-        "module_load", "loading a kernel", "compile", "#ab4aba", "The driver loads a kernel at its first use."
+        "module_load",
+        "set-up and loading",
+        "compile",
+        "#ab4aba",
+        "The driver sets up a context, or loads a kernel at its first use.",
     ),
     Cause.ALLOC: About("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree or their kin."),
     Cause.COPY: About("copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from fastfeed.profiler.facts import facts
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import clip, measure, overlap, spans, subtract, union
 from fastfeed.profiler.meanings import Doing
-from fastfeed.profiler.result import Cold, DeviceResult, Gap, Period, Steps
+from fastfeed.profiler.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.share import STARVING, share_of
 from fastfeed.profiler.trace import Trace
 
@@ -20,6 +21,7 @@ __all__ = ["device_result", "labels"]
 
 _FEWEST = 3  # steady steps; of fewer the whole recording is judged
 _WORST = 3
+_ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 
 def device_result(
@@ -35,6 +37,9 @@ def device_result(
     ops = trace.ops
     longest = int((ops.end[found.rows] - ops.start[found.rows]).max(initial=0))
     told["longest_op_share"] = longest / max(last - first, 1)
+    unheld = (found.slices.cause == Cause.DEPENDENCY) & (found.slices.name < 0)
+    held = overlap(spans(found.slices.start[unheld], found.slices.end[unheld]), judged.spans).sum()
+    told["held_share"] = float(held) / max(judged.budget.idle, 1)
     rank = trace.processes[int(np.argmax(np.bincount(ops.process[found.rows])))].rank
     return DeviceResult(
         label=label,
@@ -127,24 +132,26 @@ def _gap(trace: Trace, host: Host, found: Attribution, steps: Steps, gap: int) -
         causes=dict(sorted(sums.items(), key=lambda item: -item[1])),
         next_op=trace.name(int(ops.name[gaps.op[gap]])),
         thread=_thread(trace, thread) if thread >= 0 else "",
-        inside=_inside(trace, host, thread, int(slices.start[longest]), int(slices.end[longest]))
-        or trace.name(int(slices.name[longest])),
+        inside=_inside(trace, host, slices, longest) or trace.name(int(slices.name[longest])),
         step=steps.labels[int(step[0])] if len(step) else "",
         last_op=trace.name(int(ops.name[before[0]])) if len(before) else "",
     )
 
 
-def _inside(trace: Trace, host: Host, thread: int, start: int, end: int) -> str:
-    """The tightest range or call that covers most of this time: what a person would say the thread was in."""
+def _inside(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
+    """The tightest range or call that covers most of a slice and means its cause; else of any meaning."""
+    start, end, thread = int(slices.start[longest]), int(slices.end[longest]), int(slices.thread[longest])
     here = np.flatnonzero((host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0))
-    here = here[host.doing[here] != Doing.NOTHING]
-    if not len(here):
-        return ""
+    here = here[host.doing[here] < Doing.WAITING]
     covered = np.minimum(host.end[here], end) - np.maximum(host.start[here], start)
     most = here[covered * 10 >= 8 * (end - start)]
-    if not len(most):
+    meant = (
+        most[[Doing(int(doing)).cause == slices.cause[longest] for doing in host.doing[most]]] if len(most) else most
+    )
+    chosen = meant if len(meant) else most
+    if not len(chosen):
         return ""
-    return trace.name(int(host.name[most[np.argmin(host.end[most] - host.start[most])]]))
+    return _ADDRESS.sub("", trace.name(int(host.name[chosen[np.argmin(host.end[chosen] - host.start[chosen])]])))
 
 
 def _thread(trace: Trace, index: int) -> str:

@@ -78,9 +78,10 @@ def _calls(trace: Trace, host: Host, found: Attribution, judged: Period, steps: 
     mine = np.isin(of[calls.thread], processes) if len(calls.thread) else np.empty(0, bool)
     inside = mine & _within(calls.start, judged.spans)
     told = {}
-    if steps:
-        told["alloc_per_step"] = float((inside & (host.call_doing == Doing.ALLOC)).sum()) / steps
-        told["sync_per_step"] = float((inside & (host.call_doing == Doing.SYNC)).sum()) / steps
+    for name, doing in (("alloc", Doing.ALLOC), ("sync", Doing.SYNC)):
+        told[f"{name}_calls"] = float((inside & (host.call_doing == doing)).sum())
+        if steps:
+            told[f"{name}_per_step"] = told[f"{name}_calls"] / steps
     syncing = np.flatnonzero(mine & (host.call_doing == Doing.SYNC))
     sync = intersect(union(spans(calls.start[syncing], calls.end[syncing])), judged.spans)
     told["sync_ms"] = measure(sync) / 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfeed.profiler.intervals import empty, spans, union
+from fastfeed.profiler.launches import LOADS_NS, first_use, launches, long_calls
 from fastfeed.profiler.meanings import Doing, call_meanings, range_meanings
 from fastfeed.profiler.trace import Said, Trace
 
@@ -21,7 +22,9 @@ class Host:
         self.trace = trace
         ranges, calls, sched = trace.ranges, trace.calls, trace.sched
         self.range_doing = range_meanings(trace, input_range)
-        self.call_doing = call_meanings(trace)
+        self.launch = launches(trace)
+        self.long = long_calls(trace)
+        self.call_doing = self._calls()
         self.start = np.concatenate([ranges.start, calls.start, sched.start])
         self.end = np.concatenate([ranges.end, calls.end, sched.end])
         self.name = np.concatenate([ranges.name, calls.name, np.full(len(sched.start), -1, np.int32)])
@@ -35,6 +38,14 @@ class Host:
         self._sets: dict[tuple[int, int], np.ndarray] = {}
         self._drivers: dict[int, int] = {}
         self._iterators: dict[int, np.ndarray] = {}
+
+    def _calls(self) -> np.ndarray:
+        """What calls mean by their names; a first launch that takes long loads its kernel."""
+        doing, calls = call_meanings(self.trace), self.trace.calls
+        first = self.launch[first_use(self.trace) & (self.launch >= 0)]
+        loading = first[(calls.end[first] - calls.start[first] > LOADS_NS) & (doing[first] == Doing.LAUNCH)]
+        doing[loading] = Doing.LOAD
+        return doing
 
     def rows(self, thread: int, doing: int) -> np.ndarray:
         """Indexes into `start`, `end`, `name` of one thread doing one thing, by start."""

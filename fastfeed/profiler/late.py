@@ -14,7 +14,16 @@ from fastfeed.profiler.meanings import Doing
 __all__ = ["Pieces", "attribute", "join"]
 
 # Before WAITING: what a parked thread is known to wait for. After it: what it merely is inside of.
-_FIRST = (Doing.INPUT, Doing.CHECKPOINT, Doing.COMPILE, Doing.ALLOC, Doing.COPY, Doing.SYNC, Doing.HOST_COMM)
+_FIRST = (
+    Doing.INPUT,
+    Doing.CHECKPOINT,
+    Doing.COMPILE,
+    Doing.LOAD,
+    Doing.ALLOC,
+    Doing.COPY,
+    Doing.SYNC,
+    Doing.HOST_COMM,
+)
 _THEN = (Doing.LAUNCH, Doing.GC, Doing.GIL, Doing.FRAMEWORK, Doing.PYTHON)
 
 

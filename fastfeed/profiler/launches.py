@@ -6,7 +6,10 @@ import numpy as np
 
 from fastfeed.profiler.trace import Trace
 
-__all__ = ["calls_of", "launches"]
+__all__ = ["LOADS_NS", "calls_of", "first_use", "launches", "long_calls"]
+
+LOADS_NS = 1_000_000  # a first launch that takes longer loads its kernel
+_LONG = 10  # times the median of its API: such a call did more than launch
 
 
 def launches(trace: Trace) -> np.ndarray:
@@ -41,3 +44,24 @@ def calls_of(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
     same = (keys[at] == asked) & (wanted >= 0)
     found[same] = usable[at[same]]
     return found
+
+
+def first_use(trace: Trace) -> np.ndarray:
+    """Is this the first op of its name on its device? bool, shape (len(ops),). Drivers load kernels that late."""
+    ops = trace.ops
+    key = ops.device.astype(np.int64) * (len(trace.names) + 1) + ops.name
+    order = np.argsort(ops.start, kind="stable")
+    _, first = np.unique(key[order], return_index=True)
+    found = np.zeros(len(key), bool)
+    found[order[first]] = True
+    return found
+
+
+def long_calls(trace: Trace) -> np.ndarray:
+    """Did this call take more than ten times the median of its API? bool, shape (len(calls),)."""
+    calls = trace.calls
+    length = calls.end - calls.start
+    order = np.lexsort((length, calls.name))
+    names, first, count = np.unique(calls.name[order], return_index=True, return_counts=True)
+    median = length[order][first + count // 2] if len(names) else np.empty(0, np.int64)
+    return length > _LONG * median[np.searchsorted(names, calls.name)]

@@ -20,21 +20,22 @@ class Doing(IntEnum):
     INPUT = 0
     CHECKPOINT = 1
     COMPILE = 2
-    ALLOC = 3
-    COPY = 4
-    SYNC = 5
-    HOST_COMM = 6
-    LAUNCH = 7
-    GC = 8
-    GIL = 9
-    FRAMEWORK = 10
-    PYTHON = 11
-    WAITING = 12  # parked until another thread has something for it: that one is asked
-    NOTHING = 13  # says nothing about lateness
+    LOAD = 3
+    ALLOC = 4
+    COPY = 5
+    SYNC = 6
+    HOST_COMM = 7
+    LAUNCH = 8
+    GC = 9
+    GIL = 10
+    FRAMEWORK = 11
+    PYTHON = 12
+    WAITING = 13  # parked until another thread has something for it: that one is asked
+    NOTHING = 14  # says nothing about lateness
 
     @property
     def cause(self) -> Cause:
-        return Cause[self.name]
+        return Cause.MODULE_LOAD if self is Doing.LOAD else Cause[self.name]
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
@@ -44,7 +45,8 @@ def _any(*patterns: str) -> re.Pattern[str]:
 _CALLS = (
     (_any("malloc", "free(?!ze)", "hostalloc", "host(un)?register", "mempool", "memcreate", "memmap"), Doing.ALLOC),
     (_any("synchronize", "streamwaitvalue", "eventquery", "streamquery"), Doing.SYNC),
-    (_any("moduleload", "libraryload", "linkcreate", "linkcomplete", "nvrtc"), Doing.COMPILE),
+    (_any("linkcreate", "linkcomplete", "nvrtc"), Doing.COMPILE),
+    (_any("moduleload|library|funcgetattr|occupancy|ctx|init|streamcreate|eventcreate|peeraccess|propert"), Doing.LOAD),
     (_any("memcpy"), Doing.COPY),
 )
 _QUEUED_COPY = _any("async", "batch")  # returns at once, unless the host's memory is pageable

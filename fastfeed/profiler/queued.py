@@ -10,13 +10,13 @@ from fastfeed.profiler.gaps import Gaps
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import overlap, spans
 from fastfeed.profiler.late import Pieces
+from fastfeed.profiler.launches import LOADS_NS, first_use
 from fastfeed.profiler.meanings import Doing
 from fastfeed.profiler.trace import Kind, Trace
 
 __all__ = ["calls_in_gaps", "queues_in_gaps"]
 
-_LONG = 10  # times the median of its API: such a call did more than launch
-_LOADS_NS = 1_000_000  # no first launch takes that long for its own sake, and early ones have no median to go by
+_NO_LATENCY_NS = 100_000  # no launch takes that long to arrive
 _LEAST_NS = 10_000  # below it a queue is latency, whatever the others are
 
 
@@ -47,25 +47,6 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
     return [Pieces(span, cause, thread.astype(np.int32), calls.name[call])]
 
 
-def _medians(name: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """The median length of the calls with each call's name: float64, shape (n,)."""
-    order = np.lexsort((length, name))
-    names, first, count = np.unique(name[order], return_index=True, return_counts=True)
-    median = length[order][first + count // 2]
-    return median[np.searchsorted(names, name)]
-
-
-def _first_use(trace: Trace, op: np.ndarray) -> np.ndarray:
-    """Is this the first op of its name in its process? bool."""
-    ops = trace.ops
-    key = ops.process.astype(np.int64) * (len(trace.names) + 1) + ops.name
-    order = np.argsort(ops.start, kind="stable")
-    _, first = np.unique(key[order], return_index=True)
-    is_first = np.zeros(len(key), bool)
-    is_first[order[first]] = True
-    return is_first[op]
-
-
 def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]:
     """Why a launched op had not begun: the usual latency, or an order between streams or devices.
 
@@ -84,7 +65,10 @@ def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]
     producer = np.full(len(rows), -1, np.int64)
     producer[held] = producers(trace, op[held], launch)
     cause = np.full(len(rows), Cause.LATENCY, np.uint8)
-    cause[held & (~in_gap | (producer >= 0))] = Cause.DEPENDENCY
+    cause[held & (~in_gap | (producer >= 0) | (length > _NO_LATENCY_NS))] = Cause.DEPENDENCY
+    # one process with several devices starts a collective on all of them, or on none
+    shared = np.isin(ops.process[op], _with_devices(trace))
+    cause[(cause == Cause.DEPENDENCY) & (producer < 0) & shared & (ops.kind[op] == Kind.COMM)] = Cause.PEER
     known = np.flatnonzero(producer >= 0)
     ended = ops.end[producer[known]]
     inside = (ended >= span[known, 0]) & (ended <= span[known, 1])
@@ -92,3 +76,10 @@ def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]
     cause[known[inside & elsewhere]] = Cause.PEER
     name = np.where(producer >= 0, ops.name[producer], -1)
     return [Pieces(span, cause, calls.thread[call].astype(np.int32), name.astype(np.int32))]
+
+
+def _with_devices(trace: Trace) -> np.ndarray:
+    """The processes that drive several devices."""
+    pairs = np.unique(np.column_stack([trace.ops.process, trace.ops.device]), axis=0)
+    process, count = np.unique(pairs[:, 0], return_counts=True)
+    return process[count > 1]

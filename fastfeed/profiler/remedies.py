@@ -131,8 +131,9 @@ def _workers(facts: Mapping[str, float]) -> int:
 def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     facts = device.facts
     pageable, rate = facts.get("h2d_pageable"), facts.get("h2d_gbps", 0.0)
-    size = f"{facts['h2d_mb_per_step']:.1f} MB per step" if "h2d_mb_per_step" in facts else "copies to the GPU"
-    evidence = f"{size} at {rate:.1f} GB/s, {facts.get('prefetched', 0):.0%} of it beside kernels"
+    size = f"{facts['h2d_mb_per_step']:.1f} MB per step" if "h2d_mb_per_step" in facts else "What there is"
+    beside = f", {facts.get('prefetched', 0):.0%} of the time beside kernels" if "prefetched" in facts else ""
+    evidence = f"{_ms(spent)} are lost to copies to the GPU: {size} at {rate:.2g} GB/s{beside}"
     if pageable:
         return (
             "Pin the host memory (pin_memory=True, non_blocking=True) and send uint8, a quarter of float32's bytes.",
@@ -160,7 +161,7 @@ def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     facts = device.facts
     return (
         "Read results less often: no .item(), .cpu() or print of a loss in every step, but every 50 steps.",
-        f"The host synchronizes {facts.get('sync_per_step', 0):.1f} times per step; of {facts.get('sync_ms', 0):,.0f} "
+        f"The host synchronizes {_often(facts, 'sync')}; of {facts.get('sync_ms', 0):,.0f} "
         f"ms in these calls the GPU was idle for {facts.get('sync_idle_ms', 0):,.0f} ms.",
     )
 
@@ -169,7 +170,7 @@ def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
     return (
         "Keep device memory: a caching allocator, no empty_cache() in the loop, batches of one shape "
         "(PyTorch: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-        f"{device.facts.get('alloc_per_step', 0):.1f} allocations or frees per step; cudaFree waits for the GPU.",
+        f"Device memory was allocated or freed {_often(device.facts, 'alloc')}; cudaFree waits for the GPU.",
     )
 
 
@@ -230,6 +231,12 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
         "Nothing recorded says what the host did for {ms}, {share} of the time.",
     ),
 }
+
+
+def _often(facts: Mapping[str, float], what: str) -> str:
+    if f"{what}_per_step" in facts:
+        return f"{facts[f'{what}_per_step']:.1f} times per step"
+    return f"{facts.get(f'{what}_calls', 0):,.0f} times"
 
 
 def _ms(ns: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fastfeed.profiler.causes import FAMILIES, Cause
 from fastfeed.profiler.remedies import remedies
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy, Share, Verdict
+from fastfeed.profiler.share import STARVING
 from fastfeed.profiler.thresholds import STARVED, word
 from fastfeed.profiler.trace import Origin
 
@@ -75,9 +76,15 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
         reasons.append(f"The profiler lost {origin.dropped:,} records.")
     if not origin.host_calls:
         reasons.append("The host's API calls were not recorded, so that a late launch cannot be told from a held one.")
-    elif device.launches < 0.95 * device.ops:
+    elif judged.causes.get(Cause.NO_LAUNCH, 0) > 0.05 * judged.budget.idle or device.launches < 0.8 * device.ops:
         reasons.append(
-            f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch (95 % are needed)."
+            f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
+            f"{judged.causes.get(Cause.NO_LAUNCH, 0) / max(judged.budget.idle, 1):.0%} of the idle time ends in others."
+        )
+    elif device.facts.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
+        reasons.append(
+            f"For {device.facts['held_share']:.0%} of the idle time work had been launched and nothing recorded held it "
+            "back: device operations are missing from the file."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + judged.causes.get(Cause.NO_LAUNCH, 0)
     flips = word(device.share.value) != word(device.share.value + unknown / window)
@@ -147,8 +154,12 @@ def _evidence(device: DeviceResult, made: Sequence[Remedy]) -> tuple[str, ...]:
     for gap in device.worst[:1]:
         inside = f" in {gap.inside}" if gap.inside else ""
         said.append(f"The worst gap: {(gap.end - gap.start) / 1e6:,.1f} ms, {gap.thread or 'the host'}{inside}.")
-    if device.share.steps_over is not None:
+    if device.share.steps_over:
         said.append(f"{device.share.steps_over:.0%} of the steps lose more than 5 % to input.")
+    if device.steady is not None:
+        whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(device.whole.budget.window, 1)
+        if abs(whole - device.share.value) > 0.01:
+            said.append(f"Over the whole recording, its beginning included, input costs {whole:.1%}.")
     return tuple(said)
 
 
@@ -156,7 +167,7 @@ def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str
     """What speaks against the verdict, or limits it."""
     said = []
     waits, steady = device.judged.input, int(device.steps.steady.sum())
-    if waits.hidden > waits.exposed:
+    if waits.hidden > max(waits.exposed, device.judged.budget.window // 100):
         said.append(f"{waits.hidden / 1e6:,.0f} ms of waiting for input were hidden behind GPU work, and harmless.")
     if not len(device.steps.labels):
         said.append("No steps could be told apart: the figures are of the whole recording, its beginning included.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import detect
+from fastfeed.profiler.readers import detect, foreign
 
 __all__ = ["expand"]
 
@@ -38,15 +38,18 @@ def _traces(folder: Path) -> list[Path]:
     dialects: dict[Path, str] = {}
     refused: list[str] = []
     for path in _files(folder):
+        if foreign.is_result(path):  # lies beside the recording it was made of
+            refused.append(f"{path} {foreign.RESULT}")
+            continue
         try:
             dialects[path] = detect(path)
         except TraceError as error:
             refused.append(str(error))
     if not dialects:
-        why = (
-            f": {refused[0]}" if len(refused) == 1 else f", of {len(refused)} files" if refused else ", it has no file"
-        )
-        raise TraceError(f"{folder} holds no trace{why}; give a trace file, or the folder that the profiler wrote")
+        if len(refused) == 1:
+            raise TraceError(f"{folder} holds no trace: {refused[0]}")
+        what = f"none of its {len(refused)} files is one" if refused else "it has no file"
+        raise TraceError(f"{folder} holds no trace, {what}; give the file or the folder that the profiler wrote")
     side = [path for path, dialect in dialects.items() if dialect == _BESIDE]
     main = _best({path: dialect for path, dialect in dialects.items() if dialect != _BESIDE})
     _one_recording(folder, main)

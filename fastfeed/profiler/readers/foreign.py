@@ -8,7 +8,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["guessed", "recognized"]
+__all__ = ["RESULT", "guessed", "is_result", "recognized"]
+
+RESULT = "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
 
 _GIVE = "give the profiler's trace"
 _BEGINNINGS = {
@@ -56,12 +58,17 @@ def recognized(head: bytes) -> str:
     return ""
 
 
+def is_result(path: Path) -> bool:
+    """Whether this has the name of what xprof computes from a recording and keeps beside it."""
+    return _RESULTS.search(path.name) is not None
+
+
 def guessed(path: Path, head: bytes) -> str:
     """The rest of the sentence where nobody knows the file."""
     if head.startswith(b"SQLite format 3\x00"):
         return _database(path)
-    if _RESULTS.search(path.name):
-        return "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
+    if is_result(path):
+        return RESULT
     text = head.decode("utf-8", "replace")
     begin = text.lstrip("\ufeff \t\r\n")
     if begin[:1] in ("{", "["):

@@ -28,7 +28,7 @@ class Op:
     visible: int  # when the device had it in its queue
     start: int
     end: int
-    held: Cause | None = None  # DEPENDENCY or PEER: an event kept it from starting when it was visible
+    held: Cause | None = None  # what an event that kept it from starting stands for: DEPENDENCY, PEER, or LATENCY
     bytes: int = -1
     pageable: int = -1
     group: str = ""

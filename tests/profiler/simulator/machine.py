@@ -64,6 +64,7 @@ class Host:
 
     _corr: int = 100
     _thread: int = 0
+    _left: dict[int, int] = field(default_factory=dict)  # thread -> when it passed the baton on
     _cause: Cause = Cause.PYTHON
     _rng: np.random.Generator = field(init=False)
     _queued: dict[int, deque[int]] = field(default_factory=dict)  # gpu -> when its last DEPTH launches started
@@ -103,8 +104,17 @@ class Host:
         """Pass the baton to another thread; this one waits for it."""
         before, self._thread = self._thread, thread
         self.threads.setdefault(self.pid + thread, name)
+        if thread in self._left:
+            self._blocked(thread, self._left[thread])
+        start = self.now
         yield
-        self._thread = before
+        self._thread, self._left[thread] = before, self.now
+        self._blocked(before, start)
+
+    def _blocked(self, thread: int, since: int) -> None:
+        """This thread had nothing to do until now."""
+        row = Range(since, self.now, self.index, self.pid + thread, "pthread_cond_wait", Said.SYSTEM)
+        self.ranges.append(row)
 
     @contextmanager
     def inside(self, name: str, said: Said, cause: Cause | None = None) -> Iterator[None]:
@@ -151,9 +161,7 @@ class Host:
                 self.spend(self.lazy_ns, Cause.MODULE_LOAD)
             self.loaded.add(name)
             self.spend(takes, Cause.LAUNCH)
-        return self._enqueue(
-            stream, name, ns, kind, corr, self.now + self.about(5 * US, 0.6), size, pageable, group, seq
-        )
+        return self._enqueue(stream, name, ns, kind, corr, self._seen(), size, pageable, group, seq)
 
     def staged_copy(self, stream: Stream, size: int, staging: int, ns: int) -> Op:
         """A copy from pageable memory: the call returns when the driver has staged it, just after the copy starts."""
@@ -171,7 +179,7 @@ class Host:
         with self.call("cudaGraphLaunch") as corr:
             self._place(stream.gpu)
             self.spend(12 * US, Cause.LAUNCH)
-        visible = self.now + self.about(6 * US)
+        visible = self._seen()
         ops = [self._enqueue(stream, name, ns, Kind.COMPUTE, corr, visible) for name, ns in nodes]
         for op in ops:
             op.graph = True
@@ -182,14 +190,15 @@ class Host:
             self.spend(1 * US, Cause.LAUNCH)
         return Event(stream.tail, stream, corr)
 
-    def wait_event(self, stream: Stream, event: Event, hop: int = 1 * US) -> None:
-        """Work of this stream from now on waits for the event, and sees it `hop` later."""
+    def wait_event(self, stream: Stream, event: Event, slow: int = 0) -> None:
+        """Work of this stream from now on waits for the event; `slow` is what passing it on takes beyond the usual."""
         with self.call("cudaStreamWaitEvent") as corr:
             self.spend(1 * US, Cause.LAUNCH)
-        free = event.done + self.about(hop)
+        free = event.done + self.about(1 * US + slow)
         if free >= stream.free:
-            stream.free = free
-            stream.held = Cause.PEER if event.stream.gpu != stream.gpu else Cause.DEPENDENCY
+            stream.free, stream.held = free, Cause.DEPENDENCY if slow else Cause.LATENCY
+            if event.stream.gpu != stream.gpu:
+                stream.held = Cause.PEER
         self.waits.append(
             Wait(self.index, stream.gpu, corr, stream.number, event.stream.gpu, event.stream.number, event.corr)
         )
@@ -213,6 +222,10 @@ class Host:
             if api == "cudaFree":
                 self.until(max(stream.tail for stream in self.streams.values()))
             self.spend(ns)
+
+    def _seen(self) -> int:
+        """When the device sees what the call that just returned gave it: often a little before it returned."""
+        return self.now - 2 * US + self.about(5 * US, 0.9)
 
     def _place(self, gpu: int) -> None:
         queued = self._queued.setdefault(gpu, deque(maxlen=DEPTH))

@@ -172,9 +172,9 @@ def across_streams(seed: int) -> Run:
             compute, side = host.stream(COMPUTE), host.stream(COPY)
             with host.inside("aten::record_stream", Said.OP, Cause.FRAMEWORK):
                 for _ in range(4):
-                    host.wait_event(side, host.record(compute), hop=60 * US)
+                    host.wait_event(side, host.record(compute), slow=60 * US)
                     host.launch(side, "side_kernel", 120 * US)
-                    host.wait_event(compute, host.record(side), hop=60 * US)
+                    host.wait_event(compute, host.record(side), slow=60 * US)
                     host.launch(compute, "main_kernel", 120 * US)
 
         trainer.before = before

@@ -62,7 +62,7 @@ def _events(run: Run) -> Iterator[str]:
         yield event("cuda_runtime", call.name, host.pid, call.thread, call.start, call.end, args)
         if call.corr in started:
             yield flow("s", host.pid, call.thread, call.start, call.corr)
-    for at, one in enumerate(run.ranges):
+    for at, one in enumerate(one for one in run.ranges if one.said in _SAID):
         args = {"External id": at, "Ev Idx": at}
         yield event(_SAID[one.said], one.name, host.pid, one.thread, one.start, one.end, args)
     times = {call.corr: call for call in run.calls}

@@ -37,6 +37,7 @@ _TABLES = {
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "timestamp deviceId contextId greenContextId streamId correlationId globalPid "
     "eventId eventSyncId",
     "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId domainId",
+    "OSRT_API": "start end eventClass globalTid nameId returnValue nestingLevel callchainId",
     "SCHED_EVENTS": "start cpu isSchedIn globalTid threadState threadBlock",
 }
 _TEXT = {"value", "name", "text", "utcTime", "localTime", "busLocation", "uuid"}
@@ -154,6 +155,10 @@ class _Database:
             if one.said in _SAID:
                 row = {"start": one.start + self.shift, "end": one.end + self.shift, "eventType": 59, "domainId": 0}
                 self.rows["NVTX_EVENTS"].append(row | {"text": one.name, "globalTid": self.tid(one.host, one.thread)})
+            elif one.said is Said.SYSTEM:
+                row = {"start": one.start + self.shift, "end": one.end + self.shift, "eventClass": 27, "returnValue": 0}
+                row |= {"globalTid": self.tid(one.host, one.thread), "nameId": self.text(one.name)}
+                self.rows["OSRT_API"].append(row | {"nestingLevel": 0, "callchainId": 0})
         for one in self.run.sched:
             for at, came in ((one.start, 0), (one.end, 1)):
                 row = {"start": at + self.shift, "cpu": 3, "isSchedIn": came, "threadState": 1}

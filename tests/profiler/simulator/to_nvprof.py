@@ -15,7 +15,7 @@ __all__ = ["write_nvprof", "write_nvprof_csv"]
 
 _CBID = {
     "cudaMalloc": 20, "cudaFree": 22, "cudaMemcpy": 31, "cudaMemcpyAsync": 41, "cudaStreamSynchronize": 131,
-    "cudaEventRecord": 135, "cudaStreamWaitEvent": 147, "cudaDeviceSynchronize": 165, "cudaMemcpyPeerAsync": 187,
+    "cudaEventRecord": 135, "cudaStreamWaitEvent": 147, "cudaDeviceSynchronize": 165, "cudaMemcpyPeerAsync": 161,
     "cudaLaunchKernel": 211, "cudaGraphLaunch": 311,
 }  # fmt: skip
 _COPY = {Kind.H2D: (1, 2, 3), Kind.D2H: (2, 3, 2), Kind.D2D: (8, 3, 3), Kind.P2P: (10, 3, 3)}  # as CUPTI counts them

@@ -27,7 +27,8 @@ def write_xplane(run: Run, path: Path) -> Path:
         stats = {"correlation_id": call.corr}
         threads[call.thread].append(event(call.name, call.start + shift, call.end + shift, stats))
     for one in run.ranges:
-        threads[one.thread].append(_range(one, shift))
+        if one.said is not Said.SYSTEM:  # nothing of the operating system here
+            threads[one.thread].append(_range(one, shift))
     lines = [
         Line(f"Host Threads/{tid}", sorted(events, key=lambda one: (one.start_ps, -one.end_ps)), tid, shift - 5_000)
         for tid, events in threads.items()

@@ -29,6 +29,9 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
     op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
     length = calls.end - calls.start
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
+    first = first_use(trace)[op]
+    long = host.long[call] | (first & (calls.end[call] - calls.start[call] > LOADS_NS))
+    cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
     first = _first_use(trace, op)
     long = (length[call] > _LONG * _medians(calls.name, length)[call]) | (first & (length[call] > _LOADS_NS))
     cause[long & first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD

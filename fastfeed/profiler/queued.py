@@ -32,8 +32,6 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
     first = first_use(trace)[op]
     long = host.long[call] | (first & (calls.end[call] - calls.start[call] > LOADS_NS))
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
-    first = _first_use(trace, op)
-    long = (length[call] > _LONG * _medians(calls.name, length)[call]) | (first & (length[call] > _LOADS_NS))
     cause[long & first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
     queue = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
     cause[long & ~first & queue & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL

@@ -100,7 +100,8 @@ def _device(one: DeviceResult) -> dict[str, Any]:
                 {"label": _text(label), "start_ns": start, "end_ns": end, "steady": bool(steady),
                  "input": _number(waited), "idle": _number(waited + other)}
                 for label, (start, end), steady, waited, other in zip(
-                    one.steps.labels, one.steps.spans.tolist(), one.steps.steady, shares.input, shares.idle, strict=False
+                    one.steps.labels, one.steps.spans.tolist(), one.steps.steady, shares.input, shares.idle,
+                    strict=False,
                 )
             ],
         },

@@ -1,0 +1,245 @@
+"""The parts of the page that need no script: verdict, bars, tables. All text in them is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fastfeed.profiler.causes import CAUSES, FAMILIES
+from fastfeed.profiler.reports import charts, figures, tables
+from fastfeed.profiler.reports.charts import escaped, idle_bar, stacked_bar, swatch
+from fastfeed.profiler.reports.picture import LOOK, PICTURES
+from fastfeed.profiler.reports.wording import WORDS, duration, multiple, percent, plain, plural
+from fastfeed.profiler.result import DeviceResult, Gap, Result
+
+__all__ = ["body", "escaped"]
+
+
+def body(result: Result) -> str:
+    """Everything between <body> and the script."""
+    devices = figures.by_need(result)
+    parts = [_head(result, devices)]
+    if devices:
+        parts += [_time(devices[0], len(devices)), tables.devices(devices) if len(devices) > 1 else ""]
+        parts += [_timelines(devices), _worst(result, devices[0])]
+        parts += [charts.steps(devices[0]), _remedies(result)]
+    parts += [_why(result), tables.ranks(result.ranks), tables.feeds(result.feeds)]
+    if devices:
+        parts += [tables.cold(devices[0])]
+    parts += [tables.recording(result), _foot()]
+    return "\n".join(filter(None, parts))
+
+
+def _head(result: Result, devices: list[DeviceResult]) -> str:
+    verdict = result.verdict
+    word = WORDS.get(verdict.word, plain(verdict.word, 20).upper())
+    headline = plain(verdict.headline, 600) or "There is nothing to judge in these files."
+    facts = []
+    if verdict.confidence:
+        facts.append(f"confidence: {plain(verdict.confidence, 20)}")
+    share = verdict.share
+    if share.low is not None and share.high is not None:
+        facts.append(f"input, 95 % interval: {percent(share.low)} to {percent(share.high)}")
+    if share.steps_over is not None:
+        facts.append(f"{percent(share.steps_over)} of the steps above 5 %")
+    if devices:
+        facts.append(plain(devices[0].label, 120) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
+        count = figures.steps_judged(devices[0])
+        window = devices[0].judged.budget.window
+        facts.append(
+            f"{plural(count, 'step')} of {duration(window / count)}"
+            if count
+            else f"{duration(window)}, no steady steps"
+        )
+    items = "".join(f"<li>{escaped(fact)}</li>" for fact in facts)
+    known = verdict.word if verdict.word in WORDS else ""
+    return (
+        f'<header><span class="word {known}">{escaped(word)}</span><h1>{escaped(headline)}</h1>'
+        f'<ul class="facts">{items}</ul>{_act(result)}</header>\n<main>'
+    )
+
+
+def _act(result: Result) -> str:
+    """The one change; for an abstention, why and how to record a better trace."""
+    verdict = result.verdict
+    parts = []
+    if verdict.reasons:
+        parts.append("<h2>Why there is no verdict</h2>" + "".join(f"<p>{_text(one)}</p>" for one in verdict.reasons))
+    if verdict.record:
+        parts.append(f"<h2>How to record one that can carry it</h2><pre>{_text(verdict.record)}</pre>")
+    if verdict.change:
+        best = verdict.remedies[0] if verdict.remedies else None
+        gain = f" At most {multiple(best.ceiling)} faster." if best and best.change == verdict.change else ""
+        parts.append(f"<h2>What to change</h2><p>{_text(verdict.change)}{escaped(gain)}</p>")
+    if verdict.command:
+        parts.append(f"<h2>Then measure again</h2><pre>{_text(verdict.command)}</pre>")
+    return f'<section class="act" aria-label="What to do">{"".join(parts)}</section>' if parts else ""
+
+
+def _time(device: DeviceResult, count: int) -> str:
+    """The budget, and the causes of the idle part of it."""
+    budget = device.judged.budget
+    of = f" of {escaped(plain(device.label, 120))}" if count > 1 else ""
+    shown = [(key, title, getattr(budget, key)) for key, title in figures.PARTS.items() if getattr(budget, key) > 0]
+    legend = "".join(
+        f"<li>{swatch(LOOK[key][1] if key in LOOK else '')}{escaped(title)} "
+        f"<b>{escaped(percent(ns / budget.window))}</b></li>"
+        for key, title, ns in shown
+    )
+    return (
+        f'<section><h2>Where the time{of} goes</h2>{stacked_bar(budget)}<ul class="legend">{legend}</ul>'
+        f"{_causes(device)}</section>"
+    )
+
+
+def _causes(device: DeviceResult) -> str:
+    found = figures.rows(device)
+    if not found:
+        return "<p>The GPU was never idle.</p>"
+    steps = figures.steps_judged(device)
+    lines = []
+    for row in found:
+        about = CAUSES[row.cause]
+        time = f"{(row.ns_per_step or row.ns) / 1e6:,.2f}"
+        lines.append(
+            f"<tr><td>{swatch(about.color)}{escaped(about.title)}</td>"
+            f'<td class="num">{escaped(percent(row.share))}</td><td class="num">{time} ms</td>'
+            f'<td class="wide"><span class="track"><i style="width:{100 * row.ns / found[0].ns:.1f}%;'
+            f'background:{about.color}"></i></span></td><td class="wide soft">{escaped(about.means)}</td></tr>'
+        )
+    head = ("Cause", "of the time", "per step" if steps else "in all", "", "Meaning")
+    columns = "".join(
+        f'<th scope="col"{" class=num" if at in (1, 2) else ""}>{text}</th>' for at, text in enumerate(head)
+    )
+    return (
+        f"<h3>Why it is idle</h3>{idle_bar(found)}"
+        f'<table class="causes"><thead><tr>{columns}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+        f"{_input(device)}"
+    )
+
+
+def _input(device: DeviceResult) -> str:
+    wait = device.judged.input
+    if not wait.total:
+        return ""
+    steps = figures.steps_judged(device)
+    each, per = (steps, " per step") if steps else (1, "")
+    total, exposed, hidden, ramp = (
+        escaped(duration(ns / each)) for ns in (wait.total, wait.exposed, wait.hidden, wait.ramp)
+    )
+    filling = f" {ramp} more went by until the queue was full again." if wait.ramp else ""
+    return (
+        f"<p>The host waited {total}{per} for input: <b>{exposed}</b> while the GPU was idle, {hidden} while it still "
+        f"had work, which costs nothing.{filling} {plural(wait.waits, 'wait')} in all, the longest "
+        f"{escaped(duration(wait.longest))}.</p>"
+    )
+
+
+def _timelines(devices: list[DeviceResult]) -> str:
+    shown = devices[:PICTURES]
+    few = f" The {PICTURES} that wait most of {len(devices)} devices are shown." if len(devices) > len(shown) else ""
+    labels = {"back": ("‹", "Earlier"), "on": ("›", "Later"), "out": ("−", "Zoom out"), "in": ("+", "Zoom in")}
+    buttons = "".join(
+        f'<button type="button" data-do="{key}" aria-label="{title}" title="{title}">{text}</button>'
+        for key, (text, title) in labels.items()
+    )
+    buttons += '<button type="button" data-do="whole">Whole</button>'
+    if any(one.steady is not None for one in devices):
+        buttons += '<button type="button" data-do="judged">Steady steps</button>'
+    pictures = "".join(
+        f'<figure><figcaption><b>{escaped(plain(one.label, 120))}</b></figcaption><canvas class="device" tabindex="0" '
+        f'role="img" data-device="{index}" aria-label="{escaped(_described(one))}"></canvas></figure>'
+        for index, one in enumerate(shown)
+    )
+    keys = "".join(
+        f"<li>{swatch(color)}{escaped(title)}</li>" for key, (title, color) in LOOK.items() if _some(devices, key)
+    )
+    about = (
+        "Top: steps. Middle: the GPU, its gaps in the color of their cause; where more than one thing falls on a point "
+        "each has its share of the height. Bottom: the host waits for input. Point at it or tap it. Drag to move, "
+        f"double-click to zoom in; with the keyboard, arrows go from gap to gap, + and - zoom.{escaped(few)}"
+    )
+    return (
+        f'<section><h2>Timeline</h2><p class="soft">{about}</p><ul class="legend">{keys}</ul>'
+        f'<div class="tools">{buttons}</div>{pictures}'
+        "<noscript><p>A script draws the timeline, and scripts are switched off here.</p></noscript></section>"
+    )
+
+
+def _some(devices: Iterable[DeviceResult], key: str) -> bool:
+    return any(getattr(one.whole.budget, key, 0) > 0 for one in devices)
+
+
+def _described(one: DeviceResult) -> str:
+    budget = one.whole.budget
+    idle = percent(budget.idle / budget.window) if budget.window > 0 else "0 %"
+    worst = "; ".join(f"{duration(gap.end - gap.start)}: {_titles(gap.causes, 1)}" for gap in one.worst[:3])
+    return f"Timeline of {plain(one.label, 120)}, {duration(budget.window)}, idle {idle} of it. Longest gaps: {worst}"
+
+
+def _titles(causes: Mapping, most: int) -> str:
+    return ", ".join(CAUSES[cause].title for cause in list(causes)[:most])
+
+
+def _worst(result: Result, device: DeviceResult) -> str:
+    if not device.worst:
+        return ""
+    begin = figures.offsets(result)[[one is device for one in result.devices].index(True)]
+    pictures = "".join(_gap(index, gap, begin) for index, gap in enumerate(device.worst[:3]))
+    return f'<section><h2>The worst gaps, close up</h2><p class="soft">Times are from the beginning of the gap, which has a frame.</p><div class="gaps">{pictures}</div></section>'
+
+
+def _gap(index: int, gap: Gap, begin: int) -> str:
+    length = max(1, gap.end - gap.start)
+    causes = ", ".join(f"{CAUSES[cause].title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:3])
+    lines = [f"<b>{escaped(duration(length))}</b> at {escaped(duration(gap.start - begin))}: {escaped(causes)}"]
+    said = (("in", gap.step), ("thread", gap.thread), ("inside of", gap.inside), ("before", gap.last_op))
+    for word, value in (*said, ("after", gap.next_op)):
+        if value:
+            lines.append(f"{word} <b>{escaped(plain(value, 140))}</b>")
+    label = f"Gap of {duration(length)}: {causes}"
+    return (
+        f'<figure><canvas class="gap" tabindex="0" role="img" data-gap="{index}" aria-label="{escaped(label)}">'
+        f'</canvas><figcaption>{"<br>".join(lines)}<br><button type="button" data-show="{index}">'
+        f"Show in the timeline</button></figcaption></figure>"
+    )
+
+
+def _remedies(result: Result) -> str:
+    lines = [
+        [
+            escaped(FAMILIES.get(remedy.family, plain(remedy.family, 40))),
+            escaped(percent(remedy.share)),
+            "" if remedy.ms_per_step is None else f"{remedy.ms_per_step:,.2f} ms",
+            escaped(multiple(remedy.ceiling)),
+            f'{_text(remedy.change)}<br><span class="soft">{_text(remedy.evidence)}</span>',
+        ]
+        for remedy in result.verdict.remedies
+    ]
+    if not lines:
+        return ""
+    return (
+        '<section><h2>What would help, and how much at most</h2><p class="soft">Each ceiling is of its row alone: how '
+        "many times faster a step could be if all of that time went away.</p>"
+        + tables.table(("What", "#of the time", "#per step", "#ceiling", "~Change"), lines, stacked=True)
+        + "</section>"
+    )
+
+
+def _why(result: Result) -> str:
+    verdict = result.verdict
+    parts = [("Evidence", verdict.evidence), ("What speaks against it", verdict.against)]
+    parts += [("What would show that it is wrong", (verdict.falsify,) if verdict.falsify else ())]
+    shown = "".join(
+        f'<div><h3>{title}</h3><ul class="said">{"".join(f"<li>{_text(one)}</li>" for one in said)}</ul></div>'
+        for title, said in parts
+        if said
+    )
+    return f'<section><h2>How sure is this</h2><div class="two">{shown}</div></section>' if shown else ""
+
+
+def _foot() -> str:
+    return "</main><footer>Made by fastfeed. docs/reading_a_report.md says how to read each part.</footer>"
+
+
+def _text(sentence: str) -> str:
+    return escaped(plain(sentence, 1000))

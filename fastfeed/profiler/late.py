@@ -69,9 +69,12 @@ def attribute(
     made: list[Pieces] = []
     asked = np.array([host.driver(int(one)) for one in np.unique(process)] or [-1])
     driver = asked[np.searchsorted(np.unique(process), process)] if len(process) else np.empty(0, np.int64)
-    pairs = np.column_stack([np.where(thread >= 0, thread, driver), driver])
-    for launcher, other in np.unique(pairs, axis=0) if len(pairs) else ():
-        rest = late[(pairs[:, 0] == launcher) & (pairs[:, 1] == other)]
+    thread = np.where(thread >= 0, thread, driver)
+    many = len(host.trace.threads) + 1
+    pairs = (thread + 1) * many + driver + 1
+    for pair in np.unique(pairs):
+        launcher, other = int(pair // many) - 1, int(pair % many) - 1
+        rest = late[pairs == pair]
         rest = rest[rest[:, 1] > rest[:, 0]]
         hit = intersect(rest, overhead)
         made.append(Pieces.of(hit, Cause.PROFILER, launcher))

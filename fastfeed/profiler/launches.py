@@ -50,10 +50,12 @@ def first_use(trace: Trace) -> np.ndarray:
     """Is this the first op of its name on its device? bool, shape (len(ops),). Drivers load kernels that late."""
     ops = trace.ops
     key = ops.device.astype(np.int64) * (len(trace.names) + 1) + ops.name
-    order = np.argsort(ops.start, kind="stable")
-    _, first = np.unique(key[order], return_index=True)
+    key -= key.min(initial=0)
+    order = np.argsort(ops.start, kind="stable")[::-1]
+    first = np.full(int(key.max(initial=-1)) + 1, -1, np.int64)
+    first[key[order]] = order  # of several rows with one key the last that is written stays: the earliest
     found = np.zeros(len(key), bool)
-    found[order[first]] = True
+    found[first[first >= 0]] = True
     return found
 
 

@@ -121,10 +121,11 @@ def range_meanings(trace: Trace, input_range: str = "") -> np.ndarray:
         raise ConfigError(f"the pattern of input ranges, {input_range!r}, is no regular expression: {error}") from error
     ranges: Ranges = trace.ranges
     kinds = len(Said)
-    key = ranges.name.astype(np.int64) * kinds + ranges.said
-    distinct, inverse = np.unique(key, return_inverse=True)
-    meant = [_of_range(trace.name(int(k // kinds)), Said(int(k % kinds)), own) for k in distinct]
-    return np.array(meant or [Doing.NOTHING], np.uint8)[inverse]
+    key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.said  # a name of -1 is none
+    table = np.full((len(trace.names) + 1) * kinds, Doing.NOTHING, np.uint8)
+    for one in np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else ():
+        table[one] = _of_range(trace.name(int(one // kinds) - 1), Said(int(one % kinds)), own)
+    return table[key]
 
 
 def _of_range(name: str, said: Said, own: re.Pattern[str] | None) -> Doing:

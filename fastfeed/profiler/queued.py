@@ -27,8 +27,6 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
         return []
     ops, calls = trace.ops, trace.calls
     op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
-    length = calls.end - calls.start
-    cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
     first = first_use(trace)[op]
     long = host.long[call] | (first & (calls.end[call] - calls.start[call] > LOADS_NS))
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
@@ -81,6 +79,7 @@ def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]
 
 def _with_devices(trace: Trace) -> np.ndarray:
     """The processes that drive several devices."""
-    pairs = np.unique(np.column_stack([trace.ops.process, trace.ops.device]), axis=0)
-    process, count = np.unique(pairs[:, 0], return_counts=True)
+    many = max(len(trace.devices), 1)
+    pairs = np.flatnonzero(np.bincount(trace.ops.process.astype(np.int64) * many + trace.ops.device))
+    process, count = np.unique(pairs // many, return_counts=True)
     return process[count > 1]

@@ -22,6 +22,8 @@ __all__ = [
 VARINT, FIXED64, LEN, FIXED32 = 0, 1, 2, 5
 PAD = 32  # zero bytes behind the content, so that `words` and `Walk` can read whole words near its end
 _DEEPEST = 256  # fields of one message that `Walk` reads; real events have twenty
+_MOST = 1 << 26  # messages that `split` finds; and of other fields
+_FEW = 1 << 10
 
 Content = bytes | bytearray
 
@@ -61,7 +63,8 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
 def split(data: Content, start: int, end: int, number: int) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
     """A message with very many LEN fields of one number below 16: the other fields, and where those begin and end.
 
-    The last value says whether the message is whole; what came before the damage is given in any case.
+    The last value says whether the message is whole; what came before the damage is given in any case. More fields than
+    any real message has are damage, too.
     """
     tag = number << 3 | LEN
     others: list[Field] = []
@@ -79,6 +82,10 @@ def split(data: Content, start: int, end: int, number: int) -> tuple[list[Field]
                     raise Damaged("it ends after its message")
                 add_begin(at)
                 add_end(start)
+                if len(begins) > _MOST:
+                    raise Damaged("more messages than a file can mean")
+            elif len(others) > _FEW:
+                raise Damaged("more fields than such a message has")
             else:
                 other = next(fields(data, start, end))
                 others.append(other)

@@ -22,6 +22,7 @@ from fastfeed.profiler.trace import Calls, Ops, Origin, Overheads, Process, Rang
 __all__ = ["knows", "read"]
 
 _LARGEST = 2 << 30  # bytes; no protocol buffer is larger
+_MOST_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
 _FIRST = re.compile(rb"\n.{1,18}?\x12.(/(device|host|virtualdevice):|Task Environment|Host CPUs|#Chip)", re.DOTALL)
 _RESULT = re.compile(
     r"\.(input_pipeline|overview_page|op_stats|kernel_stats|tensorflow_stats|framework_op_stats|hlo_stats|pod_viewer"
@@ -35,11 +36,10 @@ _REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it doe
 
 def knows(path: Path, head: bytes) -> bool:
     """Whether this is an XSpace, or another file of xprof that `read` can say something about."""
-    return bool(
-        _FIRST.match(head)
-        or ".xplane.pb" in path.name
-        or (_result_of(path, head) and not head.startswith((b"{", b"[")))
-    )
+    if _FIRST.match(head):
+        return True
+    named = ".xplane.pb" in path.name or bool(_result_of(path, head))
+    return named and not head.startswith((b"{", b"[", b"SQLite"))  # a trace of another kind may speak of one
 
 
 def read(path: Path) -> Trace:
@@ -63,14 +63,16 @@ def read(path: Path) -> Trace:
 def _content(path: Path) -> tuple[Content, str]:
     data = bytearray()
     with open_stream(path) as stream:
-        while part := stream.read(1 << 22):
+        large = path.stat().st_size > _LARGEST
+        while not large and (part := stream.read(1 << 22)):
             data += part
-            if len(data) > _LARGEST:
-                raise TraceError(
-                    f"{path} holds more than 2 GiB, which no profile of JAX or TensorFlow can; "
-                    "record fewer steps, or check what the file is"
-                )
+            large = len(data) > _LARGEST
         cut = stream.cut
+    if large:
+        raise TraceError(
+            f"{path} holds more than 2 GiB, which no profile of JAX or TensorFlow can; check what the file is, "
+            "or record fewer steps"
+        )
     if not data:
         raise TraceError(f"{path} is empty; the recording was not finished, or nothing was recorded")
     data += bytes(PAD)
@@ -95,6 +97,8 @@ def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]
             if wire != LEN:
                 continue
             if number == 1:
+                if len(planes) == _MOST_PLANES:
+                    raise Damaged("more planes than any host has")
                 planes.append(plane_of(data, value, stop))
             elif number in (2, 3):
                 errors.append(text(data, value, min(stop, value + 300)))
@@ -117,9 +121,7 @@ def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
         raise TraceError(f"{path} was damaged when it was copied as text; copy it again as binary")
     if not any(len(line.begin) for plane in planes if is_host(plane) for line in plane.lines):
         names = ", ".join(plane.name for plane in planes[:5] if plane.name.isprintable())
-        what = (
-            f"planes of an XSpace are {names}, none of a GPU" if names else "this is no XSpace, or the end is missing"
-        )
+        what = f"its planes are {names}, none of a GPU" if names else "it is no XSpace, or its end is missing"
         raise TraceError(f"{path} holds nothing to analyze: {what}; record again with jax.profiler or tf.profiler")
 
 

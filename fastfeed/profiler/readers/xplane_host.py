@@ -27,7 +27,8 @@ _COMPILE = re.compile(
 )
 # What the frameworks themselves say; anything else may be the user's own annotation.
 _FRAMEWORK = re.compile(
-    r"::|^[\w.>/-]+:[A-Z_]\w*$|^(PJRT|Pjrt)_|^DevicePut$|^ThenExecute|^Pjit|^Wait for|^Record|^Execut|^Memory(Allocation|Deallocation)|^Parse|^Thunk|^Prefetch"
+    r"::|^[\w.>/-]+:[A-Z_]\w*$|^(PJRT|Pjrt)_|^DevicePut$|^ThenExecute"
+    r"|^Pjit|^Wait for|^Record|^Execut|^Memory(Allocation|Deallocation)|^Parse|^Thunk|^Prefetch"
     r"|^IteratorGetNext|^MultiDeviceIterator|^(FunctionRun|TraceContext|SessionRun|RunGraph|TfrtModelRun|EagerExecute)"
     r"|^(Parallel|MapAndBatch|ParseExample)\w*(Produce|Consume)|^Kernel(Launch|Execute)|^[A-Z]\w+Op(Done)?$|^jit_"
 )

@@ -30,6 +30,7 @@ from fastfeed.profiler.readers.protobuf import (
 __all__ = ["Events", "Line", "Plane", "Stats", "events_of", "plane_of"]
 
 _CHUNK = 1 << 17  # events that are decoded together: what fits the caches
+_MOST_FIELDS = 1 << 23  # of a plane, not counting events: lines, names, and its own stats
 _FAR = 1 << 62  # no real time is later than this
 _DOUBLE, _TEXT, _REF = 2, 5, 7  # numbers of the values of a stat
 
@@ -124,7 +125,9 @@ def plane_of(data: Content, start: int, end: int) -> Plane:
     stat_names: dict[int, str] = {}
     stats: list[tuple[int, int]] = []
     try:
-        for number, wire, value, stop in fields(data, start, end):
+        for count, (number, wire, value, stop) in enumerate(fields(data, start, end)):
+            if count == _MOST_FIELDS:
+                raise Damaged("more lines and names than any recording has")
             if wire != LEN:
                 continue
             if number == 2:

@@ -21,15 +21,16 @@ INSTALL = (
     "install Nsight Systems (developer.nvidia.com/nsight-systems, or apt-get install nsight-systems) or set NSYS to its"
     " nsys program"
 )
+ROOT = Path("/")
 _FOLDERS = (  # of later releases first; within one, the greatest version
-    "/opt/nvidia/nsight-systems*/*/bin",
-    "/opt/nvidia/nsight-systems*/*/target-linux-*",
-    "/opt/nvidia/nsight-systems*/bin",
-    "/usr/local/cuda*/bin",
-    "/usr/local/cuda*/nsight-systems-*/bin",
-    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/bin",
-    "/usr/lib/nsight-systems/bin",
-    "/usr/lib/*/nsight-systems/target-linux-*",
+    "opt/nvidia/nsight-systems*/*/bin",
+    "opt/nvidia/nsight-systems*/*/target-linux-*",
+    "opt/nvidia/nsight-systems*/bin",
+    "usr/local/cuda*/bin",
+    "usr/local/cuda*/nsight-systems-*/bin",
+    "opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/bin",
+    "usr/lib/nsight-systems/bin",
+    "usr/lib/*/nsight-systems/target-linux-*",
 )
 _VERSION = re.compile(rb"(?:Tegra Profiler Report|Nsight Systems Stream) (\d+)[@.](\d+)[@.](\d+)")
 _STREAM = b"Nsight Systems Stream"
@@ -45,12 +46,12 @@ def find() -> Path | None:
             raise TraceError(f"NSYS must name the nsys program or the folder that holds it, got {given!r}")
         return path
     on_path = shutil.which("nsys")
-    return Path(on_path) if on_path else next(_installed("/"), None)
+    return Path(on_path) if on_path else next(_installed(), None)
 
 
-def _installed(root: str) -> Iterator[Path]:
+def _installed() -> Iterator[Path]:
     for pattern in _FOLDERS:
-        folders = sorted(Path(root).glob(pattern.lstrip("/")), key=_versions, reverse=True)
+        folders = sorted(ROOT.glob(pattern), key=_versions, reverse=True)
         yield from (folder / "nsys" for folder in folders if _runs(folder / "nsys"))
 
 

@@ -136,7 +136,7 @@ def _losses(db: Database) -> tuple[int, tuple[str, ...]]:
     lost, notes = 0, {}
     for text, level in db.rows(f"SELECT text, {severity} FROM {table} WHERE text IS NOT NULL"):
         words = " ".join(str(text).split())
-        number = _LOST_COUNT.search(words)
+        number = _LOST_COUNT.search(re.sub(r"(?<=\d),(?=\d{3})", "", words))
         count = int(number[1] or number[2]) if number else 1
         if _LOST.search(words) and count:
             notes[f"nsys: {words}"] = None

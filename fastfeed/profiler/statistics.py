@@ -31,7 +31,9 @@ def share(parts: np.ndarray, wholes: np.ndarray) -> tuple[float, float]:
     if len(parts) < FEWEST:
         return 0.0, 1.0
     value = float(_divide(parts.sum(), wholes.sum()))
-    reach = _reach(_ratios(parts, wholes, np.random.default_rng(_SEED)), _blocks(len(parts)))
+    blocks = _blocks(len(parts))
+    error = _error(_ratios(parts, wholes, np.random.default_rng(_SEED)), blocks)
+    reach = _student(blocks - 1) * error
     return max(value - reach, 0.0), min(value + reach, max(value, 1.0))
 
 
@@ -49,8 +51,19 @@ def difference(
     if min(len(a_parts), len(b_parts)) < FEWEST:
         return value, -np.inf, np.inf
     draws = np.random.default_rng(_SEED)
-    apart = -_ratios(a_parts, a_wholes, draws) + _ratios(b_parts, b_wholes, draws)
-    reach = _reach(apart, min(_blocks(len(a_parts)), _blocks(len(b_parts))))
+    errors, freedoms = zip(
+        *(
+            (_error(_ratios(parts, wholes, draws), _blocks(len(parts))), _blocks(len(parts)) - 1)
+            for parts, wholes in ((a_parts, a_wholes), (b_parts, b_wholes))
+        ),
+        strict=True,
+    )
+    variance = errors[0] ** 2 + errors[1] ** 2
+    if not variance:
+        return value, value, value
+    # Welch and Satterthwaite: the degrees of freedom of a difference of two that vary by different amounts
+    freedom = variance**2 / sum(error**4 / of for error, of in zip(errors, freedoms, strict=True))
+    reach = _student(freedom) * variance**0.5
     return value, value - reach, value + reach
 
 
@@ -89,15 +102,14 @@ def _divide(parts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
     return np.divide(parts, wholes, out=np.zeros(np.shape(parts), np.float64), where=np.asarray(wholes) != 0)
 
 
-def _reach(resampled: np.ndarray, independent: float) -> float:
-    """Half of the width of an interval that holds 95 %, from resamples of so many independent values."""
-    freedom = independent - 1
-    normal = NormalDist().inv_cdf((1 + _LEVEL) / 2)
-    return float(_student(normal, freedom) * resampled.std() * (independent / freedom) ** 0.5)
+def _error(resampled: np.ndarray, independent: float) -> float:
+    """Standard error of what was resampled from so many independent values: resampling alone makes it too small."""
+    return float(resampled.std() * (independent / (independent - 1)) ** 0.5)
 
 
-def _student(z: float, freedom: float) -> float:
-    """Student's t at the same probability: Abramowitz and Stegun 26.7.5, within 3 % for two degrees and more."""
+def _student(freedom: float) -> float:
+    """Student's t at 95 %, two-sided: Abramowitz and Stegun 26.7.5, within 3 % for two degrees and more."""
+    z = NormalDist().inv_cdf((1 + _LEVEL) / 2)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,

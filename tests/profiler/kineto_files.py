@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fastfeed.profiler.trace import Ops, Said, Trace
+
 PID = 4242
+HTOD = "Memcpy HtoD (Pageable -> Device)"
 BASE = 1_751_410_836_000_000_000  # nanoseconds since 1970
 KERNELS = (
     "ampere_sgemm_128x64_nn",
@@ -54,6 +57,35 @@ def write(path: Path, events: list[Any], indent: int | None = None, **top: Any) 
     text = json.dumps({"schemaVersion": 1, **top, "traceEvents": events}, indent=indent)
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
+
+
+def device_rows(ops: Ops) -> list[tuple[int, ...]]:
+    return list(zip(ops.start.tolist(), ops.end.tolist(), ops.stream.tolist(), ops.corr.tolist(), strict=True))
+
+
+def host_rows(trace: Trace) -> list[tuple[str, Said, int]]:
+    ranges = trace.ranges
+    tids = [trace.threads[thread].tid if thread >= 0 else -1 for thread in ranges.thread]
+    return [(trace.name(name), Said(said), tid) for name, said, tid in zip(ranges.name, ranges.said, tids, strict=True)]
+
+
+def training() -> list[dict[str, Any]]:
+    """One step: input, a copy, a kernel."""
+    copy = {"device": 0, "context": 1, "stream": 7, "correlation": 1, "bytes": 4096}
+    return [
+        meta("process_name", PID, "python"), meta("process_labels", PID, "CPU"), meta("process_labels", 0, "GPU 0"),
+        meta("thread_name", PID, f"thread {PID} (python)", PID),
+        event("user_annotation", "ProfilerStep#5", 100, 900, **{"External id": 1}),
+        event("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 101, 300),
+        event("cpu_op", "aten::to", 410, 50, **{"Input Dims": [[8, 3], []], "Concrete Inputs": ["", "[1, {}]"]}),
+        event("cuda_runtime", "cudaMemcpyAsync_v3020", 420, 20, cbid=41, correlation=1),
+        event("gpu_memcpy", HTOD, 425, 11, pid=0, tid=7, **copy),
+        launch(2, 470), kernel(2, 480, 400), *flows(2, 470),
+        event("gpu_user_annotation", "ProfilerStep#5", 425, 455, pid=0, tid=7, **{"External id": 1}),
+        {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": PID, "tid": PID, "ts": 1,
+         "args": {"Bytes": 8}},
+        event("Trace", "PyTorch Profiler (0)", 0, 1200, pid="Spans", tid="PyTorch Profiler", **{"Op count": 0}),
+    ]  # fmt: skip
 
 
 _CALL = """  {

@@ -114,11 +114,11 @@ def _nothing(events: Events, stream: Stream) -> str:
 def _notes(events: Events, twice: int, ops: int, names: chrome_hosts.Meta, about: Mapping[str, Any]) -> list[str]:
     notes = []
     if events.bad:
-        notes.append(f"{events.bad} events have times that are no numbers and were skipped.")
+        notes.append(f"Events whose times are no numbers, skipped: {events.bad}.")
     if events.negative:
-        notes.append(f"{events.negative} events end before they begin; they are taken as empty.")
+        notes.append(f"Events that end before they begin, taken as empty: {events.negative}.")
     if twice:
-        notes.append(f"{twice} device events are in the file twice; each counts once.")
+        notes.append(f"Device events that are in the file twice, counted once: {twice}.")
     if not ops and any("TPU" in name for name in names.processes.values()):
         notes.append("The devices of this trace are TPUs, and only GPUs can be analyzed.")
     elif not ops:

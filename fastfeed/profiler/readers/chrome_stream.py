@@ -32,7 +32,7 @@ _NEXT = rb'\}\s*,\s*\{(?:\s*"ph"\s*:\s*"[^XBEM]"[^}]*\}(?:\s*\})?\s*,\s*\{)*(?=\
 _COMPLETE = (
     rb'\s*"ph"\s*:\s*"X"\s*,\s*"cat"\s*:\s*"([^"\\]+)"\s*,\s*"name"\s*:\s*"([^"]*)"\s*,'
     rb'\s*("pid"\s*:\s*[^,{}\[\]]+,\s*"tid"\s*:\s*[^,{}\[\]]+),\s*"ts"\s*:\s*"?(-?[\d.]+)"?\s*,'
-    rb'\s*"dur"\s*:\s*"?(-?[\d.]+)"?\s*(?:,\s*"args"\s*:\s*\{([^}]*)\}\s*)?'
+    rb'\s*"dur"\s*:\s*"?(-?[\d.]+)"?\s*(?:,\s*"args"\s*:\s*\{([^{}]*)\}\s*)?'
 )
 _OTHER = rb'((?:[^}]+|\}(?!\s*,\s*\{\s*"\w+"\s*:))*)'
 _CUTS = re.compile(_CUT)
@@ -61,6 +61,7 @@ class Stream:
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
         self._odd = 0
+        self._torn: list[bytes] = []  # parts of an event with objects in it, so far
         self._left: dict[Any, list[dict[str, Any]]] = {}  # begun, not ended
         self.meta: list[dict[str, Any]] = []  # M events
         self.about: dict[str, Any] = {}
@@ -134,35 +135,39 @@ class Stream:
     def _parsed(self, piece: bytes, texts: list[bytes]) -> Iterator[dict[str, Any]]:
         """Events that are not in the usual order of keys. Objects inside of events put themselves together again."""
         try:
-            yield from _loads_all(texts)
-            return
+            found = _loads_all([*self._torn, *texts])
         except ValueError:
             pass
-        torn: list[bytes] = []
+        else:
+            self._torn = []
+            yield from found
+            return
         for text in texts:
             if self._after is not None:
                 return  # the list ended, what follows is no event
-            try:
-                yield from _loads_all([text])
-                self._odd += bool(torn)
-                torn = []
-                continue
-            except ValueError:
-                torn.append(text)
-            if len(torn) > _PATIENCE:
-                self._odd += 1
-                torn = [text]
-            try:
-                found = _loads_all(torn)
-            except ValueError:
-                last = self._end(piece, text, torn)
-                if last is not None:
-                    yield from last
-                    torn = []
-            else:
-                yield from found
-                torn = []
-        self._odd += bool(torn)
+            yield from self._one(piece, text)
+
+    def _one(self, piece: bytes, text: bytes) -> list[dict[str, Any]]:
+        try:
+            found = _loads_all([text])
+        except ValueError:
+            pass
+        else:
+            self._odd += bool(self._torn)
+            self._torn = []
+            return found
+        if len(self._torn) > _PATIENCE:
+            self._odd += 1
+            self._torn = []
+        self._torn.append(text)
+        try:
+            found = _loads_all(self._torn)
+        except ValueError:
+            found = self._end(piece, text, self._torn)
+        if found is None:
+            return []
+        self._torn = []
+        return found
 
     def _end(self, piece: bytes, text: bytes, torn: list[bytes]) -> list[dict[str, Any]] | None:
         """The last events, if the list ends in this text."""
@@ -172,6 +177,7 @@ class Stream:
                     last = _loads_all([*begun[:-1], text[: found.start()]])
                 except ValueError:
                     continue
+                self._odd += len(begun) < len(torn)
                 self._after = piece[piece.rindex(text) + found.start() :]
                 return last
         return None
@@ -204,13 +210,14 @@ class Stream:
                 except ValueError:
                     continue
         self.open = [_row_of(one, 0) for begun in self._left.values() for one in begun]
+        self._odd += bool(self._torn)
         if self._source.cut:
             self.notes.append(f"The file is not whole: {self._source.cut}.")
         elif self._after is None and before:
             self.notes.append("The file ends in the middle of its events: what came before was read.")
             self._odd = max(0, self._odd - 1)
         if self._odd:
-            self.notes.append(f"{self._odd} places in the file are not JSON and were skipped.")
+            self.notes.append(f"Places in the file that are not JSON, skipped: {self._odd}.")
 
 
 def loads(text: bytes) -> Any:

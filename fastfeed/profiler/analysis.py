@@ -73,7 +73,7 @@ def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
 def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> DeviceResult:
     processes = trace.ops.process[one.attribution.rows]
     main = int(np.argmax(np.bincount(processes)))
-    steps = find_steps(trace, one.device, main, one.attribution.edges)
+    steps = find_steps(trace, one.device, main, one.attribution.edges, one.host.launch)
     if last_steps is not None:
         kept = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), kept))

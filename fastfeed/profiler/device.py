@@ -21,6 +21,7 @@ __all__ = ["device_result", "labels"]
 
 _FEWEST = 3  # steady steps; of fewer the whole recording is judged
 _WORST = 3
+_HELD_NS = 1_000_000  # events of other streams rarely hold work that long while the device does nothing
 _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 
@@ -38,6 +39,7 @@ def device_result(
     longest = int((ops.end[found.rows] - ops.start[found.rows]).max(initial=0))
     told["longest_op_share"] = longest / max(last - first, 1)
     unheld = (found.slices.cause == Cause.DEPENDENCY) & (found.slices.name < 0)
+    unheld &= found.slices.end - found.slices.start > _HELD_NS
     held = overlap(spans(found.slices.start[unheld], found.slices.end[unheld]), judged.spans).sum()
     told["held_share"] = float(held) / max(judged.budget.idle, 1)
     rank = trace.processes[int(np.argmax(np.bincount(ops.process[found.rows])))].rank

@@ -20,15 +20,23 @@ _FEWEST = 3  # steps that make a rhythm
 _REGULAR = 0.2  # of the median: what a step may be off and still belong to the steady ones
 
 
-def find_steps(trace: Trace, device: int, process: int, edges: np.ndarray) -> Steps:
+def find_steps(trace: Trace, device: int, process: int, edges: np.ndarray, launch: np.ndarray) -> Steps:
     """The steps of one process, by the best witness there is.
 
-    The feed's own waits come first, then steps that the dialect or an annotation names, then what recurs on the device.
+    Steps that the dialect or an annotation names come first, then the feed's waits, then what recurs on the device.
     `edges` is the device's first start and last end; a step that reaches outside is incomplete and never steady.
+    `launch` is what `launches` gives: where the host runs ahead of the device by more than a step, steps are what the
+    device did of them.
     """
-    for found in (_from_ranges(trace, process), _from_feed(trace, process), _from_device(trace, device, edges)):
+    for found, of_host in (
+        (_from_ranges(trace, process), True),
+        (_from_feed(trace, process), True),
+        (_from_device(trace, device, edges), False),
+    ):
         if found is not None:
             at, labels, by = found
+            if of_host:
+                at = _on_device(trace, device, launch, at)
             return Steps(at, labels, by, _steady(at, edges))
     return no_steps()
 
@@ -124,6 +132,25 @@ def _rhythm(start: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, tuple[str
     if regular < 0.7 or not np.median(length):
         return None
     return spans(start[:-1], start[1:]), tuple(f"round {n}" for n in range(len(length)))
+
+
+def _on_device(trace: Trace, device: int, launch: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Steps of a host that is far ahead, as the device sees them: from the first op launched in one to the next."""
+    ops = trace.ops
+    mine = np.flatnonzero((ops.device == device) & (launch >= 0))
+    begun = trace.calls.start[launch[mine]]
+    step = np.searchsorted(at[:, 0], begun, side="right") - 1
+    inside = (step >= 0) & (begun < at[step, 1])
+    mine, step = mine[inside], step[inside]
+    first = np.full(len(at), np.iinfo(np.int64).max)
+    np.minimum.at(first, step, ops.start[mine])
+    done = np.full(len(at), np.iinfo(np.int64).min)
+    np.maximum.at(done, step, ops.end[mine])
+    if (done < first).any() or (np.diff(first) <= 0).any():  # steps without work, or out of order: not to be told apart
+        return at
+    if np.median(first - at[:, 0]) <= np.median(at[:, 1] - at[:, 0]):
+        return at
+    return spans(first, np.concatenate([first[1:], [max(done[-1], first[-1] + 1)]]))
 
 
 def _steady(at: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,14 @@ __all__ = ["Browser", "Tab", "browser", "found"]
 
 PATIENCE_S = 60.0  # ends a hang; answers take milliseconds
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless_shell")
+# descriptors 3 and 4 may be any of ours: out of the way with them first
+_START = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def found() -> str | None:
@@ -39,7 +48,7 @@ def browser() -> Iterator[Browser]:
             f"--user-data-dir={profile}",
         ]  # fmt: skip
         process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$@" 3<&{to_read[0]} 4>&{to_write[1]}', "sh", *command],
+            [sys.executable, "-S", "-c", _START, str(to_read[0]), str(to_write[1]), *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             pass_fds=(to_read[0], to_write[1]),
         )  # fmt: skip

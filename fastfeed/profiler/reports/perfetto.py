@@ -107,7 +107,7 @@ def _event(pid: int, tid: int, name: str, start: int, end: int, args: str) -> st
     )
 
 
-def _meta(name: str, pid: int, tid: int, **args: object) -> str:
+def _meta(name: str, pid: int, tid: int, /, **args: object) -> str:
     return json.dumps({"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args})
 
 

@@ -185,7 +185,9 @@ def _worst(result: Result, device: DeviceResult) -> str:
         return ""
     begin = figures.offsets(result)[[one is device for one in result.devices].index(True)]
     pictures = "".join(_gap(index, gap, begin) for index, gap in enumerate(device.worst[:3]))
-    return f'<section><h2>The worst gaps, close up</h2><p class="soft">Times are from the beginning of the gap, which has a frame.</p><div class="gaps">{pictures}</div></section>'
+    about = "Times are from the beginning of the gap, which has a frame."
+    head = f'<h2>The worst gaps, close up</h2><p class="soft">{about}</p>'
+    return f'<section>{head}<div class="gaps">{pictures}</div></section>'
 
 
 def _gap(index: int, gap: Gap, begin: int) -> str:

@@ -28,7 +28,8 @@ class Detail(NamedTuple):
     """How much of what."""
 
     causes: int
-    gaps: int  # lines for each
+    worst: int  # gaps
+    gaps: int  # lines for each of them
     wrap: int  # lines of a sentence
     evidence: int
     against: int
@@ -37,11 +38,11 @@ class Detail(NamedTuple):
     spaced: bool
 
 
-LEAN = Detail(causes=3, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
+LEAN = Detail(causes=3, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
 # while there is room, in this order
 MORE: tuple[dict[str, int], ...] = (
-    {"against": 1}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1}, {"ranks": 5}, {"evidence": 1}, {"gaps": 2},
-    {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3},
+    {"against": 1}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1}, {"ranks": 5}, {"evidence": 1},
+    {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3},
     {"ranks": 10},
 )  # fmt: skip
 
@@ -207,7 +208,7 @@ def _blamed(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
 def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     lines: list[Text] = []
     begin = figures.offsets(result)[[one is device for one in result.devices].index(True)]
-    for gap in device.worst[:3]:
+    for gap in device.worst[: detail.worst]:
         text = f"{duration(gap.end - gap.start)} at {duration(gap.start - begin)}: "
         text += _why(gap) if detail.gaps > 1 else _briefly(gap)
         lines += sheet.labeled("" if lines else "Worst gaps", text, lines=detail.gaps)

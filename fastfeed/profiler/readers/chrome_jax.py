@@ -28,7 +28,7 @@ _SET = re.compile(r"memset", re.I)
 
 def devices(names: Meta) -> tuple[str, ...]:
     """Processes like '/device:GPU:0' and '/host:CPU'; none where another program wrote the trace."""
-    return tuple(sorted({name for name in names.processes.values() if re.match(r"/(device|host):", name)}))
+    return tuple(sorted({name for name in names.processes.values() if re.search(r"(^|\s)/(device|host):", name)}))
 
 
 def sort_out(events: Events, names: Meta) -> None:
@@ -39,7 +39,7 @@ def sort_out(events: Events, names: Meta) -> None:
     for at, (pid, tid) in enumerate(events.places.all):
         process = names.processes.get(pid, "")
         gpu, stream = _GPU.search(process), _STREAM.match(names.threads.get((pid, tid), ""))
-        is_host[at] = process.startswith("/host:") and not process.startswith("/host:metadata")
+        is_host[at] = "/host:" in process and "/host:metadata" not in process
         if gpu and stream:
             is_device[at] = True
             spot[at] = events.spots[int(gpu[1]), int(stream[1])]

@@ -15,9 +15,9 @@ from fastfeed.profiler.trace import Calls, Kind, Ops, Overheads, Ranges, Said, W
 
 __all__ = ["calls", "counts", "ops", "ranges", "waits"]
 
-_STEP = re.compile(rf"ProfilerStep#|{STEP}")
-_ANNOTATION = re.compile(r"enumerate\(.*\)#|Optimizer\.(step|zero_grad)#")  # in 2021 of category Operator
-_GC = re.compile(r"(Python )?GC$|garbage collect|gc\.collect\b|<built-in function collect>$", re.I)
+_STEP = re.compile(rf"^(ProfilerStep#|{STEP})")
+_ANNOTATION = re.compile(r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)")  # in 2021 of category Operator
+_GC = re.compile(r"^(Python )?GC$|garbage collect|gc\.collect\b|^<built-in function collect>$", re.I)
 _COMPILE = re.compile(r"driver compiler|(module|function) loading", re.I)
 _SAID = {"op": Said.OP, "python": Said.PYTHON, "annotation": Said.NVTX}
 
@@ -82,7 +82,7 @@ def ranges(events: Events, hosts: Hosts) -> tuple[Ranges, Overheads]:
         (_GC, Said.GC, ~overhead),
         (_STEP, Said.STEP, ~overhead),
     ):
-        says = np.array([bool(pattern.match(text)) for text in texts] or [False], bool)
+        says = np.array([bool(pattern.search(text)) for text in texts] or [False], bool)
         said[where & says[name]] = meant
     own = overhead & np.array([bool(OWN_OVERHEAD.search(text)) for text in texts] or [False], bool)[name]
     thread = np.where(overhead, -1, hosts.thread_of[place])

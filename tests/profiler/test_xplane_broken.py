@@ -72,6 +72,10 @@ def test_any_byte_wrong(tmp_path: Path) -> None:
         (b"\n" + varint((1 << 63) - 1) + b"\x12\x0d/device:GPU:0", "holds nothing to analyze"),
         (bytes(range(256)) * 40, "holds nothing to analyze: it is no XSpace, or its end is missing"),
         (b"\x0a\x02" * 50_000, "holds nothing to analyze"),
+        (
+            field_of(1, field_of(2, "/host:metadata")) + b"\x0a\x00" * 9000,
+            "its planes are /host:metadata, none of a GPU",
+        ),
         (space([Plane("Task Environment")]), "its planes are Task Environment, none of a GPU"),
         (space([Plane("/device:TPU:0", [Line("Steps", STEPS, 1)])]), "is a profile of a TPU; only profiles of GPUs"),
         (WHOLE.decode("latin-1").replace("\x01", "\ufffd").encode(), "was damaged when it was copied as text"),
@@ -138,3 +142,15 @@ def test_stats_in_an_unusual_order(tmp_path: Path) -> None:
     assert trace.ops.corr.tolist() == [77]
     assert (trace.ops.start.tolist(), trace.ops.end.tolist()) == ([1], [10])
     assert trace.name(int(trace.ops.name[0])) == "gemm"
+
+
+def test_very_many_of_nothing(tmp_path: Path) -> None:
+    work = field_of(1, 1) + field_of(2, 4000) + field_of(3, 5000)
+    trace = xplane.read(written(tmp_path, plane_with(work, *[b""] * 100_000)))
+    assert len(trace.ops.start) == 1
+    gpu_plane = field_of(2, "/device:GPU:0") + b"\x1a\x00" * 200_000  # lines
+    trace = xplane.read(written(tmp_path, plane_with(work) + field_of(1, gpu_plane)))
+    assert "damaged planes were read in part: /device:GPU:0" in trace.origin.notes
+    trace = xplane.read(written(tmp_path, plane_with(work) + b"\x0a\x00" * 9000))  # planes
+    assert "the file is cut off or damaged: planes behind that place are left out" in trace.origin.notes
+    assert len(trace.ops.start) == 1

@@ -60,11 +60,13 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
         start = stop
 
 
-def split(data: Content, start: int, end: int, number: int) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
+def split(
+    data: Content, start: int, end: int, number: int, least: int = 0
+) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
     """A message with very many LEN fields of one number below 16: the other fields, and where those begin and end.
 
-    The last value says whether the message is whole; what came before the damage is given in any case. More fields than
-    any real message has are damage, too.
+    Those of fewer than `least` bytes are left out. The last value says whether the message is whole; what came before
+    the damage is given in any case. More fields than any real message has are damage, too.
     """
     tag = number << 3 | LEN
     others: list[Field] = []
@@ -80,6 +82,8 @@ def split(data: Content, start: int, end: int, number: int) -> tuple[list[Field]
                 start = at + size
                 if start > end:
                     raise Damaged("it ends after its message")
+                if size < least:
+                    continue
                 add_begin(at)
                 add_end(start)
                 if len(begins) > _MOST:

@@ -120,7 +120,7 @@ def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
     if data.count(_REPLACED, 0, 1 << 16) > 16:
         raise TraceError(f"{path} was damaged when it was copied as text; copy it again as binary")
     if not any(len(line.begin) for plane in planes if is_host(plane) for line in plane.lines):
-        names = ", ".join(plane.name for plane in planes[:5] if plane.name.isprintable())
+        names = ", ".join(plane.name for plane in planes[:5] if plane.name and plane.name.isprintable())
         what = f"its planes are {names}, none of a GPU" if names else "it is no XSpace, or its end is missing"
         raise TraceError(f"{path} holds nothing to analyze: {what}; record again with jax.profiler or tf.profiler")
 

@@ -30,7 +30,9 @@ from fastfeed.profiler.readers.protobuf import (
 __all__ = ["Events", "Line", "Plane", "Stats", "events_of", "plane_of"]
 
 _CHUNK = 1 << 17  # events that are decoded together: what fits the caches
-_MOST_FIELDS = 1 << 23  # of a plane, not counting events: lines, names, and its own stats
+_MOST_FIELDS = 1 << 22  # of a plane, not counting events: lines, names, and its own stats
+_MOST_LINES = 1 << 17
+_LEAST = 4  # bytes of an event with a name and a time
 _FAR = 1 << 62  # no real time is later than this
 _DOUBLE, _TEXT, _REF = 2, 5, 7  # numbers of the values of a stat
 
@@ -126,7 +128,7 @@ def plane_of(data: Content, start: int, end: int) -> Plane:
     stats: list[tuple[int, int]] = []
     try:
         for count, (number, wire, value, stop) in enumerate(fields(data, start, end)):
-            if count == _MOST_FIELDS:
+            if count == _MOST_FIELDS or len(lines) > _MOST_LINES:
                 raise Damaged("more lines and names than any recording has")
             if wire != LEN:
                 continue
@@ -185,7 +187,7 @@ def _stat_of(
 
 
 def _line_of(data: Content, start: int, end: int) -> tuple[Line, bool]:
-    others, begin, stop, whole = split(data, start, end, 4)
+    others, begin, stop, whole = split(data, start, end, 4, _LEAST)
     number = {one.number: signed(one.value) for one in others if one.wire != LEN}
     said = {one.number: text(data, one.value, one.stop) for one in others if one.wire == LEN}
     return Line(number.get(1, 0), said.get(2) or said.get(11, ""), number.get(3, 0), begin, stop), whole

@@ -55,6 +55,15 @@ def test_nvtx_texts_domains_and_threads(export):
     ]
 
 
+def test_texts_with_control_characters_and_long_ones(export):
+    texts = ["a\x1eb", "\x1d", "", "x" * 10_000, "\u00fc\u4e2d", "y, seq = ", "q = 1, seq = 2", "'\";--"]
+    for at, text in enumerate(texts):
+        export.nvtx(10 + at, 100 - at, text)
+    export.nvtx(30, 40, None, textId=4_040)  # a text that is not there
+    got = [name for name, *_ in ranges(nsys.read(export.done()))]
+    assert got == ["a\x1eb", "", "", "x" * 400, "\u00fc\u4e2d", "y", "q = 1, seq = 2", "'\";--", ""]
+
+
 def test_the_same_domain_number_in_two_processes(export):
     export.nvtx(10, None, "ours", eventType=75, domainId=1)
     export.nvtx(10, None, "theirs", eventType=75, domainId=1, globalTid=gid(200, 200))

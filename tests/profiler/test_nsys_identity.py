@@ -11,12 +11,12 @@ from fastfeed.profiler.readers import nsys
 from fastfeed.profiler.trace import Trace
 
 
-def two(tmp_path, age: str = "2026", **second: object) -> Export:
+def two(tmp_path, age: str = "2026") -> Export:
     """Two processes, each with a kernel on what it calls device 0."""
     export = Export(tmp_path / "run.sqlite", age)
-    for pid, more in ((100, {}), (200, second)):
+    for pid in (100, 200):
         export.call(1_000, 1_100, "cudaLaunchKernel_v7000", 1, tid=gid(pid, pid))
-        export.kernel(1_200, 2_000, globalPid=gid(pid), **more)
+        export.kernel(1_200, 2_000, globalPid=gid(pid))
     return export
 
 

@@ -17,6 +17,7 @@ MAGIC = b"SQLite format 3\0"
 Columns = dict[str, np.ndarray]
 
 _CHUNK = 200_000  # rows per query: a text of some 4 MB per column
+_BETWEEN, _NULL = "\x1e", "\x1f"
 _IDS = 5_000  # string ids per query
 
 
@@ -53,31 +54,40 @@ class Database:
         """
         present = [name for name in names if self.has(table, name)]
         parts: dict[str, list[np.ndarray]] = {name: [] for name in present}
-        for row in self._chunks(table, present, where) if present else ():
+        values = [f"group_concat(ifnull(CAST({_quoted(name)} AS INTEGER), -1))" for name in present]
+        for _, _, *row in self._chunks(table, present, values, where) if present else ():
             for name, text in zip(present, row, strict=True):
                 parts[name].append(np.fromstring(text, np.int64, sep=","))
         rows = sum(map(len, parts[present[0]])) if present else 0
         found = {name: np.concatenate(parts.pop(name)) if rows else np.empty(0, np.int64) for name in present}
         return {name: found[name] if name in found else np.full(rows, -1, np.int64) for name in names}
 
-    def _chunks(self, table: str, names: Sequence[str], where: str) -> Iterator[tuple]:
-        inner = ", ".join(_quoted(name) for name in names)
-        outer = ", ".join(f"group_concat(ifnull(CAST({_quoted(name)} AS INTEGER), -1))" for name in names)
-        query = (
-            f"SELECT max(at), {outer} FROM (SELECT rowid AS at, {inner} FROM {_quoted(table)}"
-            f" WHERE rowid > ? {f'AND ({where})' if where else ''} ORDER BY rowid LIMIT {_CHUNK})"
-        )
+    def texts(self, table: str, column: str, expression: str, where: str = "") -> Iterator[list[str | None]]:
+        """A text column, a chunk of rows at a time, in the order of the rows; `expression` is SQL of the column."""
+        value = f"ifnull({expression}, '{_NULL}')"
+        chunks = self._chunks(table, (column,), (f"group_concat({value}, '{_BETWEEN}')",), where)
+        for after, count, joined in chunks:
+            texts = joined.split(_BETWEEN)
+            if len(texts) != count:  # a text holds the separator itself
+                query = f"SELECT {value} FROM ({self._some(table, (column,), where)})"
+                texts = [text for (text,) in self.connection.execute(query, (after,))]
+            yield [None if text == _NULL else text for text in texts]
+
+    def _chunks(self, table: str, names: Sequence[str], values: Sequence[str], where: str) -> Iterator[tuple]:
+        """(row id before, rows, *values) of chunks of a table, where the values are SQL of its columns."""
+        query = f"SELECT max(at), count(*), {', '.join(values)} FROM ({self._some(table, names, where)})"
         at = -(1 << 63)
         while True:
-            at, *row = self.connection.execute(query, (at,)).fetchone()
-            if at is None:
+            last, count, *row = self.connection.execute(query, (at,)).fetchone()
+            if last is None:
                 return
-            yield tuple(row)
+            yield at, count, *row
+            at = last
 
-    def texts(self, table: str, column: str, where: str = "") -> Iterator[str | None]:
-        """One text column, in the order of the rows."""
-        asked = f"SELECT {_quoted(column)} FROM {_quoted(table)} {f'WHERE {where}' if where else ''} ORDER BY rowid"
-        return (row[0] for row in self.connection.execute(asked))
+    def _some(self, table: str, names: Sequence[str], where: str) -> str:
+        inner = ", ".join(_quoted(name) for name in names)
+        more = f"AND ({where})" if where else ""
+        return f"SELECT rowid AS at, {inner} FROM {_quoted(table)} WHERE rowid > ? {more} ORDER BY rowid LIMIT {_CHUNK}"
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The texts behind ids, from StringIds; an id that it lacks is left out. Only these are loaded: some exports

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 
@@ -20,10 +18,20 @@ _TABLE = "NVTX_EVENTS"
 _PUSH_POP, _START_END, _NVTXT_PUSH_POP, _NVTXT_START_END, _DOMAIN = 59, 60, 70, 71, 75
 _RANGES = f"eventType IN ({_PUSH_POP}, {_START_END}, {_NVTXT_PUSH_POP}, {_NVTXT_START_END}) AND start IS NOT NULL"
 # torch.autograd.profiler.emit_nvtx: "aten::add, seq = 12, op_id = 345, sizes = [[2, 3]]"
-_OPERATOR = re.compile(r", (seq|op_id|sizes|input_op_ids) = ")
+_OPERATOR = (", seq", ", op_id", ", sizes", ", input_op_ids")
+_CUT = "\x1d"  # behind a name that was cut
 _SILENT = ("NCCL", "MPI", "CCCL", "TSL", "UCX", "NVSHMEM")  # libraries that make a domain and may well say nothing
 _LONGEST = 400  # characters of a name
 _HELD = 255
+_SHORT = (  # what stands before the first " = " says whether it is an operator's
+    f"CASE WHEN instr(text, ' = ') = 0 THEN substr(text, 1, {_LONGEST}) "
+    + " ".join(
+        f"WHEN substr(text, instr(text, ' = ') - {len(part)}, {len(part)}) = '{part}'"
+        f" THEN substr(text, 1, instr(text, ' = ') - {len(part) + 1}) || '{_CUT}'"
+        for part in _OPERATOR
+    )
+    + f" ELSE substr(text, 1, {_LONGEST}) END"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ def raw_nvtx(db: Database, names: Strings) -> Ranged:
     wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
     rows = db.columns(_TABLE, wanted, _RANGES)
     domains = _domains(db)
-    name, operator = _named(_texts(db, rows["textId"]), len(rows["start"]), names)
+    name, operator = _named(db, rows["textId"], names)
     domain = _domain_names(rows, domains, names)
     elsewhere = (rows["endGlobalTid"] != -1) & (rows["endGlobalTid"] != rows["globalTid"])
     thread = np.where((rows["eventType"] % 10 != 9) & elsewhere & (rows["end"] != -1), -1, rows["globalTid"])
@@ -56,24 +64,37 @@ def _nothing() -> Columns:
     return {**empty, NAME: np.empty(0, np.int32), "said": np.empty(0, np.uint8), "domain": np.empty(0, np.int32)}
 
 
-def _texts(db: Database, ids: np.ndarray) -> Iterator[str]:
-    """`text`, or what `textId` refers to: registered strings have no `text`."""
+def _named(db: Database, ids: np.ndarray, names: Strings) -> tuple[np.ndarray, np.ndarray]:
+    """Indexes of names, and which ranges are operators of PyTorch: their numbers would make every name another.
+
+    A text is in `text`, or, of a registered string, behind `textId`.
+    """
     registered = db.strings(np.unique(ids[ids != -1]))
-    own = db.texts(_TABLE, "text", _RANGES) if db.has(_TABLE, "text") else repeat(None, len(ids))
-    for one, text in zip(ids.tolist(), own, strict=True):
-        yield registered.get(one, "") if text is None else text
-
-
-def _named(texts: Iterator[str], count: int, names: Strings) -> tuple[np.ndarray, np.ndarray]:
-    """Indexes of names, and which are operators of PyTorch: their numbers would make every name another."""
-    name = np.empty(count, np.int32)
-    operator = np.zeros(count, bool)
-    for at, text in enumerate(texts):
-        if " = " in text and (cut := _OPERATOR.search(text)):
-            name[at], operator[at] = names[text[: cut.start()]], True
-        else:
-            name[at] = names[text[:_LONGEST]]
+    name = np.full(len(ids), -1, np.int32)
+    operator = np.zeros(len(ids), bool)
+    known = _Known(names)
+    done = 0
+    for texts in db.texts(_TABLE, "text", _SHORT, _RANGES) if db.has(_TABLE, "text") else ():
+        name[done : done + len(texts)] = np.fromiter(map(known.__getitem__, texts), np.int32, len(texts))
+        done += len(texts)
+    operator[name < -1] = True
+    name = np.where(name < -1, -2 - name, name).astype(np.int32)
+    for at in np.flatnonzero(name == -1).tolist():
+        name[at] = names[registered.get(int(ids[at]), "")[:_LONGEST]]
     return name, operator
+
+
+class _Known(dict[str | None, int]):
+    """Texts as SQL cut them to indexes of names; -2 - index for an operator, -1 for no text."""
+
+    def __init__(self, names: Strings) -> None:
+        super().__init__({None: -1})
+        self.names = names
+
+    def __missing__(self, text: str) -> int:
+        index = -2 - self.names[text[:-1]] if text.endswith(_CUT) else self.names[text]
+        self[text] = index
+        return index
 
 
 def _domains(db: Database) -> dict[tuple[int, int], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -153,35 +152,38 @@ def _within(pids: np.ndarray, pid: np.ndarray, corr: np.ndarray) -> np.ndarray:
 
 
 def _by_sync(rows: Columns, records: Columns) -> np.ndarray:
+    """The record with the wait's own id, -1 for none."""
     unset = (0, -1, 0xFFFFFFFF)
     known = np.flatnonzero(~np.isin(records["eventSyncId"], unset))
-    index = {
-        (pid, sync): at
-        for at, pid, sync in zip(
-            known.tolist(), records["globalPid"][known].tolist(), records["eventSyncId"][known].tolist(), strict=True
-        )
-    }
-    pairs = zip(rows["globalPid"].tolist(), rows["eventSyncId"].tolist(), strict=True)
-    return np.array([index.get(pair, -1) for pair in pairs], np.int64)
+    asked, told = _codes(rows, records, "eventSyncId")
+    order = known[np.argsort(told[known], kind="stable")]
+    return _last_up_to(told[order], asked, order, asked)
 
 
 def _latest(rows: Columns, records: Columns) -> np.ndarray:
     """The record of the same event with the greatest correlation id below the wait's: ids count up in a process."""
-    order = np.lexsort((records["correlationId"], records["eventId"], records["globalPid"]))
-    keys = [records[key][order].tolist() for key in ("globalPid", "eventId", "correlationId")]
-    listed: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-    for place, pid, event, corr in zip(order.tolist(), *keys, strict=True):
-        corrs, places = listed.setdefault((pid, event), ([], []))
-        corrs.append(corr)
-        places.append(place)
-    found = np.full(len(rows["correlationId"]), -1, np.int64)
-    asked = zip(*(rows[key].tolist() for key in ("globalPid", "eventId", "correlationId")), strict=True)
-    for at, (pid, event, corr) in enumerate(asked):
-        corrs, places = listed.get((pid, event), ([], []))
-        before = bisect_left(corrs, corr)
-        if before:
-            found[at] = places[before - 1]
-    return found
+    asked, told = _codes(rows, records, "eventId")
+    order = np.lexsort((records["correlationId"], told))
+    keys = (told[order] << 33) + records["correlationId"][order]
+    return _last_up_to(keys, (asked << 33) + rows["correlationId"] - 1, order, asked << 33)
+
+
+def _codes(rows: Columns, records: Columns, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """(process, key) of both tables as small numbers, equal where both are."""
+    code = np.zeros(len(rows[key]) + len(records[key]), np.int64)
+    for name in ("globalPid", key):
+        values, number = np.unique(np.concatenate([rows[name], records[name]]), return_inverse=True)
+        code = code * len(values) + number
+    return code[: len(rows[key])], code[len(rows[key]) :]
+
+
+def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Of sorted keys, the place of the last in [least, upto], for each pair; -1 where there is none."""
+    if not len(keys):
+        return np.full(len(upto), -1, np.int64)
+    at = np.searchsorted(keys, upto, side="right") - 1
+    found = (at >= 0) & (keys[np.maximum(at, 0)] >= least)
+    return np.where(found, places[np.maximum(at, 0)], -1)
 
 
 def _taken(column: np.ndarray, at: np.ndarray) -> np.ndarray:

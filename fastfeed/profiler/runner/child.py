@@ -73,17 +73,17 @@ class Foreground:
     command can be waited for when the profiler between us has ended first.
     """
 
+    _ended: dict[int, int]  # pid -> exit code of children that are gone
+
     def __enter__(self) -> Foreground:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-        self._children = _children()
+        self._children, self._ended = _children(), {}
         _adopt(True)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._reap()  # what lives on outlives us, as it would without a profiler
         _adopt(False)
-        for pid in _children() - self._children:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)  # what lives on outlives us, as it would without a profiler
         while signal.sigtimedwait(_WAITED, 0) is not None:
             pass  # a late Ctrl-C was for the command
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
@@ -119,16 +119,31 @@ class Foreground:
     ) -> int | None:
         """The exit code of a child, which may be adopted; None where it is none of ours."""
         while True:
-            try:
-                ended, status = os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                return None
-            if ended:
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+            if not self._reap(pid):
+                return self._ended.pop(pid, None)
             got = signal.sigtimedwait(_WAITED, _POLL_S)
             idle()
             if got is None or got.si_signo == signal.SIGCHLD or (got.si_code > 0 and not apart):
                 continue
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill((started() if started else None) or pid, got.si_signo)
+
+    def orphans(self) -> set[int]:
+        """Processes that live and are ours since we began, but for the command."""
+        self._reap()
+        return _children() - self._children
+
+    def _reap(self, *more: int) -> bool:
+        """Fetch how children ended, adopted ones too, whom nsys waits to see gone. True where all of `more` live."""
+        gone = 0
+        for pid in {*more, *(_children() - self._children)}:
+            try:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                gone += pid in more
+                continue
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                self._ended[pid] = code if code >= 0 else 128 - code
+                gone += pid in more
+        return not gone

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = ["SUFFIXES", "Ran", "plainly", "recordings", "under_nsys", "under_nvpr
 
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 _FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
+_AGENTS_S = 3.0  # they take a tenth of it
 _LEAST_FREE = 1 << 30  # bytes; a recording of an hour can take that
 
 
@@ -55,6 +57,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran
             watch = _Watch(front, scratch / "pid", log)
             code = front.run(command, env, started=watch.pid, apart=True, actions=_streams(number), idle=watch.look)
             code = watch.outlived(code)
+            _dismissed(front)
         if watch.pid() is None:
             raise TraceError(f"nsys did not start the command; it says: {capture.last_line(log)}")
         if not recordings(settings.out, name) and not _rescue(scratch, output):
@@ -116,6 +119,20 @@ class _Watch:
                 self.look()
                 return adopted
         return code
+
+
+def _dismissed(front: Foreground) -> None:
+    """See nsys's agents off: they hold the command's streams, and a reader of those would wait for them."""
+    deadline = time.monotonic() + _AGENTS_S
+    while any(map(_is_nsys, front.orphans())) and time.monotonic() < deadline:
+        time.sleep(0.02)  # killing one would leave locks in /dev/shm, and every later nsys would fail
+
+
+def _is_nsys(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("nsys")
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -127,7 +127,7 @@ def _imported(settings: Settings, name: str, notes: list[str]) -> list[Path]:
     for path in recorder.recordings(settings.out, name):
         if path.suffix == ".qdstrm":
             try:
-                kept.append(nsight.imported(path, settings.out))
+                kept.append(nsight.imported(path, settings.out, settings.nsys))
             except TraceError as error:
                 notes.append(str(error))
             else:

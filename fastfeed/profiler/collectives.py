@@ -16,14 +16,20 @@ _FAMILY = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|bcast|cross_device_reduce|reduce|send|recv",
     re.I,
 )
-_APART = {"broadcast", "bcast", "reduce"}  # whose root may leave long before the others
-_PAIRS = {"sendrecv", "send", "recv", "alltoall"}  # between any two, with bytes of their own
+_FAMILIES = (
+    "", "allreduce", "allgather", "reducescatter", "crossdevicereduce",
+    "broadcast", "bcast", "reduce",  # whose root may leave long before the others
+    "sendrecv", "send", "recv", "alltoall",  # between any two, with bytes of their own
+)  # fmt: skip
+_APART = np.array([_FAMILIES.index(name) for name in ("broadcast", "bcast", "reduce")])
+_PAIRS = np.array([_FAMILIES.index(name) for name in ("sendrecv", "send", "recv", "alltoall")])
 _SLACK = 8  # collectives that one rank may have recorded more at either end, beside the difference of their numbers
 _SAMPLE = 512  # collectives that suffice to compare alignments
-_TOGETHER_NS = 200_000  # that ends may lie apart, whatever follows
+_TOGETHER_NS = 200_000  # that ends may lie apart
+_LAST_PART = 0.1  # of the shorter kernel, that they may as well
+_DRIFT = 1e-4  # of a clock against another: quartz is within 100 parts in a million
 _STRICT_NS = (50_000, 250_000)  # median and 90th percentile, where nothing but the ends says that it is one collective
-_ALONE_NS = 1_000_000_000  # to a neighbor of the first and the last
-_STRAY = 0.05  # of the collectives may end apart
+_STRAY = 0.1  # of the collectives may end apart nevertheless
 _FEWEST = 3  # matched collectives that can tell two clocks apart
 
 
@@ -36,14 +42,14 @@ class Channel:
     stream: int
     start: np.ndarray  # int64, on the member's clock
     end: np.ndarray
-    family: np.ndarray  # of str
+    family: np.ndarray  # index into _FAMILIES
     bytes: np.ndarray  # -1 unknown
     seq: np.ndarray  # -1 unknown
 
     @property
     def certain(self) -> bool:
         """The name says who takes part: a group, and not just a pair of it."""
-        return bool(self.group) and not set(self.family) & _PAIRS
+        return bool(self.group) and not np.isin(self.family[0], _PAIRS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +73,20 @@ def channels(member: int, trace: Trace, device: int) -> list[Channel]:
     ops = trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == device))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    families = {index: family(trace.name(int(index))) for index in np.unique(ops.name[rows])}
-    of_row = np.array([families[index] for index in ops.name[rows]], dtype=object)
-    parts: dict[tuple[str, str, int], list[int]] = {}
-    for at, (what, group, stream) in enumerate(
-        zip(of_row, ops.group[rows].tolist(), ops.stream[rows].tolist(), strict=True)
-    ):
-        kind = what if what in _PAIRS or group < 0 else ""
-        parts.setdefault((trace.name(group), kind, stream if group < 0 else -1), []).append(at)
+    names, of = np.unique(ops.name[rows], return_inverse=True)
+    codes = np.array([_FAMILIES.index(family(trace.name(int(name)))) for name in names], np.int64)[of]
+    group = ops.group[rows].astype(np.int64)
+    kind = np.where((group < 0) | np.isin(codes, _PAIRS), codes, 0)  # sends keep apart from collectives of their group
+    keys = np.column_stack([group, kind, np.where(group < 0, ops.stream[rows], -1)])
     found = []
-    for (group, _, stream), at in parts.items():
+    keys, of = np.unique(keys, axis=0, return_inverse=True)
+    for number, (in_group, _, stream) in enumerate(keys.tolist()):
+        at = of.ravel() == number
         row = rows[at]
+        group_name = trace.name(in_group)
         found.append(
             Channel(
-                member, group, stream, ops.start[row], ops.end[row], of_row[at], ops.bytes[row], ops.seq[row]
+                member, group_name, stream, ops.start[row], ops.end[row], codes[at], ops.bytes[row], ops.seq[row]
             )
         )  # fmt: skip
     return found
@@ -94,7 +100,8 @@ def match(
     `shifts[a, b]` is what is known of clock b less clock a, and how far that may be wrong; both in nanoseconds. A pair
     that is left out has clocks that nothing is known about.
     """
-    found, notes = [], []
+    found: list[Matched] = []
+    notes: list[str] = []
     named: dict[str, list[Channel]] = {}
     for channel in each:
         if channel.certain:
@@ -104,6 +111,10 @@ def match(
             continue
         others = [_align(parts[0], other, shifts, strict=False) for other in parts[1:]]
         if any(other is None for other in others):
+            apart = _clusters(parts, shifts)  # several groups of one name, such as "tensor_parallel"
+            if len({at for one in apart for at in one.members}) == len(parts):
+                found += apart
+                continue
             counts = ", ".join(str(len(part.start)) for part in parts)
             notes.append(
                 f"the collectives of group {group} do not match between ranks ({counts} recorded), "
@@ -135,7 +146,7 @@ def _clusters(each: list[Channel], shifts: Mapping[tuple[int, int], tuple[int, i
                 parts.append(channel)
                 rows.append(aligned)
                 left = [other for other in left if other is not channel]
-        made = _common(first.group or first.family[0] or "collectives", parts, rows) if rows else None
+        made = _common(first.group or _FAMILIES[first.family[0]] or "collectives", parts, rows) if rows else None
         if made:
             found.append(made)
     return found
@@ -202,7 +213,7 @@ def _same(a: Channel, b: Channel, rows: np.ndarray) -> bool:
     i, j = rows.T
     if (a.family[i] != b.family[j]).any():
         return False
-    both = (a.bytes[i] >= 0) & (b.bytes[j] >= 0) & ~np.isin(a.family[i].astype(str), list(_PAIRS))
+    both = (a.bytes[i] >= 0) & (b.bytes[j] >= 0) & ~np.isin(a.family[i], _PAIRS)
     return not (both & (a.bytes[i] != b.bytes[j])).any()
 
 
@@ -227,10 +238,24 @@ def _away(a: Channel, b: Channel, rows: np.ndarray, known: tuple[int, int] | Non
 def _together(a: Channel, b: Channel, rows: np.ndarray, known: tuple[int, int] | None, strict: bool) -> bool:
     """Whether all leave together, as participants of a collective do."""
     off = _apart(a, b, rows, known)[1]
+    if not (known and not known[1]):
+        ends, apart = a.end[rows[:, 0]], b.end[rows[:, 1]] - a.end[rows[:, 0]]
+        drift = _drift(ends, apart)
+        if np.abs(drift).max(initial=0) <= _DRIFT * (ends[-1] - ends[0]):
+            off = np.abs(apart - apart[0] - drift - np.median(apart - apart[0] - drift))
     if strict:
         return bool(np.median(off) <= _STRICT_NS[0] and np.quantile(off, 0.9) <= _STRICT_NS[1])
-    ends = a.end[rows[:, 0]]
-    room = np.diff(ends, prepend=ends[0] - _ALONE_NS, append=ends[-1] + _ALONE_NS) // 2
-    limit = np.maximum(_TOGETHER_NS, np.minimum(room[:-1], room[1:]))
-    stays = ~np.isin(a.family[rows[:, 0]].astype(str), list(_APART))
-    return not stays.any() or bool((off > limit)[stays].mean() <= _STRAY)
+    took = np.minimum((a.end - a.start)[rows[:, 0]], (b.end - b.start)[rows[:, 1]])
+    stays = ~np.isin(a.family[rows[:, 0]], _APART)
+    return not stays.any() or bool((off > np.maximum(_TOGETHER_NS, took * _LAST_PART))[stays].mean() <= _STRAY)
+
+
+def _drift(at: np.ndarray, apart: np.ndarray) -> np.ndarray:
+    """How far one clock runs ahead of the other over the recording, by the medians of its halves; shape (n,)."""
+    half = len(at) // 2
+    if half < _FEWEST:
+        return np.zeros(len(at))
+    early, late = (np.median(apart[part] - apart[0]) for part in (slice(half), slice(half, None)))
+    run = float(np.median(at[half:] - at[0]) - np.median(at[:half] - at[0]))
+    middle = at - at[0] - np.median(at - at[0])
+    return middle * ((late - early) / run) if run > 0 else np.zeros(len(at))

@@ -73,7 +73,10 @@ def test_the_main_cause(made: tuple[str, str, Judged]) -> None:
 @pytest.mark.parametrize(("name", "dialect"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_the_verdict(name: str, dialect: str) -> None:
     verdict = judged(name, dialect).result.verdict
-    assert verdict.word in ALL[name].words, (verdict.headline, verdict.reasons)
+    words = ALL[name].words
+    if ALL[name].main in (Cause.PEER, Cause.DEPENDENCY) and dialect == "xplane":
+        words |= {"abstained"}  # no waits of streams are recorded: what held the work back cannot be told from a loss
+    assert verdict.word in words, (verdict.headline, verdict.reasons)
 
 
 @pytest.mark.parametrize("name", SEVERAL)

@@ -107,7 +107,8 @@ class Proxy:
 
     victim: int
     culprit: int
-    ns: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ def cold_start(seed: int) -> Run:
 SCENARIOS: dict[str, Scenario] = {
     "healthy": Scenario(healthy, NOT),
     "deep_queue": Scenario(deep_queue, NOT),
-    "slow_loader": Scenario(slow_loader, frozenset({"severe"}), Cause.INPUT),
+    "slow_loader": Scenario(slow_loader, STARVED, Cause.INPUT),
     "every_fourth": Scenario(every_fourth, STARVED, Cause.INPUT),
     "epoch_start": Scenario(epoch_start, STARVED | {"borderline"}, Cause.INPUT),
     "hidden_wait": Scenario(hidden_wait, NOT),

@@ -30,7 +30,7 @@ def late_peers(collectives: Sequence[Sequence[tuple[int, Op]]]) -> Iterator[Prox
     """Who waited for whom in each collective, given as its (rank, op) pairs."""
     for one in collectives:
         culprit, last = max(one, key=lambda pair: pair[1].start)
-        yield from (Proxy(rank, culprit, last.start - op.start) for rank, op in one if op.start < last.start)
+        yield from (Proxy(rank, culprit, op.start, last.start) for rank, op in one if op.start < last.start)
 
 
 def _one_gap(start: int, end: int, gpu: int, host: Host, waiting: Sequence[Op]) -> Iterator[Idle]:

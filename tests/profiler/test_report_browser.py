@@ -67,10 +67,9 @@ def test_fits_its_width_without_a_complaint_or_a_request(
     with chrome.tab(pages[name], width, dark=dark, touch=width < 600) as tab:
         shown, room = tab.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert shown <= room == width
-        wide = tab.value(
-            "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, svg') "
-            f"&& e.getClientRects().length && e.getBoundingClientRect().right > {width} + 0.5).map(e => e.outerHTML.slice(0, 99))"
-        )
+        over = f"e.getClientRects().length && e.getBoundingClientRect().right > {width} + 0.5"
+        most = "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, svg'))"
+        wide = tab.value(f"{most}.filter(e => {over}).map(e => e.outerHTML.slice(0, 99))")
         assert wide == []
         assert tab.value("getComputedStyle(document.body).backgroundColor") == (
             "rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)"

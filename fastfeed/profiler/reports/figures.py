@@ -8,9 +8,22 @@ import numpy as np
 
 from fastfeed.profiler import intervals
 from fastfeed.profiler.causes import CAUSES, Cause
+from fastfeed.profiler.reports.wording import multiple
 from fastfeed.profiler.result import DeviceResult, Period, Result
+from fastfeed.profiler.verdict import focus
 
-__all__ = ["PARTS", "Row", "StepShares", "by_need", "offsets", "rows", "step_shares", "steps_judged", "top_cause"]
+__all__ = [
+    "PARTS",
+    "Row",
+    "StepShares",
+    "by_need",
+    "gain",
+    "offsets",
+    "rows",
+    "step_shares",
+    "steps_judged",
+    "top_cause",
+]
 
 PARTS = {
     "compute": "compute",
@@ -41,8 +54,14 @@ class StepShares:
 
 
 def by_need(result: Result) -> list[DeviceResult]:
-    """The device that waits most for input first, then by idle time."""
-    return sorted(result.devices, key=lambda one: (-one.share.value, -_part(one.judged, one.judged.budget.idle)))
+    """The device that the verdict is about first, then those that wait most for input, then by idle time."""
+    if not result.devices:
+        return []
+    about = focus(result.devices)
+    return sorted(
+        result.devices,
+        key=lambda one: (one is not about, -one.share.value, -_part(one.judged, one.judged.budget.idle)),
+    )
 
 
 def _part(period: Period, ns: float) -> float:
@@ -64,6 +83,14 @@ def rows(device: DeviceResult, period: Period | None = None) -> list[Row]:
         if ns > 0
     ]
     return sorted(found, key=lambda row: (-row.ns, row.cause))
+
+
+def gain(result: Result) -> str:
+    """What the one change could win at most; "" where that is not known."""
+    verdict = result.verdict
+    best = next((one for one in verdict.remedies if one.change == verdict.change), None)
+    known = best is not None and verdict.word != "abstained" and best.family != "unknown"
+    return f"at most {multiple(best.ceiling)} faster" if best is not None and known else ""
 
 
 def top_cause(device: DeviceResult) -> str:

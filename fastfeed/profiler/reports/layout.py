@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Sheet", "bar", "encodable", "fitted", "mark", "stacked"]
+__all__ = ["LABEL", "Sheet", "bar", "encodable", "fitted", "mark", "packed", "stacked"]
 
 LABEL = 11  # columns
 # part of the budget -> its character, without Unicode, and its style
@@ -77,6 +77,17 @@ def fitted(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     return set_cell_size(text, width - 1) + "…"
+
+
+def packed(items: Sequence[str], width: int) -> list[str]:
+    """Items side by side, none of them broken, on as few lines as hold them."""
+    lines: list[str] = []
+    for item in items:
+        if lines and cell_len(lines[-1]) + 2 + cell_len(item) <= width:
+            lines[-1] += "  " + item
+        else:
+            lines.append(item if cell_len(item) <= width else fitted(item, width))
+    return lines
 
 
 def bar(share: float, width: int, ascii: bool = False) -> str:

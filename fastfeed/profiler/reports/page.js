@@ -3,7 +3,12 @@ const devices = data.devices.map(one => ({
   ...one, lane: decoded(one.lane, one.start), waits: decoded(one.waits, one.start),
 }));
 const low = Math.min(...devices.map(one => one.start)), high = Math.max(...devices.map(one => one.end));
-const view = {a: low, b: high};
+const judged = [
+  Math.min(...devices.map(one => one.judged[0] ?? low)), Math.max(...devices.map(one => one.judged[1] ?? high)),
+];
+// a long start would leave the steps that the verdict is about no room
+const short = judged[1] - judged[0] < 0.5 * (high - low);
+const view = short ? {a: judged[0], b: judged[1]} : {a: low, b: high};
 const pictures = [];
 
 function picture(canvas, device, own) {
@@ -213,7 +218,7 @@ const actions = {
   out: () => zoom(2, 0.5),
   in: () => zoom(0.5, 0.5),
   whole: () => look(low, high),
-  judged: () => look(Math.min(...devices.map(one => one.judged[0] ?? low)), Math.max(...devices.map(one => one.judged[1] ?? high))),
+  judged: () => look(...judged),
 };
 
 for (const canvas of document.querySelectorAll("canvas.device")) picture(canvas, devices[canvas.dataset.device]);

@@ -67,9 +67,9 @@ def _act(result: Result) -> str:
     if verdict.record:
         parts.append(f"<h2>How to record one that can carry it</h2><pre>{_text(verdict.record)}</pre>")
     if verdict.change:
-        best = verdict.remedies[0] if verdict.remedies else None
-        gain = f" At most {multiple(best.ceiling)} faster." if best and best.change == verdict.change else ""
-        parts.append(f"<h2>What to change</h2><p>{_text(verdict.change)}{escaped(gain)}</p>")
+        gain = figures.gain(result)
+        more = f' <span class="soft">({escaped(gain)})</span>' if gain else ""
+        parts.append(f"<h2>What to change</h2><p>{_text(verdict.change)}{more}</p>")
     if verdict.command:
         parts.append(f"<h2>Then measure again</h2><pre>{_text(verdict.command)}</pre>")
     return f'<section class="act" aria-label="What to do">{"".join(parts)}</section>' if parts else ""

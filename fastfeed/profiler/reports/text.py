@@ -13,7 +13,7 @@ from rich.text import Text
 from fastfeed.profiler.causes import CAUSES
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
-from fastfeed.profiler.reports.wording import WORDS, duration, multiple, percent, plain, plural
+from fastfeed.profiler.reports.wording import WORDS, duration, percent, plain, plural
 from fastfeed.profiler.result import DeviceResult, Gap, Result
 
 __all__ = ["render"]
@@ -42,8 +42,8 @@ LEAN = Detail(causes=3, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0,
 # while there is room, in this order
 MORE: tuple[dict[str, int], ...] = (
     {"against": 1}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1}, {"ranks": 5}, {"evidence": 1},
-    {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3},
-    {"ranks": 10},
+    {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3},
+    {"notes": 3}, {"ranks": 10},
 )  # fmt: skip
 
 
@@ -53,6 +53,9 @@ def render(result: Result, console: Console) -> None:
     room = max(console.size.height - 1, 20) if console.is_terminal else PAPER
     detail = LEAN
     lines = _lines(result, Sheet(console, width, detail.wrap), detail)
+    if len(lines) > room:
+        detail = LEAN._replace(worst=0, causes=1)
+        lines = _lines(result, Sheet(console, width, detail.wrap), detail)
     for more in MORE:
         richer = detail._replace(**more)
         tried = _lines(result, Sheet(console, width, richer.wrap), richer)
@@ -117,12 +120,17 @@ def _budget(device: DeviceResult, sheet: Sheet) -> list[Text]:
     budget = device.judged.budget
     parts = [(key, getattr(budget, key)) for key in figures.PARTS]
     found = [Text.assemble(sheet.label("GPU time"), layout.stacked(parts, budget.window, sheet.room, sheet.ascii))]
-    shown = [
-        f"{layout.mark(key, sheet.ascii)} {SHORT.get(key, key)} {percent(ns / budget.window)}"
+    shown = {
+        key: f"{layout.mark(key, sheet.ascii)} {SHORT.get(key, key)} {percent(ns / budget.window)}"
         for key, ns in parts
         if ns > 0 and budget.window > 0
-    ]
-    return [*found, *sheet.labeled("", "  ".join(shown))]
+    }
+    ranked = sorted(shown, key=lambda key: (key in ("compute", "idle"), getattr(budget, key)))
+    lines = layout.packed(list(shown.values()), sheet.room)
+    while len(lines) > sheet.lines and len(shown) > 2:  # the least are left out
+        del shown[ranked.pop(0)]
+        lines = layout.packed(list(shown.values()), sheet.room)
+    return [*found, *(Text(" " * layout.LABEL + line) for line in lines)]
 
 
 def _causes(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
@@ -252,15 +260,15 @@ def _doing(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
     lines: list[Text] = []
     for reason in verdict.reasons[: 1 + detail.evidence]:
-        lines += sheet.labeled("" if lines else "Because", plain(reason, 400))
+        lines += sheet.labeled("" if lines else "Because", plain(reason, 400), lines=max(2, detail.wrap))
     if verdict.record:
-        lines += sheet.labeled("Record", plain(verdict.record, 400))
+        lines += sheet.labeled("Record", plain(verdict.record, 400), lines=max(2, detail.wrap))
     for said, sentence in enumerate(verdict.evidence[: detail.evidence]):
         lines += sheet.labeled("" if said else "Evidence", plain(sentence, 400))
     if verdict.change:
-        best = verdict.remedies[0] if verdict.remedies else None
-        gain = f" (at most {multiple(best.ceiling)} faster)" if best and best.change == verdict.change else ""
-        lines += sheet.labeled("Change", plain(verdict.change, 400) + gain, style="bold", lines=max(2, detail.wrap))
+        gain = figures.gain(result)
+        text = plain(verdict.change, 400) + (f" ({gain})" if gain else "")
+        lines += sheet.labeled("Change", text, style="bold", lines=3)
     if verdict.command:
         lines += sheet.labeled("Measure", plain(verdict.command, 400), lines=2)
     return lines

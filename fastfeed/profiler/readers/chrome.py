@@ -18,7 +18,7 @@ from typing import Any
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import chrome_hosts, chrome_jax, chrome_tables, opened
-from fastfeed.profiler.readers.chrome_args import STEP, whole
+from fastfeed.profiler.readers.chrome_args import STEP, printable, whole
 from fastfeed.profiler.readers.chrome_events import Events
 from fastfeed.profiler.readers.chrome_stream import BEGIN, Stream
 from fastfeed.profiler.trace import Device, Origin, Trace
@@ -69,7 +69,7 @@ def _trace(
     host = about.get("host_name") or about.get("hostname") or ""
     hosts = chrome_hosts.hosts(
         events.places.all, chrome_tables.counts(events, "calls"), chrome_tables.counts(events, "ranges"), names,
-        host if isinstance(host, str) else "", _integer(distributed.get("rank")),
+        printable(host), _integer(distributed.get("rank")),
     )  # fmt: skip
     calls = chrome_tables.calls(events, hosts)
     ops, ordinals, twice = chrome_tables.ops(events, hosts, calls)
@@ -137,7 +137,7 @@ def _notes(events: Events, twice: int, ops: int, names: chrome_hosts.Meta, about
 def _gpus(about: Mapping[str, Any]) -> dict[int, str]:
     said = about.get("deviceProperties")
     return {
-        number: str(one.get("name", ""))
+        number: printable(one.get("name", ""))
         for one in (said if isinstance(said, list) else [])
         if isinstance(one, dict) and (number := _integer(one.get("id"))) is not None
     }

@@ -9,12 +9,12 @@ from fastfeed.profiler.readers.chrome_stream import loads
 
 __all__ = [
     "PLACED", "STEP", "collective", "copy_of", "correlation", "number", "numbered", "parsed", "placed",
-    "size_of", "whole",
+    "printable", "size_of", "whole",
 ]  # fmt: skip
 
 # the device, the stream, and the number of the launch, in the order of every Kineto
 PLACED = re.compile(
-    rb'("device"\s*:\s*\d{1,9}\s*,\s*(?:"context"\s*:\s*"?\w*"?\s*,\s*)?"stream"\s*:\s*-?\d{1,9})\s*,'
+    rb'("device"\s*:\s*\d{1,9}\s*,\s*(?:"context"\s*:\s*(?:\d+|"[^"\\]*")\s*,\s*)?"stream"\s*:\s*-?\d{1,9})\s*,'
     rb'\s*"correlation"\s*:\s*(\d{1,18})\b'
 )
 _CORR = re.compile(rb'"correlation(?:_id)?"\s*:\s*"?(\d{1,18})\b')
@@ -29,6 +29,11 @@ STEP = "step_num: "  # begins the name of what JAX and TensorFlow call a step
 def whole(value: Any) -> Any:
     """Numbers in quotes as numbers."""
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value.strip()) else value
+
+
+def printable(text: Any) -> str:
+    """Without halves of surrogate pairs, which JSON may have and no terminal takes."""
+    return str(text).encode("utf-8", "replace").decode()
 
 
 def number(value: Any, default: Any) -> Any:

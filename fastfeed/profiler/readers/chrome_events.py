@@ -21,6 +21,7 @@ from fastfeed.profiler.readers.chrome_args import (
     numbered,
     parsed,
     placed,
+    printable,
     size_of,
     whole,
 )
@@ -64,27 +65,27 @@ class Names(dict[Any, int]):
             if "\\" in name:
                 with suppress(ValueError):  # an escape that JSON does not have
                     name = json.loads(f'"{name}"', strict=False)
-            name = name.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be printed
+        name = printable(name)
         index = self[text] = self._strings[bare(name) if self._calls else name]
         return index
 
 
 class Places(dict[Any, int]):
-    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`, which has tuples: each once, in order."""
+    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`: pairs of its first and last, each once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.all: list[tuple[Any, ...]] = []
-        self._index: dict[tuple[Any, ...], int] = {}
+        self.all: list[tuple[Any, Any]] = []
+        self._index: dict[tuple[Any, Any], int] = {}
 
     def __missing__(self, key: Any) -> int:
+        values = key
         if isinstance(key, bytes):
             try:
-                place = tuple(whole(value) for value in loads(b"{%b}" % key).values())
+                values = list(loads(b"{%b}" % key).values())
             except ValueError:
-                place = (key.decode("utf-8", "replace"), -1)
-        else:
-            place = tuple(map(whole, key))
+                values = re.findall(r":\s*(-?\d{1,18})", key.decode("utf-8", "replace"))
+        place = (whole(values[0]), whole(values[-1])) if len(values) > 1 else (str(key), -1)
         if place not in self._index:
             self._index[place] = len(self.all)
             self.all.append(place)
@@ -119,7 +120,7 @@ class Events:
         self.names = Names(self.strings)
         self.calls_names = Names(self.strings, calls=True)
         self.places = Places()  # (pid, tid)
-        self.spots = Places()  # (device, stream), or (device, context, stream)
+        self.spots = Places()  # (device, stream)
         self.device, self.calls, self.ranges, self.waits, self.loose = (Columns() for _ in range(5))
         self.categories: dict[bytes, int] = {}  # how many rows of each
         self.bad = 0  # rows whose time is no number

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.readers.chrome_args import whole
+from fastfeed.profiler.readers.chrome_args import printable, whole
 from fastfeed.profiler.trace import Process, Thread
 
 __all__ = ["Hosts", "Meta", "hosts", "meta"]
@@ -45,7 +45,7 @@ def meta(events: Iterable[Mapping[str, Any]]) -> Meta:
             value if isinstance(value, int | str) else str(value)
             for value in (whole(event.get("pid", -1)), whole(event.get("tid", -1)))
         )
-        text = str(args.get("labels" if kind == "process_labels" else "name", ""))
+        text = printable(args.get("labels" if kind == "process_labels" else "name", ""))
         if kind == "thread_name":
             found = re.fullmatch(r"thread \S+ \((.*)\)", text)
             said[kind][pid, tid] = found[1] if found else text
@@ -80,7 +80,7 @@ def hosts(
         key = (process, tid if pid in index else (pid, tid))
         if key not in seen:
             seen[key] = len(threads)
-            name = names.threads.get((pid, tid)) or ("" if isinstance(tid, int) else str(tid))
+            name = names.threads.get((pid, tid)) or ("" if isinstance(tid, int) else printable(tid))
             threads.append(Thread(process, tid if isinstance(tid, int) else -1 - len(threads), name))
         thread_of[at] = seen[key]
     process_of = np.array([index.get(place[0], main) for place in places], np.int32)
@@ -89,4 +89,4 @@ def hosts(
 
 
 def _process_name(pid: Any, names: Meta) -> str:
-    return names.processes.get(pid) or ("" if isinstance(pid, int) else str(pid))
+    return names.processes.get(pid) or ("" if isinstance(pid, int) else printable(pid))

@@ -52,9 +52,9 @@ def ops(events: Events, hosts: Hosts, launches: Calls) -> tuple[Ops, list[int], 
     if twice:
         start, end, name, spot, corr = (column[once] for column in (start, end, name, spot, corr))
         what, size, group, seq, pageable = (column[once] for column in (what, size, group, seq, pageable))
-    ordinals = sorted({int(spot[0]) for spot in events.spots.all})
+    ordinals = sorted({spot[0] for spot in events.spots.all})
     device_of = np.array([ordinals.index(spot[0]) for spot in events.spots.all], np.int32)
-    stream_of = np.array([spot[-1] for spot in events.spots.all], np.int64)
+    stream_of = np.array([spot[1] for spot in events.spots.all], np.int64)
     texts = events.strings.all
     kernel = _by_name(name, what == 0, texts, kernel_kind)
     copy = _by_name(name, what == 1, texts, copy_kind)

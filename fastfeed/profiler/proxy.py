@@ -3,6 +3,9 @@
 All participants of a collective leave together, so two ranks start even after it. Until the next one, the late rank
 takes as much longer as it is idle longer and busy longer than the rank that waits for it. A cause is therefore charged
 with what the late rank lost to it beyond what the waiting rank lost to it as well, the largest first.
+
+Where the waiting rank computes meanwhile (gradients are reduced while others are still made), it keeps its lead, and
+waits for the same lateness again in the next collective: see `_carried`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ __all__ = ["NO_CAUSE", "Late", "Pieces", "Waited", "charged", "waited"]
 
 NO_CAUSE = 255  # busy, or not recorded
 _SILENT = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
+_EVEN_NS = 100_000  # who waits less has no lead
 _ROUNDS = 3  # that blame is passed on, where the late rank itself waited for another in another group
 
 
@@ -33,6 +37,7 @@ class Waited:
     end: np.ndarray
     since: np.ndarray  # end of the collective before it, on the first member's clock
     arrival: np.ndarray  # of the culprit, on the first member's clock
+    number: np.ndarray  # of the collective, in order of arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ def waited(matched: Sequence[Matched], offsets: np.ndarray, first: np.ndarray) -
         begin = int((first - offsets)[of].max())
         since = np.concatenate([[begin], leave])[np.searchsorted(leave, arrival, side="right")]
         wait = np.clip(arrival - arrive, 0, end - start)
+        number = np.argsort(np.argsort(arrival, kind="stable"))
         row, column = np.nonzero(wait > 0)
         found.append(
             Waited(
@@ -82,6 +88,7 @@ def waited(matched: Sequence[Matched], offsets: np.ndarray, first: np.ndarray) -
                 (start + wait)[row, column],
                 np.minimum(since, arrival)[column],
                 arrival[column],
+                number[column],
             )
         )
     return found
@@ -103,7 +110,7 @@ def charged(
     for _ in range(_ROUNDS if len(waits) > 1 else 1):
         logs = [Late(own, _by_blame(done, alone)) for own, done, alone in zip(late, pieces, exposed, strict=True)]
         pieces = [
-            _joined([part for one in waits for part in _blamed(one, victim, logs, offsets)])
+            _joined([part for one in waits for part in _blamed(one, victim, logs, exposed[victim], offsets)])
             for victim in range(members)
         ]
     return pieces
@@ -117,10 +124,11 @@ def _by_blame(pieces: Pieces, exposed: np.ndarray) -> dict[tuple[int, int], np.n
     }
 
 
-def _blamed(waits: Waited, victim: int, logs: Sequence[Late], offsets: np.ndarray) -> list[Pieces]:
+def _blamed(waits: Waited, victim: int, logs: Sequence[Late], exposed: np.ndarray, offsets: np.ndarray) -> list[Pieces]:
     found = []
     for culprit in np.unique(waits.culprit[waits.victim == victim]).tolist():
         rows = np.flatnonzero((waits.victim == victim) & (waits.culprit == culprit))
+        rows = rows[np.argsort(waits.number[rows])]
         period = np.column_stack([waits.since[rows], waits.arrival[rows]])
         own = period + offsets[culprit]
         # the same stretch on the victim: it ends where the wait begins
@@ -138,19 +146,60 @@ def _blamed(waits: Waited, victim: int, logs: Sequence[Late], offsets: np.ndarra
                 common = intervals.overlap(beside, logs[victim].passed.get((other, cause), intervals.empty()))
                 excess.append(intervals.overlap(own, waiting) - common)
         blame.append((culprit, NO_CAUSE))
-        found.append(_cut(waits.start[rows], waits.end[rows], excess, np.array(blame)))
+        spans = intervals.spans(waits.start[rows], waits.end[rows])
+        lost = _allotted(spans, np.column_stack([*excess, np.zeros(len(rows), np.int64)]))
+        lost = _carried(lost, waits.number[rows], intervals.overlap(spans, exposed))
+        found.append(_cut(spans, lost, np.array(blame)))
     return found
 
 
-def _cut(start: np.ndarray, end: np.ndarray, excess: list[np.ndarray], blame: np.ndarray) -> Pieces:
-    """Each wait in pieces: the largest excess first, and what is left over to the last row of `blame`."""
-    lost = np.maximum(np.column_stack([*excess, np.zeros_like(start)]), 0)
+def _allotted(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
+    """Nanoseconds of each wait by cause: the largest excess first, what is left over to the last column."""
+    order = np.argsort(-excess[:, :-1], axis=1, kind="stable")
+    reach = np.cumsum(np.maximum(np.take_along_axis(excess, order, axis=1), 0), axis=1)
+    reach = np.minimum(reach, (waits[:, 1] - waits[:, 0])[:, None])
+    lost = np.zeros_like(excess)
+    np.put_along_axis(lost, order, np.diff(reach, axis=1, prepend=0), axis=1)
+    lost[:, -1] = waits[:, 1] - waits[:, 0] - lost[:, :-1].sum(axis=1)
+    return lost
+
+
+def _carried(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np.ndarray:
+    """The same, with what is left over charged to lateness that compute hid in the collectives right before.
+
+    Lateness goes into a pool, and leaves it as far as the waiting rank really stood still. The pool is emptied by a
+    collective in which this rank did not wait for that one.
+    """
+    long = np.flatnonzero(lost.sum(axis=1) >= _EVEN_NS)
+    pool: dict[int, int] = {}
+    last = -2
+    for row, at, still in zip(long.tolist(), number[long].tolist(), exposed[long].tolist(), strict=True):
+        if at != last + 1:
+            pool.clear()
+        last = at
+        given = {key: ns for key, ns in enumerate(lost[row, :-1].tolist()) if ns}
+        rest = int(lost[row, -1])
+        for key in sorted(pool, key=lambda key: -pool[key]):
+            taken = min(rest, pool[key])
+            lost[row, key] += taken
+            rest -= taken
+        lost[row, -1] = rest
+        for key, ns in given.items():
+            pool[key] = pool.get(key, 0) + ns
+        felt = still
+        for key in sorted(pool, key=lambda key: -pool[key]):
+            taken = min(felt, pool[key])
+            pool[key] -= taken
+            felt -= taken
+    return lost
+
+
+def _cut(waits: np.ndarray, lost: np.ndarray, blame: np.ndarray) -> Pieces:
+    """Each wait in pieces, the largest first and what has no cause last; a row of `blame` for each column."""
     order = np.argsort(-lost[:, :-1], axis=1, kind="stable")
-    order = np.column_stack([order, np.full(len(start), len(blame) - 1)])
-    reach = np.minimum(np.cumsum(np.take_along_axis(lost, order, axis=1), axis=1), (end - start)[:, None])
-    reach[:, -1] = end - start
-    past = start[:, None] + reach
-    spans = np.column_stack([np.column_stack([start, past[:, :-1]]).ravel(), past.ravel()])
+    order = np.column_stack([order, np.full(len(waits), len(blame) - 1)])
+    past = waits[:, :1] + np.cumsum(np.take_along_axis(lost, order, axis=1), axis=1)
+    spans = np.column_stack([np.column_stack([waits[:, 0], past[:, :-1]]).ravel(), past.ravel()])
     some = spans[:, 1] > spans[:, 0]
     who = blame[order.ravel()[some]]
     return Pieces(spans[some], who[:, 0], who[:, 1])

@@ -41,12 +41,14 @@ def members(
     recorded: Callable[[int, int], bool] = lambda rank, number: True,
     numbered: bool = False,
     hidden: bool = False,
+    beside: Callable[[int, int], int] = lambda rank, number: 0,
     wall: bool = True,
     world_size: int | None = None,
     seed: int = 0,
 ) -> list[Member]:
     """One trace per rank. `skew` is added to a rank's clock; `recorded` says which talks a rank's trace holds;
-    `hidden` computes on another stream all the while; ends of one collective differ by up to 4 us."""
+    `hidden` computes on another stream all the while, `beside` says how long a rank does so from the talk's start on;
+    ends of one collective differ by up to 4 us."""
     draws = np.random.default_rng(seed)
     now = [TRANSFER] * ranks  # all begin with some work together
     rows: list[list[tuple[int, int, Kind, int]]] = [[(0, TRANSFER, Kind.COMPUTE, -1)] for _ in range(ranks)]
@@ -65,6 +67,8 @@ def members(
         for rank in talk.ranks:
             now[rank] = leave + int(draws.integers(0, 4_000))
             rows[rank].append((arrive[rank], now[rank], Kind.COMM, number))
+            if meanwhile := beside(rank, number):
+                rows[rank].append((arrive[rank], arrive[rank] + meanwhile, Kind.COMPUTE, -1))
     found = []
     for rank in range(ranks):
         clock = skew[rank] if skew else 0

@@ -122,6 +122,39 @@ def test_waits_behind_compute_cost_nothing() -> None:
     assert not len(blame.spans)
 
 
+def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> None:
+    """Two buckets of gradients: while 0 waits in the first for 1's loader, it makes the second, which 1 does after."""
+    buckets = [Talk((0, 1)), Talk((0, 1))] * STEPS
+
+    def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
+        if number % 2:
+            return {}, 2 * MS if rank else 0
+        return ({Cause.INPUT: 6 * MS} if rank else {}), 10 * MS
+
+    def meanwhile(rank: int, number: int) -> int:
+        return 0 if rank or number % 2 else 2 * MS
+
+    blame = together(members(buckets, before, beside=meanwhile)).blames[0]
+    got = charges(blame)
+    assert abs(blame.comm_wait - STEPS * 8 * MS) < 2 * STEPS * JITTER
+    assert abs(got["rank 1", Cause.INPUT] - STEPS * 6 * MS) < 2 * STEPS * JITTER  # 4 in the first, 2 in the second
+    assert sum(got.values()) - got["rank 1", Cause.INPUT] < 2 * STEPS * JITTER
+
+
+def test_a_lead_ends_where_nobody_waits() -> None:
+    """The second of three buckets finds both even; what 1 computes longer before the third is its own lateness."""
+    buckets = [Talk((0, 1))] * 3 * STEPS
+
+    def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
+        lost = {Cause.INPUT: 6 * MS} if rank and number % 3 == 0 else {}
+        return lost, (13 if rank and number % 3 == 2 else 10) * MS
+
+    run = members(buckets, before, beside=lambda rank, number: 0 if rank or number % 3 else 6 * MS)
+    got = charges(together(run).blames[0])
+    assert abs(got["rank 1", None] - STEPS * 3 * MS) < 3 * STEPS * JITTER
+    assert got.get(("rank 1", Cause.INPUT), 0) < 3 * STEPS * JITTER
+
+
 def test_a_rank_alone_is_estimated() -> None:
     """By how much longer its collectives took than the shortest; the note says that it is an estimate."""
     alone = members(talks(2), late_loader)[:1]

@@ -189,10 +189,10 @@ def test_absent_ranks_are_told() -> None:
 
 
 def test_a_loose_clock_is_told() -> None:
-    """Ends that differ by 0.3 ms from step to step."""
+    """Ends that differ by 0.36 ms from step to step."""
     a, b = pair()
     comm = b.trace.ops.kind == 1
-    wobble = np.where(comm & (np.cumsum(comm) % 2 == 0), 300_000, 0)
+    wobble = np.where(comm & (np.cumsum(comm) % 2 == 0), 360_000, 0)
     loose = replace(b, trace=replace(b.trace, ops=replace(b.trace.ops, end=b.trace.ops.end + wobble)))
     found = together([a, loose])
     assert any("its clock is known within 0.2 ms" in note for note in found.notes)

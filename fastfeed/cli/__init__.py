@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from fastfeed import __version__
+from fastfeed.cli.analyze import analyze
 from fastfeed.cli.demo import demo
+from fastfeed.cli.diff import diff
 from fastfeed.cli.doctor import doctor
 from fastfeed.cli.index import index
 from fastfeed.cli.plan import plan
+from fastfeed.cli.profile import profile
 from fastfeed.cli.show import show
 from fastfeed.errors import FastfeedError
 
@@ -23,6 +26,9 @@ COMMANDS = {
     "index": index,  # look through data once
     "plan": plan,  # what every rank of a cluster will read
     "doctor": doctor,  # what this machine offers
+    "profile": profile,  # run a command and say why its GPU was idle
+    "analyze": analyze,  # the same of traces that are there already
+    "diff": diff,  # what a change did
 }
 
 app = typer.Typer(
@@ -33,7 +39,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    # after the first word, options are those of the command that `profile` runs
+    _settings = {"allow_interspersed_args": False} if _command is profile else None
+    app.command(_name, context_settings=_settings)(_command)
 
 
 def _version(wanted: bool) -> None:

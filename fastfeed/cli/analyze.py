@@ -1,0 +1,44 @@
+"""`fastfeed analyze FILE...`: why a GPU was idle, from a trace of any profiler."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+__all__ = ["analyze"]
+
+
+def analyze(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Traces or folders of one run, all ranks.")],
+    input_range: Annotated[
+        str, typer.Option(metavar="REGEX", help="Ranges with such a name are waiting for input, too.")
+    ] = "",
+    steps: Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIMIT", help="'input>5%', 'idle>30%': exit code 3 above it, 4 without a verdict."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with the timeline: report.html.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Also write tracks for ui.perfetto.dev: idle.json.")] = None,
+) -> None:
+    """Say of what was recorded by Nsight Systems, nvprof, PyTorch, JAX or TensorFlow why the GPU was idle."""
+    from fastfeed.cli import traces
+    from fastfeed.profiler.reports import document, text
+
+    limits = traces.gates(fail_on)
+    traces.place(html, "--html", (".html", ".htm"))
+    traces.place(perfetto, "--perfetto", (".json", ".json.gz"))
+    again = shlex.join(["fastfeed", "analyze", *map(str, files)])
+    result = traces.analyzed(files, input_range, steps, again)
+    if as_json:
+        traces.show_json(document.as_dict(result))
+    else:
+        text.render(result, Console())
+    for line in traces.save(result, html, perfetto):
+        Console(stderr=True, soft_wrap=True).print(line, markup=False, highlight=False)
+    raise typer.Exit(traces.judged(limits, result))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import results_made
@@ -14,6 +15,8 @@ from rich.console import Console
 from fastfeed.profiler.causes import CAUSES
 from fastfeed.profiler.reports.text import PAPER, render
 from fastfeed.profiler.result import Result
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reading_a_report.md"
 
 
 def printed(result: Result, width: int = 100, height: int | None = None, encoding: str = "utf-8") -> str:
@@ -52,7 +55,7 @@ def test_a_small_screen_still_has_all_that_matters() -> None:
     text = printed(results_made.one(), 80, 24)
     for said in (
         "SEVERELY STARVED", "34.0%", "compute 57.9 %", "idle 38.2 %", "input wait", "29.45", "DataLoader.__next__",
-        "Raise num_workers from 4 to 12", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Wrong if",
+        "Raise num_workers from 4 to 6", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Wrong if",
     ):  # fmt: skip
         assert said in text, said
 
@@ -127,6 +130,11 @@ def test_an_encoding_without_blocks_gets_plain_characters(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_a_narrow_console_cuts_and_does_not_fail(name: str, width: int) -> None:
     assert all(cell_len(line) <= width for line in printed(EVERY[name](), width).splitlines())
+
+
+def test_the_documentation_shows_this_very_report() -> None:
+    shown = DOCS.read_text(encoding="utf-8").split("```")[1].strip("\n")
+    assert shown == printed(results_made.one(), 80, 24).rstrip("\n")
 
 
 def test_a_window_without_time_is_no_division_by_zero() -> None:

@@ -2,7 +2,7 @@
 const devices = data.devices.map(one => ({
   ...one, lane: decoded(one.lane, one.start), waits: decoded(one.waits, one.start),
 }));
-const low = Math.min(...devices.map(one => one.start)), high = Math.max(...devices.map(one => one.end));
+const low = Math.min(...devices.map(one => one.start)), high = Math.max(low + 1, ...devices.map(one => one.end));
 const judged = [
   Math.min(...devices.map(one => one.judged[0] ?? low)), Math.max(...devices.map(one => one.judged[1] ?? high)),
 ];

@@ -33,7 +33,9 @@ def duration(ns: float) -> str:
 
 
 def percent(share: float) -> str:
-    """One digit after the point, "< 0.1 %" for what is there and rounds to nothing."""
+    """One digit after the point, "< 0.1 %" for what is there and rounds to nothing, "–" for what is no number."""
+    if share != share:
+        return "–"
     if 0 < share < 0.0005:
         return "< 0.1 %"
     return f"{share * 100:.1f} %"

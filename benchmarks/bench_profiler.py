@@ -1,8 +1,8 @@
 """How long does `fastfeed analyze` take on large traces, how much memory, and how large is its page?
 
-Each round runs the command in a process of its own: reading, analysis, the page and the JSON. The traces are made by the
-writers of the tests: a million kernels with their launches as Nsight Systems exports them, the same as Chrome JSON in
-the layout of PyTorch (gzipped too), and a Chrome JSON of two gigabytes. Real traces beside them, if they are there.
+Each round runs the command in a process of its own: reading, analysis, the page and the JSON. The traces are made by
+the writers of the tests: a million kernels with their launches as Nsight Systems exports them, the same as Chrome JSON
+in the layout of PyTorch (gzipped too), and a Chrome JSON of two gigabytes. Real traces beside them, if they are there.
 """
 
 from __future__ import annotations
@@ -48,12 +48,10 @@ def measured(folder: Path, events: int, rounds: int, two_gb: bool) -> dict[str, 
         "nsys SQLite, 1 M kernels": million(folder / "nsys.sqlite", events),
         "Chrome JSON, 1 M kernels": large(folder / "kineto.json", events),
     }
-    with (
-        traces["Chrome JSON, 1 M kernels"].open("rb") as plain,
-        gzip.open(folder / "kineto.json.gz", "wb", 1) as packed,
-    ):
-        shutil.copyfileobj(plain, packed, 1 << 20)
-    traces["the same, gzipped"] = folder / "kineto.json.gz"
+    packed = folder / "kineto.json.gz"
+    with traces["Chrome JSON, 1 M kernels"].open("rb") as plain, gzip.open(packed, "wb", 1) as into:
+        shutil.copyfileobj(plain, into, 1 << 20)
+    traces["the same, gzipped"] = packed
     if two_gb:
         per_event = traces["Chrome JSON, 1 M kernels"].stat().st_size / events
         traces["Chrome JSON, 2 GB"] = large(folder / "huge.json", int(2e9 / per_event))
@@ -72,7 +70,7 @@ def measured(folder: Path, events: int, rounds: int, two_gb: bool) -> dict[str, 
 def analyzed(trace: Path, folder: Path) -> dict[str, float]:
     """One run of the command: wall and CPU seconds, peak memory in GB, bytes of the page."""
     page = folder / "page.html"
-    command = [sys.executable, "-m", "fastfeed.cli", "analyze", str(trace), "--json", "--html", str(page)]
+    command = [Path(sys.executable).with_name("fastfeed"), "analyze", str(trace), "--json", "--html", str(page)]
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -81,7 +79,7 @@ def analyzed(trace: Path, folder: Path) -> dict[str, float]:
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {process.returncode}")
     json.loads(text)
     row = {"wall_s": wall, "cpu_s": used.ru_utime + used.ru_stime, "peak_gb": used.ru_maxrss / 1e6}
     return row | {"page_mb": page.stat().st_size / 1e6}

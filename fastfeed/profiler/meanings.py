@@ -57,7 +57,7 @@ _INPUT = _any(
     r"DataLoader\S*__next__",
     r"DataPipe\)?#",
     rf"dataloader\.py{_LINE}(__next__|_next_data|_get_data|_try_get_data)",
-    r"IteratorGetNext|Iterator::GetNext|OptionalGetValue",
+    rf"IteratorGetNext|Iterator::GetNext|OptionalGetValue|iterator_ops\.py{_LINE}(__next__|_next_internal)",
     rf"nvidia/dali/\S*{_LINE}(__next__|next|_get_outputs|share_outputs)\b",
     r"\bDALI\S*(__next__|Iterator)|Dali\w*ShareOutputs|^ShareOutputs$",
     rf"grain/\S*{_LINE}__next__|streaming/\S*dataloader\S*{_LINE}__next__|webdataset/\S*{_LINE}__iter__",

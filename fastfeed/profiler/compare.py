@@ -127,7 +127,7 @@ def _change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
               (_caused(before, cause), _caused(after, cause)))
         for cause in Cause if before.judged.causes.get(cause) or after.judged.causes.get(cause)
     ]  # fmt: skip
-    causes.sort(key=lambda one: -abs(_size(one)))
+    causes.sort(key=lambda one: (-abs(_size(one)), -one.after))
     label = before.label if before.label == after.label else f"{before.label} / {after.label}"
     return DeviceChange(before, after, label, _length(before, after), _input(before, after), parts, tuple(causes))
 

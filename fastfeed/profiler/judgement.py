@@ -26,6 +26,8 @@ def judged_by(made: Comparison) -> tuple[str, str]:
     if not worst.before.judged.budget.window or not worst.after.judged.budget.window:
         return "unknown", "nothing to compare: a recording holds no time in which its GPU worked"
     said = [_step(worst), _input(worst.input), _first(worst)]
+    if len(made.devices) > 1:
+        said[0] = f"{worst.label}: {said[0]}"
     refused = [
         f"{when} has no verdict ({side.reasons[0].rstrip('.') if side.reasons else 'it abstained'})"
         for when, side in (("before", made.before), ("after", made.after))

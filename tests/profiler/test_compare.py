@@ -142,6 +142,15 @@ def test_ranks_are_paired_by_number() -> None:
     assert "after only: GPU 2; compared with nothing" in found.notes[-1]
 
 
+def test_of_many_ranks_the_one_in_most_need_is_told() -> None:
+    found = compare(made.many(), made.many())
+    assert found.outcome == "same"
+    assert found.sentence.startswith("rank 3, GPU 3 (NVIDIA H100 80GB HBM3): step unchanged, ")
+    lines = shown(found).splitlines()
+    assert sum("input " in line and " -> " in line and line.startswith("rank") for line in lines) == 6
+    assert any("1 more device" in line for line in lines)
+
+
 def test_one_device_is_compared_with_one_whatever_they_are_called() -> None:
     found = compare(made.result(made.device("GPU 0 (V100)")), made.result(made.device("GPU 3 (H100)")))
     assert len(found.devices) == 1

@@ -120,7 +120,7 @@ def _others(changes: tuple[DeviceChange, ...], sheet: Sheet) -> list[Text]:
             text += f", step {duration(step.before_ns)} -> {duration(step.after_ns)}"
         found.append(Text(f"{layout.fitted(plain(change.label, 60), sheet.width - FIGURES)}  {text}"))
     if len(changes) > OTHERS:
-        found.append(Text(f"{len(changes) - OTHERS} more devices: --json", style="dim"))
+        found.append(Text(f"{plural(len(changes) - OTHERS, 'more device')}: --json", style="dim"))
     return found
 
 

@@ -193,6 +193,8 @@ def _falsify(found: str, device: DeviceResult) -> str:
 
 
 def _change(found: str, made: Sequence[Remedy], bound: str) -> str:
+    if found == "abstained":
+        return "Nothing yet: record again, as said under Record."
     wanted = "input" if found in ("starved", "severe", "borderline") else bound
     chosen = next((remedy for remedy in made if remedy.family == wanted), None)
     if chosen is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,6 +169,17 @@ def test_pictures_are_drawn_in_their_colors(chrome: Browser, pages: dict[str, Pa
             f"{x} - r.left, {y} - r.top, 1, 1).data]; }})(document.querySelector('canvas.device'))"
         )
         assert drawn == [*color, 255]
+
+
+def test_can_be_printed(chrome: Browser, pages: dict[str, Path]) -> None:
+    with chrome.tab(pages["one"], 800, dark=True) as tab:
+        made = base64.b64decode(tab.call("Page.printToPDF", printBackground=True)["data"])
+        assert made.startswith(b"%PDF") and len(made) > 10_000
+        tab.value("dispatchEvent(new Event('beforeprint'))")
+        assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        tab.value("dispatchEvent(new Event('afterprint'))")
+        assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
+        assert tab.complaints() == []
 
 
 def test_screenshots_are_taken_at_two_widths_light_and_dark(

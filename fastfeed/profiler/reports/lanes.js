@@ -72,8 +72,9 @@ function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// columns of one pixel: each class has its share of the height; work from below, gaps from above
-function drawLane(g, rows, a, b, width, top, height) {
+// columns of one pixel: each class has its share of the height, work from below and gaps from above; where a lane has
+// but one class, it is faint instead
+function drawLane(g, rows, a, b, width, top, height, faint) {
   const held = new Float32Array(width * K), scale = width / (b - a);
   for (let i = firstAfter(rows, a); i < rows.length && rows[i].start < b; i++) {
     const row = rows[i], x0 = Math.max(0, (row.start - a) * scale), x1 = Math.min(width, (row.end - a) * scale);
@@ -89,6 +90,11 @@ function drawLane(g, rows, a, b, width, top, height) {
     for (let x = 0; x < width; x++) {
       const share = held[x * K + kind];
       if (share < 0.002) continue;
+      if (faint) {
+        g.globalAlpha = Math.max(0.3, Math.min(1, share));
+        g.fillRect(x, top, 1, height);
+        continue;
+      }
       let before = 0;
       if (kind < FIRST) for (let k = 0; k < kind; k++) before += k === NOTHING ? 0 : held[x * K + k];
       else for (let k = FIRST; k < kind; k++) before += held[x * K + k];
@@ -96,6 +102,7 @@ function drawLane(g, rows, a, b, width, top, height) {
       g.fillRect(x, y, 1, height * share);
     }
   }
+  g.globalAlpha = 1;
 }
 
 function tickSize(span, most) {

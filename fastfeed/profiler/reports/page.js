@@ -24,7 +24,7 @@ function picture(canvas, device, own) {
     canvas.height = Math.round(canvas.clientHeight * dpr);
     const g = canvas.getContext("2d"), x = time => (time - a) / (b - a) * css;
     drawLane(g, rows, a, b, width, yGpu * dpr, lanes.gpu * dpr);
-    drawLane(g, waits, a, b, width, yWaits * dpr, lanes.waits * dpr);
+    drawLane(g, waits, a, b, width, yWaits * dpr, lanes.waits * dpr, true);
     g.scale(dpr, dpr);
     g.font = "11px " + getComputedStyle(document.body).fontFamily;
     g.textBaseline = "middle";

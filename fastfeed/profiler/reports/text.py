@@ -166,14 +166,14 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
     if not wait.total:
         return []
     steps = figures.steps_judged(device) or 1
-    each = " a step" if figures.steps_judged(device) else ""
+    each = " per step" if figures.steps_judged(device) else ""
     text = (
-        f"{duration(wait.total / steps)} waited{each}: {duration(wait.exposed / steps)} idle the GPU, "
-        f"{duration(wait.hidden / steps)} hidden (harmless)"
+        f"{duration(wait.total / steps)}{each}: {duration(wait.exposed / steps)} with the GPU idle, "
+        f"{duration(wait.hidden / steps)} hidden"
     )
     if sheet.lines > 1:
         text += f"; {plural(wait.waits, 'wait')}, longest {duration(wait.longest)}"
-    return sheet.labeled("Input", text)
+    return sheet.labeled("Input wait", text)
 
 
 def _many(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:

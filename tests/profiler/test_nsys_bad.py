@@ -56,6 +56,12 @@ def test_overwritten_in_the_middle(tmp_path):
     assert "damaged or unfinished SQLite database" in refused(path)
 
 
+def test_a_schema_that_is_no_text(tmp_path):
+    path = good(tmp_path / "run.sqlite")
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE\xff\xc8\x80\x9f\xb2\xf0"))
+    assert nsys.knows(path, path.read_bytes()) and "damaged or unfinished SQLite database" in refused(path)
+
+
 def test_a_locked_file_is_read_as_it_lies(tmp_path):
     path = good(tmp_path / "run.sqlite")
     other = sqlite3.connect(path)

@@ -22,7 +22,7 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import nsys_about, nsys_host, nsys_identity, nsys_nccl, nsys_nvtx, nsys_ops
-from fastfeed.profiler.readers.nsys_database import MAGIC, Database, opened
+from fastfeed.profiler.readers.nsys_database import BROKEN, MAGIC, Database, opened
 from fastfeed.profiler.readers.nsys_identity import people
 from fastfeed.profiler.readers.nsys_ops import NAME
 from fastfeed.profiler.readers.nsys_repair import closed, ordered, owners
@@ -40,10 +40,11 @@ def knows(path: Path, head: bytes) -> bool:
     if not head.startswith(MAGIC):
         return False
     tables = head
-    with contextlib.suppress(sqlite3.Error):  # a damaged one is told by what of its schema can be seen
+    with contextlib.suppress(*BROKEN):  # a damaged one is told by what of its schema can be seen
         uri = path.resolve().as_uri() + "?mode=ro&immutable=1"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            tables = "\n".join(str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master")).encode()
+            connection.text_factory = bytes
+            tables = b"\n".join(row[0] or b"" for row in connection.execute("SELECT name FROM sqlite_master"))
     return _NVPROF not in tables and any(name in tables for name in _OURS)
 
 

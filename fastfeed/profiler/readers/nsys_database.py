@@ -11,9 +11,10 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 
-__all__ = ["MAGIC", "Columns", "Database", "opened"]
+__all__ = ["BROKEN", "MAGIC", "Columns", "Database", "opened"]
 
 MAGIC = b"SQLite format 3\0"
+BROKEN = (sqlite3.Error, UnicodeDecodeError)  # SQLite quotes what is damaged, which may be no text at all
 Columns = dict[str, np.ndarray]
 
 _CHUNK = 200_000  # rows per query: a text of some 4 MB per column
@@ -81,6 +82,8 @@ class Database:
             last, count, *row = self.connection.execute(query, (at,)).fetchone()
             if last is None:
                 return
+            if last <= at:  # a page that points back: it would never end
+                raise sqlite3.DatabaseError("rows are out of order")
             yield at, count, *row
             at = last
 
@@ -114,12 +117,12 @@ def opened(path: Path) -> Iterator[Database]:
     """Open an export to read; TraceError where it is none, is damaged, or is cut off."""
     _check(path)
     try:
-        connection = _connected(path)
-    except sqlite3.Error as error:
+        connection = _connected(path)  # an error's text may quote bytes of a damaged schema, which are no text
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     try:
         yield Database(path, connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     finally:
         connection.close()
@@ -161,7 +164,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             connection.close()
             if options == as_it_lies:
                 raise
-        except sqlite3.DatabaseError:
+        except BROKEN:
             connection.close()
             raise
         else:
@@ -169,9 +172,10 @@ def _connected(path: Path) -> sqlite3.Connection:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _damaged(path: Path, error: sqlite3.Error) -> TraceError:
+def _damaged(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> TraceError:
+    words = "its schema is no text" if isinstance(error, UnicodeDecodeError) else error
     return TraceError(
-        f"{path} is a damaged or unfinished SQLite database ({error}); copy it again,"
+        f"{path} is a damaged or unfinished SQLite database ({words}); copy it again,"
         " or run nsys export --type sqlite on the report again"
     )
 

@@ -56,7 +56,7 @@ def test_nvtx_texts_domains_and_threads(export):
 
 
 def test_texts_with_control_characters_and_long_ones(export):
-    texts = ["a\x1eb", "\x1d", "", "x" * 10_000, "\u00fc\u4e2d", "y, seq = ", "q = 1, seq = 2", "'\";--"]
+    texts: list[str] = ["a\x1eb", "\x1d", "", "x" * 10_000, "\u00fc\u4e2d", "y, seq = ", "q = 1, seq = 2", "'\";--"]
     for at, text in enumerate(texts):
         export.nvtx(10 + at, 100 - at, text)
     export.nvtx(30, 40, None, textId=4_040)  # a text that is not there

@@ -75,11 +75,15 @@ def together(members: Sequence[Member]) -> Together:
     matched, notes = match(each, {pair: known for pair, known in guesses.items() if known is not None})
     shown = clocks(traces, of_member, matched)
     mine = tuple(shown[at] for at in of_member)
-    notes += _absent(members, {one.member for one in each}, matched) + _loose(traces, shown)
-    blames, blamed = _blames(members, matched, mine)
+    talking = {one.member for one in each}
+    absent = _absent(members)
+    notes += absent + _apart(talking, matched) + _loose(traces, shown)
     paired = {at for one in matched for at in one.members}
-    for at in {one.member for one in each} - paired:
+    blames, blamed = _blames(members, matched, mine, paired if absent else set())
+    for at in sorted(talking - paired):
         blames[at] = estimated(members[at])
+        if not blames[at].comm_wait:
+            continue
         notes.append(
             f"{members[at].label}: its waits inside collectives are estimated, from how much longer each took than "
             "the shortest of its kind, because no other rank's trace has the same ones"
@@ -92,8 +96,11 @@ def together(members: Sequence[Member]) -> Together:
     return Together(ranks if matched else (), tuple(blames), mine, tuple(notes))
 
 
-def estimated(member: Member) -> Blame:
-    """Waits of a rank whose peers are not here: how much longer a collective took than most of its name and size."""
+def estimated(member: Member, known: np.ndarray | None = None) -> Blame:
+    """Waits of a rank whose peers are not here: how much longer a collective took than most of its name and size.
+
+    `known` is a set of waits for peers that are: they come first in each kernel, and are left out.
+    """
     ops = member.trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == member.device))
     _, alike = np.unique(np.column_stack([ops.name[rows], ops.bytes[rows]]), axis=0, return_inverse=True)
@@ -101,9 +108,11 @@ def estimated(member: Member) -> Blame:
     for one in range(int(alike.max(initial=-1)) + 1):
         of = rows[alike.ravel() == one]
         if len(of) >= _ALIKE:
-            took = ops.end[of] - ops.start[of]
+            kernels = intervals.spans(ops.start[of], ops.end[of])
+            start = ops.start[of] + (0 if known is None else intervals.overlap(kernels, known))
+            took = ops.end[of] - start
             transfer = round(float(np.quantile(took, 0.05)))
-            parts.append(intervals.spans(ops.start[of], ops.start[of] + np.maximum(took - transfer, 0)))
+            parts.append(intervals.spans(start, start + np.maximum(took - transfer, 0)))
     waits = intervals.intersect(intervals.union(*parts), member.judged)
     seen = intervals.intersect(waits, _exposed(member))
     charge = Charge(ABSENT, None, intervals.measure(seen))
@@ -116,10 +125,27 @@ def estimated(member: Member) -> Blame:
     )
 
 
+def _with_absent(blame: Blame, guessed: Blame) -> Blame:
+    """What is known of waits for the ranks that are here, and beside it what others may have cost."""
+    more = intervals.subtract(guessed.spans, intervals.union(blame.spans))
+    ns = intervals.measure(more)
+    if not ns:
+        return blame
+    spans = np.concatenate([blame.spans, more])
+    order = np.argsort(spans[:, 0], kind="stable")
+    return Blame(
+        tuple(sorted((*blame.charges, Charge(ABSENT, None, ns)), key=lambda charge: -charge.ns)),
+        blame.comm_wait + guessed.comm_wait,
+        spans[order],
+        np.concatenate([blame.cause, np.full(len(more), NO_CAUSE, np.uint8)])[order],
+        np.concatenate([blame.culprit, np.full(len(more), -1, np.int32)])[order],
+    )
+
+
 def _blames(
-    members: Sequence[Member], matched: Sequence[Matched], mine: Sequence[Clock]
+    members: Sequence[Member], matched: Sequence[Matched], mine: Sequence[Clock], guessing: set[int]
 ) -> tuple[list[Blame], list[int]]:
-    """Every member's blame, and how long the others waited for it."""
+    """Every member's blame, and how long the others waited for it; `guessing` may have waited for ranks not here."""
     offsets = np.array([clock.offset_ns for clock in mine], np.int64)
     waits = waited(matched, offsets, np.array([member.first for member in members], np.int64))
     late = [
@@ -135,9 +161,11 @@ def _blames(
     exposed = [_exposed(member) for member in members]
     pieces = charged(waits, late, exposed, offsets)
     blames = []
-    for member, part, alone in zip(members, pieces, exposed, strict=True):
-        in_judged = intervals.intersect(intervals.union(part.spans), member.judged)
-        blames.append(_summed(members, _within(part, intervals.intersect(alone, member.judged)), in_judged))
+    for at, (member, part, alone) in enumerate(zip(members, pieces, exposed, strict=True)):
+        known = intervals.union(part.spans)
+        in_judged = intervals.intersect(known, member.judged)
+        blame = _summed(members, _within(part, intervals.intersect(alone, member.judged)), in_judged)
+        blames.append(_with_absent(blame, estimated(member, known)) if at in guessing else blame)
     return blames, _blamed(members, waits)
 
 
@@ -233,22 +261,26 @@ def _long(ns: int) -> str:
     )  # fmt: skip
 
 
-def _absent(members: Sequence[Member], talking: set[int], matched: Sequence[Matched]) -> list[str]:
-    notes = []
+def _absent(members: Sequence[Member]) -> list[str]:
+    """A note where the run has more ranks than are here."""
     size = next((size for member in members if (size := member.trace.about.get("world_size")) is not None), None)
     known = sorted({member.rank for member in members if member.rank is not None})
-    if isinstance(size, int) and known and len(known) < size:
-        here = ", ".join(map(str, known[:8])) + (", ..." if len(known) > 8 else "")
-        notes.append(
-            f"{len(known)} of {size} ranks are here ({here}): a late rank that is not is blamed by nobody; "
-            "give the traces of all ranks together"
-        )
-    if len(talking) > 1 and not matched:
-        notes.append(
-            "the ranks have no collective in common: they may be of different runs or have recorded different steps, "
-            "so each is judged alone; record the same steps on every rank"
-        )
-    return notes
+    if not isinstance(size, int) or not known or len(known) >= size:
+        return []
+    here = ", ".join(map(str, known[:8])) + (", ..." if len(known) > 8 else "")
+    return [
+        f"{len(known)} of {size} ranks are here ({here}): waits for the others are estimates, and cannot be charged to "
+        "a rank or a cause; give the traces of all ranks together"
+    ]
+
+
+def _apart(talking: set[int], matched: Sequence[Matched]) -> list[str]:
+    if len(talking) < 2 or matched:
+        return []
+    return [
+        "the ranks have no collective in common: they may be of different runs or have recorded different steps, so "
+        "each is judged alone; record the same steps on every rank"
+    ]
 
 
 def _loose(traces: Sequence[Trace], shown: Sequence[Clock]) -> list[str]:

@@ -39,6 +39,7 @@ def runs(draw: st.DrawFn, skewed: bool = True) -> list[Member]:
         ranks=RANKS,
         skew=skew,
         seed=seed,
+        world_size=draw(st.sampled_from([None, RANKS, 2 * RANKS])),
         recorded=lambda rank, number: number >= late[rank],
         beside=lambda rank, number: meanwhile if (rank + number) % 3 else 0,
     )

@@ -12,7 +12,7 @@ from manyranks import MS, Talk, members
 from fastfeed.errors import TraceError
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.collectives import family
-from fastfeed.profiler.ranks import Member, Together, together
+from fastfeed.profiler.ranks import ABSENT, Member, Together, together
 
 STEPS = 20
 JITTER = 5_000
@@ -184,8 +184,24 @@ def test_nothing_in_common_is_told() -> None:
 
 def test_absent_ranks_are_told() -> None:
     found = together(pair(world_size=8))
-    assert found.notes[0].startswith("2 of 8 ranks are here (0, 1): a late rank")
+    assert found.notes[0].startswith("2 of 8 ranks are here (0, 1): waits for the others are estimates")
     assert found.ranks
+
+
+def test_waits_for_absent_ranks_are_estimated() -> None:
+    """Rank 2 loads for 9 ms before every second collective, and its trace is not given; of 0 and 1 it is 0, by 4."""
+
+    def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
+        late = {0: 4 * MS, 2: 9 * MS * (number % 2)}.get(rank, 0)
+        return {Cause.INPUT: late} if late else {}, 10 * MS
+
+    run = members([Talk((0, 1, 2))] * STEPS, before, ranks=3, world_size=3)
+    both, alone = together(run), together(run[:2])
+    assert both.blames[1].comm_wait > STEPS * 4 * MS
+    charges = {(one.culprit, one.cause): one.ns for one in alone.blames[1].charges}
+    assert abs(charges["rank 0", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
+    assert abs(charges[ABSENT, None] - STEPS // 2 * 5 * MS) < STEPS * JITTER
+    assert {one.culprit for one in alone.blames[0].charges} == {ABSENT}
 
 
 def test_a_loose_clock_is_told() -> None:

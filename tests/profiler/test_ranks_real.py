@@ -1,4 +1,4 @@
-"""Two ranks of a real training run, in one recording of nsys: what they wait for each other inside NCCL."""
+"""Real runs: two ranks in one recording of nsys, and four GPUs of one process; what they wait for inside NCCL."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ import numpy as np
 import pytest
 
 from fastfeed.profiler.ranks import Member, together
-from fastfeed.profiler.readers import nsys
+from fastfeed.profiler.readers import read
 from fastfeed.profiler.result import Slices
 from fastfeed.profiler.trace import Kind
 
 EMPTY = Slices(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32)))
 
 
-@pytest.fixture(scope="module")
-def members(data: Path) -> list[Member]:
-    path = data / "traces" / "nsys_sqlite" / "nsysai_mfu_2gpu_before.sqlite"
+def read_members(path: Path) -> list[Member]:
     if not path.exists():
         pytest.skip(f"no {path.name} among the traces")
-    trace = nsys.read(path)
+    trace = read(path)
     found = []
     for device in range(len(trace.devices)):
         here = trace.ops.device == device
         first, last = int(trace.ops.start[here].min()), int(trace.ops.end[here].max())
         found.append(Member(f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last))
     return found
+
+
+@pytest.fixture(scope="module")
+def members(data: Path) -> list[Member]:
+    return read_members(data / "traces" / "nsys_sqlite" / "nsysai_mfu_2gpu_before.sqlite")
 
 
 def test_waits_inside_nccl(members: list[Member]) -> None:
@@ -53,3 +56,12 @@ def test_one_rank_alone_can_only_be_estimated(members: list[Member]) -> None:
     found = together(members[:1])
     assert 10_000_000 < found.blames[0].comm_wait < 15_000_000
     assert "estimated" in found.notes[0]
+
+
+def test_replicas_of_one_process_wait_for_the_last(data: Path) -> None:
+    """DataParallel launches its four replicas one after the other: broadcasts and reductions wait for the fourth."""
+    found = together(read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz"))
+    assert [one.collectives for one in found.ranks] == [96] * 4
+    blamed = [one.blamed_ns for one in found.ranks]
+    assert blamed[3] > 0.7 * sum(blamed)
+    assert found.ranks[3].waited_ns < 0.2 * min(one.waited_ns for one in found.ranks[:3])

@@ -192,6 +192,12 @@ def test_arguments_that_are_missing_are_in_the_place(tmp_path: Path) -> None:
     assert not trace.origin.host_calls
 
 
+def test_categories_that_nobody_told_us(tmp_path: Path) -> None:
+    """Count on threads that are known for something else; the rest are headlines."""
+    rows = [*training(), event("mine", "evaluate", 950, 40), event("mine", "line", 1, 2, pid="Spans", tid=7)]
+    assert host_rows(chrome.read(write(tmp_path / "a.json", rows)))[3:] == [("evaluate", Said.OTHER, PID)]
+
+
 def test_a_program_without_a_gpu(tmp_path: Path) -> None:
     trace = chrome.read(write(tmp_path / "a.json", [event("cpu_op", "aten::mm", 1, 5)]))
     assert len(trace.ops.start) == 0

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kineto_files import device_rows, event, flows, host_rows, kernel, large, launch, meta, training, write
 
 from fastfeed.errors import TraceError
@@ -147,3 +149,30 @@ def test_knows_its_own(tmp_path: Path, data: Path) -> None:
         b"\x00" * 99,
     ):
         assert not chrome.knows(plain, other)
+
+
+TOKENS = (
+    b"{", b"}", b"]", b'"', b",", b"\\", b"\\u", b"\xff", b"NaN", b'}, {"ph": "X"', b"9" * 30, b'"args": 5', b'"pid": [1]',
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 60), st.sampled_from((b"", *TOKENS))), max_size=4))
+def test_damage_is_no_crash(damaged_file: tuple[Path, bytes], damage: list[tuple[float, int, bytes]]) -> None:
+    path, content = damaged_file
+    for at, length, instead in damage:
+        begin = int(at * len(content))
+        content = content[:begin] + instead + content[begin + length :]
+    path.write_bytes(content)
+    try:
+        trace = chrome.read(path)
+    except TraceError as error:
+        assert str(path) in str(error)
+        return
+    assert all((table.end >= table.start).all() for table in (trace.ops, trace.calls, trace.ranges))
+    assert damage or len(trace.ops.start) == 8
+
+
+@pytest.fixture(scope="module")
+def damaged_file(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    path = tmp_path_factory.mktemp("damaged") / "a.json"
+    return path, large(path, 8, ops=True).read_bytes()

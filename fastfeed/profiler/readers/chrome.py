@@ -26,7 +26,10 @@ from fastfeed.profiler.trace import Device, Origin, Trace
 __all__ = ["knows", "read"]
 
 _EPOCH = 10**15 * 1000  # nanoseconds; a clock that shows more than the year 2001 counts from 1970
-_KEYS = re.compile(rb'"(schemaVersion|deviceProperties|displayTimeUnit|baseTimeNanoseconds|distributedInfo)"\s*:')
+_KEYS = re.compile(  # where so much is before the events that they are not in the head
+    rb'"(schemaVersion|deviceProperties|displayTimeUnit|baseTimeNanoseconds|distributedInfo|record_shapes|with_stack|'
+    rb'with_flops|with_modules|profile_memory|traceName|trace_id|\w+_runtime_version|\w+_driver_version)"\s*:'
+)
 _ABOUT = ("world_size", "backend", "nccl_version")
 
 
@@ -104,7 +107,7 @@ def _nothing(events: Events, stream: Stream) -> str:
     if not most:
         lost = f" ({stream.notes[0]})" if stream.notes else ""
         return f"is a Chrome trace without events{lost}; record again, and export after the profiler has stopped"
-    called = ", ".join(repr(cat.decode("utf-8", "replace")) for cat in most)
+    called = ", ".join(repr(cat.decode("utf-8", "replace")) if cat else "no category" for cat in most)
     return (
         f"is a Chrome trace of something else, its events are of {called}; "
         "give what torch.profiler, JAX or TensorFlow wrote"

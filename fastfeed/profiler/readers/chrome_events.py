@@ -30,7 +30,7 @@ from fastfeed.profiler.trace import Kind, Strings
 
 __all__ = ["CATEGORIES", "OWN_OVERHEAD", "Columns", "Events", "Names", "Places"]
 
-# lower case; what is not here is told by its process (JAX, TensorFlow), or is left out
+# lower case; what is not here is told by its process (JAX, TensorFlow) or thread
 CATEGORIES = {
     "kernel": "kernel", "concurrent_kernel": "kernel",
     "memcpy": "copy", "gpu_memcpy": "copy",
@@ -109,7 +109,9 @@ class Columns:
         return self._pieces.get(name, [])
 
     def take(self, name: str) -> np.ndarray:
-        return np.concatenate(self._pieces.pop(name)) if self.rows else np.empty(0, np.int64)
+        """Empty where there are no rows, or where it was taken before."""
+        pieces = self._pieces.pop(name, ())
+        return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
 class Events:

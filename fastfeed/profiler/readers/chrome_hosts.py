@@ -74,7 +74,7 @@ def hosts(
     seen: dict[tuple[int, Any], int] = {}
     thread_of = np.full(len(places), -1, np.int32)
     for at, (pid, tid) in enumerate(places):
-        if pid == -1 or not (calls[at] or others[at]):
+        if not calls[at] and (pid == -1 or not others[at]):  # a call is always some thread's
             continue
         process = index.get(pid, main)
         key = (process, tid if pid in index else (pid, tid))

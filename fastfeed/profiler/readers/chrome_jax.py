@@ -33,6 +33,7 @@ def devices(names: Meta) -> tuple[str, ...]:
 
 def sort_out(events: Events, names: Meta) -> None:
     """Rows without a category, put where they belong."""
+    events.loose.take("cat")
     rows = {name: events.loose.take(name) for name in ("start", "end", "place", "name", "corr", "bytes", "pageable")}
     is_device, is_host = (np.zeros(len(events.places.all), bool) for _ in range(2))
     spot = np.zeros(len(events.places.all), np.int32)

@@ -70,8 +70,14 @@ def ops(events: Events, hosts: Hosts, launches: Calls) -> tuple[Ops, list[int], 
 
 def ranges(events: Events, hosts: Hosts) -> tuple[Ranges, Overheads]:
     """What host threads were inside of; the profiler's own time apart."""
-    take = events.ranges.take
-    start, end, place, name, cat = take("start"), take("end"), take("place"), take("name"), take("cat")
+    columns = ("start", "end", "place", "name", "cat")
+    start, end, place, name, cat = map(events.ranges.take, columns)
+    loose = dict(zip(columns, map(events.loose.take, columns), strict=True))
+    known = hosts.thread_of[loose["place"]] >= 0  # of a category that nobody told us, on a thread that we know
+    start, end, place, name, cat = (
+        np.concatenate([own, loose[key][known]])
+        for key, own in zip(columns, (start, end, place, name, cat), strict=True)
+    )
     texts = events.strings.all
     families = [CATEGORIES.get(text.lower(), "step" if text == "step" else "") for text in texts]
     said = np.array([_SAID.get(family, Said.OTHER) for family in families] or [0], np.uint8)[cat]

@@ -14,6 +14,7 @@ from simulator.judged import Judged, judged, read_back, run_of, unmarked
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.intervals import measure, spans, subtract, union
+from fastfeed.profiler.merge import merge
 from fastfeed.profiler.trace import Kind
 
 DIALECTS = ALL["late_peer"].dialects
@@ -58,6 +59,31 @@ def test_a_rank_that_waits_for_a_starved_one_is_starved(dialect: str) -> None:
         early, true = (0, run.true_causes(gpu)[Cause.INPUT]) if gpu == LATE_RANK else _waited(run, gpu, LATE_RANK)
         assert device.share.value > (0.85 * true) / run.window(gpu)
         assert device.share.value < (true + early) / run.window(gpu) + 0.03
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_rank_that_is_late_for_another_reason_starves_nobody(dialect: str) -> None:
+    run = judged("late_checkpoint", dialect)
+    late = run.result.devices[LATE_RANK]
+    for gpu, device, _ in run.devices():
+        if gpu != LATE_RANK:
+            _, true = _waited(run, gpu, LATE_RANK)
+            ns = sum(one.ns for one in device.charges if (one.culprit, one.cause) == (late.label, Cause.CHECKPOINT))
+            assert 0.85 * true < ns < 1.02 * true
+        assert device.share.value < 0.02
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_slow_gpu_is_charged_without_a_cause(dialect: str) -> None:
+    run = judged("slow_gpu", dialect)
+    late = run.result.devices[LATE_RANK]
+    for gpu, device, _ in run.devices():
+        if gpu != LATE_RANK:
+            _, true = _waited(run, gpu, LATE_RANK)
+            ns = sum(one.ns for one in device.charges if (one.culprit, one.cause) == (late.label, None))
+            assert true > 0.1 * run.window(gpu)
+            assert 0.85 * true < ns < 1.02 * true
+        assert device.share.value < 0.02
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -120,10 +146,9 @@ def test_a_gpu_of_two_processes_is_busy_with_either() -> None:
 @pytest.mark.parametrize("name", ("slow_loader", "hidden_wait"))
 def test_the_feeds_timeline_names_the_wait(name: str, dialect: str) -> None:
     """A loader that nobody annotated, in a trace merged with the feed's own timeline."""
-    merge = pytest.importorskip("fastfeed.profiler.merge", reason="not there yet")
     run = run_of(name)
     (trace,), (timeline,) = read_back(unmarked(run), dialect), read_back(run, "timeline")
-    result = analyze([merge.merge(trace, timeline)])
+    result = analyze([merge(trace, timeline)])
     (device,) = result.devices
     true = sum(one.end - one.start for one in run.idle if one.cause is Cause.INPUT)
     assert device.whole.causes.get(Cause.INPUT, 0) == pytest.approx(true, rel=0.02, abs=50 * US)

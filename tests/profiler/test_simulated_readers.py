@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulator.cases import ALL
 from simulator.events import Run
+from simulator.judged import read_back, run_of, traces_of
 from simulator.write import WRITERS, write
 
 from fastfeed.profiler.readers import read
@@ -26,12 +26,8 @@ CARRIED = {  # which ranges each dialect has a place for
 
 
 @pytest.fixture(scope="module", params=SCENARIOS)
-def made(request: pytest.FixtureRequest) -> Run:
-    return ALL[request.param].make(0)
-
-
-def _read(run: Run, dialect: str, folder: Path, *, together: bool = False) -> list[Trace]:
-    return [read(path) for path in write(run, dialect, folder, together=together)]
+def made(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 def _shift(trace: Trace, run: Run) -> int:
@@ -40,9 +36,9 @@ def _shift(trace: Trace, run: Run) -> int:
 
 
 @pytest.mark.parametrize("dialect", FULL)
-def test_ops(made: Run, dialect: str, tmp_path: Path) -> None:
-    for at, trace in enumerate(_read(made, dialect, tmp_path)):
-        run = made.of(at)
+def test_ops(made: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(made, dialect)):
+        run = run_of(made).of(at)
         shift = _shift(trace, run)
         gpus = run.hosts[0].gpus
         ops = trace.ops
@@ -57,9 +53,9 @@ def test_ops(made: Run, dialect: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", FULL)
-def test_calls(made: Run, dialect: str, tmp_path: Path) -> None:
-    for at, trace in enumerate(_read(made, dialect, tmp_path)):
-        run, calls = made.of(at), trace.calls
+def test_calls(made: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(made, dialect)):
+        run, calls = run_of(made).of(at), trace.calls
         shift = _shift(trace, run)
         names = [trace.name(int(name)) for name in calls.name]
         columns = (calls.start - shift, calls.end - shift, calls.corr)
@@ -69,9 +65,9 @@ def test_calls(made: Run, dialect: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", FULL)
-def test_ranges(made: Run, dialect: str, tmp_path: Path) -> None:
-    for at, trace in enumerate(_read(made, dialect, tmp_path)):
-        run, ranges = made.of(at), trace.ranges
+def test_ranges(made: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(made, dialect)):
+        run, ranges = run_of(made).of(at), trace.ranges
         shift = _shift(trace, run)
         given = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), strict=True))
         carried = [one for one in run.ranges if one.said in CARRIED[dialect]]
@@ -83,17 +79,17 @@ def test_ranges(made: Run, dialect: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "nvprof"))
-def test_waits(made: Run, dialect: str, tmp_path: Path) -> None:
-    for at, trace in enumerate(_read(made, dialect, tmp_path)):
+def test_waits(made: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(made, dialect)):
         waits = trace.waits
         columns = (waits.corr, waits.stream, waits.on_stream, waits.on_corr)
         given = Counter(zip(*(column.tolist() for column in columns), strict=True))
-        assert given == Counter((one.corr, one.stream, one.on_stream, one.on_corr) for one in made.of(at).waits)
+        assert given == Counter((one.corr, one.stream, one.on_stream, one.on_corr) for one in run_of(made).of(at).waits)
 
 
-def test_scheduling(tmp_path: Path) -> None:
-    run = ALL["no_core"].make(0)
-    (trace,) = _read(run, "nsys", tmp_path)
+def test_scheduling() -> None:
+    run = run_of("no_core")
+    (trace,) = traces_of("no_core", "nsys")
     shift = _shift(trace, run)
     sched = trace.sched
     given = Counter(zip((sched.start - shift).tolist(), (sched.end - shift).tolist(), strict=True))
@@ -101,9 +97,9 @@ def test_scheduling(tmp_path: Path) -> None:
     assert {trace.threads[thread].tid for thread in sched.thread} == {one.thread for one in run.sched}
 
 
-def test_a_whole_graph_is_one_op(tmp_path: Path) -> None:
-    run = ALL["graphs"].make(0)
-    (trace,) = _read(run, "nsys_graph", tmp_path)
+def test_a_whole_graph_is_one_op() -> None:
+    run = run_of("graphs")
+    (trace,) = traces_of("graphs", "nsys_graph")
     shift = _shift(trace, run)
     rows = trace.ops.kind == Kind.GRAPH
     assert rows.sum() == run.steps
@@ -112,18 +108,18 @@ def test_a_whole_graph_is_one_op(tmp_path: Path) -> None:
     assert int(trace.ops.end[rows][-1]) - shift == nodes[-1].end
 
 
-def test_the_printed_table_has_the_device_alone(made: Run, tmp_path: Path) -> None:
-    for at, trace in enumerate(_read(made, "nvprof_csv", tmp_path)):
-        run = made.of(at)
+def test_the_printed_table_has_the_device_alone(made: str) -> None:
+    for at, trace in enumerate(traces_of(made, "nvprof_csv")):
+        run = run_of(made).of(at)
         shift = _shift(trace, run)
         given = Counter(zip((trace.ops.start - shift).tolist(), (trace.ops.end - shift).tolist(), strict=True))
         assert given == Counter((op.start, op.end) for op in run.ops)
         assert not len(trace.calls.start)
 
 
-def test_the_feeds_timeline(made: Run, tmp_path: Path) -> None:
-    for at, trace in enumerate(_read(made, "timeline", tmp_path)):
-        run, ranges = made.of(at), trace.ranges
+def test_the_feeds_timeline(made: str) -> None:
+    for at, trace in enumerate(traces_of(made, "timeline")):
+        run, ranges = run_of(made).of(at), trace.ranges
         shift = int(ranges.start.min()) - min(stage.start for stage in run.stages)
         names = [trace.name(int(name)) for name in ranges.name]
         given = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), names, strict=True))
@@ -131,11 +127,11 @@ def test_the_feeds_timeline(made: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "timeline"))
-def test_clocks_of_ranks_differ_by_their_skew(dialect: str, tmp_path: Path) -> None:
+def test_clocks_of_ranks_differ_by_their_skew(dialect: str) -> None:
     """Where the dialect tells the wall clock: time 0 of both is the same moment but for the skew."""
-    run = ALL["clock_skew"].make(0)
+    run = run_of("clock_skew")
     wall = []
-    for at, trace in enumerate(_read(run, dialect, tmp_path)):
+    for at, trace in enumerate(traces_of("clock_skew", dialect)):
         assert trace.origin.wall_ns is not None
         if dialect == "timeline":
             first = int(trace.ranges.start.min()) - min(stage.start for stage in run.of(at).stages)
@@ -145,24 +141,24 @@ def test_clocks_of_ranks_differ_by_their_skew(dialect: str, tmp_path: Path) -> N
     assert wall[1] - wall[0] == run.hosts[1].skew_ns
 
 
-def test_processes_that_share_a_gpu_share_its_row(tmp_path: Path) -> None:
-    run = ALL["two_processes"].make(0)
-    (trace,) = _read(run, "nsys", tmp_path, together=True)
+def test_processes_that_share_a_gpu_share_its_row() -> None:
+    run = run_of("two_processes")
+    (trace,) = traces_of("two_processes", "nsys")
     assert len(trace.devices) == 1
     assert {process.pid for process in trace.processes} == {host.pid for host in run.hosts}
     assert Counter(trace.ops.process.tolist()).most_common()[0][1] == len(run.ops) // 2
 
 
-def test_ranks_in_one_file_that_each_call_theirs_0_do_not(tmp_path: Path) -> None:
-    run = ALL["late_peer"].make(0)
-    (trace,) = _read(run, "nsys", tmp_path, together=True)
+def test_ranks_in_one_file_that_each_call_theirs_0_do_not() -> None:
+    run = run_of("late_peer")
+    (trace,) = read_back(run, "nsys", together=True)
     assert len(trace.devices) == 3
     assert sorted(Counter(trace.ops.device.tolist()).values()) == [len(run.ops) // 3] * 3
 
 
 @pytest.mark.parametrize("dialect", WRITERS)
 def test_a_file_is_recognized_whatever_its_name(dialect: str, tmp_path: Path) -> None:
-    (path,) = write(ALL["healthy"].make(0), dialect, tmp_path)
+    (path,) = write(run_of("healthy"), dialect, tmp_path)
     plain = path.rename(tmp_path / "recording")
     module = importlib.import_module(f"fastfeed.profiler.readers.{dialect.split('_')[0]}")
     assert read(plain).origin.dialect == module.__name__.rpartition(".")[2]

@@ -7,7 +7,9 @@
     training.py    forward, backward, optimizer: the program that scenarios vary
     scenarios.py   SCENARIOS: one training run each, and the verdict it deserves; cases.py has those of many GPUs
     to_nsys.py, to_nvprof.py, to_chrome.py, to_xplane.py, to_timeline.py    one writer of each dialect
+    disturbances.py  what else makes a host late, and all of it together
     confusion.py   truth against what an analysis says, nanosecond by nanosecond
+    judged.py     scenarios as the analysis sees them
     write.py       python tests/profiler/simulator/write.py SCENARIO FOLDER
 
 Nothing here imports the analysis: the causes come from the program's own state.

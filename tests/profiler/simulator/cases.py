@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.trace import Kind, Said
+from simulator.disturbances import DISTURBED, save
 from simulator.events import MS, US, Op, Run
 from simulator.loader import Loader
 from simulator.machine import Host, Stream, recorded
@@ -19,14 +20,24 @@ __all__ = ["ALL", "LATE_RANK"]
 LATE_RANK = 1
 
 
-def ranks(seed: int, costs: Sequence[Callable[[int], int]], skews: Sequence[int], steps: int = 30) -> Run:
-    """One process and one GPU for each cost of a batch; gradients are summed over all of them."""
+def ranks(
+    seed: int,
+    costs: Sequence[Callable[[int], int]],
+    skews: Sequence[int],
+    change: Callable[[Trainer], None] = lambda late: None,
+) -> Run:
+    """One process and one GPU for each cost of a batch; gradients are summed over all of them.
+
+    `change` alters the trainer of LATE_RANK.
+    """
+    steps = 30
     hosts = [
         Host(index, pid=5000 + 200 * index, gpus=(index,), seed=seed, rank=index, skew_ns=skew)
         for index, skew in enumerate(skews)
     ]
     model = Model(buckets=2)
     trainers = [Trainer(host, Loader(host, cost), model) for host, cost in zip(hosts, costs, strict=True)]
+    change(trainers[LATE_RANK])
     programs = [trainer.steps(steps) for trainer in trainers]
     collectives: list[list[tuple[int, Op]]] = []
     while all(_advance(programs)):
@@ -60,6 +71,29 @@ def clock_skew(seed: int) -> Run:
 
 def equal_ranks(seed: int) -> Run:
     return ranks(seed, [fast, fast], [0, 0])
+
+
+def late_checkpoint(seed: int) -> Run:
+    """One rank alone saves what all of them have learned."""
+
+    def change(late: Trainer) -> None:
+        def after(step: int) -> None:
+            if step % 4 == 3:
+                item(late.host)
+                save(late.host)
+
+        late.after = after
+
+    return ranks(seed, [fast, fast, fast], [0, 0, 0], change)
+
+
+def slow_gpu(seed: int) -> Run:
+    """One GPU is slower than its peers, and always busy."""
+
+    def change(late: Trainer) -> None:
+        late.model = replace(late.model, kernel=190 * US)
+
+    return ranks(seed, [fast, fast, fast], [0, 0, 0], change)
 
 
 def two_processes(seed: int) -> Run:
@@ -143,13 +177,19 @@ def checkpoint_and_loader(seed: int) -> Run:
     return one_gpu(seed, lambda batch: 11 * MS, steps=40, depth=2, change=change)
 
 
-ALL: dict[str, Scenario] = SCENARIOS | {
-    "late_peer": Scenario(late_peer, STARVED, Cause.INPUT),
-    "clock_skew": Scenario(clock_skew, STARVED, Cause.INPUT),
-    "equal_ranks": Scenario(equal_ranks, NOT),
-    "two_processes": Scenario(two_processes, STARVED, Cause.INPUT, ("nsys",)),
-    "pipeline": Scenario(pipeline, NOT, Cause.PEER),
-    "replicas": Scenario(replicas, STARVED, Cause.INPUT),
-    "dropped": Scenario(dropped, frozenset({"abstained"})),
-    "checkpoint_and_loader": Scenario(checkpoint_and_loader, STARVED, Cause.INPUT),
-}
+ALL: dict[str, Scenario] = (
+    SCENARIOS
+    | DISTURBED
+    | {
+        "late_peer": Scenario(late_peer, STARVED, Cause.INPUT),
+        "clock_skew": Scenario(clock_skew, STARVED, Cause.INPUT),
+        "equal_ranks": Scenario(equal_ranks, NOT),
+        "late_checkpoint": Scenario(late_checkpoint, NOT, Cause.CHECKPOINT),
+        "slow_gpu": Scenario(slow_gpu, NOT),
+        "two_processes": Scenario(two_processes, STARVED, Cause.INPUT, ("nsys",)),
+        "pipeline": Scenario(pipeline, NOT, Cause.PEER),
+        "replicas": Scenario(replicas, STARVED, Cause.INPUT),
+        "dropped": Scenario(dropped, frozenset({"abstained"})),
+        "checkpoint_and_loader": Scenario(checkpoint_and_loader, STARVED, Cause.INPUT),
+    }
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.trace import Kind, Said
@@ -138,13 +139,8 @@ class Run:
 
     def of(self, host: int) -> Run:
         """What a profiler in this one process records. The truth stays whole."""
-        return Run(
-            (self.hosts[host],),
-            *(
-                tuple(row for row in rows if row.host == host)
-                for rows in (self.ops, self.calls, self.ranges, self.waits, self.sched, self.stages)
-            ),
-            self.idle,
-            self.proxies,
-            self.steps,
-        )
+        tables = ("ops", "calls", "ranges", "waits", "sched", "stages")
+        mine: dict[str, Any] = {
+            table: tuple(row for row in getattr(self, table) if row.host == host) for table in tables
+        }
+        return replace(self, hosts=(self.hosts[host],), **mine)

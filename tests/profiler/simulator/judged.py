@@ -19,7 +19,7 @@ from simulator.confusion import Confusion, confusion
 from simulator.events import Idle, Run
 from simulator.write import write
 
-__all__ = ["Judged", "judged", "read_back", "run_of", "unmarked"]
+__all__ = ["Judged", "judged", "read_back", "run_of", "traces_of", "unmarked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,13 @@ def run_of(scenario: str) -> Run:
 
 @functools.cache
 def judged(scenario: str, dialect: str) -> Judged:
-    run = run_of(scenario)
-    traces = read_back(run, dialect, together=scenario == "two_processes")
-    return Judged(run, traces, analyze(traces))
+    traces = traces_of(scenario, dialect)
+    return Judged(run_of(scenario), traces, analyze(traces))
+
+
+@functools.cache
+def traces_of(scenario: str, dialect: str) -> tuple[Trace, ...]:
+    return read_back(run_of(scenario), dialect, together=scenario == "two_processes")
 
 
 def read_back(run: Run, dialect: str, *, together: bool = False) -> tuple[Trace, ...]:

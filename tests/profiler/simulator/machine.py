@@ -161,13 +161,13 @@ class Host:
                 self.spend(self.lazy_ns, Cause.MODULE_LOAD)
             self.loaded.add(name)
             self.spend(takes, Cause.LAUNCH)
-        return self._enqueue(stream, name, ns, kind, corr, self._seen(), size, pageable, group, seq)
+        return self.enqueue(stream, name, ns, kind, corr, self._seen(), size, pageable, group, seq)
 
     def staged_copy(self, stream: Stream, size: int, staging: int, ns: int) -> Op:
         """A copy from pageable memory: the call returns when the driver has staged it, just after the copy starts."""
         with self.call("cudaMemcpyAsync") as corr:
             self.spend(staging, Cause.H2D_STAGING)
-            op = self._enqueue(
+            op = self.enqueue(
                 stream, "Memcpy HtoD (Pageable -> Device)", ns, Kind.H2D, corr, self.now, size, pageable=1
             )
             self.spend(2 * US, Cause.H2D_STAGING)
@@ -180,7 +180,7 @@ class Host:
             self._place(stream.gpu)
             self.spend(12 * US, Cause.LAUNCH)
         visible = self._seen()
-        ops = [self._enqueue(stream, name, ns, Kind.COMPUTE, corr, visible) for name, ns in nodes]
+        ops = [self.enqueue(stream, name, ns, Kind.COMPUTE, corr, visible) for name, ns in nodes]
         for op in ops:
             op.graph = True
         return ops
@@ -232,7 +232,7 @@ class Host:
         if len(queued) == DEPTH:
             self.until(queued[0], Cause.QUEUE_FULL)
 
-    def _enqueue(
+    def enqueue(
         self,
         stream: Stream,
         name: str,
@@ -245,6 +245,7 @@ class Host:
         group: str = "",
         seq: int = -1,
     ) -> Op:
+        """Give the device an op that the call `corr`, which is still open or has just returned, is for."""
         start = max(visible, stream.tail, stream.free)
         held = stream.held if stream.free > max(visible, stream.tail) else None
         end = start + self.about(ns, 0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.trace import Kind, Said
@@ -38,9 +39,9 @@ def one_gpu(
     steps: int = STEPS,
     model: Model | None = None,
     change: Callable[[Trainer], None] = lambda trainer: None,
-    **loader: int,
+    **loader: Any,
 ) -> Run:
-    """A run of one process on one GPU, whose trainer `change` may alter first."""
+    """A run of one process on one GPU, whose trainer `change` may alter first; `loader` is for Loader."""
     host = Host(0, pid=4100, gpus=(0,), seed=seed)
     trainer = Trainer(host, Loader(host, cost, **loader), model or Model())
     change(trainer)

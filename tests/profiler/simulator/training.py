@@ -43,7 +43,7 @@ class Trainer:
     model: Model = field(default_factory=Model)
     before: Callable[[int], None] = _nothing
     after: Callable[[int], None] = _nothing
-    copy: Callable[[Stream], None] | None = None
+    copy: Callable[[Stream], object] | None = None
     collective: list[Op] = field(default_factory=list)  # the newest one
 
     def steps(self, count: int) -> Iterator[None]:

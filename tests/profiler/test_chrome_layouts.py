@@ -152,7 +152,8 @@ def test_knows_its_own(tmp_path: Path, data: Path) -> None:
 
 
 TOKENS = (
-    b"{", b"}", b"]", b'"', b",", b"\\", b"\\u", b"\xff", b"NaN", b'}, {"ph": "X"', b"9" * 30, b'"args": 5', b'"pid": [1]',
+    b"{", b"}", b"]", b'"', b",", b"\\", b"\\u", b"\xff", b"NaN", b'}, {"ph": "X"', b"9" * 30,
+    b'"args": 5', b'"pid": [1]',
 )  # fmt: skip
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, TraceError
 
 if TYPE_CHECKING:
     from fastfeed.profiler.gate import Gate
@@ -20,13 +21,23 @@ __all__ = ["analyzed", "gates", "judged", "place", "save"]
 
 
 def analyzed(paths: Sequence[Path], input_range: str = "", steps: int | None = None, again: str = "") -> Result:
-    """Read files and folders of one run, and analyze them together."""
+    """Read files and folders of one run, and analyze them together.
+
+    Where no GPU trace can be read and there is a feed's timeline, that is analyzed, with a note.
+    """
     from fastfeed.profiler import analysis, merge, readers
     from fastfeed.profiler.readers.folders import expand
 
-    found = expand(paths)
-    traces = merge.combine([readers.read(path) for path in found])
-    return analysis.analyze(traces, input_range=input_range, last_steps=steps, again=again)
+    read, errors = [], []
+    for path in expand(paths):
+        try:
+            read.append(readers.read(path))
+        except TraceError as error:
+            errors.append(error)
+    if errors and not (read and all(trace.origin.dialect == "timeline" for trace in read)):
+        raise errors[0]
+    result = analysis.analyze(merge.combine(read), input_range=input_range, last_steps=steps, again=again)
+    return replace(result, notes=(*map(str, errors), *result.notes))
 
 
 def gates(given: Sequence[str] | None) -> list[Gate]:

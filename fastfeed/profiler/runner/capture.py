@@ -19,6 +19,7 @@ if [ -n "$FASTFEED_TMPDIR" ]; then TMPDIR=$FASTFEED_TMPDIR; export TMPDIR; else 
 unset FASTFEED_PID FASTFEED_TMPDIR
 exec "$@"
 """
+_EMPTY = ("Processing [", "usage:", "Try 'nsys", "Importer error status", "Unable to retrieve the importer", "Generat")
 _LIGHT = (  # (option as `nsys profile --help` names it, arguments), each given only where it is known
     ("trace", ("--trace=cuda,nvtx",)),
     (
@@ -79,5 +80,5 @@ def last_line(log: Path) -> str:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:
         lines = []
-    told = [line for line in lines if line and not line.startswith(("Processing [", "usage:", "Try 'nsys"))]
-    return told[-1] if told else "it said nothing"
+    told = [line for line in lines if line and not line.startswith(_EMPTY)]
+    return told[-1].rstrip(".") if told else "it said nothing"

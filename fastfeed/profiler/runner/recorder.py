@@ -59,7 +59,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran
             code = watch.outlived(code)
             _dismissed(front)
         if watch.pid() is None:
-            raise TraceError(f"nsys did not start the command; it says: {capture.last_line(log)}")
+            raise TraceError(f"nsys did not start the command: {capture.last_line(log)}")
         if not recordings(settings.out, name) and not _rescue(scratch, output):
             return Ran(code, (_nothing(settings, log),))
     return Ran(code)
@@ -182,4 +182,4 @@ def _nothing(settings: Settings, log: Path) -> str:
         return f"nsys left no recording: {settings.out} has {free >> 20} MiB free; free some space or use --out"
     if settings.delay:
         return f"nsys left no recording: did the command end within --delay {settings.delay}? Lower it"
-    return f"nsys left no recording; it says: {capture.last_line(log)}"
+    return f"nsys left no recording: {capture.last_line(log)}"

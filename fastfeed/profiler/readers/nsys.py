@@ -58,6 +58,10 @@ def _read(db: Database) -> Trace:
     names, notes = Strings(), list[str]()
     ops = ordered(nsys_ops.raw_ops(db, names), "device operations", notes)
     calls = ordered(nsys_host.raw_calls(db, names), "API calls", notes)
+    owned = calls["globalTid"] != -1
+    if not owned.all():
+        notes.append(f"{int((~owned).sum())} API calls name no thread and are left out")
+        calls = {name: column[owned] for name, column in calls.items()}
     if not len(ops["start"]):
         raise TraceError(_nothing(db, len(calls["start"]), notes))
     ops["globalPid"] = owners(ops, calls)

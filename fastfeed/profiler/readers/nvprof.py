@@ -6,7 +6,6 @@ id finds the call that launched them. Times are CUPTI's, nanoseconds since 1970 
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.naming import annotation, kernel_kind
 from fastfeed.profiler.readers.nvprof_names import DRIVER, RUNTIME
-from fastfeed.profiler.readers.nvprof_tables import Database
+from fastfeed.profiler.readers.nvprof_tables import ERRORS, Database
 from fastfeed.profiler.trace import (
     Calls,
     Device,
@@ -56,7 +55,7 @@ def knows(path: Path, head: bytes) -> bool:
     try:
         with closing(Database(path)) as database:
             return database.is_nvprof
-    except (TraceError, sqlite3.Error):
+    except (TraceError, *ERRORS):
         return False
 
 

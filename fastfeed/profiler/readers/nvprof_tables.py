@@ -9,8 +9,9 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 
-__all__ = ["Database"]
+__all__ = ["ERRORS", "Database"]
 
+ERRORS = (sqlite3.Error, UnicodeDecodeError)  # an error's text may quote a damaged schema, which is no text
 _ROWS = 50_000  # at a time: their Python objects are larger than the array
 _MOST = 1 << 61  # nanoseconds; larger numbers are damage
 
@@ -23,12 +24,12 @@ class Database:
         self.notes: list[str] = []
         try:
             self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise TraceError(f"cannot open {path}: {error}; check its permissions") from error
         self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        except sqlite3.Error as error:
+        except ERRORS as error:
             self.close()
             again = "wait until its writer has ended" if "locked" in str(error) else "copy it again"
             raise TraceError(f"{path} is an SQLite file that cannot be read: {error}; {again}") from error
@@ -77,13 +78,17 @@ class Database:
             picked = [f'COALESCE(CAST("{column}" AS INTEGER), -1)' if column in there else "-1" for column in columns]
             picked += [f'"{blob}"'] if blob in there else ["NULL"]
             cursor = self._connection.execute(f'SELECT {", ".join(picked)} FROM "{name}"')
+            most = self.path.stat().st_size  # rows that fit; pages of a damaged file may point back
             while some := cursor.fetchmany(_ROWS):
+                most -= len(some)
+                if most < 0:
+                    raise sqlite3.DatabaseError("more rows than bytes")
                 numbers = np.array([row[:-1] for row in some], np.int64).reshape(-1, len(columns))
                 sane = np.flatnonzero(((numbers > -_MOST) & (numbers < _MOST)).all(axis=1))
                 parts.append(numbers[sane])
                 if blob:
                     blobs += [some[row][-1] for row in sane.tolist()]
-        except sqlite3.Error as error:
+        except ERRORS as error:
             whole = sum(map(len, parts))
             self.notes.append(f"the table {name} is damaged after {whole} rows ({error}); copy the file again")
         return np.concatenate(parts), blobs

@@ -106,7 +106,7 @@ def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]
                 hosts.append(text(data, value, min(stop, value + 300)))
     except Damaged:
         notes.append("the file is cut off or damaged: planes behind that place are left out")
-    broken = [plane.name or "one without a name" for plane in planes if not plane.whole]
+    broken = [" ".join(plane.name.split()) or "one without a name" for plane in planes if not plane.whole]
     if broken:
         notes.append(f"damaged planes were read in part: {', '.join(broken[:5])}")
     return planes, errors, hosts, notes

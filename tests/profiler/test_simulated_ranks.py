@@ -158,6 +158,18 @@ def test_the_feeds_timeline_names_the_wait(name: str, dialect: str) -> None:
     assert feed.busiest == "decode"
 
 
+def test_timelines_name_the_wait_of_a_late_rank() -> None:
+    """Each rank's trace with its own feed's timeline, on clocks that differ by the same skew."""
+    run = run_of("clock_skew")
+    pairs = zip(read_back(unmarked(run), "nsys"), read_back(run, "timeline"), strict=True)
+    result = analyze([merge(trace, timeline) for trace, timeline in pairs])
+    marked = judged("clock_skew", "nsys").result
+    for one, other in zip(result.devices, marked.devices, strict=True):
+        assert one.share.value == pytest.approx(other.share.value, abs=0.005)
+    assert result.verdict.word == marked.verdict.word
+    assert result.devices[0].charges[0].cause is Cause.INPUT
+
+
 @pytest.mark.parametrize("name", ("healthy", "deep_queue", "late_peer", "across_streams", "slow_loader"))
 def test_what_is_judged_is_most_of_what_the_devices_did(name: str) -> None:
     """A host far ahead is done long before its device: a step is where its work ran, not where it was launched."""

@@ -69,6 +69,7 @@ class _Database:
         self.shift = BEFORE_NS  # a session's clock begins with the session; the skew is in its utcEpochNs
         self.rows: dict[str, list[Mapping[str, Any]]] = {table: [] for table in _TABLES}
         self._strings: dict[str, int] = {}
+        self._hosts = dict(zip(sorted({op.host for op in run.ops}), run.hosts, strict=True))
         self._about()
         self._device(granularity)
         self._host()
@@ -79,18 +80,14 @@ class _Database:
         return self._strings.setdefault(value, len(self._strings) + 1)
 
     def pid(self, host: int) -> int:
-        return _VM | self._hosts()[host].pid << 24
+        return _VM | self._hosts[host].pid << 24
 
     def tid(self, host: int, thread: int) -> int:
         return self.pid(host) | thread
 
     def cuda(self, host: int, gpu: int) -> int:
         """The number by which the process knows the device."""
-        return self._hosts()[host].gpus.index(gpu)
-
-    def _hosts(self) -> Mapping[int, Any]:
-        indexes = sorted({op.host for op in self.run.ops})
-        return dict(zip(indexes, self.run.hosts, strict=True))
+        return self._hosts[host].gpus.index(gpu)
 
     def _about(self) -> None:
         rows, run = self.rows, self.run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,12 @@ def write_nvprof(run: Run, path: Path) -> Path:
         name, key = (table, "") if table in plain else (_ACTIVITY + table, "_id_ INTEGER PRIMARY KEY AUTOINCREMENT, ")
         made.execute(f"CREATE TABLE {name} ({key}{columns})")
     strings: dict[str, int] = {}
+    alike: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for table, values in _rows(run, strings):
-        columns = ", ".join(values)
-        name = table if table in plain else _ACTIVITY + table
-        marks = ", ".join("?" * len(values))
-        made.execute(f"INSERT INTO {name} ({columns}) VALUES ({marks})", list(values.values()))
+        alike[(table, *values)].append(tuple(values.values()))
+    for (table, *columns), rows in alike.items():
+        name, marks = table if table in plain else _ACTIVITY + table, ", ".join("?" * len(columns))
+        made.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", rows)
     made.executemany("INSERT INTO StringTable VALUES (?, ?)", [(at, text) for text, at in strings.items()])
     made.commit()
     made.close()

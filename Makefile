@@ -9,7 +9,7 @@ ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
 JPEGLIB ?= /usr/include/jpeglib.h
 
-.PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs
+.PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -38,6 +38,11 @@ browser-needs:
 	packages=chromium; $(INSTALL); \
 	if [ -z "$$may" ]; then echo "The tests of report pages in a browser will be skipped: install Chromium" \
 	    "(Debian: apt-get install $$packages)."; fi
+
+# the runner's tests with a real nsys run where there is one: NSYS, on PATH, in its usual places, or here. 170 MB, NVIDIA's
+# licence, Debian or Ubuntu, nothing is installed; not part of make test
+nsys:
+	tests/profiler/fetch_nsys.sh build/nsys
 
 demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)

@@ -31,6 +31,10 @@ def whole(value: Any) -> Any:
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value.strip()) else value
 
 
+def _text(name: Any) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+
+
 def printable(text: Any) -> str:
     """Without halves of surrogate pairs, which JSON may have and no terminal takes."""
     return str(text).encode("utf-8", "replace").decode()
@@ -79,8 +83,9 @@ def copy_of(args: Any) -> tuple[int, int]:
 
 def numbered(name: Any, args: Any) -> Any:
     """A step of StepTraceAnnotation keeps its number apart."""
-    step = args.get("step_num") if isinstance(args, dict) else None
-    return name if step is None else f"{STEP}{name} {step}"
+    known = isinstance(args, dict) or (isinstance(args, bytes) and b'"step_num"' in args)
+    step = parsed(args).get("step_num") if known else None
+    return name if step is None else f"{STEP}{_text(name)} {step}"
 
 
 def collective(args: dict[str, Any]) -> tuple[str, int, int]:

@@ -82,7 +82,8 @@ class Places(dict[Any, int]):
         values = key
         if isinstance(key, bytes):
             try:
-                values = list(loads(b"{%b}" % key).values())
+                said = loads(b"{%b}" % key)
+                values = [said["pid"], said["tid"]] if "pid" in said and "tid" in said else list(said.values())
             except ValueError:
                 values = re.findall(r":\s*(-?\d{1,18})", key.decode("utf-8", "replace"))
         place = (whole(values[0]), whole(values[-1])) if len(values) > 1 else (str(key), -1)

@@ -1,7 +1,8 @@
 """Events out of the bytes of a Chrome trace, a few megabytes at a time; what is around them becomes `Stream.about`.
 
-Most writers put an event's keys in one order, so most events are taken apart by one regular expression, and only the
-others by the JSON parser. Numbers stay text: a float64 of today's time in microseconds has steps of 250 ns.
+Most writers put an event's keys in one order, so most events are taken apart by one regular expression
+(chrome_layout), and only the others by the JSON parser. Numbers stay text: a float64 of today's time in microseconds
+has steps of 250 ns.
 
 Lenient as real files demand: control characters in strings, broken UTF-8, a comma too many, NaN, garbage after the
 end, an end that is missing. Only events that are not there at all are lost, and `Stream.notes` counts them.
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import opened
+from fastfeed.profiler.readers.chrome_layout import CUTS, Layout, learned
 
 __all__ = ["BEGIN", "Row", "Stream", "loads"]
 
@@ -25,20 +27,6 @@ _MOST = 256 << 20  # of anything that is not a list of events: what is larger is
 _TAIL = 64 << 10
 _PATIENCE = 64  # objects inside of one event, before it is given up
 
-# an object ends here and the next begins; a quote in a string has a backslash, so this is no part of a string
-_CUT = rb'\}\s*,\s*\{(?=\s*"\w+"\s*:)'
-# flow arrows, counters and instants, which nobody here needs, go down with the separator before them
-_NEXT = rb'\}\s*,\s*\{(?:\s*"ph":\s*"[^XBEM]"[^}]*\}(?:\s*\})?\s*,\s*\{)*(?=\s*"\w+"\s*:)'
-_COMPLETE = (
-    rb'\s*"ph":\s*"X",\s*"cat":\s*"([^"\\]+)",\s*"name":\s*"([^"]*)",\s*("pid":\s*[^,{}\[\]]+,\s*"tid":\s*[^,{}\[\]]+),'
-    rb'\s*"ts":\s*"?(-?[\d.]+)"?,\s*"dur":\s*"?(-?[\d.]+)"?\s*(?:,\s*"args":\s*\{(%b)\}\s*)?'
-)
-_OTHER = rb'((?:[^}]+|\}(?!\s*,\s*\{\s*"\w+"\s*:))*)'
-_CUTS = re.compile(_CUT)
-_QUICK, _EXACT = (  # one after the other without a gap
-    re.compile(rb"%b(?:%b|\Z)|%b(?:%b|\Z)" % (_COMPLETE % args, _NEXT, _OTHER, _NEXT))
-    for args in (rb"[^}]*", rb"[^{}]*")  # a negated set takes three times as long as one negated character
-)
 _END = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"|\}|\Z)')
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
@@ -62,6 +50,8 @@ class Stream:
         self._source = source
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
+        self._layout = Layout()
+        self._lessons = 8  # how often the layout may be learned
         self._odd = 0
         self._torn: list[bytes] = []  # parts of an event with objects in it, so far
         self._left: dict[Any, list[dict[str, Any]]] = {}  # begun, not ended
@@ -74,16 +64,20 @@ class Stream:
         """Rows, or tuples that begin like them, of a piece of the file by category."""
         for piece in self._pieces():
             groups: dict[bytes, list[Any]] = {b"": []}
-            rows = _QUICK.findall(piece)
-            if any(b"{" in row[5] for row in rows):  # objects in arguments: their ends may have been taken for ours
-                rows = _EXACT.findall(piece)
-            for row in rows:
+            for row in self._layout.rows(piece):
                 try:
                     groups[row[0]].append(row)
                 except KeyError:
                     groups[row[0]] = [row]
-            others = [row[-1] for row in groups.pop(b"") if row[-1]]
-            for row in filter(None, map(self._row, self._parsed(piece, others) if others else ())):
+            plain = groups.pop(b"")
+            others = [row[6] for row in plain if row[6]]
+            if len(others) < len(plain) and (loose := [row for row in plain if row[3]]):
+                groups[b""] = loose  # complete, without a category
+            events = list(self._parsed(piece, others)) if others else []
+            if self._lessons and len(events) * 2 > sum(map(len, groups.values())):
+                self._lessons -= 1
+                self._layout = learned(events) or self._layout
+            for row in filter(None, map(self._row, events)):
                 groups.setdefault(row.cat, []).append(row)
             yield groups
         self._finish()
@@ -99,7 +93,7 @@ class Stream:
                 if carry.strip():
                     yield carry
                 return
-            cuts = list(_CUTS.finditer(carry, max(seen, len(carry) - _TAIL))) or list(_CUTS.finditer(carry, seen))
+            cuts = list(CUTS.finditer(carry, max(seen, len(carry) - _TAIL))) or list(CUTS.finditer(carry, seen))
             if not cuts:
                 if len(carry) > _MOST:
                     raise TraceError(f"one event is longer than {_MOST >> 20} MiB, this is no trace; record it again")

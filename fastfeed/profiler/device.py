@@ -40,6 +40,7 @@ def device_result(
     told["longest_op_share"] = longest / max(last - first, 1)
     unheld = (found.slices.cause == Cause.DEPENDENCY) & (found.slices.name < 0)
     unheld &= found.slices.end - found.slices.start > _HELD_NS
+    unheld &= not _shares_process(trace, device)  # else work of another device may hold it, by means not recorded
     held = overlap(spans(found.slices.start[unheld], found.slices.end[unheld]), judged.spans).sum()
     told["held_share"] = float(held) / max(judged.budget.idle, 1)
     rank = trace.processes[int(np.argmax(np.bincount(ops.process[found.rows])))].rank
@@ -138,6 +139,12 @@ def _gap(trace: Trace, host: Host, found: Attribution, steps: Steps, gap: int) -
         step=steps.labels[int(step[0])] if len(step) else "",
         last_op=trace.name(int(ops.name[before[0]])) if len(before) else "",
     )
+
+
+def _shares_process(trace: Trace, device: int) -> bool:
+    """Does a process that works on this device work on others, too?"""
+    mine = np.unique(trace.ops.process[trace.ops.device == device])
+    return bool((np.isin(trace.ops.process, mine) & (trace.ops.device != device)).any())
 
 
 def _inside(trace: Trace, host: Host, slices: Slices, longest: int) -> str:

@@ -83,11 +83,12 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
         )
     elif device.facts.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
         reasons.append(
-            f"For {device.facts['held_share']:.0%} of the idle time work had been launched and nothing recorded held it "
-            "back: device operations are missing from the file."
+            f"For {device.facts['held_share']:.0%} of the idle time work had been launched and nothing recorded held "
+            "it back: device operations are missing from the file."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + judged.causes.get(Cause.NO_LAUNCH, 0)
-    flips = word(device.share.value) != word(device.share.value + unknown / window)
+    told = judged.input.waits * 2 >= max(device.facts.get("steps", 0), 1)  # waits for input are in the trace
+    flips = not told and word(device.share.value) != word(device.share.value + unknown / window)
     if origin.host_calls and unknown > 0.2 * max(judged.budget.idle, 1) and device.share.value < STARVED and flips:
         reasons.append(
             f"Of the idle time {unknown / judged.budget.idle:.0%} is the host's and nothing recorded says what it did; "

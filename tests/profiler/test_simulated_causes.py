@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from dataclasses import fields, replace
 
 import pytest
 from simulator.cases import ALL
@@ -13,7 +14,9 @@ from simulator.judged import Judged, judged, read_back, run_of, unmarked
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.meanings import Doing, range_meanings
+from fastfeed.profiler.meanings import Doing, range_meanings
 from fastfeed.profiler.result import DeviceResult
+from fastfeed.profiler.trace import Ranges, table
 from fastfeed.profiler.trace import Ranges, table
 
 PAIRS = [(name, dialect) for name in ALL for dialect in ALL[name].dialects]

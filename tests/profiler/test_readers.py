@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import sqlite3
+import sys
 import tarfile
 import zipfile
 from contextlib import closing
@@ -123,14 +124,27 @@ def test_special_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         readers.read(tmp_path / "mine")
 
 
+def test_zstd_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("zstandard", "compression.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "run.json.zst").write_bytes(b"\x28\xb5\x2f\xfd\x24")
+    with pytest.raises(TraceError, match=r"run.json.zst is packed with zstd.*pip install zstandard"):
+        readers.read(tmp_path / "run.json.zst")
+
+
 def test_zstd(tmp_path: Path) -> None:
-    """Without the package it is an error that names it."""
-    path = tmp_path / "run.json.zst"
-    path.write_bytes(b"\x28\xb5\x2f\xfd\x24\x05\x29\x00\x00hello\xcf\x8a\xd8\x40")
-    try:
-        assert opened.head(path) == b"hello"
-    except TraceError as error:
-        assert "pip install zstandard" in str(error)
+    """Frames in a row, and one that is cut off."""
+    zstandard = pytest.importorskip("zstandard", reason="pip install zstandard to test what it unpacks")
+    whole, path = os.urandom(300_000), tmp_path / "run"
+    frames = [zstandard.ZstdCompressor().compress(part) for part in (whole[:200_000], whole[200_000:])]
+    path.write_bytes(b"".join(frames))
+    with opened.open_stream(path) as stream:
+        assert stream.readall() == whole and not stream.cut
+    path.write_bytes(frames[0][:150_000])
+    with opened.open_stream(path) as stream:
+        got = stream.readall()
+        assert whole.startswith(got) and len(got) > 100_000
+        assert stream.cut == "the zstd data ends too early; what came before was read"
 
 
 @pytest.mark.parametrize("pack", ["gzip", "zip"])

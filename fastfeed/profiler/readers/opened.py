@@ -183,7 +183,31 @@ def _unpacker(path: Path, packing: str, packed: Any) -> Any:
         raise TraceError(
             f"{path} is packed with zstd, which needs a package here: pip install zstandard, or unpack it with zstd -d"
         ) from error
-    return zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+    return _Frames(zstandard.ZstdDecompressor().decompressobj, packed)
+
+
+class _Frames:
+    """zstd frames in a row, by the `zstandard` package, whose own reader does not say that one was cut off."""
+
+    def __init__(self, fresh: Any, packed: Any) -> None:
+        self._fresh, self._packed = fresh, packed
+        self._decoder: Any = None  # of the frame at hand
+        self._ahead = b""  # read of the next frame
+        self._data = io.BytesIO()
+
+    def read1(self, size: int) -> bytes:
+        while not (data := self._data.read(size)):
+            packed = self._ahead or self._packed.read(4096)  # few, as each may become very many
+            self._ahead = b""
+            if not packed:
+                if self._decoder is not None:
+                    raise EOFError
+                return b""
+            self._decoder = self._decoder or self._fresh()
+            self._data = io.BytesIO(self._decoder.decompress(packed))
+            if self._decoder.eof:
+                self._ahead, self._decoder = self._decoder.unused_data, None
+        return data
 
 
 def _member(path: Path, raw: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,21 @@ def test_every_layout_says_the_same(tmp_path: Path, layout: str, piece: int, mon
     listed = layout in ("bare list", "comma too many", "list not closed")
     assert trace.devices[0].name == ("" if listed else "A")
     assert bool(trace.origin.notes) == (layout == "list not closed")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_order_of_keys_is_learned(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    events = json.loads(large(tmp_path / "a.json", 60, ops=True).read_bytes(), parse_float=str)["traceEvents"]
+    keys = sorted({key for one in events for key in one}, key=lambda _: chance.random())
+    text = json.dumps([{key: one[key] for key in keys if key in one} for one in events])
+    (tmp_path / "b.json").write_text(re.sub(r'("ts"|"dur"): "([\d.]+)"', r"\1: \2", text))
+    monkeypatch.setattr("fastfeed.profiler.readers.chrome_stream.PIECE", 5000)
+    expected, trace = chrome.read(tmp_path / "a.json"), chrome.read(tmp_path / "b.json")
+    assert sorted(device_rows(trace.ops)) == device_rows(expected.ops)
+    assert sorted(trace.calls.corr) == list(range(1, 61))
+    assert host_rows(trace) == host_rows(expected)
+    assert trace.threads == expected.threads
 
 
 def test_a_file_that_ends_too_early_gives_what_it_has(tmp_path: Path) -> None:

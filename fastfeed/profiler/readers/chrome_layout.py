@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = ["CUTS", "KINETO", "Layout", "learned"]
 
+_MOST = 20  # keys
 KINETO = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 
 # an object ends here and the next begins; a quote in a string has a backslash, so this is no part of a string
@@ -35,7 +36,8 @@ class Layout:
     """
 
     def __init__(self, keys: Sequence[str] = KINETO) -> None:
-        if not {"ph", "name", "pid", "tid", "ts", "dur"} <= set(keys) or abs(keys.index("pid") - keys.index("tid")) > 1:
+        needed = {"ph", "name", "pid", "tid", "ts", "dur"} <= set(keys) and len(keys) <= _MOST
+        if not needed or abs(keys.index("pid") - keys.index("tid")) > 1:
             raise ValueError(f"no complete event has the keys {', '.join(keys)}")
         self.keys = tuple(keys)
         # a negated set takes three times as long as one negated character
@@ -85,6 +87,6 @@ def _pattern(keys: tuple[str, ...], args: bytes) -> re.Pattern[bytes]:
             text += comma + _FIELDS.get(key, rb'"%b":\s*%b' % (re.escape(key.encode("utf-8", "replace")), _SIMPLE))
     if keys[0] == "args":
         text = text.replace(rb"\s*,\s*)?,\s*", rb"\s*,\s*)?", 1)
-    before = b"" if keys[0] == "ph" else rb'(?:"\w+":\s*' + _SIMPLE + rb",\s*){0,9}?"
+    before = b"" if keys[0] == "ph" else rb'(?:"(?!ph")\w+":\s*' + _SIMPLE + rb",\s*){0,9}"
     following = _NEXT.replace(b"%b", before)
     return re.compile(rb"(?:\s*%b\s*(?:%b|\Z)|%b(?:%b|\Z))()" % (text, following, _OTHER, following))

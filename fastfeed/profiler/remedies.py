@@ -9,7 +9,7 @@ from fastfeed.profiler.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.share import STARVING
 
-__all__ = ["proxy_input", "remedies"]
+__all__ = ["feed_change", "proxy_input", "remedies"]
 
 _LEAST = 0.005  # of the window: less is not worth a line
 
@@ -66,7 +66,7 @@ def _input(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
         evidence += f" A long one every {every:.0f} steps."
     feed = max(feeds, key=lambda one: one.waited_ns, default=None)
     if feed is not None and feed.busiest:
-        return _of_feed(feed, device), evidence
+        return feed_change(feed), evidence
     faster = _faster(device, spent)
     if facts.get("single_process"):
         workers = _workers(facts)
@@ -93,7 +93,7 @@ def _input(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
     )
 
 
-def _of_feed(feed: FeedResult, device: DeviceResult) -> str:
+def feed_change(feed: FeedResult) -> str:
     """The feed told how long each stage took: needed rate against what its threads give."""
     count, spent = feed.stages[feed.busiest]
     work = sum(ns for stage, (_, ns) in feed.stages.items() if stage not in ("wait", "place"))

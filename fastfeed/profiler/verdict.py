@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.causes import FAMILIES, Cause
-from fastfeed.profiler.remedies import remedies
+from fastfeed.profiler.remedies import feed_change, remedies
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.share import STARVING
 from fastfeed.profiler.thresholds import STARVED, word
@@ -115,7 +115,7 @@ def _no_device(feeds: Sequence[FeedResult], again: str) -> Verdict:
         confidence="",
         evidence=tuple(
             f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "
-            f"{feed.waited_ns / 1e6:,.0f} ms waited."
+            f"{feed.waited_ns / 1e6:,.0f} ms waited. {feed_change(feed) if feed.busiest else ''}".strip()
             for feed in feeds[:3]
         ),
         against=(),

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 from conftest import environment
+from typer.testing import CliRunner
+
+from fastfeed.cli import app
+from fastfeed.errors import ConfigError
+from fastfeed.profiler import nsight
+from fastfeed.profiler.runner import surroundings
 
 sys.path.append(str(Path(__file__).parents[1] / "profiler"))  # where the simulator and the stand-in are
 
@@ -19,7 +25,14 @@ import fake_nsys
 from simulator.judged import run_of
 from simulator.to_nsys import write_nsys
 
-PROFILE = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
+PROFILE = """
+import pathlib, sys
+from fastfeed.cli import main
+from fastfeed.profiler import nsight
+nsight.ROOT = pathlib.Path.cwd()  # no nsys of this machine
+sys.argv[0] = "fastfeed"
+main()
+"""
 FEED = """
 import sys, numpy as np, fastfeed as ff
 with ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), np.uint8), np.arange(64)), [ff.RandomFlip()], batch=8, seed=0) as feed:
@@ -31,7 +44,15 @@ sys.exit(int(sys.argv[1]))
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "feed.py").write_text(textwrap.dedent(FEED))
+    monkeypatch.setattr(nsight, "ROOT", tmp_path)
+    monkeypatch.setattr(surroundings, "_NVPROF", ())
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for program in ("sh", "true"):
+        (bin / program).symlink_to(shutil.which(program) or "")
+    monkeypatch.setenv("PATH", str(bin))
+    monkeypatch.setenv("NSYS", "")
+    (tmp_path / "feed.py").write_text(FEED)
     return tmp_path
 
 
@@ -44,7 +65,7 @@ def starved(here: Path) -> Path:
 def profile(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", PROFILE, "profile", *map(str, arguments)],
-        env=environment(**({"COLUMNS": "120", "PATH": "/usr/bin:/bin", "NSYS": ""} | environ)),
+        env=environment(COLUMNS="120", **environ),
         capture_output=True,
         text=True,
         timeout=120,
@@ -108,10 +129,15 @@ def test_refuses_in_one_line(here: Path, starved: Path):
         (["--out", "train.py/x", "true"], 2, "cannot write a recording into"),
         (["--fail-on", "input", "true"], 2, "--fail-on must be a cause and a share"),
     ):
-        done = profile(*arguments)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
-        assert done.stderr.startswith(f"fastfeed: {says}")
-    assert profile().returncode == 2
+        done = CliRunner().invoke(app, ["profile", *map(str, arguments)])
+        if code == 2:
+            assert isinstance(done.exception, ConfigError) and str(done.exception).startswith(says)
+        else:
+            assert (done.exit_code, done.stderr.count("\n")) == (code, 1) and done.stderr.startswith(
+                f"fastfeed: {says}"
+            )
+        assert done.stdout == ""
+    assert CliRunner().invoke(app, ["profile"]).exit_code == 2
     assert not list(here.glob("fastfeed-profile*"))
 
 
@@ -125,17 +151,14 @@ def test_inside_a_rank_the_first_one_reports(here: Path, starved: Path):
 
 
 def test_nvprof_is_for_gpus_that_it_knows(here: Path):
-    bin = here / "bin"
-    bin.mkdir()
     for name, text in (("nvprof", 'shift 4; exec "$@"'), ("nvidia-smi", "echo 'NVIDIA H200, 9.0'")):
-        (bin / name).write_text(f"#!/bin/sh\n{text}\n")
-        (bin / name).chmod(0o755)
-    path = f"{bin}:/usr/bin:/bin"
-    done = profile("--with", "nvprof", "true", PATH=path)
-    assert done.returncode == 2
+        (here / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (here / "bin" / name).chmod(0o755)
+    done = profile("--with", "nvprof", "true")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "needs GPUs of compute capability 7.x or lower, NVIDIA H200 has 9.0; use --with nsys" in done.stderr
-    (bin / "nvidia-smi").write_text("#!/bin/sh\necho 'Tesla V100, 7.0'\n")
-    done = profile("--with", "nvprof", "sh", "-c", "exit 5", PATH=path)
+    (here / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'Tesla V100, 7.0'\n")
+    done = profile("--with", "nvprof", "sh", "-c", "exit 5")
     assert done.returncode == 5 and "nvprof left no recording" in done.stderr
 
 
@@ -149,7 +172,7 @@ def test_ctrl_c_is_for_the_command(here: Path, starved: Path, how: str):
     )
     more = ["--nsys", str(starved)] if how == "nsys" else []
     command = [sys.executable, "-c", PROFILE, "profile", "--no-html", *more, sys.executable, "train.py"]
-    environ = environment(NSYS="", PATH="/usr/bin:/bin", COLUMNS="100")
+    environ = environment(COLUMNS="100")
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(sys.executable, command, environ)

@@ -35,6 +35,7 @@ def nsys(
     options: list[str] | None = None,  # that this version knows
     streams: bool = True,  # hands descriptors of its caller on
     starts: bool = True,  # the command at all
+    full: bool = False,  # its scratch disk
     records: bool = True,
     torn: bool = False,  # what it records
     export: str = "",  # an SQLite file, of any report
@@ -48,7 +49,7 @@ def nsys(
         if "--help" not in words:
             shutil.copyfile(export, next(w.partition("=")[2] for w in words if w.startswith("--output=")))
     elif words[0] == "profile":
-        sys.exit(_profile(words[1:], options or OPTIONS, streams, starts, STREAM * records + b"torn" * torn))
+        sys.exit(_profile(words[1:], options or OPTIONS, streams, starts, full, STREAM * records + b"torn" * torn))
 
 
 def importer(**_: object) -> None:
@@ -62,7 +63,7 @@ def importer(**_: object) -> None:
     Path(given.o).write_bytes(REPORT)
 
 
-def _profile(words: list[str], options: list[str], streams: bool, starts: bool, made: bytes) -> int:
+def _profile(words: list[str], options: list[str], streams: bool, starts: bool, full: bool, made: bytes) -> int:
     given: dict[str, str] = {}
     while words and words[0].startswith("--"):
         name, _, value = words.pop(0)[2:].partition("=")
@@ -73,6 +74,8 @@ def _profile(words: list[str], options: list[str], streams: bool, starts: bool, 
     if not starts:
         print("Agent launcher failed.", file=sys.stderr)
         return 1
+    if full:
+        os.environ["FASTFEED_PID"] = "/dev/full"
     begun = time.monotonic()
     pid = os.fork()
     if pid == 0:

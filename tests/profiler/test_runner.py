@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +102,22 @@ def test_says_what_nsys_said_where_nothing_was_recorded(run: Run):
     assert run("pass", records=False).notes == ("nsys left no recording: it said nothing",)
 
 
+def test_says_that_a_disk_is_full(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch):
+    full = shutil.disk_usage("/")._replace(free=3 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    said = f"{here}/out has 3 MiB free; free some space, or set --out"
+    assert run("pass", records=False).notes == (f"nsys left no recording: {said}",)
+    assert re.fullmatch(
+        rf"nsys did not start the command: {here}/scratch/\S+ has 3 MiB free; free some space, or set TMPDIR; .*",
+        run("pass", starts=False).notes[0],
+    )
+
+
+def test_says_where_the_timeline_goes(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FASTFEED_TIMELINE", "mine.jsonl")
+    assert run("pass").notes == (f"FASTFEED_TIMELINE is {here}/out/timeline.jsonl in this run, not mine.jsonl",)
+
+
 def test_the_command_runs_where_nsys_does_not_start_it(run: Run):
     done = run("raise SystemExit(6)", starts=False)
     assert done.code == 6
@@ -111,6 +129,11 @@ def test_a_recording_that_cannot_be_imported_is_kept(run: Run, here: Path):
     assert done.code == 2 and not done.traces
     assert (here / "out" / "trace.qdstrm").exists()
     assert "trace.qdstrm: File is corrupted" in done.notes[0]
+
+
+def test_the_command_runs_once_where_its_start_cannot_be_told(run: Run, here: Path, capfd: pytest.CaptureFixture[str]):
+    assert run("open('count', 'a').write('x')", full=True).code == 0
+    assert (here / "count").read_text() == "x"
 
 
 HANDLED = """

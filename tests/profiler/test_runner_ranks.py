@@ -167,3 +167,16 @@ def _recorded(command: list[str], folder: Path, **settings: object):
     nsys = fake_nsys.install(folder / "nsys", **settings)
     environ = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return record(Settings(tuple(command), folder / "out", nsys=nsys), environ)
+
+
+def test_machines_of_one_job_leave_each_others_ranks_alone(tmp_path: Path):
+    launcher, out = tmp_path / "mpirun", tmp_path / "out"
+    launcher.write_text('#!/bin/sh\nshift 2\nRANK=4 exec "$@"\n')
+    launcher.chmod(0o755)
+    out.mkdir()
+    nsys = fake_nsys.install(tmp_path / "nsys")
+    settings = Settings((str(launcher), "-np", "1", "true"), out, nsys=nsys)
+    for machines, left in (("2", ["rank3.nsys-rep", "rank4.nsys-rep"]), ("1", ["rank4.nsys-rep"])):
+        (out / "rank3.nsys-rep").write_bytes(fake_nsys.REPORT)
+        record(settings, environment(SLURM_NNODES=machines, SLURM_PROCID="0"))
+        assert sorted(path.name for path in out.iterdir()) == left

@@ -12,9 +12,10 @@ from fastfeed.errors import TraceError
 __all__ = ["SHIM", "last_line", "nsys_command", "nvprof_command", "options_of"]
 
 # Gives the command the streams of the terminal instead of nsys's pipes, if those arrived, and says which process it is.
+# What it could not say that of has not begun, and may be run without nsys. Only builtins: PATH is the command's affair.
 SHIM = """\
 if ( : <&7 >&8 2>&9 ) 2>/dev/null; then how=direct; exec <&7 >&8 2>&9 7<&- 8>&- 9>&-; else how=piped; fi
-echo $$ $how >"$FASTFEED_PID.new" && mv "$FASTFEED_PID.new" "$FASTFEED_PID"
+echo $$ $how >"$FASTFEED_PID" || exit 125
 if [ -n "$FASTFEED_TMPDIR" ]; then TMPDIR=$FASTFEED_TMPDIR; export TMPDIR; else unset TMPDIR; fi
 unset FASTFEED_PID FASTFEED_TMPDIR
 exec "$@"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fastfeed.profiler.runner.child import unrunnable
 from fastfeed.profiler.runner.session import record_rank
-from fastfeed.profiler.runner.settings import Settings, rank_of
+from fastfeed.profiler.runner.settings import TIMELINE, Settings, rank_of
 
 __all__ = ["main"]
 
@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
         return bad[0]
     rank = rank_of(os.environ)
     name = f"rank{rank}" if rank is not None else f"pid{os.getpid()}"
-    ran = record_rank(settings, name, os.environ)
+    # launchers hand the environment on to their own machine only
+    ran = record_rank(settings, name, {**os.environ, TIMELINE: str(settings.out / "timeline.jsonl")})
     if ran.notes:
         try:
             (settings.out / f"{name}.notes").write_text(json.dumps(ran.notes))

@@ -59,7 +59,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran
             code = watch.outlived(code)
             _dismissed(front)
         if watch.pid() is None:
-            raise TraceError(f"nsys did not start the command: {capture.last_line(log)}")
+            raise TraceError(f"nsys did not start the command: {_full(scratch, 'TMPDIR') or capture.last_line(log)}")
         if not recordings(settings.out, name) and not _rescue(scratch, output):
             return Ran(code, (_nothing(settings, log),))
     return Ran(code)
@@ -169,17 +169,26 @@ def _rescue(scratch: Path, output: Path) -> bool:
     """Move a recording that nsys could not bring to its place; it then leaves it in its scratch folder."""
     for path in scratch.glob("nsys-report-*"):
         if path.suffix in SUFFIXES:
-            with contextlib.suppress(OSError):
-                shutil.move(path, output.with_name(output.name + path.suffix))
+            moved = output.with_name(output.name + path.suffix)
+            try:
+                shutil.move(path, moved)
                 return True
+            except OSError:  # no room
+                moved.unlink(missing_ok=True)
     return False
 
 
 def _nothing(settings: Settings, log: Path) -> str:
     """Why there is no recording."""
-    free = shutil.disk_usage(settings.out).free
-    if free < _LEAST_FREE:
-        return f"nsys left no recording: {settings.out} has {free >> 20} MiB free; free some space or use --out"
+    full = _full(settings.out, "--out")
+    if full:
+        return f"nsys left no recording: {full}"
     if settings.delay:
         return f"nsys left no recording: did the command end within --delay {settings.delay}? Lower it"
     return f"nsys left no recording: {capture.last_line(log)}"
+
+
+def _full(folder: Path, name: str) -> str:
+    """What to do about a disk with little room; "" where there is room."""
+    free = shutil.disk_usage(folder).free
+    return f"{folder} has {free >> 20} MiB free; free some space, or set {name}" if free < _LEAST_FREE else ""

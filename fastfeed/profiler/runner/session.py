@@ -16,7 +16,7 @@ from pathlib import Path
 from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import recorder, surroundings
 from fastfeed.profiler.runner.launchers import Launch, interpreter, understand
-from fastfeed.profiler.runner.settings import Recording, Settings, clear, rank_of, ready
+from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, clear, rank_of, ready
 
 __all__ = ["record", "record_rank"]
 
@@ -27,11 +27,15 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
     settings, tool = _choose(settings, environ, notes)
     launch = understand(settings.command) if tool else None
     ready(settings.out)
-    clear(settings.out, None if launch else rank)
-    env = {**environ, "FASTFEED_TIMELINE": str(settings.out / "timeline.jsonl")}
+    if not (launch and environ.get("SLURM_NNODES", "1") != "1"):  # other machines may be at work in the folder already
+        clear(settings.out, None if launch else rank)
+    env = {**environ, TIMELINE: str(settings.out / "timeline.jsonl")}
+    if environ.get(TIMELINE):
+        notes.append(f"{TIMELINE} is {env[TIMELINE]} in this run, not {environ[TIMELINE]}")
     if launch and launch.by != "whole":
         code = _ranks(settings, launch, env)
-        names = sorted({path.name.split(".")[0] for path in settings.out.glob("rank*.*")}, key=_number)
+        made = [path.name.split(".")[0] for kind in ("rank", "pid") for path in settings.out.glob(f"{kind}*.*")]
+        names = sorted({name for name in made if name.lstrip("rankpid").isdigit()}, key=_number)
         if not names:
             notes.append(f"no rank was recorded: {launch.name} ended before it started one")
     else:
@@ -147,6 +151,5 @@ def _told(path: Path) -> list[str]:
     return [f"{path.stem}: {note}" for note in notes]
 
 
-def _number(name: str) -> tuple[int, str]:
-    digits = "".join(filter(str.isdigit, name))
-    return int(digits or 0), name
+def _number(name: str) -> int:
+    return int(name.lstrip("rankpid"))

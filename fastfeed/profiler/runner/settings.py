@@ -12,8 +12,9 @@ from pathlib import Path
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["Recording", "Settings", "clear", "free_folder", "rank_of", "ready"]
+__all__ = ["TIMELINE", "Recording", "Settings", "clear", "free_folder", "rank_of", "ready"]
 
+TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
 _RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
 _OURS = re.compile(

@@ -35,6 +35,7 @@ def nsys(
     options: list[str] | None = None,  # that this version knows
     streams: bool = True,  # hands descriptors of its caller on
     starts: bool = True,  # the command at all
+    hangs: bool = False,  # before it starts the command
     full: bool = False,  # its scratch disk
     records: bool = True,
     torn: bool = False,  # what it records
@@ -49,6 +50,8 @@ def nsys(
         if "--help" not in words:
             shutil.copyfile(export, next(w.partition("=")[2] for w in words if w.startswith("--output=")))
     elif words[0] == "profile":
+        if hangs:
+            time.sleep(60)
         sys.exit(_profile(words[1:], options or OPTIONS, streams, starts, full, STREAM * records + b"torn" * torn))
 
 

@@ -96,7 +96,7 @@ class Foreground:
         started: Started | None = None,  # the process that signals are for, None as long as it has not begun
         apart: bool = False,  # in a process group of its own, which the terminal's Ctrl-C does not reach
         actions: Sequence[tuple] = (),  # of os.posix_spawn
-        idle: Callable[[], None] = lambda: None,  # called a few times per second
+        idle: Callable[[int], None] = lambda _: None,  # called a few times per second with the child's number
     ) -> int:
         """Run and return the exit code as a shell has it: 128 + n for signal n."""
         sys.stdout.flush()
@@ -115,14 +115,19 @@ class Foreground:
         return code
 
     def wait(
-        self, pid: int, *, started: Started | None = None, apart: bool = False, idle: Callable[[], None] = lambda: None
+        self,
+        pid: int,
+        *,
+        started: Started | None = None,
+        apart: bool = False,
+        idle: Callable[[int], None] = lambda _: None,
     ) -> int | None:
         """The exit code of a child, which may be adopted; None where it is none of ours."""
         while True:
             if not self._reap(pid):
                 return self._ended.pop(pid, None)
             got = signal.sigtimedwait(_WAITED, _POLL_S)
-            idle()
+            idle(pid)
             if got is None or got.si_signo == signal.SIGCHLD or (got.si_code > 0 and not apart):
                 continue
             with contextlib.suppress(ProcessLookupError):  # it has just ended

@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ __all__ = ["SUFFIXES", "Ran", "plainly", "recordings", "under_nsys", "under_nvpr
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 _FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
 _AGENTS_S = 3.0  # they take a tenth of it
+START_S = 60.0  # for nsys to begin the command; it takes less than one
 _LEAST_FREE = 1 << 30  # bytes; a recording of an hour can take that
 
 
@@ -53,8 +55,8 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran
         command = capture.nsys_command(
             settings.nsys, known, output, settings.command, settings.delay, settings.duration
         )
-        with Foreground() as front, _opened(log) as number:
-            watch = _Watch(front, scratch / "pid", log)
+        with Foreground() as front, _opened(log) as number, _turn() as begun:
+            watch = _Watch(front, scratch / "pid", log, begun)
             code = front.run(command, env, started=watch.pid, apart=True, actions=_streams(number), idle=watch.look)
             code = watch.outlived(code)
             _dismissed(front)
@@ -86,8 +88,9 @@ def recordings(out: Path, name: str) -> list[Path]:
 class _Watch:
     """Knows the command's process and its parents: where signals go, and who is left if nsys ends first."""
 
-    def __init__(self, front: Foreground, path: Path, log: Path) -> None:
-        self._front, self._path, self._log = front, path, log
+    def __init__(self, front: Foreground, path: Path, log: Path, begun: Callable[[], None]) -> None:
+        self._front, self._path, self._log, self._begun = front, path, log, begun
+        self._patience = time.monotonic() + START_S
         self._chain: list[int] = []
         self._piped, self._shown = False, 0  # bytes of the log that the terminal has
 
@@ -96,12 +99,16 @@ class _Watch:
         if not self._chain:
             with contextlib.suppress(OSError, ValueError):
                 pid, how = self._path.read_text().split()
-                self._piped, self._chain = how == "piped", parents(int(pid)) or [int(pid)]
+                self._piped, self._chain = how == "piped", parents(int(pid))
+                self._begun()
         return self._chain[0] if self._chain else None
 
-    def look(self) -> None:
+    def look(self, child: int = 0) -> None:
         """Notice the start; show what came through nsys's pipes, where the command has no other streams."""
-        self.pid()
+        if self.pid() is None and child and time.monotonic() > self._patience:
+            self._patience += START_S
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)  # it hangs, and has locks of its own that a signal would wait for
         if self._piped:
             with self._log.open("rb") as file:
                 file.seek(self._shown)
@@ -133,6 +140,36 @@ def _is_nsys(pid: int) -> bool:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("nsys")
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[Callable[[], None]]:
+    """One nsys at a time begins its command, until the given function is called: several at once hang at times."""
+    path = Path(tempfile.gettempdir()) / f"fastfeed-nsys-{os.getuid()}.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:  # then without
+        lock = -1
+    deadline = time.monotonic() + START_S
+    while lock >= 0:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+
+    def begun() -> None:
+        nonlocal lock
+        if lock >= 0:
+            os.close(lock)
+            lock = -1
+
+    try:
+        yield begun
+    finally:
+        begun()
 
 
 @contextlib.contextmanager

@@ -106,20 +106,13 @@ def train(tmp_path: Path) -> Path:
 def test_mpirun_records_each_rank(train: Path, tmp_path: Path):
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun; install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin)")
-    command = [
-        "mpirun",
-        "--allow-run-as-root",
-        "--oversubscribe",
-        "-np",
-        "3",
-        sys.executable,
-        str(train),
-        str(tmp_path),
-    ]
-    done = _recorded([*command, "a b", "9"], tmp_path)
-    assert done.code == 9
-    assert [path.name for path in done.traces if path.name != "rank2.nsys-rep"] == ["rank0.nsys-rep", "rank1.nsys-rep"]
-    assert (tmp_path / "ran1").read_text() == "a b 9"
+    launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np"]
+    done = _recorded([*launch, "3", sys.executable, str(train), str(tmp_path), "a b", "0"], tmp_path)
+    assert done.code == 0
+    assert [path.name for path in done.traces] == [f"rank{rank}.nsys-rep" for rank in range(3)]
+    assert (tmp_path / "ran1").read_text() == "a b 0"
+    (tmp_path / "again").mkdir()
+    assert _recorded([*launch, "1", "sh", "-c", "exit 9"], tmp_path / "again").code == 9
 
 
 def test_torchrun_records_each_rank(train: Path, tmp_path: Path):

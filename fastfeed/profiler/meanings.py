@@ -52,30 +52,44 @@ _CALLS = (
 _QUEUED_COPY = _any("async", "batch")  # returns at once, unless the host's memory is pageable
 _LINE = r"(\(\d+\))?: "  # between file and function, as PyTorch writes Python frames: dataloader.py(521): __next__
 
+_RANGE = r"^(?!\S*\.py\(\d+\): )"  # from here on a whole name, but of no Python frame: those begin with a file's name
+
 # An INPUT or CHECKPOINT name may come from anybody: ranges, operators, Python frames.
 _INPUT = _any(
     r"DataLoader\S*__next__",
     r"DataPipe\)?#",
     rf"dataloader\.py{_LINE}(__next__|_next_data|_get_data|_try_get_data)",
+    r"dataloader_next\b|\]\.(val|test|predict)_next$",  # PyTorch Lightning
     rf"IteratorGetNext|Iterator::GetNext|OptionalGetValue|iterator_ops\.py{_LINE}(__next__|_next_internal)",
     rf"nvidia/dali/\S*{_LINE}(__next__|next|_get_outputs|share_outputs)\b",
     r"\bDALI\S*(__next__|Iterator)|Dali\w*ShareOutputs|^ShareOutputs$",
     rf"grain/\S*{_LINE}__next__|streaming/\S*dataloader\S*{_LINE}__next__|webdataset/\S*{_LINE}__iter__",
-    r"^(wait[_ ]for[_ ])?(data|batch|input)[_ ]?(loading|loader|load|wait|fetch|next)?$",
-    r"^(get|next|fetch|load)[_ ]?(next[_ ])?(batch|data)$",
-    r"^data[_ ]?(iter|loader|loading|time|wait)",
+    rf"ffcv/loader/\S*{_LINE}(__next__|run)$|torch_xla/\S*parallel_loader\.py{_LINE}(__next__|next|next_item)$",
+    rf"{_RANGE}((wait[-_ ]for[-_ ])?(data|batch|input)[-_ ]?(loading|loader|load|wait|fetch|next|generator)|data)$",
+    rf"{_RANGE}wait[-_ ]for[-_ ](data|batch|input)$",
+    rf"({_RANGE}|^\S+\.py\(\d+\): )(get|next|fetch|load)[-_ ]?((next|train)[-_ ])?(batch|data)$",
+    rf"{_RANGE}data[-_ ]?(iter|loader|loading|time|wait)|^\S*data_?loader\w*\.py{_LINE}(__next__|__getitem__|collate)",
 )
 _CHECKPOINT = _any(
     rf"torch/serialization\.py{_LINE}(_?save|_legacy_save)|distributed/checkpoint/|orbax|ModelCheckpoint|SaveV2",
-    r"checkpoint_?(save|write|manager)|save_?(checkpoint|state|model|pretrained|weights)|^checkpoint|^save(_|$)",
-    r"^(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)",
-    r"wandb/|mlflow/|tensorboard/(summary|writer)|SummaryWriter|WriteScalarSummary|^log(ging|_metrics)$",
+    r"checkpoint_?(save|write|manager)|save_?(checkpoint|state|model|pretrained|weights)",
+    rf"{_RANGE}(checkpoint(?!\w*(func|seq|wrap|ed))|save(_(?!for_backward)|$))",  # not what trades memory for time
+    rf"{_RANGE}(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)",
+    rf"wandb/|mlflow/|tensorboard/(summary|writer)|SummaryWriter|WriteScalarSummary|{_RANGE}log(ging|_metrics)$",
 )
+# What compiles, and not what runs the compiled: its frames are open in every step, so functions are named.
 _COMPILE = _any(
     r"xla_?compile|PjRt\S*Compile|backend_compile|^Compile(\b|Module)|XLA:\S*Compil|jit_compile",
-    r"torch/_(dynamo|inductor)/|TorchDynamo|Torch-Compiled Region: compile|inductor\S*compile|compile_inner",
-    r"triton/compiler|nvrtc|autotun|cudnn\S*find",
+    rf"\(dynamo_timed\)|Torch-Compiled Region: compile|compile_inner|{_RANGE}\S*inductor\S*compile",
+    r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph|bytecode_transformation|variables/|backends/)",
+    r"torch/_inductor/(graph|scheduler|lowering|select_algorithm|async_compile|codegen/|fx_passes/)",
+    rf"torch/_inductor/(compile_fx|codecache)\.py{_LINE}\w*(compil|codegen|load)",
+    rf"torch/_inductor/cudagraph_trees\.py{_LINE}(_record|record_function)$",
+    rf"triton_heuristics\.py{_LINE}\w*(precompile|autotune_to|benchmark)|triton/testing\.py{_LINE}do_bench",
+    rf"triton/compiler/(code_generator|compiler\.py{_LINE}(compile|make_ir|parse)$)|triton/\S*{_LINE}_do_compile$",
+    rf"autotuner\.py{_LINE}(_bench|_profile)|nvrtc|autotun(?!er\.py)|cudnn\S*find",
 )
+_SYNC = _any(r"block_until_ready|api\.py(\(\d+\))?: try_to_block$|BlockHostUntil(Done|Ready)")
 _HOST_COMM = _any(
     r"gloo::?|MPI_(Barrier|Allreduce|Bcast|Wait|Recv|Allgather)|c10d::(barrier|store)|TCPStore|ncclCommInit",
     rf"(dist\S*|distributed_c10d)\.py{_LINE}(barrier|all_gather_object|broadcast_object_list)|init_process_group",
@@ -85,6 +99,14 @@ _WAITING = _any(
     rf"threading\.py{_LINE}(wait|join|_wait_for_tstate_lock)|queue\.py{_LINE}get|selectors\.py",
     rf"concurrent/futures/\S*{_LINE}(result|wait)|lock\.acquire|WaitForWork",
     r"pthread_cond_\w*wait|pthread_join|sem_\w*wait|futex|epoll_wait|^p?poll$|^select$|__lll_lock_wait",
+)
+_RANGES = (
+    (_INPUT, Doing.INPUT),
+    (_CHECKPOINT, Doing.CHECKPOINT),
+    (_COMPILE, Doing.COMPILE),
+    (_HOST_COMM, Doing.HOST_COMM),
+    (_SYNC, Doing.SYNC),
+    (_WAITING, Doing.WAITING),
 )
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
@@ -137,11 +159,4 @@ def _of_range(name: str, said: Said, own: re.Pattern[str] | None) -> Doing:
         return Doing.INPUT
     if said is Said.SYSTEM:
         return Doing.WAITING if _WAITING.search(name) else Doing.NOTHING
-    for pattern, doing in ((_INPUT, Doing.INPUT), (_CHECKPOINT, Doing.CHECKPOINT), (_COMPILE, Doing.COMPILE)):
-        if pattern.search(name):
-            return doing
-    if _HOST_COMM.search(name):
-        return Doing.HOST_COMM
-    if _WAITING.search(name):
-        return Doing.WAITING
-    return _SAID[said]
+    return next((doing for pattern, doing in _RANGES if pattern.search(name)), _SAID[said])

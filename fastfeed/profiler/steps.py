@@ -12,12 +12,17 @@ from fastfeed.profiler.trace import Kind, Said, Trace
 
 __all__ = ["find_steps", "no_steps"]
 
-_NUMBERED = re.compile(
-    r"^\W*(ProfilerStep|train(ing)?[ _]?step|global[ _]?step|step|iteration|iter|batch)\W*\d+\W*$", re.I
+_STEP = (
+    r"ProfilerStep|(run[\W_]?)?train(ing)?[\W_]?(step|batch|iteration|iter)|(global|one)[\W_]?step|step|iteration|iter"
 )
-_NAMED = re.compile(r"^\W*(train(ing)?[ _]?(step|batch|iteration)|step|iteration|iter|one[ _]?step)\W*$", re.I)
+_NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
+    rf"^[\W_]*(epoch[\W_]*\d+[\W_]+)?({_STEP}|batch)[\W_]*\d+([\W_]+(of[\W_]+)?\d+)?[\W_]*$", re.I
+)
+_NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
 _FEWEST = 3  # steps that make a rhythm
 _REGULAR = 0.2  # of the median: what a step may be off and still belong to the steady ones
+_PAUSE = 10  # times the usual period: what is longer between two steps belongs to none, as an hour without recording
+_BETWEEN = 0.05  # of a period between one step's end and the next one's start: the annotation covers part of a step
 
 
 def find_steps(trace: Trace, device: int, process: int, edges: np.ndarray, launch: np.ndarray) -> Steps:
@@ -61,28 +66,39 @@ def _from_ranges(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...
     numbered = np.isin(ranges.name, [index[name] for name in names if _NUMBERED.match(name)])
     named = np.isin(ranges.name, [index[name] for name in names if _NAMED.match(name)])
     nvtx = mine & (ranges.said == Said.NVTX)
-    for rows, by in (
-        (np.flatnonzero(mine & (ranges.said == Said.STEP)), "steps that the trace marks"),
-        (np.flatnonzero(nvtx & numbered), "numbered annotations"),
-        (np.flatnonzero(nvtx & named), "annotations"),
-    ):
-        if len(rows):
-            return _in_order(trace, rows, by)
-    return None
+    witnesses = [
+        (rows, by)
+        for rows, by in (
+            (np.flatnonzero(mine & (ranges.said == Said.STEP)), "steps that the trace marks"),
+            (np.flatnonzero(nvtx & numbered), "numbered annotations"),
+            (np.flatnonzero(nvtx & named), "annotations"),
+        )
+        if len(rows)
+    ]
+    enough = [(rows, by) for rows, by in witnesses if len(rows) >= _FEWEST]  # one "batch 1" is no step of 100
+    return _in_order(trace, *(enough or witnesses)[0]) if witnesses else None
 
 
-def _in_order(trace: Trace, rows: np.ndarray, by: str) -> tuple[np.ndarray, tuple[str, ...], str] | None:
-    """Ranges as steps: of several threads the one with most; nested or repeated ones count once."""
+def _in_order(trace: Trace, rows: np.ndarray, by: str) -> tuple[np.ndarray, tuple[str, ...], str]:
+    """Ranges as steps: of several threads the one with most; nested or repeated ones count once.
+
+    A step lasts until the next begins: many annotate what they compute and wait for the batch outside.
+    """
     ranges = trace.ranges
     _, inverse, count = np.unique(ranges.thread[rows], return_inverse=True, return_counts=True)
     rows = rows[inverse == np.argmax(count)]
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     reach = np.maximum.accumulate(ranges.end[rows])
-    outer = np.concatenate([[True], ranges.start[rows][1:] >= reach[:-1]])
-    rows = rows[outer]
+    rows = rows[np.concatenate([[True], ranges.end[rows][1:] > reach[:-1]])]
+    start, end = ranges.start[rows], ranges.end[rows].copy()
+    if len(rows) > 1:
+        period, pause = np.median(np.diff(start)), start[1:] - end[:-1]
+        end[:-1] = np.where(pause <= _PAUSE * period, start[1:], end[:-1])
+        if len(rows) > _FEWEST and np.median(pause) > _BETWEEN * period:  # where the last one ends is not known
+            rows, start, end = rows[:-1], start[:-1], end[:-1]
     labels = tuple(trace.name(int(name)) for name in ranges.name[rows])
     shown = re.sub(r"\d+", "N", labels[0])
-    return spans(ranges.start[rows], ranges.end[rows]), labels, f"{by} ({shown})"
+    return spans(start, end), labels, f"{by} ({shown})"
 
 
 def _from_feed(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
@@ -154,7 +170,7 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, at: np.ndarray) ->
 
 
 def _steady(at: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Complete steps from the first run of three whose lengths are within a fifth of the median."""
+    """Complete steps from the first run of three whose lengths are within a fifth of the median, if that is most."""
     whole = (at[:, 0] >= edges[0]) & (at[:, 1] <= edges[1])
     # the first step may begin before its first op, and the last may end after its last: that much belongs to a step
     length = at[:, 1] - at[:, 0]
@@ -164,10 +180,12 @@ def _steady(at: np.ndarray, edges: np.ndarray) -> np.ndarray:
     slack = 0.5 * np.median(length[inner])
     whole |= (at[:, 0] >= edges[0] - slack) & (at[:, 1] <= edges[1] + slack)
     steady = whole.copy()
-    near = whole & (
-        np.abs(length - np.median(length[whole]) if whole.any() else length) <= _REGULAR * np.median(length)
-    )
+    if not whole.any():
+        return steady
+    usual = np.median(length[whole])
+    near = whole & (np.abs(length - usual) <= _REGULAR * usual)
     runs = near[:-2] & near[1:-1] & near[2:] if len(near) >= 3 else np.zeros(0, bool)
-    if runs.any():
-        steady[: np.argmax(runs)] = False
+    first = int(np.argmax(runs)) if runs.any() else 0
+    if 2 * whole[first:].sum() >= whole.sum():  # else the run is irregular, and three alike are chance
+        steady[:first] = False
     return steady

@@ -1,0 +1,147 @@
+"""Steps: whose word counts, where one ends, which of them are steady."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastfeed.profiler.result import Steps
+from fastfeed.profiler.steps import find_steps
+from fastfeed.profiler.trace import Calls, Kind, Ops, Origin, Process, Ranges, Said, Thread, Trace, table
+
+Row = tuple[int, int, int, str, Said]  # start, end, thread, name, said
+
+
+def found(*rows: Row, ops: tuple[tuple[int, int], ...] = ((0, 10_000),), calls: tuple[int, ...] = ()) -> Steps:
+    """The steps of process 0, whose threads are 0 and 1; each op was launched by the call at its place."""
+    names = tuple(dict.fromkeys(row[3] for row in rows)) or ("k",)
+    start, end, thread, name, said = zip(*rows, strict=True) if rows else ((),) * 5
+    began, ended = np.array(ops, np.int64).T
+    trace = Trace(
+        Origin("made", "chrome"),
+        names,
+        (Process(1), Process(2)),
+        (Thread(0, 1), Thread(0, 2), Thread(1, 3)),
+        ops=table(Ops, start=began, end=ended, device=0, process=0, kind=Kind.COMPUTE, name=-1),
+        calls=table(Calls, start=list(calls), end=[at + 1 for at in calls], thread=0),
+        ranges=table(Ranges, start=start, end=end, thread=thread, name=[names.index(n) for n in name], said=said),
+    )
+    launch = np.arange(len(ops)) if calls else np.full(len(ops), -1)
+    return find_steps(trace, 0, 0, np.array([began.min(), ended.max()]), launch)
+
+
+def marks(*edges: tuple[int, int], name: str = "Step#{}", thread: int = 0, said: Said = Said.STEP) -> list[Row]:
+    return [(start, end, thread, name.format(n), said) for n, (start, end) in enumerate(edges)]
+
+
+def even(count: int, length: int = 100, first: int = 0, used: int = 100) -> list[tuple[int, int]]:
+    return [(first + n * length, first + n * length + used) for n in range(count)]
+
+
+def test_a_step_that_covers_only_the_computation_lasts_until_the_next():
+    """Else waiting for the batch, between two annotations, would be in no step at all."""
+    steps = found(*marks(*even(6, used=60)))
+    assert steps.spans.tolist() == [[n * 100, n * 100 + 100] for n in range(5)], "where the sixth ends is not known"
+    assert steps.labels == tuple(f"Step#{n}" for n in range(5))
+
+
+def test_hours_between_two_recordings_are_of_no_step():
+    steps = found(*marks(*even(4), *even(4, first=50_000)), ops=((0, 60_000),))
+    assert steps.spans[3].tolist() == [300, 400]
+    assert steps.spans[4].tolist() == [50_000, 50_100]
+
+
+@pytest.mark.parametrize("over", (1, 7, 60))
+def test_steps_that_overlap_by_rounding_are_all_there(over: int):
+    steps = found(*marks(*even(8, used=100 + over)))
+    assert len(steps.labels) == 8
+    assert (steps.spans[1:, 0] == steps.spans[:-1, 1]).all()
+
+
+def test_nested_and_repeated_steps_count_once():
+    outer = marks(*even(5))
+    inner = [(start + 10, end - 10, 0, name, said) for start, end, _, name, said in outer]
+    assert found(*outer, *inner, *outer).spans.tolist() == found(*outer).spans.tolist()
+
+
+def test_of_several_threads_the_one_with_most_steps():
+    steps = found(*marks(*even(3)), *marks(*even(5, length=60, used=60), thread=1))
+    assert len(steps.labels) == 5
+
+
+def test_other_processes_have_steps_of_their_own():
+    assert found(*marks(*even(5), thread=2)).found_by == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "step {}",
+        "train_step_{}",
+        "Iteration: {}",
+        "iter_{}",
+        "ProfilerStep#{}",
+        "epoch 1 batch {}/500",
+        "[step {} of 90]",
+    ),
+)  # fmt: skip
+def test_numbered_annotations(name: str):
+    assert found(*marks(*even(5), name=name, said=Said.NVTX)).found_by.startswith("numbered annotations")
+
+
+@pytest.mark.parametrize("name", ("train_step", "Training Step", "iteration", "[pl][profile]run_training_batch"))
+def test_annotations_without_a_number(name: str):
+    assert found(*marks(*even(5), name=name, said=Said.NVTX)).found_by == f"annotations ({name})"
+
+
+@pytest.mark.parametrize("name", ("stepper {}", "layer_{}", "forward", "batch_norm_{}", "optimizer.step", "x1"))
+def test_names_that_are_no_steps(name: str):
+    assert found(*marks(*even(5), name=name, said=Said.NVTX)).labels == ()
+
+
+def test_one_numbered_annotation_does_not_outweigh_many_named_ones():
+    rows = [(0, 900, 0, "batch 1", Said.NVTX), *marks(*even(9), name="train_step", said=Said.NVTX)]
+    assert len(found(*rows).labels) == 9
+
+
+def test_marks_outweigh_annotations():
+    rows = marks(*even(4, length=200, used=200)) + marks(*even(8), name="step {}", said=Said.NVTX)
+    assert found(*rows).found_by == "steps that the trace marks (Step#N)"
+
+
+def test_from_one_wait_for_a_batch_to_the_next():
+    waits = [(start, start + 5, 0, "fastfeed:wait", Said.FEED) for start in range(0, 600, 100)]
+    steps = found(*waits)
+    assert steps.spans.tolist() == [[n * 100, n * 100 + 100] for n in range(5)]
+    assert steps.labels[0] == "batch 0"
+
+
+@pytest.mark.parametrize("count", (0, 1, 2))
+def test_too_few_kernels_make_no_rhythm(count: int):
+    assert found(ops=tuple((n * 10, n * 10 + 5) for n in range(count + 1))).found_by == ""
+
+
+def test_the_first_steps_are_cold():
+    rows = marks((0, 500), (500, 800), *even(6, first=800))
+    assert found(*rows, ops=((0, 1_400),)).steady.tolist() == [False, False, *[True] * 6]
+
+
+def test_incomplete_steps_are_not_steady():
+    """The device worked from 260 to 640 only: the steps that reach far outside of that were cut off."""
+    steps = found(*marks(*even(10)), ops=((260, 640),))
+    assert steps.spans[steps.steady].tolist() == [[300, 400], [400, 500], [500, 600]]
+
+
+def test_an_irregular_run_keeps_its_steps():
+    """Three alike at the end of many that differ are chance: what came before is no cold start."""
+    length = [100, 300, 60, 210, 90, 400, 100, 250, 70, 150, 150, 150]
+    edges = np.concatenate([[0], np.cumsum(length)])
+    steps = found(*marks(*zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)), ops=((0, int(edges[-1])),))
+    assert steps.steady.all()
+
+
+def test_steps_of_a_host_that_is_far_ahead_are_the_devices():
+    """Launched in the first 500 ns, worked off until 6,000."""
+    ops = tuple((1_000 + n * 1_000, 1_900 + n * 1_000) for n in range(5))
+    steps = found(*marks(*even(5)), ops=ops, calls=(10, 110, 210, 310, 410))
+    assert steps.spans.tolist() == [[1_000 + n * 1_000, 2_000 + n * 1_000] for n in range(4)] + [[5_000, 5_900]]

@@ -29,7 +29,7 @@ class Tool(str, enum.Enum):
 
 
 def profile(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="What to run, with its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run, with its arguments.")],
     tool: Annotated[Tool, typer.Option("--with", help="The profiler. auto: nsys where there is one.")] = Tool.auto,
     steps: Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")] = None,
     delay: Annotated[int, typer.Option(min=0, help="Seconds before recording begins.")] = 0,

@@ -39,8 +39,15 @@ def combine(traces: Sequence[Trace]) -> list[Trace]:
     if not main:
         return sides
     for side in sides:
-        main = [merge(trace, side) for trace in main]
+        tried = [merge(trace, side) for trace in main]
+        took = [len(_told(made)) > len(_told(trace)) for trace, made in zip(main, tried, strict=True)]
+        # each rank has a timeline of its own: that it is not another's is worth no word
+        main = [made if took[at] or not any(took) else main[at] for at, made in enumerate(tried)]
     return main
+
+
+def _told(trace: Trace) -> Sequence[Any]:
+    return trace.about.get("feeds", ())
 
 
 def merge(trace: Trace, side: Trace) -> Trace:
@@ -80,7 +87,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
         "of it are of processes that are not in this trace and are left out": ~mine,
     }
     notes = [f"{int(rows.sum())} spans {what}" for what, rows in counts.items() if rows.any() or rows is new]
-    feeds = [*trace.about.get("feeds", ()), *_feeds(side, place.process, found.shift)]
+    feeds = [*_told(trace), *_feeds(side, place.process, found.shift)]
     merged = replace(
         trace, names=names, processes=place.processes, threads=place.threads, ranges=_both(trace.ranges, ranges),
         about={**trace.about, "feeds": feeds},
@@ -116,7 +123,7 @@ def _by_feed(side: Trace) -> dict[str, list[int]]:
     """The processes of each feed: the trainer's first, then those that help it."""
     index = {(one.pid, one.host): at for at, one in enumerate(side.processes)}
     found: dict[str, list[int]] = {}
-    for feed in side.about.get("feeds", ()):
+    for feed in _told(side):
         found.setdefault(feed["feed"], []).append(index[feed["pid"], feed["host"]])
     return found
 
@@ -224,7 +231,7 @@ def _feeds(side: Trace, process: Mapping[int, int], shift: int) -> list[dict[str
     """What the side says of the feeds that are here, on the trace's clock."""
     here = {feed for feed, processes in _by_feed(side).items() if processes[0] in process}
     made = []
-    for feed in side.about.get("feeds", ()):
+    for feed in _told(side):
         if feed["feed"] in here:
             moved = {key: feed[key] + shift for key in ("start", "end") if key in feed}
             if "waits" in feed:

@@ -182,6 +182,16 @@ def printed(folder: Path, name: str, text: str) -> Trace:
     return nvprof_text.read(folder / name)
 
 
+def test_each_rank_takes_its_own_timeline_and_says_nothing_of_the_others() -> None:
+    ranks = [gpu(pid=100), gpu(pid=200, tids=(200,))]
+    sides = [feed(pid=100), feed(pid=200, rank=1)]
+    notes = [combine([*ranks, *sides])[at].origin.notes for at in range(2)]
+    assert not any("not used" in note for said in notes for note in said)
+    assert all(any("added" in note for note in said) for said in notes)
+    (alone,) = combine([ranks[0], sides[1]])
+    assert any("not used" in note for note in alone.origin.notes)
+
+
 def test_printed_tables(tmp_path: Path) -> None:
     """--print-gpu-trace and --print-api-trace of one recording are one trace."""
     ops, calls = printed(tmp_path, "gpu.csv", CSV), printed(tmp_path, "api.csv", CALLS)

@@ -33,7 +33,8 @@ def analyze(
     limits = traces.gates(fail_on)
     traces.place(html, "--html", (".html", ".htm"))
     traces.place(perfetto, "--perfetto", (".json", ".json.gz"))
-    again = shlex.join(["fastfeed", "analyze", *map(str, files)])
+    before = files[0] if len(files) == 1 else files[0].parent
+    again = shlex.join(["fastfeed", "diff", str(before), "AFTER"])  # a recording made after the change
     result = traces.analyzed(files, input_range, steps, again)
     if as_json:
         traces.show_json(document.as_dict(result))

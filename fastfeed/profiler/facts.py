@@ -42,6 +42,8 @@ def facts(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Pe
     if known.any():
         lead = ops.start[found.rows[known]] - trace.calls.end[found.launch[known]]
         told["lead_us"] = float(np.median(lead)) / 1e3
+    if measure(judged.spans) > measure(union(steady)):
+        count = 0  # too few steps to judge by: the whole recording is, which holds more than they do
     if count:
         told["launches_per_step"] = len(rows) / count
     told |= _copies(trace, found, rows, count)

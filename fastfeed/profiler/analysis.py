@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from fastfeed.profiler.ranks import Blame, Member, together
 from fastfeed.profiler.result import DeviceResult, Result
 from fastfeed.profiler.share import STARVING, share_of
 from fastfeed.profiler.steps import find_steps
-from fastfeed.profiler.trace import Trace
+from fastfeed.profiler.trace import Origin, Trace
 from fastfeed.profiler.verdict import judge
 
 __all__ = ["analyze"]
@@ -58,8 +59,18 @@ def analyze(
     devices = tuple(_with_ranks(made, blame) for made, blame in zip(results, ranks.blames, strict=True))
     feeds = feed_results(traces)
     origins = tuple(trace.origin for trace in traces)
-    notes = tuple(dict.fromkeys((*(note for origin in origins for note in origin.notes), *ranks.notes)))
+    notes = tuple(dict.fromkeys((*_notes(origins), *ranks.notes)))
     return Result(origins, judge(devices, feeds, origins, again), devices, ranks.ranks, feeds, notes)
+
+
+def _notes(origins: Sequence[Origin]) -> list[str]:
+    """What the readers noted; of several files, with the file's name where it is not true of all."""
+    everybody = set.intersection(*(set(origin.notes) for origin in origins)) if origins else set()
+    return [
+        note if note in everybody else f"{Path(origin.path).name}: {note}"
+        for origin in origins
+        for note in origin.notes
+    ]
 
 
 def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:

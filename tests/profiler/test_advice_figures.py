@@ -1,4 +1,4 @@
-"""Figures in the advice: per step only where steps are judged, and what is changed about slow copies."""
+"""Figures and notes beside a verdict: per step only where steps are judged, and of which file a note is."""
 
 from __future__ import annotations
 
@@ -40,3 +40,11 @@ def test_pageable_copies_are_to_be_pinned(tmp_path: Path) -> None:
     found = analyze([read(make.write(tmp_path / "pageable.json", events))])
     assert found.verdict.word in ("starved", "severe", "borderline")
     assert "pin_memory=True" in found.verdict.change
+
+
+def test_a_note_on_one_file_of_several_names_it(tmp_path: Path) -> None:
+    with_device = make.write(tmp_path / "busy.json", [make.launch(1, 80), make.kernel(1, 90, 2)])
+    without = make.write(tmp_path / "idle.json", [make.event("cpu_op", "aten::add", 10, 5)])
+    assert [note for note in analyze([read(without)]).notes if note.startswith("The trace has no device work")]
+    notes = analyze([read(with_device), read(without)]).notes
+    assert [note for note in notes if note.startswith("idle.json: The trace has no device work")]

@@ -270,7 +270,7 @@ def _doing(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
         text = plain(verdict.change, 400) + (f" ({gain})" if gain else "")
         lines += sheet.labeled("Change", text, style="bold", lines=3)
     if verdict.command:
-        lines += sheet.labeled("Measure", plain(verdict.command, 400), lines=2)
+        lines += sheet.labeled("Measure", plain(verdict.command, 400), lines=5)  # whole: it is there to be copied
     return lines
 
 

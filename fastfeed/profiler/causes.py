@@ -51,7 +51,7 @@ FAMILIES = {
     "alloc": "allocating device memory",
     "checkpoint": "checkpoints, evaluation, logging",
     "compile": "compiling and loading code",
-    "comm": "communication on the host",
+    "comm": "communication between ranks",
     "contention": "too few cores",
     "dependency": "order between streams",
     "profiler": "the profiler itself",

@@ -11,9 +11,15 @@ from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import intersect, measure, overlap, spans, subtract, union
 from fastfeed.profiler.meanings import Doing
 from fastfeed.profiler.result import Period, Steps
+from fastfeed.profiler.thresholds import STARVED
 from fastfeed.profiler.trace import Kind, Trace
 
 __all__ = ["facts"]
+
+_TREND = 10  # steps: fewer show no pattern
+_RARE = 0.25  # of the steps
+_ORDERED = 0.6  # rank correlation of a step's wait with its number
+_CHANGED = 1.5  # times from half to half
 
 
 def facts(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Period) -> Mapping[str, float]:
@@ -24,12 +30,16 @@ def facts(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Pe
     `h2d_pageable` (share of the bytes), `prefetched` (share of their time beside kernels). Of calls:
     `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in which the device idled). Of
     waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share of the steps), `wait_every`
-    (steps from one long wait to the next), `single_process` (1: the loader of PyTorch without workers, 0:
-    with).
+    (steps from one long wait to the next), `wait_rare` (1: few steps have nearly all of it), `wait_grows`
+    (second half of the steps over the first, where it rises or falls all along), `single_process` (1: the
+    loader of PyTorch without workers, 0: with). Of the machine: `cores`.
     """
     ops = trace.ops
     rows = found.rows[_within(ops.start[found.rows], judged.spans)]
     told: dict[str, float] = {}
+    cores = trace.about.get("cpu_count")
+    if isinstance(cores, int | float | str) and str(cores).isdecimal() and int(cores) > 0:
+        told["cores"] = float(cores)
     steady = steps.spans[steps.steady] if len(steps.spans) else steps.spans
     count = len(steady)
     if count:
@@ -103,9 +113,17 @@ def _waits(trace: Trace, host: Host, found: Attribution, judged: Period, steady:
     waited = overlap(steady, waits)
     told["wait_ms_per_step"] = float(waited.mean()) / 1e6
     told["wait_ms_worst"] = float(waited.max()) / 1e6
-    long = np.flatnonzero(waited > 0.05 * (steady[:, 1] - steady[:, 0]))
+    long = np.flatnonzero(waited > STARVED * (steady[:, 1] - steady[:, 0]))
     told["wait_steps"] = len(long) / len(steady)
     apart = np.diff(long)
     if len(apart) >= 2 and np.median(apart) >= 2 and np.mean(apart == np.median(apart)) >= 0.7:
         told["wait_every"] = float(np.median(apart))
+    elif told["wait_steps"] <= _RARE and waited[long].sum() > 0.8 * waited.sum() and len(waited) >= _TREND:
+        told["wait_rare"] = 1.0
+    half = len(waited) // 2
+    if len(waited) >= _TREND and waited[:half].any():
+        ratio = float(waited[-half:].mean() / waited[:half].mean())
+        order = np.corrcoef(np.argsort(np.argsort(waited, kind="stable")), np.arange(len(waited)))[0, 1]
+        if abs(order) > _ORDERED and (ratio > _CHANGED or ratio * _CHANGED < 1):
+            told["wait_grows"] = ratio
     return told

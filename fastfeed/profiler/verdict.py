@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.causes import FAMILIES, Cause
-from fastfeed.profiler.remedies import feed_change, remedies
+from fastfeed.profiler.quantities import duration, plural
+from fastfeed.profiler.remedies import remedies
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.share import STARVING
+from fastfeed.profiler.supply import feed_change
 from fastfeed.profiler.thresholds import STARVED, word
 from fastfeed.profiler.trace import Origin
 
 __all__ = ["focus", "judge", "starved_word"]
 
 _MOSTLY = 0.10  # of the window: where nothing costs more, the device itself is what limits
+_BUSY = 0.80  # of the window in kernels: what is lost to many small causes is no limit
 _FEW, _MANY = 5, 20  # steps: fewer are weak evidence, as many are good
+_TELLING = 3  # waits for input, where there are no steps: one alone may be of something else
 _RECORD = (
     "Record some 30 steps after the first 10, host side included: fastfeed profile -- python train.py; "
     "or PyTorch's profiler with CPU and CUDA activities."
@@ -47,7 +51,8 @@ def judge(
     made = remedies(device, feeds)
     reasons = _abstains(device, origins)
     found = "abstained" if reasons else starved_word(device.share)
-    bound = made[0].family if made and made[0].share >= _MOSTLY else "gpu"
+    busy = device.judged.budget.compute >= _BUSY * device.judged.budget.window
+    bound = made[0].family if made and (made[0].share >= _MOSTLY or not busy) else "gpu"
     return Verdict(
         word=found,
         headline=_headline(found, device, made, bound, len(devices), reasons),
@@ -73,7 +78,7 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
     if origin.sampled:
         reasons.append("The file is a sample: events were left out of it.")
     if origin.dropped:
-        reasons.append(f"The profiler lost {origin.dropped:,} records.")
+        reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
     if not origin.host_calls:
         reasons.append("The host's API calls were not recorded, so that a late launch cannot be told from a held one.")
     elif judged.causes.get(Cause.NO_LAUNCH, 0) > 0.05 * judged.budget.idle or device.launches < 0.8 * device.ops:
@@ -87,7 +92,8 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
             "it back: device operations are missing from the file."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + judged.causes.get(Cause.NO_LAUNCH, 0)
-    told = judged.input.waits * 2 >= max(device.facts.get("steps", 0), 1)  # waits for input are in the trace
+    enough = device.facts.get("steps", 0) / 2 or _TELLING
+    told = judged.input.waits >= enough  # then waits for input are in the trace, and what is unknown is something else
     flips = not told and word(device.share.value) != word(device.share.value + unknown / window)
     if origin.host_calls and unknown > 0.2 * max(judged.budget.idle, 1) and device.share.value < STARVED and flips:
         reasons.append(
@@ -115,7 +121,7 @@ def _no_device(feeds: Sequence[FeedResult], again: str) -> Verdict:
         confidence="",
         evidence=tuple(
             f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "
-            f"{feed.waited_ns / 1e6:,.0f} ms waited. {feed_change(feed) if feed.busiest else ''}".strip()
+            f"{duration(feed.waited_ns)} waited. {feed_change(feed) if feed.busiest else ''}".strip()
             for feed in feeds[:3]
         ),
         against=(),
@@ -142,7 +148,9 @@ def _headline(
     if found == "not_starved":
         return f"{where} is not starved: input costs {share.value:.1%} of the time. Idle {idle:.1%}; {limit}."
     much = "severely starved" if found == "severe" else "starved"
-    return f"{where} is {much}: {share.value:.1%} of the time it waits for input (idle {idle:.1%})."
+    staged = judged.causes.get(Cause.H2D_STAGING, 0) > judged.causes.get(Cause.INPUT, 0)
+    what = "input, most of it for copies from pageable memory" if staged else "input"
+    return f"{where} is {much}: {share.value:.1%} of the time it waits for {what} (idle {idle:.1%})."
 
 
 def _confidence(device: DeviceResult) -> str:
@@ -154,7 +162,7 @@ def _evidence(device: DeviceResult, made: Sequence[Remedy]) -> tuple[str, ...]:
     said = [remedy.evidence for remedy in made[:2]]
     for gap in device.worst[:1]:
         inside = f" in {gap.inside}" if gap.inside else ""
-        said.append(f"The worst gap: {(gap.end - gap.start) / 1e6:,.1f} ms, {gap.thread or 'the host'}{inside}.")
+        said.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")
     if device.share.steps_over:
         said.append(f"{device.share.steps_over:.0%} of the steps lose more than 5 % to input.")
     if device.steady is not None:
@@ -169,13 +177,15 @@ def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str
     said = []
     waits, steady = device.judged.input, int(device.steps.steady.sum())
     if waits.hidden > max(waits.exposed, device.judged.budget.window // 100):
-        said.append(f"{waits.hidden / 1e6:,.0f} ms of waiting for input were hidden behind GPU work, and harmless.")
+        said.append(f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work, and harmless.")
     if not len(device.steps.labels):
         said.append("No steps could be told apart: the figures are of the whole recording, its beginning included.")
     elif steady < _FEW:
-        said.append(f"Only {steady} whole steps were recorded; {_FEW} make a verdict, {_MANY} a firm one.")
+        whole = f"Only {plural(steady, 'whole step')}" if steady else "No whole step"
+        said.append(f"{whole} {'were' if steady > 1 else 'was'} recorded; {_FEW} make a verdict, {_MANY} a firm one.")
     if device.cold is not None and device.cold.steps:
-        said.append(f"The first {device.cold.steps} steps are left out, as a cold start.")
+        first = "The first step is" if device.cold.steps == 1 else f"The first {device.cold.steps:,} steps are"
+        said.append(f"{first} left out, as a cold start.")
     low, high = (pick(one.share.value for one in devices) for pick in (min, max))
     if high - low > STARVED:
         said.append(f"Devices differ: input costs {low:.1%} to {high:.1%}.")
@@ -196,8 +206,8 @@ def _falsify(found: str, device: DeviceResult) -> str:
 def _change(found: str, made: Sequence[Remedy], bound: str) -> str:
     if found == "abstained":
         return "Nothing yet: record again, as said under Record."
-    wanted = "input" if found in ("starved", "severe", "borderline") else bound
-    chosen = next((remedy for remedy in made if remedy.family == wanted), None)
+    wanted = ("input", "h2d") if found in ("starved", "severe", "borderline") else (bound,)
+    chosen = next((remedy for remedy in made if remedy.family in wanted), None)  # the costlier
     if chosen is not None:
         return chosen.change
     return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a larger GPU would help."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from fastfeed.profiler.quantities import duration, plural
+
 __all__ = ["WORDS", "duration", "multiple", "percent", "plain", "plural"]
 
 WORDS = {
@@ -14,22 +16,8 @@ WORDS = {
     "abstained": "NO VERDICT",
 }
 
-_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 # controls, and what turns the direction of text: neither belongs into a terminal or a page
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\s]+")
-
-
-def duration(ns: float) -> str:
-    """Three digits and a unit: 31.2 ms."""
-    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
-    if ns == 0:
-        return "0 ms"
-    size, unit = next((row for row in _UNITS if ns >= 0.9995 * row[0]), _UNITS[-1])
-    value = ns / size
-    if unit == "ns":
-        return f"{sign}{round(value)} ns"
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{sign}{value:,.{digits}f} {unit}"
 
 
 def percent(share: float) -> str:
@@ -50,8 +38,3 @@ def plain(name: str, limit: int = 200) -> str:
     """One line without control characters, at most `limit` characters: what is left out is an ellipsis."""
     shown = _UNSEEN.sub(" ", name[: limit * 4]).strip()
     return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
-
-
-def plural(count: int, noun: str) -> str:
-    """1 step, 1,000 steps."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -214,3 +214,13 @@ def test_large_files_keep_every_launch(tmp_path: Path) -> None:
     assert np.array_equal(trace.ops.corr, np.arange(1, 12_001))
     assert {trace.name(name) for name in trace.ops.name} == set(KERNELS)
     assert trace.origin.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "told"), [(["MI300X"], "MI300X"), (["MI300X", "MI300X"], "MI300X"), (["A", "B"], "")]
+)
+def test_a_device_that_is_not_listed_is_like_those_that_are(tmp_path: Path, names: list[str], told: str) -> None:
+    """ROCm lists devices from 0, and numbers those of operations after the CPUs of the machine."""
+    listed = [{"id": number, "name": name} for number, name in enumerate(names)]
+    path = write(tmp_path / "a.json", [launch(1, 80), kernel(1, 90, 2, device=2)], deviceProperties=listed)
+    assert [(device.ordinal, device.name) for device in chrome.read(path).devices] == [(2, told)]

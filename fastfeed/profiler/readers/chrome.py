@@ -78,6 +78,7 @@ def _trace(
     ops, ordinals, twice = chrome_tables.ops(events, hosts, calls)
     ranges, overheads = chrome_tables.ranges(events, hosts)
     gpus = _gpus(about)
+    alike = next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""  # ROCm counts by another number
     sole = 0 if len(hosts.processes) == 1 else -1
     cut = bool(exported) and total >= chrome_jax.MOST
     notes = [*stream.notes, *_notes(events, twice, len(ops.start), names, about)]
@@ -89,7 +90,7 @@ def _trace(
             sampled=cut, notes=tuple(notes),
         ),
         tuple(text.removeprefix(STEP) for text in events.strings.all), hosts.processes, hosts.threads,
-        tuple(Device(ordinal, gpus.get(ordinal, ""), process=sole) for ordinal in ordinals),
+        tuple(Device(ordinal, gpus.get(ordinal, alike), process=sole) for ordinal in ordinals),
         ops, calls, ranges, chrome_tables.waits(events, hosts), overheads,
         about={key: distributed[key] for key in _ABOUT if key in distributed} | {"gpus": tuple(gpus.values())},
     )  # fmt: skip

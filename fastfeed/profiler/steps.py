@@ -25,17 +25,20 @@ _PAUSE = 10  # times the usual period: what is longer between two steps belongs 
 _BETWEEN = 0.05  # of a period between one step's end and the next one's start: the annotation covers part of a step
 
 
-def find_steps(trace: Trace, device: int, process: int, edges: np.ndarray, launch: np.ndarray) -> Steps:
+def find_steps(
+    trace: Trace, device: int, process: int, edges: np.ndarray, launch: np.ndarray, waits: np.ndarray | None = None
+) -> Steps:
     """The steps of one process, by the best witness there is.
 
-    Steps that the dialect or an annotation names come first, then the feed's waits, then what recurs on the device.
+    Steps that the dialect or an annotation names come first, then waits for input (`waits`: a set of spans of the
+    thread that drives the process), then what recurs on the device.
     `edges` is the device's first start and last end; a step that reaches outside is incomplete and never steady.
     `launch` is what `launches` gives: where the host runs ahead of the device by more than a step, steps are what the
     device did of them.
     """
     for found, of_host in (
         (_from_ranges(trace, process), True),
-        (_from_feed(trace, process), True),
+        (_from_waits(trace, process, waits, edges), True),
         (_from_device(trace, device, edges), False),
     ):
         if found is not None:
@@ -101,19 +104,22 @@ def _in_order(trace: Trace, rows: np.ndarray, by: str) -> tuple[np.ndarray, tupl
     return spans(start, end), labels, f"{by} ({shown})"
 
 
-def _from_feed(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
-    """From one wait for a batch to the next."""
+def _from_waits(
+    trace: Trace, process: int, waits: np.ndarray | None, within: np.ndarray
+) -> tuple[np.ndarray, tuple[str, ...], str] | None:
+    """From one wait for a batch to the next: the feed's, which are known to be one per step, else anybody's."""
     ranges = trace.ranges
-    waits = {index for index, name in enumerate(trace.names) if name == "fastfeed:wait"}
-    rows = np.flatnonzero(_mine(trace, process) & (ranges.said == Said.FEED) & np.isin(ranges.name, list(waits)))
-    if len(rows) <= _FEWEST:
+    named = [index for index, name in enumerate(trace.names) if name == "fastfeed:wait"]
+    rows = np.flatnonzero(_mine(trace, process) & (ranges.said == Said.FEED) & np.isin(ranges.name, named))
+    if len(rows) > _FEWEST:
+        edges, by = np.sort(ranges.start[rows]), "the feed's waits for batches"
+    elif waits is not None and len(waits) > _FEWEST:
+        edges, by = waits[:, 0], "waits for batches"
+        if _rhythm(edges, within) is None:
+            return None
+    else:
         return None
-    edges = np.sort(ranges.start[rows])
-    return (
-        spans(edges[:-1], edges[1:]),
-        tuple(f"batch {n}" for n in range(len(edges) - 1)),
-        "the feed's waits for batches",
-    )
+    return spans(edges[:-1], edges[1:]), tuple(f"batch {n}" for n in range(len(edges) - 1)), by
 
 
 def _from_device(trace: Trace, device: int, edges: np.ndarray) -> tuple[np.ndarray, tuple[str, ...], str] | None:
@@ -124,8 +130,10 @@ def _from_device(trace: Trace, device: int, edges: np.ndarray) -> tuple[np.ndarr
     copies = mine[(ops.kind[mine] == Kind.H2D) & (ops.bytes[mine] > 0)]
     sizes, count = np.unique(ops.bytes[copies], return_counts=True)
     for size in sizes[np.argsort(-sizes * (count > _FEWEST))][:8] if len(sizes) else ():
-        rhythm = _rhythm(ops.start[copies[ops.bytes[copies] == size]], edges)
-        if rhythm is not None:
+        at = ops.start[copies[ops.bytes[copies] == size]]
+        rhythm = _rhythm(at, edges)
+        computed = np.searchsorted(at, ops.start[mine[ops.kind[mine] == Kind.COMPUTE]], side="right")
+        if rhythm is not None and len(np.unique(computed)) >= 0.8 * len(at):  # each round computes something, too
             return *rhythm, f"recurring copies of {size:,} bytes to the GPU"
     names, count = np.unique(ops.name[mine], return_counts=True)
     once = names[count > _FEWEST]

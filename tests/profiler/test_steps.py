@@ -12,7 +12,12 @@ from fastfeed.profiler.trace import Calls, Kind, Ops, Origin, Process, Ranges, S
 Row = tuple[int, int, int, str, Said]  # start, end, thread, name, said
 
 
-def found(*rows: Row, ops: tuple[tuple[int, int], ...] = ((0, 10_000),), calls: tuple[int, ...] = ()) -> Steps:
+def found(
+    *rows: Row,
+    ops: tuple[tuple[int, int], ...] = ((0, 10_000),),
+    calls: tuple[int, ...] = (),
+    waits: np.ndarray | None = None,
+) -> Steps:
     """The steps of process 0, whose threads are 0 and 1; each op was launched by the call at its place."""
     names = tuple(dict.fromkeys(row[3] for row in rows)) or ("k",)
     start, end, thread, name, said = zip(*rows, strict=True) if rows else ((),) * 5
@@ -27,7 +32,7 @@ def found(*rows: Row, ops: tuple[tuple[int, int], ...] = ((0, 10_000),), calls: 
         ranges=table(Ranges, start=start, end=end, thread=thread, name=[names.index(n) for n in name], said=said),
     )
     launch = np.arange(len(ops)) if calls else np.full(len(ops), -1)
-    return find_steps(trace, 0, 0, np.array([began.min(), ended.max()]), launch)
+    return find_steps(trace, 0, 0, np.array([began.min(), ended.max()]), launch, waits)
 
 
 def marks(*edges: tuple[int, int], name: str = "Step#{}", thread: int = 0, said: Said = Said.STEP) -> list[Row]:
@@ -119,6 +124,26 @@ def test_from_one_wait_for_a_batch_to_the_next():
 @pytest.mark.parametrize("count", (0, 1, 2))
 def test_too_few_kernels_make_no_rhythm(count: int):
     assert found(ops=tuple((n * 10, n * 10 + 5) for n in range(count + 1))).found_by == ""
+
+
+def test_without_marks_from_one_wait_for_input_to_the_next():
+    waits = np.array([(at, at + 30) for at in range(100, 9_000, 1_000)])
+    steps = found(waits=waits)
+    assert steps.found_by == "waits for batches"
+    assert steps.spans[0].tolist() == [100, 1_100]
+    assert found(waits=waits[:3]).found_by == "", "three are no rhythm"
+    assert found(waits=waits // 100).found_by == "", "a burst of them is not the run"
+
+
+def test_copies_without_kernels_between_them_are_no_steps():
+    """Nine arrays of one size, sent ahead of a program that then computes once."""
+    start = np.arange(0, 9_000, 1_000)
+    for kinds, steps in (([Kind.H2D] * 9 + [Kind.COMPUTE], 0), ([Kind.H2D] * 9 + [Kind.COMPUTE] * 9, 8)):
+        began = np.concatenate([start, start[-1] + 500 if steps == 0 else start + 500], axis=None)
+        ops = table(Ops, start=began, end=began + 100, device=0, process=0, kind=kinds, name=0, bytes=4_096)
+        trace = Trace(Origin("made", "chrome"), ("k",), (Process(1),), (Thread(0, 1),), ops=ops)
+        made = find_steps(trace, 0, 0, np.array([0, 9_000]), np.full(len(began), -1))
+        assert len(made.labels) == steps
 
 
 def test_the_first_steps_are_cold():

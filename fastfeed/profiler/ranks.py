@@ -20,6 +20,7 @@ __all__ = ["ABSENT", "NO_CAUSE", "Blame", "Member", "Together", "estimated", "to
 
 ABSENT = "ranks that are not in this analysis"
 _ALIKE = 5  # collectives of one name and size, before their spread says what is waiting
+_ONE_SIZE = 1.5  # times the shortest: what still is the same work
 _LOOSE_NS = 100_000  # of clocks, that is worth telling
 
 
@@ -99,7 +100,9 @@ def together(members: Sequence[Member]) -> Together:
 def estimated(member: Member, known: np.ndarray | None = None) -> Blame:
     """Waits of a rank whose peers are not here: how much longer a collective took than most of its name and size.
 
-    `known` is a set of waits for peers that are: they come first in each kernel, and are left out.
+    `known` is a set of waits for peers that are: they come first in each kernel, and are left out. One kernel serves a
+    kilobyte and a gigabyte: where sizes are unknown, a quarter of its runs must have taken about as long as the
+    shortest.
     """
     ops = member.trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == member.device))
@@ -111,7 +114,9 @@ def estimated(member: Member, known: np.ndarray | None = None) -> Blame:
             kernels = intervals.spans(ops.start[of], ops.end[of])
             start = ops.start[of] + (0 if known is None else intervals.overlap(kernels, known))
             took = ops.end[of] - start
-            transfer = round(float(np.quantile(took, 0.05)))
+            transfer, quarter = np.quantile(took, (0.05, 0.25)).round().astype(np.int64)
+            if ops.bytes[of[0]] < 0 and quarter > _ONE_SIZE * transfer:
+                continue
             parts.append(intervals.spans(start, start + np.maximum(took - transfer, 0)))
     waits = intervals.intersect(intervals.union(*parts), member.judged)
     seen = intervals.intersect(waits, _exposed(member))

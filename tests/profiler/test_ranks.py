@@ -10,7 +10,9 @@ from manyranks import MS, Talk, members
 
 from fastfeed.profiler import intervals
 from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.ranks import ABSENT, Blame, Together, estimated, together
+from fastfeed.profiler.ranks import ABSENT, Blame, Member, Together, estimated, together
+from fastfeed.profiler.result import Slices
+from fastfeed.profiler.trace import Device, Kind, Ops, Origin, Process, Trace, table
 
 JITTER = 5_000  # ns, of the made ends, per collective
 STEPS = 12
@@ -164,6 +166,25 @@ def test_a_rank_alone_is_estimated() -> None:
     assert abs(found.blames[0].comm_wait - STEPS // 2 * 8 * MS) < STEPS * JITTER
     assert set(charges(found.blames[0])) == {(ABSENT, None)}
     assert "are estimated" in found.notes[0]
+
+
+def test_collectives_of_many_unknown_sizes_are_no_ground_for_an_estimate() -> None:
+    """What takes longer than the shortest may simply have more to send."""
+    trace = Trace(
+        Origin("made", "chrome"),
+        ("ncclDevKernel_SendRecv",),
+        (Process(1),),
+        devices=(Device(0),),
+        ops=table(
+            Ops, start=np.arange(40) * 100 * MS, end=np.arange(40) * 100 * MS + np.arange(1, 41) * MS, device=0,
+            process=0, stream=7, kind=Kind.COMM, name=0,
+        ),
+    )  # fmt: skip
+    nothing = Slices(*(np.empty(0, np.int64) for _ in range(6)))
+    member = Member("GPU 0", trace, 0, nothing, np.array([[0, 4_000 * MS]]), 0, 4_000 * MS)
+    assert estimated(member).comm_wait == 0
+    sized = replace(trace, ops=replace(trace.ops, bytes=np.full(40, 4_096)))
+    assert estimated(replace(member, trace=sized)).comm_wait > 500 * MS
 
 
 def test_few_collectives_are_no_ground_for_an_estimate() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.profiler.attribution import Attribution, attribute_device, caused
-from fastfeed.profiler.device import device_result, labels
+from fastfeed.profiler.device import device_result, labels, main_process
 from fastfeed.profiler.feeds import feed_results
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import union
@@ -82,9 +82,9 @@ def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
 
 
 def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> DeviceResult:
-    processes = trace.ops.process[one.attribution.rows]
-    main = int(np.argmax(np.bincount(processes)))
-    steps = find_steps(trace, one.device, main, one.attribution.edges, one.host.launch)
+    steps = find_steps(
+        trace, one.device, main_process(trace, one.attribution.rows), one.attribution.edges, one.host.launch
+    )
     if last_steps is not None:
         kept = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), kept))

@@ -55,7 +55,7 @@ def attribute_device(trace: Trace, device: int, host: Host) -> Attribution:
     pieces = [Pieces.of(gaps.late[~known], Cause.NO_LAUNCH)]
     pieces += attribute(host, gaps.late[known], thread[known], processes[known], overhead)
     pieces += calls_in_gaps(trace, gaps, host, union(*busy.values()))
-    pieces += queues_in_gaps(trace, gaps, launch)
+    pieces += queues_in_gaps(trace, gaps, host)
     whole = join(pieces)
     slices = Slices(
         start=whole.span[:, 0],
@@ -108,11 +108,7 @@ def period(found: Attribution, window: np.ndarray) -> Period:
     parts = budget(found.busy, window)
     slices = found.slices
     length = overlap(spans(slices.start, slices.end), window)
-    sums = (
-        np.bincount(slices.cause, weights=None, minlength=len(Cause))
-        if not len(length)
-        else _sums(slices.cause, length)
-    )
+    sums = _sums(slices.cause, length)
     causes = {cause: int(sums[cause]) for cause in Cause if sums[cause]}
     if sum(causes.values()) != parts.idle:
         raise AssertionError(f"causes sum to {sum(causes.values())} ns, idle is {parts.idle} ns")

@@ -17,7 +17,7 @@ from fastfeed.profiler.result import Cold, DeviceResult, Gap, Period, Slices, St
 from fastfeed.profiler.share import STARVING, share_of
 from fastfeed.profiler.trace import Trace
 
-__all__ = ["device_result", "labels"]
+__all__ = ["device_result", "labels", "main_process"]
 
 _FEWEST = 3  # steady steps; of fewer the whole recording is judged
 _WORST = 3
@@ -43,7 +43,8 @@ def device_result(
     unheld &= not _shares_process(trace, device)  # else work of another device may hold it, by means not recorded
     held = overlap(spans(found.slices.start[unheld], found.slices.end[unheld]), judged.spans).sum()
     told["held_share"] = float(held) / max(judged.budget.idle, 1)
-    rank = trace.processes[int(np.argmax(np.bincount(ops.process[found.rows])))].rank
+    main = main_process(trace, found.rows)
+    rank = trace.processes[main].rank if main >= 0 else None
     return DeviceResult(
         label=label,
         trace=index,
@@ -66,6 +67,12 @@ def device_result(
         threads=tuple(_thread(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
     )
+
+
+def main_process(trace: Trace, rows: np.ndarray) -> int:
+    """The process of most of these ops; -1 where it is unknown."""
+    process, count = np.unique(trace.ops.process[rows], return_counts=True)
+    return int(process[np.argmax(count)])
 
 
 def labels(devices: Sequence[tuple[Trace, int]], traces: int) -> list[str]:

@@ -46,8 +46,8 @@ def find_gaps(trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: 
     ops, calls = trace.ops, trace.calls
     mine = np.flatnonzero(ops.device == device)
     began = np.where(launch[mine] >= 0, calls.start[launch[mine]] if len(calls.start) else 0, np.iinfo(np.int64).max)
-    mine = mine[np.lexsort((began, ops.start[mine]))]  # of several ops that begin together, the one launched first
-    mine = mine[ops.end[mine] > ops.start[mine]]  # one without duration ends no gap
+    # of several ops that begin together, one that lasts, and the one launched first
+    mine = mine[np.lexsort((began, ops.end[mine] == ops.start[mine], ops.start[mine]))]
     op = (
         mine[np.minimum(np.searchsorted(ops.start[mine], idle[:, 1]), len(mine) - 1)]
         if len(idle)

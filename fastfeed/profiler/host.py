@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfeed.profiler.intervals import empty, spans, union
-from fastfeed.profiler.launches import LOADS_NS, first_use, launches, long_calls
+from fastfeed.profiler.launches import LOADS_NS, calls_of, first_use, launches, long_calls
 from fastfeed.profiler.meanings import Doing, call_meanings, range_meanings
 from fastfeed.profiler.trace import Said, Trace
 
@@ -24,6 +24,7 @@ class Host:
         self.range_doing = range_meanings(trace, input_range)
         self.launch = launches(trace)
         self.long = long_calls(trace)
+        self.first_use = first_use(trace)
         self.call_doing = self._calls()
         self.start = np.concatenate([ranges.start, calls.start, sched.start])
         self.end = np.concatenate([ranges.end, calls.end, sched.end])
@@ -38,11 +39,12 @@ class Host:
         self._sets: dict[tuple[int, int], np.ndarray] = {}
         self._drivers: dict[int, int] = {}
         self._iterators: dict[int, np.ndarray] = {}
+        self._wait_calls: tuple[np.ndarray, np.ndarray] | None = None
 
     def _calls(self) -> np.ndarray:
         """What calls mean by their names; a first launch that takes long loads its kernel."""
         doing, calls = call_meanings(self.trace), self.trace.calls
-        first = self.launch[first_use(self.trace) & (self.launch >= 0)]
+        first = self.launch[self.first_use & (self.launch >= 0)]
         loading = first[(calls.end[first] - calls.start[first] > LOADS_NS) & (doing[first] == Doing.LAUNCH)]
         doing[loading] = Doing.LOAD
         return doing
@@ -60,6 +62,14 @@ class Host:
             rows = self.rows(thread, doing)
             found = self._sets[thread, doing] = union(spans(self.start[rows], self.end[rows])) if len(rows) else empty()
         return found
+
+    def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
+        """Per row of Trace.waits, indexes into Trace.calls: of the wait, of the recording of its event; -1 unknown."""
+        if self._wait_calls is None:
+            waits = self.trace.waits
+            waiting, recording = (calls_of(self.trace, waits.process, corr) for corr in (waits.corr, waits.on_corr))
+            self._wait_calls = waiting, recording
+        return self._wait_calls
 
     def contention(self, thread: int) -> np.ndarray:
         """When it was ready to run and had no core."""
@@ -90,7 +100,7 @@ class Host:
         process = trace.threads[thread].process if thread >= 0 else -1
         if process not in self._iterators:
             taking = [index for index, name in enumerate(trace.names) if name.startswith(_TAKES_BATCH)]
-            of = np.array([one.process for one in trace.threads] or [-1])[trace.ranges.thread]
+            of = np.array([*(one.process for one in trace.threads), -2])[trace.ranges.thread]
             rows = np.flatnonzero(np.isin(trace.ranges.name, taking) & (of == process))
             self._iterators[process] = union(spans(trace.ranges.start[rows], trace.ranges.end[rows]))
         return self._iterators[process]

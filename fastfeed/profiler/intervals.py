@@ -70,8 +70,8 @@ def subtract(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Nanoseconds in `a` and not in `b`."""
     if not len(a) or not len(b):
         return a.copy()
-    low, high = int(min(a[0, 0], b[0, 0])), int(max(a[-1, 1], b[-1, 1]))
-    return intersect(a, complement(b, low, high))
+    both = intersect(a, b)  # first, so that a large `b` costs no more than what it shares with `a`
+    return intersect(a, complement(both, int(a[0, 0]), int(a[-1, 1])))
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:

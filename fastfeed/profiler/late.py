@@ -67,15 +67,16 @@ def attribute(
         overhead: the set of nanoseconds in which the profiler worked for itself.
     """
     made: list[Pieces] = []
-    asked = np.array([host.driver(int(one)) for one in np.unique(process)] or [-1])
-    driver = asked[np.searchsorted(np.unique(process), process)] if len(process) else np.empty(0, np.int64)
+    known, of = np.unique(process, return_inverse=True)
+    driver = np.array([host.driver(int(one)) for one in known], np.int64)[of]
     thread = np.where(thread >= 0, thread, driver)
     many = len(host.trace.threads) + 1
     pairs = (thread + 1) * many + driver + 1
-    for pair in np.unique(pairs):
-        launcher, other = int(pair // many) - 1, int(pair % many) - 1
-        rest = late[pairs == pair]
-        rest = rest[rest[:, 1] > rest[:, 0]]
+    some = np.flatnonzero(late[:, 1] > late[:, 0])
+    some = some[np.argsort(pairs[some], kind="stable")]
+    for rows in np.split(some, np.flatnonzero(np.diff(pairs[some])) + 1) if len(some) else ():
+        launcher, other = int(pairs[rows[0]] // many) - 1, int(pairs[rows[0]] % many) - 1
+        rest = late[rows]
         hit = intersect(rest, overhead)
         made.append(Pieces.of(hit, Cause.PROFILER, launcher))
         rest = subtract(rest, overhead)
@@ -116,6 +117,8 @@ def _ask(host: Host, rest: np.ndarray, thread: int, made: list[Pieces], alone: b
 
 
 def _take(host: Host, rest: np.ndarray, thread: int, doing: Doing, made: list[Pieces]) -> np.ndarray:
+    if not len(rest):
+        return rest
     covered = host.what(thread, doing)
     hit = intersect(rest, covered)
     if not len(hit):

@@ -28,7 +28,7 @@ def calls_of(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
     usable = np.flatnonzero(calls.corr >= 0)
     if not len(usable) or not len(corr):
         return found
-    process_of = np.array([thread.process for thread in trace.threads], np.int64)
+    process_of = np.array([*(thread.process for thread in trace.threads), -2], np.int64)  # a thread of -1 is nobody's
     wanted, given = corr, calls.corr[usable]
     if max(given.max(), wanted.max()) >= 1 << 40:  # some are addresses: number them, so that the keys fit
         _, numbered = np.unique(np.concatenate([given, wanted]), return_inverse=True)

@@ -123,7 +123,9 @@ _SAID = {
 def call_meanings(trace: Trace) -> np.ndarray:
     """A Doing per call: uint8, shape (len(calls),). A copy that returns at once is a launch."""
     calls: Calls = trace.calls
-    table = np.array([_of_call(name) for name in trace.names] or [Doing.LAUNCH], np.uint8)
+    table = np.full(len(trace.names) + 1, Doing.LAUNCH, np.uint8)  # the last is for a name of -1
+    for name in np.unique(calls.name):
+        table[name] = _of_call(trace.name(int(name)))
     return table[calls.name]
 
 

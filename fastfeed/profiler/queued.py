@@ -10,7 +10,7 @@ from fastfeed.profiler.gaps import Gaps
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import overlap, spans
 from fastfeed.profiler.late import Pieces
-from fastfeed.profiler.launches import LOADS_NS, first_use
+from fastfeed.profiler.launches import LOADS_NS
 from fastfeed.profiler.meanings import Doing
 from fastfeed.profiler.trace import Kind, Trace
 
@@ -27,15 +27,17 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
         return []
     ops, calls = trace.ops, trace.calls
     op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
-    first = first_use(trace)[op]
+    first = host.first_use[op]
     long = host.long[call] | (first & (calls.end[call] - calls.start[call] > LOADS_NS))
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
     cause[long & first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
     queue = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
     cause[long & ~first & queue & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL
     thread = calls.thread[call]
-    for one in np.unique(thread):
-        mine = np.flatnonzero((thread == one) & long)
+    longest = np.flatnonzero(long)
+    longest = longest[np.argsort(thread[longest], kind="stable")]
+    for mine in np.split(longest, np.flatnonzero(np.diff(thread[longest])) + 1) if len(longest) else ():
+        one = thread[mine[0]]
         inner = overlap(span[mine], host.what(int(one), Doing.ALLOC))
         cause[mine[inner * 2 > span[mine, 1] - span[mine, 0]]] = Cause.ALLOC
         inner = overlap(span[mine], host.contention(int(one)))
@@ -46,11 +48,12 @@ def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> lis
     return [Pieces(span, cause, thread.astype(np.int32), calls.name[call])]
 
 
-def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]:
+def queues_in_gaps(trace: Trace, gaps: Gaps, host: Host) -> list[Pieces]:
     """Why a launched op had not begun: the usual latency, or an order between streams or devices.
 
     What is longer than usual counts as held back when it was launched before the gap, so that the launch was not
-    late, or when its stream had been told to wait.
+    late, or when its stream had been told to wait. Work of another device that ended meanwhile holds it whatever is
+    usual: where every step waits for it, the wait is what is usual.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
     if not len(rows):
@@ -61,8 +64,9 @@ def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]
     in_gap = calls.start[call] > gaps.start[rows]
     usual = max(_LEAST_NS, int(np.percentile(length[in_gap], 90)) if in_gap.any() else 0)
     held = length > usual
+    asked = held | (length > _NO_LATENCY_NS)
     producer = np.full(len(rows), -1, np.int64)
-    producer[held] = producers(trace, op[held], launch)
+    producer[asked] = producers(host, op[asked])
     cause = np.full(len(rows), Cause.LATENCY, np.uint8)
     cause[held & (~in_gap | (producer >= 0) | (length > _NO_LATENCY_NS))] = Cause.DEPENDENCY
     # one process with several devices starts a collective on all of them, or on none
@@ -79,7 +83,7 @@ def queues_in_gaps(trace: Trace, gaps: Gaps, launch: np.ndarray) -> list[Pieces]
 
 def _with_devices(trace: Trace) -> np.ndarray:
     """The processes that drive several devices."""
-    many = max(len(trace.devices), 1)
-    pairs = np.flatnonzero(np.bincount(trace.ops.process.astype(np.int64) * many + trace.ops.device))
+    many = len(trace.devices) + 1
+    pairs = np.unique(trace.ops.process.astype(np.int64) * many + trace.ops.device)
     process, count = np.unique(pairs // many, return_counts=True)
     return process[count > 1]

@@ -61,7 +61,7 @@ class Made:
         self.add(Ranges, start=start, end=end, name=name, said=said, thread=thread)
 
     def trace(self, threads: int = 2, devices: int = 1, **about: Any) -> Trace:
-        columns = {
+        columns: dict[type, dict[str, Any]] = {
             kind: {key: np.array([row.get(key, -1) for row in rows]) for key in {key for row in rows for key in row}}
             for kind, rows in self.rows.items()
         }

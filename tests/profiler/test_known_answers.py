@@ -72,7 +72,7 @@ def test_imagenet_with_slow_workers_and_a_cold_start(analyzed):
     assert percent(device.whole, Cause.ALLOC) == pytest.approx(7.7, abs=0.1)
     assert device.cold is not None and device.cold.steps == 2
     named = {Cause.ALLOC, Cause.MODULE_LOAD}
-    assert sum(device.cold.causes[cause] for cause in named) > 0.9 * device.cold.idle, "the cold start has its own causes"
+    assert sum(device.cold.causes[cause] for cause in named) > 0.9 * device.cold.idle, "its causes are told apart"
     assert not named & {cause for cause, ns in device.judged.causes.items() if ns > device.judged.budget.idle // 100}
     assert any("70.6%" in sentence for sentence in result.verdict.evidence), "the whole recording is told, too"
 

@@ -16,6 +16,7 @@ from fastfeed.profiler.intervals import union
 from fastfeed.profiler.ranks import Blame, Member, together
 from fastfeed.profiler.result import DeviceResult, Result
 from fastfeed.profiler.share import STARVING, share_of
+from fastfeed.profiler.statistics import FEWEST
 from fastfeed.profiler.steps import find_steps
 from fastfeed.profiler.trace import Origin, Trace
 from fastfeed.profiler.verdict import judge
@@ -85,10 +86,12 @@ def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> De
     steps = find_steps(
         trace, one.device, main_process(trace, one.attribution.rows), one.attribution.edges, one.host.launch
     )
-    if last_steps is not None:
+    fewest = FEWEST
+    if last_steps is not None:  # who asks for two gets two
+        fewest = min(FEWEST, last_steps)
         kept = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), kept))
-    return device_result(trace, one.index, one.device, one.host, one.attribution, steps, label)
+    return device_result(trace, one.index, one.device, one.host, one.attribution, steps, label, fewest)
 
 
 def _with_ranks(result: DeviceResult, blame: Blame) -> DeviceResult:

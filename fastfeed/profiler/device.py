@@ -19,20 +19,19 @@ from fastfeed.profiler.trace import Trace
 
 __all__ = ["device_result", "labels", "main_process"]
 
-_FEWEST = 3  # steady steps; of fewer the whole recording is judged
 _WORST = 3
 _HELD_NS = 1_000_000  # events of other streams rarely hold work that long while the device does nothing
 _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 
 def device_result(
-    trace: Trace, index: int, device: int, host: Host, found: Attribution, steps: Steps, label: str
+    trace: Trace, index: int, device: int, host: Host, found: Attribution, steps: Steps, label: str, fewest: int
 ) -> DeviceResult:
-    """Everything about one device but what other ranks cost it."""
+    """Everything about one device but what other ranks cost it. Of fewer than `fewest` steps the whole is judged."""
     first, last = map(int, found.edges)
     whole = period(found, spans(np.array([first]), np.array([last])))
     steady_spans = clip(union(steps.spans[steps.steady]), first, last)
-    steady = period(found, steady_spans) if steps.steady.sum() >= _FEWEST and measure(steady_spans) else None
+    steady = period(found, steady_spans) if steps.steady.sum() >= fewest and measure(steady_spans) else None
     judged = steady or whole
     told = dict(facts(trace, host, found, steps, judged))
     ops = trace.ops

@@ -7,7 +7,7 @@ import numpy as np
 from fastfeed.profiler.causes import Cause
 from fastfeed.profiler.intervals import intersect, measure, overlap, union
 from fastfeed.profiler.result import Period, Share, Steps
-from fastfeed.profiler.statistics import share
+from fastfeed.profiler.statistics import FEWEST, share
 from fastfeed.profiler.thresholds import STARVED
 
 __all__ = ["STARVING", "share_of"]
@@ -23,12 +23,11 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     window = max(judged.budget.window, 1)
     value = measure(covered) / window
     rounds = steps.spans[steps.steady]
-    if len(rounds) < 3:
-        edges = np.linspace(0, judged.budget.window, _PARTS + 1).astype(np.int64) + (
-            judged.spans[0, 0] if window > 1 else 0
-        )
+    if len(rounds) < FEWEST:
+        first, last = map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
+        edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
         rounds = np.column_stack([edges[:-1], edges[1:]])
-        parts, wholes = overlap(rounds, covered), rounds[:, 1] - rounds[:, 0]
+        parts, wholes = overlap(rounds, covered), overlap(rounds, judged.spans)
         low, high = share(parts, wholes)
         return Share(value, min(low, value), max(high, value))
     parts, wholes = overlap(rounds, covered), overlap(rounds, judged.spans)

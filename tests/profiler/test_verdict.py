@@ -169,3 +169,16 @@ def test_few_steps_are_said(steps: int, says: str):
     assert len(told) == bool(says)
     assert all(sentence.startswith(says) for sentence in told)
     assert verdict.confidence == ("weak" if says else "likely")
+
+
+@pytest.mark.parametrize("last", (1, 2, 5))
+def test_the_last_steps_alone_are_judged_where_asked(last: int):
+    """The last ones wait for nothing; the window of all the others does."""
+    made = run(10, wait=10 * MS)
+    for n in range(10, 16):
+        made.range(n * STEP, n * STEP + STEP, f"ProfilerStep#{n}", Said.STEP)
+        made.op(n * STEP, n * STEP + STEP, (n * STEP - MS, n * STEP - MS))
+    result = analyze([made.trace()], last_steps=last)
+    assert result.devices[0].judged.budget.window == last * STEP
+    assert result.verdict.share.value == 0
+    assert analyze([made.trace()]).verdict.share.value > 0.05

@@ -13,6 +13,7 @@ from fastfeed.profiler.device import device_result, labels, main_process
 from fastfeed.profiler.feeds import feed_results
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import union
+from fastfeed.profiler.meanings import Doing
 from fastfeed.profiler.ranks import Blame, Member, together
 from fastfeed.profiler.result import DeviceResult, Result
 from fastfeed.profiler.share import STARVING, share_of
@@ -83,9 +84,9 @@ def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
 
 
 def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> DeviceResult:
-    steps = find_steps(
-        trace, one.device, main_process(trace, one.attribution.rows), one.attribution.edges, one.host.launch
-    )
+    process, host = main_process(trace, one.attribution.rows), one.host
+    waits = host.what(host.driver(process), Doing.INPUT)
+    steps = find_steps(trace, one.device, process, one.attribution.edges, host.launch, waits)
     fewest = FEWEST
     if last_steps is not None:  # who asks for two gets two
         fewest = min(FEWEST, last_steps)

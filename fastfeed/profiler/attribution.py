@@ -79,7 +79,7 @@ def _waits(trace: Trace, host: Host, rows: np.ndarray, launch: np.ndarray) -> np
     callers = np.unique(trace.calls.thread[launch[launch >= 0]]) if len(trace.calls.thread) else np.empty(0, np.int32)
     drivers = [host.driver(int(process)) for process in np.unique(trace.ops.process[rows])]
     threads = {*map(int, callers), *drivers} - {-1}
-    return union(*(host.what(thread, Doing.INPUT) for thread in threads))
+    return union(*(union(host.what(thread, Doing.INPUT), host.iterators(thread)) for thread in threads))
 
 
 def _ramp(trace: Trace, slices: Slices, rows: np.ndarray, launch: np.ndarray) -> np.ndarray:

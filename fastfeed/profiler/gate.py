@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError
-from fastfeed.profiler.causes import CAUSES, FAMILIES
+from fastfeed.profiler.causes import CAUSES, FAMILIES, cause_of
+from fastfeed.profiler.remedies import costs
 from fastfeed.profiler.result import DeviceResult, Result
 
 __all__ = ["ABSTAINED", "TRIPPED", "Gate", "check", "parse", "share"]
@@ -41,7 +42,7 @@ def parse(text: str) -> Gate:
 
 
 def share(device: DeviceResult, key: str) -> float:
-    """The fraction of the judged time that a device was idle for this; `input` counts as in the verdict.
+    """The fraction of the judged time that this cost a device: `input` as in the verdict, a family as in its remedy.
 
     Where a family and a cause have one name, it means the family.
     """
@@ -50,12 +51,10 @@ def share(device: DeviceResult, key: str) -> float:
     period = device.judged
     if key == IDLE:
         lost = period.budget.idle
+    elif key in FAMILIES:
+        lost = costs(device)[key]
     else:
-        lost = sum(
-            ns
-            for cause, ns in period.causes.items()
-            if key == (CAUSES[cause].family if key in FAMILIES else CAUSES[cause].key)
-        )
+        lost = period.causes.get(cause_of(key), 0)
     return lost / period.budget.window if period.budget.window else 0.0
 
 

@@ -60,6 +60,8 @@ class Host:
         found = self._sets.get((thread, doing))
         if found is None:
             rows = self.rows(thread, doing)
+            if doing == Doing.COMPILE and len(self.trace.processes) == 1:  # the driver's, of no thread that is known
+                rows = np.concatenate([rows, self.rows(-1, doing)])
             found = self._sets[thread, doing] = union(spans(self.start[rows], self.end[rows])) if len(rows) else empty()
         return found
 

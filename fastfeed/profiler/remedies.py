@@ -9,25 +9,33 @@ from fastfeed.profiler.quantities import duration, plural
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.supply import proxy_input, supply_change
 
-__all__ = ["remedies"]
+__all__ = ["costs", "remedies"]
 
 _LEAST = 0.005  # of the window: less is not worth a line
 _PINNABLE = 0.1  # of the bytes copied: pageable memory that matters
+
+
+def costs(device: DeviceResult) -> dict[str, int]:
+    """Nanoseconds of the judged period that each family costs: idle time, exposed copies and communication.
+
+    Waiting inside collectives for a rank that waits for its input is input, not communication.
+    """
+    judged, proxy = device.judged, proxy_input(device)
+    spent = dict.fromkeys(FAMILIES, 0)
+    for cause, ns in judged.causes.items():
+        spent[CAUSES[cause].family] += ns
+    spent["input"] += proxy
+    spent["comm"] += max(judged.budget.comm - proxy, 0)
+    spent["h2d"] += judged.budget.h2d
+    return spent
 
 
 def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Remedy, ...]:
     """One per family that costs at least half a percent of the judged window, the costliest first."""
     judged = device.judged
     window = max(judged.budget.window, 1)
-    proxy = proxy_input(device)
-    costs = dict.fromkeys(FAMILIES, 0)
-    for cause, spent in judged.causes.items():
-        costs[CAUSES[cause].family] += spent
-    costs["input"] += proxy
-    costs["comm"] += max(judged.budget.comm - proxy, 0)
-    costs["h2d"] += judged.budget.h2d
     made = []
-    for family, spent in sorted(costs.items(), key=lambda item: -item[1]):
+    for family, spent in sorted(costs(device).items(), key=lambda item: -item[1]):
         if spent < _LEAST * window:
             continue
         change, evidence = _ADVICE[family](device, spent, feeds)

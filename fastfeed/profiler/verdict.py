@@ -81,7 +81,7 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
         reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
     if not origin.host_calls:
         reasons.append("The host's API calls were not recorded, so that a late launch cannot be told from a held one.")
-    elif judged.causes.get(Cause.NO_LAUNCH, 0) > 0.05 * judged.budget.idle or device.launches < 0.8 * device.ops:
+    elif judged.budget.idle >= STARVED * window and judged.causes.get(Cause.NO_LAUNCH, 0) > 0.05 * judged.budget.idle:
         reasons.append(
             f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
             f"{judged.causes.get(Cause.NO_LAUNCH, 0) / max(judged.budget.idle, 1):.0%} of the idle time ends in others."

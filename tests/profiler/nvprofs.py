@@ -86,7 +86,8 @@ def training(launches: int = 3) -> Sheet:
         calls = [(41, 300_000, 350_000), (211, 360_000, 365_000), (131, 370_000, 900_000)]
         for number, (cbid, start, end) in enumerate(calls, 1):
             sheet.add(
-                "RUNTIME", cbid=cbid, start=at + start, end=at + end, processId=PID, threadId=TID, correlationId=corr + number
+                "RUNTIME", cbid=cbid, start=at + start, end=at + end, processId=PID, threadId=TID,
+                correlationId=corr + number,
             )  # fmt: skip
         sheet.add(
             "MEMCPY", copyKind=1, srcKind=1, dstKind=3, bytes=4096, start=at + 310_000, end=at + 345_000, streamId=7,

@@ -89,7 +89,7 @@ def test_a_report_through_the_nsys_of_this_machine(folder):
     from fastfeed.profiler.readers import nsys_report
 
     if nsight.find() is None:
-        pytest.skip("no nsys on this machine; install Nsight Systems or set NSYS to its nsys program")
+        pytest.skip("no nsys on this machine; make nsys, then set NSYS=build/nsys/nsys")
     path = folder / "nsys_rep" / "bootcamp_jacobi_single_gpu.qdrep"
     trace = nsys_report.read(path)
     assert trace.origin.path == str(path) and len(trace.ops.start) == 5_004

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.causes import CAUSES, FAMILIES, cause_of
+from fastfeed.profiler.quantities import percent
 from fastfeed.profiler.remedies import costs
 from fastfeed.profiler.result import DeviceResult, Result
 
@@ -71,7 +72,7 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
         value = share(worst, gate.key)
         if value > gate.above:
             code = TRIPPED
-            said.append(f"{gate} is exceeded: {value:.1%} on {worst.label}")
+            said.append(f"{gate} is exceeded: {percent(value)} on {worst.label}")
         else:
-            said.append(f"{gate} holds: {value:.1%} at most, on {worst.label}")
+            said.append(f"{gate} holds: {percent(value)} at most, on {worst.label}")
     return code, said

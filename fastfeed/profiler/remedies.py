@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fastfeed.profiler.causes import CAUSES, FAMILIES, Cause
-from fastfeed.profiler.quantities import duration, plural
+from fastfeed.profiler.quantities import duration, percent, plural
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.supply import proxy_input, supply_change
 
@@ -63,12 +63,12 @@ def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple
         size = f"{facts['h2d_mb_per_step']:,.1f} MB per step" if "h2d_mb_per_step" in facts else "they run"
         evidence += f": {size} at {rate:,.{0 if rate >= 10 else 1 if rate >= 1 else 2}f} GB/s"
     if "prefetched" in facts:
-        evidence += f", {facts['prefetched']:.0%} of the time beside kernels"
+        evidence += f", {percent(facts['prefetched'], 0)} of the time beside kernels"
     if pageable >= _PINNABLE:
         return (
             "Pin the host memory (pin_memory=True, non_blocking=True) and send images as uint8, a quarter of float32's "
             "bytes.",
-            f"{evidence}; {pageable:.0%} of the bytes come from pageable memory.",
+            f"{evidence}; {percent(pageable, 0)} of the bytes come from pageable memory.",
         )
     return (
         "Copy the next batch on a stream of its own while this one trains (prefetch to the device); images as uint8.",
@@ -119,7 +119,7 @@ def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
 
 def _plain(change: str, evidence: str) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
     def advise(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-        return change, evidence.format(lost=duration(spent), share=f"{spent / max(device.judged.budget.window, 1):.1%}")
+        return change, evidence.format(lost=duration(spent), share=percent(spent / max(device.judged.budget.window, 1)))
 
     return advise
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.quantities import duration, plural
+from fastfeed.profiler.quantities import duration, percent, plural
 from fastfeed.profiler.result import DeviceResult, FeedResult
 from fastfeed.profiler.share import STARVING
 
@@ -80,7 +80,7 @@ def _pattern(facts: Mapping[str, float]) -> str:
         said += f" A long one every {facts['wait_every']:.0f} steps."
     elif facts.get("wait_rare"):
         worst = duration(facts["wait_ms_worst"] * 1e6)
-        said += f" Nearly all of it in {facts['wait_steps']:.0%} of the steps, the worst {worst}."
+        said += f" Nearly all of it in {percent(facts['wait_steps'], 0)} of the steps, the worst {worst}."
     grows = facts.get("wait_grows", 1)
     if grows > 1:
         said += f" They grow: {grows:.1f} times as long in the second half of the steps as in the first."
@@ -96,14 +96,14 @@ def feed_change(feed: FeedResult) -> str:
     share = spent / max(work, 1)
     threads = max(feed.threads, 1)
     used = work / max(feed.span_ns * threads, 1)
-    lead = f"{feed.busiest} takes {share:.0%} of the feed's work, {duration(spent / max(count, 1))} each time"
+    lead = f"{feed.busiest} takes {percent(share, 0)} of the feed's work, {duration(spent / max(count, 1))} each time"
     if feed.busiest == "read":
         return (
             f"{lead}: store larger shards, or keep them near (cache=); reading must become "
             f"{_times(feed.span_ns, feed.waited_ns)} as fast."
         )
     if used < 0.8:
-        busy = f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {used:.0%} of the time"
+        busy = f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {percent(used, 0)} of the time"
         return f"{lead}, and its {busy}: raise prefetch=, then threads=."
     if 10 * feed.waited_ns > 9 * feed.span_ns:  # the trainer does next to nothing else
         return f"{lead}: as many threads= as there are cores, then decode='gpu'."

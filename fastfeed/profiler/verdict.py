@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.causes import FAMILIES, Cause
-from fastfeed.profiler.quantities import duration, plural
+from fastfeed.profiler.quantities import duration, percent, plural
 from fastfeed.profiler.remedies import remedies
 from fastfeed.profiler.result import DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.share import STARVING
@@ -73,7 +73,8 @@ def judge(
 def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...]:
     """Why the trace cannot carry a verdict; nothing where it can."""
     origin, judged = origins[device.trace], device.judged
-    window = max(judged.budget.window, 1)
+    window, idle = max(judged.budget.window, 1), max(judged.budget.idle, 1)
+    missing = judged.causes.get(Cause.NO_LAUNCH, 0)
     reasons = []
     if origin.sampled:
         reasons.append("The file is a sample: events were left out of it.")
@@ -81,30 +82,30 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
         reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
     if not origin.host_calls:
         reasons.append("The host's API calls were not recorded, so that a late launch cannot be told from a held one.")
-    elif judged.budget.idle >= STARVED * window and judged.causes.get(Cause.NO_LAUNCH, 0) > 0.05 * judged.budget.idle:
+    elif idle >= STARVED * window and missing > 0.05 * idle:
         reasons.append(
             f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
-            f"{judged.causes.get(Cause.NO_LAUNCH, 0) / max(judged.budget.idle, 1):.0%} of the idle time ends in others."
+            f"{percent(missing / idle, 0)} of the idle time ends in others."
         )
     elif device.facts.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
         reasons.append(
-            f"For {device.facts['held_share']:.0%} of the idle time work had been launched and nothing recorded held "
-            "it back: device operations are missing from the file."
+            f"For {percent(device.facts['held_share'], 0)} of the idle time work had been launched and nothing "
+            "recorded held it back: device operations are missing from the file."
         )
-    unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + judged.causes.get(Cause.NO_LAUNCH, 0)
+    unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + missing
     enough = device.facts.get("steps", 0) / 2 or _TELLING
     told = judged.input.waits >= enough  # then waits for input are in the trace, and what is unknown is something else
     flips = not told and word(device.share.value) != word(device.share.value + unknown / window)
-    if origin.host_calls and unknown > 0.2 * max(judged.budget.idle, 1) and device.share.value < STARVED and flips:
+    if origin.host_calls and unknown > 0.2 * idle and device.share.value < STARVED and flips:
         reasons.append(
-            f"Of the idle time {unknown / judged.budget.idle:.0%} is the host's and nothing recorded says what it did; "
-            f"that is {unknown / window:.1%} of the window and could be input."
+            f"Of the idle time {percent(unknown / idle, 0)} is the host's and nothing recorded says what it did; "
+            f"that is {percent(unknown / window)} of the window and could be input."
         )
     if judged.budget.overhead > 0.1 * window:
-        reasons.append(f"The profiler itself took {judged.budget.overhead / window:.0%} of the window.")
+        reasons.append(f"The profiler itself took {percent(judged.budget.overhead / window, 0)} of the window.")
     longest = device.facts.get("longest_op_share", 0.0)
     if longest > 0.5:
-        reasons.append(f"One device operation covers {longest:.0%} of the window; is its record damaged?")
+        reasons.append(f"One device operation covers {percent(longest, 0)} of the window; is its record damaged?")
     return tuple(reasons)
 
 
@@ -112,7 +113,7 @@ def _no_device(feeds: Sequence[FeedResult], again: str) -> Verdict:
     waited = max((feed.waited_ns / max(feed.span_ns, 1) for feed in feeds), default=0.0)
     headline = "There is no device activity in what was recorded."
     if feeds:
-        headline += f" By the feed's own timeline the trainer waited for batches {waited:.1%} of the time."
+        headline += f" By the feed's own timeline the trainer waited for batches {percent(waited)} of the time."
     return Verdict(
         word="abstained",
         headline=headline,
@@ -143,14 +144,18 @@ def _headline(
     if found == "abstained":
         return f"No verdict. {reasons[0]}"
     if found == "borderline":
-        low = f" (95 % interval {share.low:.1%} to {share.high:.1%})" if share.low is not None and share.high else ""
-        return f"{where} may be starved: input costs {share.value:.1%} of the time{low}."
+        low = (
+            f" (95 % interval {percent(share.low)} to {percent(share.high)})"
+            if share.low is not None and share.high
+            else ""
+        )
+        return f"{where} may be starved: input costs {percent(share.value)} of the time{low}."
     if found == "not_starved":
-        return f"{where} is not starved: input costs {share.value:.1%} of the time. Idle {idle:.1%}; {limit}."
+        return f"{where} is not starved: input costs {percent(share.value)} of the time. Idle {percent(idle)}; {limit}."
     much = "severely starved" if found == "severe" else "starved"
     staged = judged.causes.get(Cause.H2D_STAGING, 0) > judged.causes.get(Cause.INPUT, 0)
     what = "input, most of it for copies from pageable memory" if staged else "input"
-    return f"{where} is {much}: {share.value:.1%} of the time it waits for {what} (idle {idle:.1%})."
+    return f"{where} is {much}: {percent(share.value)} of the time it waits for {what} (idle {percent(idle)})."
 
 
 def _confidence(device: DeviceResult) -> str:
@@ -164,11 +169,11 @@ def _evidence(device: DeviceResult, made: Sequence[Remedy]) -> tuple[str, ...]:
         inside = f" in {gap.inside}" if gap.inside else ""
         said.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")
     if device.share.steps_over:
-        said.append(f"{device.share.steps_over:.0%} of the steps lose more than 5 % to input.")
+        said.append(f"{percent(device.share.steps_over, 0)} of the steps lose more than 5 % to input.")
     if device.steady is not None:
         whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(device.whole.budget.window, 1)
         if abs(whole - device.share.value) > 0.01:
-            said.append(f"Over the whole recording, its beginning included, input costs {whole:.1%}.")
+            said.append(f"Over the whole recording, its beginning included, input costs {percent(whole)}.")
     return tuple(said)
 
 
@@ -188,7 +193,7 @@ def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str
         said.append(f"{first} left out, as a cold start.")
     low, high = (pick(one.share.value for one in devices) for pick in (min, max))
     if high - low > STARVED:
-        said.append(f"Devices differ: input costs {low:.1%} to {high:.1%}.")
+        said.append(f"Devices differ: input costs {percent(low)} to {percent(high)}.")
     return tuple(said)
 
 

@@ -74,7 +74,7 @@ def test_imagenet_with_slow_workers_and_a_cold_start(analyzed):
     named = {Cause.ALLOC, Cause.MODULE_LOAD}
     assert sum(device.cold.causes[cause] for cause in named) > 0.9 * device.cold.idle, "its causes are told apart"
     assert not named & {cause for cause, ns in device.judged.causes.items() if ns > device.judged.budget.idle // 100}
-    assert any("70.6%" in sentence for sentence in result.verdict.evidence), "the whole recording is told, too"
+    assert any("70.6 %" in sentence for sentence in result.verdict.evidence), "the whole recording is told, too"
 
 
 def test_ddp_that_launches_too_slowly_is_not_short_of_input(analyzed):

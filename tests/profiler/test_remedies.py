@@ -79,7 +79,7 @@ def test_workers_are_as_many_as_keep_up_and_no_more_than_cores(facts: dict[str, 
         ({"wait_every": 100.0, "single_process": 0.0}, "persistent_workers=True", "every 100 steps."),
         ({"wait_every": 100.0}, "next epoch's batches", "every 100 steps."),
         ({"wait_rare": 1.0, "wait_steps": 0.05, "wait_ms_worst": 1234.0}, "Prefetch deeper",
-         "Nearly all of it in 5% of the steps, the worst 1.23 s."),
+         "Nearly all of it in 5 % of the steps, the worst 1.23 s."),
         ({"wait_grows": 2.0}, "look at storage first", "They grow: 2.0 times as long"),
         ({"wait_grows": 0.4}, "Make batches", "They shrink over the steps"),
         ({"single_process": 0.0}, "more workers while cores are free", "hidden."),
@@ -109,7 +109,7 @@ def test_a_feed_that_is_waited_for_is_told_its_threads():
     """4 threads busy 90 %, the trainer waits 400 of 1,000 ms: 4 * 1000 / 600 = 6.7."""
     found = of(made(wait=30 * MS), "input", FEED)
     assert found.change == (
-        "decode takes 100% of the feed's work, 36.0 ms each time: threads=7 instead of 4 while cores are free, "
+        "decode takes 100 % of the feed's work, 36.0 ms each time: threads=7 instead of 4 while cores are free, "
         "else decode='gpu'."
     )
 
@@ -164,7 +164,7 @@ def test_copies(rate: float, shown: str):
     few = of(replace(one, facts={"h2d_gbps": rate, "h2d_pageable": 0.02}), "h2d")
     assert shown in few.evidence and "pageable" not in few.evidence
     assert few.change.startswith("Copy the next batch on a stream of its own")
-    assert "98% of the bytes come from pageable" in of(replace(one, facts={"h2d_pageable": 0.98}), "h2d").evidence
+    assert "98 % of the bytes come from pageable" in of(replace(one, facts={"h2d_pageable": 0.98}), "h2d").evidence
 
 
 def test_calls_that_hardly_happen_are_counted_not_averaged():

@@ -142,7 +142,7 @@ def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
 
 
 def test_abstains_of_one_operation_that_covers_half():
-    assert "60% of the window; is its record damaged?" in _abstaining(_one_long())
+    assert "60 % of the window; is its record damaged?" in _abstaining(_one_long())
 
 
 def _one_long() -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fastfeed.profiler.quantities import duration, plural
+from fastfeed.profiler.quantities import duration, percent, plural
 
 __all__ = ["WORDS", "duration", "multiple", "percent", "plain", "plural"]
 
@@ -18,15 +18,6 @@ WORDS = {
 
 # controls, and what turns the direction of text: neither belongs into a terminal or a page
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\s]+")
-
-
-def percent(share: float) -> str:
-    """One digit after the point, "< 0.1 %" for what is there and rounds to nothing, "–" for what is no number."""
-    if share != share:
-        return "–"
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    return f"{share * 100:.1f} %"
 
 
 def multiple(times: float) -> str:

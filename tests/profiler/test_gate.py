@@ -10,6 +10,7 @@ from simulator.judged import judged
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.causes import CAUSES, FAMILIES
 from fastfeed.profiler.gate import Gate, check, parse, share
+from fastfeed.profiler.quantities import percent
 
 
 def test_parses():
@@ -52,8 +53,8 @@ def test_trips_on_the_worst_device():
     both = replace(result, devices=(*result.devices, idler))
     code, said = check([parse("input>5%"), parse("checkpoint>1%")], both)
     assert code == 3
-    assert said[0] == f"input>5% is exceeded: {value + 0.1:.1%} on other"
-    assert said[1].startswith("checkpoint>1% holds: 0.0% at most, on ")
+    assert said[0] == f"input>5% is exceeded: {percent(value + 0.1)} on other"
+    assert said[1].startswith("checkpoint>1% holds: 0.0 % at most, on ")
     assert check([parse("checkpoint>1%")], both)[0] == 0
     assert check([], both) == (0, [])
 

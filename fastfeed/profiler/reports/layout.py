@@ -22,6 +22,8 @@ _MARKS = {
     "idle": ("░", ".", "red"),
 }
 
+_TIED = "\ue000"  # stands for the blank before a percent sign, at which no line may end
+
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
@@ -63,9 +65,11 @@ class Sheet:
         """Wrapped to the width, `first` columns of the first line taken; cut with an ellipsis after some lines."""
         width = max(8, width or self.width)
         most = self.lines if lines is None else lines
-        wrapped = list(Text("·" * first + text, style=style).wrap(self.console, width, overflow="fold"))
-        for line in wrapped:
-            line.rstrip()
+        whole = Text("·" * first + text.replace(" %", _TIED + "%"), style=style)
+        wrapped = [
+            Text(line.plain.rstrip().replace(_TIED, " "), style=style)
+            for line in whole.wrap(self.console, width, overflow="fold")
+        ]
         if len(wrapped) > most:
             last = fitted(wrapped[most - 1].plain + " " + wrapped[most].plain, width).rstrip()
             wrapped = [*wrapped[: most - 1], Text(last, style=style)]

@@ -15,6 +15,7 @@ from fastfeed.profiler.intervals import clip, measure, overlap, spans, subtract,
 from fastfeed.profiler.meanings import Doing
 from fastfeed.profiler.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.share import STARVING, share_of
+from fastfeed.profiler.spread import spreads
 from fastfeed.profiler.trace import Trace
 
 __all__ = ["device_result", "labels", "main_process"]
@@ -65,6 +66,7 @@ def device_result(
         facts=told,
         threads=tuple(_thread(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
+        per_step=spreads(found, steps, judged),
     )
 
 

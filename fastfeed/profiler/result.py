@@ -15,7 +15,7 @@ from fastfeed.profiler.trace import Origin
 
 __all__ = [
     "Budget", "Charge", "Cold", "DeviceResult", "FeedResult", "Gap", "InputWait", "Period", "RankResult", "Remedy",
-    "Result", "Share", "Slices", "Steps", "Verdict",
+    "Result", "Share", "Slices", "Spread", "Steps", "Verdict",
 ]  # fmt: skip
 
 
@@ -97,6 +97,17 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """What one thing takes of a steady step. Nanoseconds, and a 95 % interval of its share of the time."""
+
+    mean: int
+    median: int
+    p95: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """One idle gap, for people."""
 
@@ -143,6 +154,7 @@ class DeviceResult:
     facts: Mapping[str, float] = field(default_factory=dict)  # numbers that advice uses: see advice.py
     threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name
+    per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key
 
     @property
     def judged(self) -> Period:

@@ -96,6 +96,11 @@ def _device(one: DeviceResult) -> dict[str, Any]:
         "steps": {
             "found_by": one.steps.found_by,
             "steady": figures.steps_judged(one),
+            "per_step": {
+                key: {"mean_ns": spread.mean, "median_ns": spread.median, "p95_ns": spread.p95,
+                      "low": _number(spread.low), "high": _number(spread.high)}
+                for key, spread in one.per_step.items()
+            },
             "each": [
                 {"label": _text(label), "start_ns": start, "end_ns": end, "steady": bool(steady),
                  "input": _number(waited), "idle": _number(waited + other)}

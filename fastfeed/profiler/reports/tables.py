@@ -10,9 +10,18 @@ from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 from fastfeed.profiler.reports.wording import duration, percent, plain, plural
 from fastfeed.profiler.result import DeviceResult, FeedResult, RankResult, Result
 
-__all__ = ["cold", "devices", "feeds", "ranks", "recording", "table"]
+__all__ = ["cold", "devices", "feeds", "per_step", "ranks", "recording", "table"]
 
 MOST = 128  # rows
+_CLASSES = {
+    "step": "length",
+    "compute": "computing",
+    "comm": "exposed communication",
+    "h2d": "exposed copies to the GPU",
+    "other": "exposed other copies",
+    "overhead": "profiler",
+    "idle": "idle",
+}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = False) -> str:
@@ -33,6 +42,21 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = Fa
     look = ' class="stacked"' if stacked else ""
     made = f"<table{look}><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{plain_head[0]}: table">{made}</div>'
+
+
+def per_step(device: DeviceResult) -> str:
+    """What a steady step is made of, and how far steps differ; nothing where there are too few."""
+    titles = {about.key: about.title for about in CAUSES.values()} | _CLASSES
+    rows = [
+        [
+            escaped(titles.get(key, key)),
+            escaped(duration(one.median)),
+            escaped(duration(one.p95)),
+            "" if key == "step" else escaped(f"{percent(one.low)} to {percent(one.high)}"),
+        ]
+        for key, one in device.per_step.items()
+    ]
+    return table(("Per step", "#median", "#95th percentile", "#share, 95 % interval"), rows) if rows else ""
 
 
 def devices(many: list[DeviceResult]) -> str:

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -166,8 +167,8 @@ def test_nvprof_is_for_gpus_that_it_knows(here: Path):
 def test_ctrl_c_is_for_the_command(here: Path, starved: Path, how: str):
     """In a terminal of its own: the key reaches the command once, and the report still comes."""
     (here / "train.py").write_text(
-        "import time\nprint('ready', flush=True)\ncount = 0\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(0.3)\n    print('stopped', flush=True)\n"
+        "import time\n"
+        "try:\n    print('ready', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(0.3)\n    print('stopped', flush=True)\n"
         "    raise SystemExit(9)\n"
     )
     more = ["--nsys", str(starved)] if how == "nsys" else []
@@ -175,6 +176,7 @@ def test_ctrl_c_is_for_the_command(here: Path, starved: Path, how: str):
     environ = environment(COLUMNS="100")
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job begins with it ignored
         os.execve(sys.executable, command, environ)
     said = b""
     try:

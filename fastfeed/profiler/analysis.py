@@ -14,6 +14,7 @@ from fastfeed.profiler.feeds import feed_results
 from fastfeed.profiler.host import Host
 from fastfeed.profiler.intervals import union
 from fastfeed.profiler.meanings import Doing
+from fastfeed.profiler.onlyhost import host_waits
 from fastfeed.profiler.ranks import Blame, Member, together
 from fastfeed.profiler.result import DeviceResult, Result
 from fastfeed.profiler.share import STARVING, share_of
@@ -62,7 +63,8 @@ def analyze(
     feeds = feed_results(traces)
     origins = tuple(trace.origin for trace in traces)
     notes = tuple(dict.fromkeys((*_notes(origins), *ranks.notes)))
-    return Result(origins, judge(devices, feeds, origins, again), devices, ranks.ranks, feeds, notes)
+    waits = () if devices else host_waits(traces, input_range)
+    return Result(origins, judge(devices, feeds, origins, again, waits), devices, ranks.ranks, feeds, notes)
 
 
 def _notes(origins: Sequence[Origin]) -> list[str]:

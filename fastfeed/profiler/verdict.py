@@ -41,12 +41,16 @@ def starved_word(share: Share) -> str:
 
 
 def judge(
-    devices: Sequence[DeviceResult], feeds: Sequence[FeedResult], origins: Sequence[Origin], again: str = ""
+    devices: Sequence[DeviceResult],
+    feeds: Sequence[FeedResult],
+    origins: Sequence[Origin],
+    again: str = "",
+    waits: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict over all devices. `again` is the command that measures again."""
+    """The verdict over all devices. `again` measures again; `waits` tell of the host where no device worked."""
     again = again or "fastfeed profile -- <the same command>"
     if not devices:
-        return _no_device(feeds, again)
+        return _no_device(feeds, again, waits)
     device = focus(devices)
     made = remedies(device, feeds)
     reasons = _abstains(device, origins)
@@ -109,7 +113,7 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
     return tuple(reasons)
 
 
-def _no_device(feeds: Sequence[FeedResult], again: str) -> Verdict:
+def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) -> Verdict:
     waited = max((feed.waited_ns / max(feed.span_ns, 1) for feed in feeds), default=0.0)
     headline = "There is no device activity in what was recorded."
     if feeds:
@@ -124,7 +128,8 @@ def _no_device(feeds: Sequence[FeedResult], again: str) -> Verdict:
             f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "
             f"{duration(feed.waited_ns)} waited. {feed_change(feed) if feed.busiest else ''}".strip()
             for feed in feeds[:3]
-        ),
+        )
+        + tuple(waits[:3]),
         against=(),
         falsify="",
         change="Record on a machine with a GPU, with the CUDA activity of the process that trains.",

@@ -168,7 +168,8 @@ def test_ctrl_c_is_for_the_command(here: Path, starved: Path, how: str):
     """In a terminal of its own: the key reaches the command once, and the report still comes."""
     (here / "train.py").write_text(
         "import time\n"
-        "try:\n    print('ready', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(0.3)\n    print('stopped', flush=True)\n"
+        "try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.3)\n    print('stopped', flush=True)\n"
         "    raise SystemExit(9)\n"
     )
     more = ["--nsys", str(starved)] if how == "nsys" else []

@@ -12,6 +12,7 @@ from fastfeed.profiler.trace import Said, Trace
 __all__ = ["Host"]
 
 _TAKES_BATCH = ("IteratorGetNext", "OptionalGetValue", "MultiDeviceIteratorGetNextFromShard")
+_QUERY_NS = 100_000
 _CONTENTION = len(Doing)  # in the same tables as Doing, behind it
 
 
@@ -47,6 +48,8 @@ class Host:
         first = self.launch[self.first_use & (self.launch >= 0)]
         loading = first[(calls.end[first] - calls.start[first] > LOADS_NS) & (doing[first] == Doing.LAUNCH)]
         doing[loading] = Doing.LOAD
+        # queries of attributes and occupancy load a kernel once, and are part of launching ever after
+        doing[(doing == Doing.LOAD) & (calls.end - calls.start < _QUERY_NS)] = Doing.LAUNCH
         return doing
 
     def rows(self, thread: int, doing: int) -> np.ndarray:

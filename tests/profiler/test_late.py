@@ -39,6 +39,16 @@ def test_a_thread_that_is_unknown_is_asked_as_the_driver():
     assert causes(made, thread=-1) == [(Cause.PYTHON, *LATE, 1)]
 
 
+@pytest.mark.parametrize(
+    ("lasts", "cause"), [(500, Cause.LAUNCH), (99_000, Cause.LAUNCH), (200_000, Cause.MODULE_LOAD)]
+)
+def test_a_query_sets_something_up_where_it_takes_long(lasts: int, cause: Cause):
+    made = Made()
+    made.call(LATE[0] - 200, LATE[0] - 200 + lasts, "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
+    inside = min(LATE[1], LATE[0] - 200 + lasts)
+    assert causes(made)[0] == (cause, LATE[0], inside, 0)
+
+
 def test_the_reason_outweighs_what_is_around_it():
     made = Made()
     made.range(0, 9_000, "train.py(1): main")

@@ -9,25 +9,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fastfeed.cli import traces
+from fastfeed.cli.traces import AsJson, InputRange, Steps
+
 __all__ = ["analyze"]
 
 
 def analyze(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Traces or folders of one run, all ranks.")],
-    input_range: Annotated[
-        str, typer.Option(metavar="REGEX", help="Ranges with such a name are waiting for input, too.")
-    ] = "",
-    steps: Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")] = None,
+    input_range: InputRange = "",
+    steps: Steps = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT", help="'input>5%', 'idle>30%': exit code 3 above it, 4 without a verdict."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page with the timeline: report.html.")] = None,
     perfetto: Annotated[Path | None, typer.Option(help="Also write tracks for ui.perfetto.dev: idle.json.")] = None,
 ) -> None:
     """Say of what was recorded by Nsight Systems, nvprof, PyTorch, JAX or TensorFlow why the GPU was idle."""
-    from fastfeed.cli import traces
     from fastfeed.profiler.reports import document, text
 
     limits = traces.gates(fail_on)

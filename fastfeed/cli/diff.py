@@ -8,24 +8,24 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fastfeed.cli import traces
+from fastfeed.cli.traces import AsJson, InputRange, Steps
+
 __all__ = ["diff"]
 
 
 def diff(
     before: Annotated[Path, typer.Argument(help="Trace or folder of the run before the change.")],
     after: Annotated[Path, typer.Argument(help="The same of the run after it.")],
-    input_range: Annotated[
-        str, typer.Option(metavar="REGEX", help="Ranges with such a name are waiting for input, too.")
-    ] = "",
-    steps: Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")] = None,
+    input_range: InputRange = "",
+    steps: Steps = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT", help="'input>5%' of the run after: exit code 3 above it, 4 without a verdict."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two runs: idle time by cause, per step, and what of the difference is noise."""
-    from fastfeed.cli import traces
     from fastfeed.profiler import compare
     from fastfeed.profiler.reports import difference
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fastfeed.cli import traces
+from fastfeed.cli.traces import InputRange, Steps
 from fastfeed.errors import ConfigError, FastfeedError
 
 if TYPE_CHECKING:
@@ -31,14 +33,12 @@ class Tool(str, enum.Enum):
 def profile(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run, with its arguments.")],
     tool: Annotated[Tool, typer.Option("--with", help="The profiler. auto: nsys where there is one.")] = Tool.auto,
-    steps: Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")] = None,
+    steps: Steps = None,
     delay: Annotated[int, typer.Option(min=0, help="Seconds before recording begins.")] = 0,
     duration: Annotated[int, typer.Option(min=0, help="Seconds of recording; 0: to the end.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder; else a new fastfeed-profile.")] = None,
     html: Annotated[bool, typer.Option(help="Write report.html into the folder.")] = True,
-    input_range: Annotated[
-        str, typer.Option(metavar="REGEX", help="Ranges with such a name are waiting for input, too.")
-    ] = "",
+    input_range: InputRange = "",
     fail_on: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT", help="'input>5%', 'idle>30%': exit code 3 above it, 4 without a verdict."),
@@ -46,7 +46,6 @@ def profile(
     nsys: Annotated[Path | None, typer.Option(help="The program nsys; else $NSYS or found.")] = None,
 ) -> None:
     """Run a command under a profiler, with light options; its exit code is returned. Reports on standard error."""
-    from fastfeed.cli import traces
     from fastfeed.profiler import runner
 
     limits = traces.gates(fail_on)
@@ -77,7 +76,6 @@ def _report(
     done: Recording, folder: Path, limits: list[Gate], html: bool, input_range: str, steps: int | None, again: str
 ) -> int:
     """Analyze what was recorded and say it; the exit code of the limits."""
-    from fastfeed.cli import traces
     from fastfeed.profiler.gate import ABSTAINED
     from fastfeed.profiler.reports import text
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from fastfeed.profiler.gate import Gate
     from fastfeed.profiler.result import Result
 
-__all__ = ["analyzed", "gates", "judged", "place", "save"]
+__all__ = ["AsJson", "InputRange", "Steps", "analyzed", "gates", "judged", "place", "save", "show_json"]
+
+InputRange = Annotated[
+    str, typer.Option(metavar="REGEX", help="Ranges with such a name are waiting for input, too.")
+]  # fmt: skip
+Steps = Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def analyzed(paths: Sequence[Path], input_range: str = "", steps: int | None = None, again: str = "") -> Result:

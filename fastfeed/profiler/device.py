@@ -38,6 +38,8 @@ def device_result(
     ops = trace.ops
     longest = int((ops.end[found.rows] - ops.start[found.rows]).max(initial=0))
     told["longest_op_share"] = longest / max(last - first, 1)
+    for name, part in (("late", found.gaps.late), ("call", found.gaps.in_call), ("queued", found.gaps.queued)):
+        told[f"{name}_share"] = float(overlap(part, judged.spans).sum()) / max(judged.budget.idle, 1)
     unheld = (found.slices.cause == Cause.DEPENDENCY) & (found.slices.name < 0)
     unheld &= found.slices.end - found.slices.start > _HELD_NS
     unheld &= not _shares_process(trace, device)  # else work of another device may hold it, by means not recorded

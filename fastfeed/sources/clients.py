@@ -26,7 +26,7 @@ _OURS = (
     TypeError,
     AttributeError,
     NameError,
-    NotImplementedError,
+    NotImplementedError,  # of a client that lacks the operation: another try will not add it
     ValueError,
     LookupError,
     AssertionError,

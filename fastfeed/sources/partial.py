@@ -113,7 +113,7 @@ class Partial:
         except BlockingIOError:
             os.close(self._fd)
             raise SourceError(f"{path} is being written by another process; write to another place") from None
-        except BaseException:
+        except BaseException:  # whatever ends it, Ctrl-C too: nobody else has the descriptor; raised again
             os.close(self._fd)
             raise
 

@@ -122,7 +122,7 @@ class Quota:
                 fd = _create(draft)
                 _lock(fd, fcntl.LOCK_EX)
                 os.ftruncate(fd, length)  # whoever looks through the folder sees what it will take
-            except BaseException:
+            except BaseException:  # Ctrl-C too: else the draft would count for ever; raised again
                 if fd is not None:
                     os.unlink(draft)
                     _let_go(fd)

@@ -12,7 +12,9 @@ packages="nsight-systems nsight-systems-target libssh-4"
 from=
 if ! apt-cache show nsight-systems >/dev/null 2>&1 && [ "$ID" = debian ]; then
     mkdir -p apt/lists/partial apt/archives/partial
-    echo "deb http://deb.debian.org/debian $VERSION_CODENAME main non-free" >apt/sources.list
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)  # the one in use here
+    [ -n "$mirror" ] || { echo "needs a source of Debian packages: apt-get update" >&2; exit 1; }
+    echo "deb $mirror $VERSION_CODENAME main non-free" >apt/sources.list
     here=$(pwd)/apt
     from="-o Dir::Etc::SourceList=$here/sources.list -o Dir::Etc::SourceParts=/dev/null
         -o Dir::State::Lists=$here/lists -o Dir::Cache=$here -o Dir::State::status=/dev/null

@@ -144,7 +144,7 @@ _LAST = """  {
     "pid": "", "tid": "", "ts": 1.000
   }
   ],
-  "traceName": "/tmp/trace.json",
+  "traceName": "trace.json",
   "displayTimeUnit": "ms"
 }
 """

@@ -234,7 +234,9 @@ def test_a_real_pair(data: Path) -> None:
     traces = data / "traces" / "kineto"
     paths = [traces / f"tb_resnet50_nw{workers}_span1.pt.trace.json.gz" for workers in (0, 4)]
     if not all(path.exists() for path in paths):
-        pytest.skip("the pair of ResNet50 traces is not there")
+        pytest.skip(
+            f"no {paths[0].name} and its pair in {traces}; set FASTFEED_TEST_DATA to the folder that holds traces/"
+        )
     found = compare(*(analyze([read(path)]) for path in paths))
     (change,) = found.devices
     assert found.outcome == "better"

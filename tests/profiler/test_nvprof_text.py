@@ -144,7 +144,7 @@ def test_real_files(data: Path) -> None:
     """Against what grep and awk count in them."""
     folder = data / "traces" / "nvprof"
     if not folder.is_dir():
-        pytest.skip(f"no traces of nvprof in {folder}")
+        pytest.skip(f"no {folder}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     for path in sorted(folder.glob("*.txt")):
         trace = nvprof_text.read(path)
         rows = [line.split() for line in path.read_text().splitlines() if line[:1].isdigit()]

@@ -17,7 +17,7 @@ EMPTY = Slices(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.uint8, 
 
 def read_members(path: Path) -> list[Member]:
     if not path.exists():
-        pytest.skip(f"no {path.name} among the traces")
+        pytest.skip(f"no {path}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     trace = read(path)
     found = []
     for device in range(len(trace.devices)):

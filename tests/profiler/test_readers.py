@@ -203,7 +203,7 @@ def test_tensorboard_folder(tmp_path: Path, data: Path) -> None:
     """The XPlane holds all that its Chrome trace does; results of xprof beside it are no recordings."""
     real = data / "traces" / "xplane" / "jax08_mi300_gemm.xplane.pb"
     if not real.is_file():
-        pytest.skip(f"no {real}")
+        pytest.skip(f"no {real}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     run = tmp_path / "plugins" / "profile" / "2024_01_01"
     fill(run, "host.trace.json", "perfetto_trace.json", "host.overview_page.pb")
     (run / "host.xplane.pb").write_bytes(real.read_bytes())

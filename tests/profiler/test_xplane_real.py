@@ -22,19 +22,19 @@ GPU_FILES = ["jax08_mi300_gemm", "jax_te_fused_attn", "tf_gpu_multi_worker"]
 def folder(data: Path) -> Path:
     found = data / "traces" / "xplane"
     if not found.is_dir():
-        pytest.skip(f"no {found}")
+        pytest.skip(f"no {found}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     return found
 
 
 @pytest.fixture
 def xplane_pb2() -> ModuleType:
     """The decoder that TensorFlow brings, without TensorFlow."""
-    pytest.importorskip("google.protobuf")
+    pytest.importorskip("google.protobuf", reason="no protobuf to compare with; pip install protobuf")
     found = importlib.util.find_spec("tensorflow")
     folders = [Path(place) for place in (found.submodule_search_locations or ())] if found else []
     path = next((place / "tsl/profiler/protobuf/xplane_pb2.py" for place in folders), Path())
     if not path.is_file():
-        pytest.skip("no TensorFlow, whose xplane_pb2 this compares with")
+        pytest.skip("no TensorFlow, whose xplane_pb2 this compares with; pip install tensorflow-cpu")
     spec = importlib.util.spec_from_file_location("xplane_pb2", path)
     assert spec is not None
     assert spec.loader is not None

@@ -49,7 +49,7 @@ class Result:
 def result(request: pytest.FixtureRequest, data: Path) -> Result:
     path = data / "traces" / "xplane" / f"{request.param}.input_pipeline.pb"
     if not path.is_file():
-        pytest.skip(f"no {path}")
+        pytest.skip(f"no {path}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     return Result(path)
 
 

@@ -45,7 +45,7 @@ def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no draft stays behind; raised again
         os.unlink(temporary)
         raise
 

@@ -1,6 +1,6 @@
 """Writes one scenario in every dialect, to try things by hand.
 
-python tests/profiler/simulator/write.py late_peer /tmp/late_peer
+python tests/profiler/simulator/write.py late_peer late_peer
 """
 
 from __future__ import annotations

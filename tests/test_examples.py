@@ -40,11 +40,14 @@ class Run:
 
 
 PHOTOS = ("--data", "{photos}")
+# NPROC: XLA's threads, by default one per core. One that waits in an all-reduce holds its, and on two cores the thread that
+# it waits for may find none free: XLA ends the process after 40 s.
+TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPROC", "8"))
 RUNS = [
     Run("landmarks_keras.py", ("keras", "tensorflow"), PHOTOS, environ=(("KERAS_BACKEND", "tensorflow"),)),
     Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"),)),
     Run("landmarks_jax.py", ("jax",), PHOTOS, says=(" of 40 images, ",)),
-    Run("landmarks_jax.py", ("jax",), PHOTOS, environ=(("XLA_FLAGS", "--xla_force_host_platform_device_count=2"),)),
+    Run("landmarks_jax.py", ("jax",), PHOTOS, environ=TWO_DEVICES),
     Run("landmarks_torch_ddp.py", ("torch",), PHOTOS, says=(" of 40 images, ",)),
     Run("cifar_torch.py", ("torch",), ("--epochs", "2")),
     Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),

@@ -1,0 +1,220 @@
+"""What becomes of each photograph, and how they are packed: values that can be printed, compared and written as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["FILTERS", "FORMATS", "IMAGES", "MODES", "Choice", "Encoding", "Limits", "Packing", "Recipe", "Scaling"]
+
+MODES = {
+    "short": "the short side becomes `size`",
+    "long": "the long side becomes `size`",
+    "cover": "fills `size`, what sticks out is cut off, evenly on both sides",
+    "contain": "fits into `size`, the rest is `fill`",
+    "exact": "becomes `size`, whatever that does to its shape",
+    "none": "keeps its size",
+    "buckets": "covers that one of `buckets` whose shape is nearest",
+}
+FILTERS = ("lanczos", "bicubic", "area")  # always antialiased
+IMAGES = ("jpeg", "webp", "png", "raw")
+FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
+SUBSAMPLINGS = ("4:2:0", "4:4:4")
+
+Size = tuple[int, int]  # (height, width), pixels
+Color = tuple[int, int, int]  # red, green, blue, 0..255
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """`Scaling(512)`: the short side becomes 512 pixels; smaller photographs stay as they are."""
+
+    size: int | Size | None = 512  # pixels; (height, width) or a square's side for cover, contain and exact
+    mode: str = "short"  # a key of MODES
+    filter: str = "lanczos"  # of FILTERS
+    enlarge: bool = False  # small photographs, too
+    buckets: tuple[Size, ...] = ()  # (height, width) each
+    matte: Color = (255, 255, 255)  # behind transparent pixels
+    fill: Color = (0, 0, 0)  # of the borders that "contain" leaves
+
+    def __post_init__(self) -> None:
+        _one_of("mode", self.mode, MODES)
+        _one_of("filter", self.filter, FILTERS)
+        for name in ("matte", "fill"):
+            color = tuple(getattr(self, name))
+            object.__setattr__(self, name, color)
+            if len(color) != 3 or any(not _whole(c, 0, 255) for c in color):
+                raise ConfigError(f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}")
+        object.__setattr__(self, "buckets", tuple(tuple(bucket) for bucket in self.buckets))
+        for bucket in self.buckets:
+            if len(bucket) != 2 or any(not _whole(n, 1, MOST_SIDE) for n in bucket):
+                raise ConfigError(f"buckets must be (height, width) in [1, {MOST_SIDE}] pixels each, got {bucket!r}")
+        if (self.mode == "buckets") != bool(self.buckets):
+            raise ConfigError(
+                'mode "buckets" needs buckets, a list of (height, width), and no other mode takes them; '
+                f"got mode {self.mode!r} and {len(self.buckets)} buckets"
+            )
+        if self.mode in ("none", "buckets"):
+            return
+        sides = self.size if isinstance(self.size, (tuple, list)) else (self.size,)
+        if len(sides) > 2 or not sides or any(not _whole(n, 1, MOST_SIDE) for n in sides):
+            raise ConfigError(f"size must be in [1, {MOST_SIDE}] pixels, a side or (height, width), got {self.size!r}")
+        if len(sides) == 2:
+            if self.mode in ("short", "long"):
+                raise ConfigError(f"size must be one length for mode {self.mode!r}, got {self.size!r}")
+            object.__setattr__(self, "size", tuple(sides))
+
+    @property
+    def fixed(self) -> Size | None:
+        """(height, width) that all results have, where they have one."""
+        if self.mode == "contain" or (self.mode in ("cover", "exact") and self.enlarge):
+            assert self.size is not None
+            return (self.size, self.size) if isinstance(self.size, int) else self.size
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How an image is written. `raw` is a `.npy` file: uint8 (height, width, 3)."""
+
+    image: str = "jpeg"  # of IMAGES
+    quality: int = 90  # JPEG: libjpeg's scale; WebP: its own, 100 is lossless
+    subsampling: str = "4:2:0"  # of JPEGs; "4:4:4" keeps all of the color
+    keep_small: bool = False  # a baseline file that needs no change is kept as it is, once it has been decoded whole
+
+    def __post_init__(self) -> None:
+        _one_of("image", self.image, IMAGES)
+        _one_of("subsampling", self.subsampling, SUBSAMPLINGS)
+        if not _whole(self.quality, 1, 100):
+            raise ConfigError(f"quality must be an integer in [1, 100], got {self.quality!r}")
+
+    @property
+    def extension(self) -> str:
+        """Without a dot."""
+        return {"jpeg": "jpg", "raw": "npy"}.get(self.image, self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which photographs are wanted; the others are listed with the reason."""
+
+    min_side: int = 1  # pixels of the short side, as displayed
+    max_aspect: float = 0.0  # long side / short side; 0: any
+    formats: tuple[str, ...] = ()  # "JPEG", "PNG", ...: as found in the bytes; (): any
+    max_pixels: int = 300_000_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "formats", tuple(name.upper() for name in self.formats))
+        if not _whole(self.min_side, 1, MOST_SIDE):
+            raise ConfigError(f"min_side must be in [1, {MOST_SIDE}] pixels, got {self.min_side!r}")
+        if self.max_aspect and self.max_aspect < 1:
+            raise ConfigError(f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}")
+        if not _whole(self.max_pixels, 1, 1 << 40):
+            raise ConfigError(f"max_pixels must be >= 1, got {self.max_pixels!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What a shard is: a fixed number of photographs of the plan, whatever becomes of them."""
+
+    format: str = "webdataset"  # of FORMATS
+    samples: int = 1000  # of the plan per shard; those that are bad leave gaps
+    group_bytes: int = 64 << 20  # of a Parquet row group
+
+    def __post_init__(self) -> None:
+        _one_of("format", self.format, FORMATS)
+        for name in ("samples", "group_bytes"):
+            if not _whole(getattr(self, name), 1, 1 << 40):
+                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which photographs of the source, in which order: decided once, when the plan is made."""
+
+    shuffle: int | None = None  # seed; None: the source's order
+    val: float = 0.0  # share that goes to val/, the rest to train/; 0: no split
+    split_seed: int = 0
+    dedupe: str = "none"  # "exact": the same bytes; "near": also those that look alike
+    distance: int = 4  # bits of 64 by which dHashes of "near" duplicates may differ
+
+    def __post_init__(self) -> None:
+        _one_of("dedupe", self.dedupe, ("none", "exact", "near"))
+        if not 0 <= self.val < 1:
+            raise ConfigError(f"val must be in [0, 1), the share of photographs in val/, got {self.val!r}")
+        if not _whole(self.distance, 0, 16):
+            raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
+
+    @property
+    def looks(self) -> bool:
+        """Whether photographs must be looked at before the plan can be made."""
+        return self.dedupe != "none" or self.val > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`Recipe(Scaling(512), Encoding("jpeg", 90), packing=Packing("webdataset"))`"""
+
+    scaling: Scaling = field(default_factory=Scaling)
+    encoding: Encoding = field(default_factory=Encoding)
+    limits: Limits = field(default_factory=Limits)
+    packing: Packing = field(default_factory=Packing)
+    choice: Choice = field(default_factory=Choice)
+
+    def __post_init__(self) -> None:
+        if self.packing.format == "raw":
+            if self.scaling.fixed is None:
+                raise ConfigError(
+                    'format "raw" holds one array per shard, so all images must have one size: use mode "contain", or '
+                    '"cover" or "exact" with enlarge=True'
+                )
+            if self.encoding.image != "raw":
+                raise ConfigError(f'format "raw" holds pixels: use Encoding("raw"), got {self.encoding.image!r}')
+
+    def document(self) -> dict[str, Any]:
+        """As JSON can hold it, and `of` reads it."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Recipe:
+        """From `document()`."""
+        kinds = {"scaling": Scaling, "encoding": Encoding, "limits": Limits, "packing": Packing, "choice": Choice}
+        return cls(**{name: kind(**document[name]) for name, kind in kinds.items()})
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits; another recipe has others."""
+        return digest(self.document())
+
+    def difference(self, other: Recipe) -> list[str]:
+        """`scaling.size: 512 -> 256`, one line for each field that is not the same."""
+        lines = []
+        for part in fields(self):
+            ours, theirs = getattr(self, part.name), getattr(other, part.name)
+            for item in fields(ours):
+                mine, its = getattr(ours, item.name), getattr(theirs, item.name)
+                if mine != its:
+                    lines.append(f"{part.name}.{item.name}: {mine!r} -> {its!r}")
+        return lines
+
+
+MOST_SIDE = 65_500  # pixels: libjpeg writes no more
+
+
+def digest(document: Any) -> str:
+    """16 hexadecimal digits of what JSON can hold."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _one_of(name: str, value: object, allowed: Any) -> None:
+    if value not in tuple(allowed):
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

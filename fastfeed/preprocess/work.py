@@ -1,0 +1,45 @@
+"""What a worker process is given to do, in numbered pieces, and what it may ask for while it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from fastfeed.decode.base import Bad
+
+__all__ = ["NoRoom", "Task", "Watch"]
+
+
+class NoRoom(Exception):
+    """A photograph needs more memory than the whole job may use."""
+
+    def __init__(self, need: int, limit: int) -> None:
+        super().__init__(f"needs {need / 1e6:.0f} MB, the limit is {limit / 1e6:.0f} MB")
+
+
+class Watch(Protocol):
+    """How a piece of work stays in touch with who started it."""
+
+    def begin(self, sample: int) -> None:
+        """From now on, what goes wrong is this sample's fault."""
+        ...
+
+    def room(self, need: int) -> AbstractContextManager[None]:
+        """Wait until `need` bytes may be used, beside what the process itself needs. NoRoom where that is never."""
+        ...
+
+
+class Task(Protocol):
+    """Pieces of work, each done and committed by one process at a time. Pickles."""
+
+    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        """Do a piece and commit it; a summary as JSON holds it. Samples in `poison` are not touched: they are bad.
+
+        Done twice, also at the same time, it gives the same bytes.
+        """
+        ...
+
+    def alone(self, sample: int, watch: Watch) -> None:
+        """Do what `run` does with this one sample, and throw the result away: will the process live?"""
+        ...

@@ -16,10 +16,10 @@ class Made:
     extension: str  # of it: jpg, webp, png, npy
     height: int  # pixels
     width: int
-    # what is written beside it, and counted; values as JSON has them: "format" (of the source, "JPEG"), "source_height",
-    # "source_width" (as displayed), "source_bytes", "sha256" (of the source's bytes), "orientation" (1..8), "icc" (a
-    # short name such as "sRGB", "Display P3", "none"), "mode" (such as "RGB", "CMYK", "I;16", "RGBA"), "box" (top, left,
-    # height, width of what was cut out, pixels as displayed), "kept" (bool: the source's bytes as they are)
+    # what is written beside it, and counted; values as JSON has them: "format" (of the source, "JPEG"),
+    # "source_height", "source_width" (as displayed), "source_bytes", "sha256" (of the source's bytes), "orientation"
+    # (1..8), "icc" (a short name such as "sRGB", "Display P3", "none"), "mode" (such as "RGB", "CMYK", "I;16"), "box"
+    # (top, left, height, width of what was cut out, pixels as displayed), "kept" (the source's bytes as they are)
     facts: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage: decode, encode; in no file, only in statistics
 
@@ -28,7 +28,7 @@ class Made:
 class Entry:
     """One sample of a shard."""
 
-    key: str  # unique in the job: [0-9]+, the id in the source with leading zeros; no dot, so every reader splits it right
+    key: str  # unique in the job: the id in the source with leading zeros; no dot, so that every reader splits it right
     image: bytes
     extension: str
     height: int

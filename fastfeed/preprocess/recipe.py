@@ -1,4 +1,4 @@
-"""What becomes of each photograph, and how they are packed: values that can be printed, compared and written as JSON."""
+"""What becomes of each photograph, and how they are packed: values to be printed, compared and written as JSON."""
 
 from __future__ import annotations
 
@@ -149,11 +149,6 @@ class Choice:
         if not _whole(self.distance, 0, 16):
             raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
 
-    @property
-    def looks(self) -> bool:
-        """Whether photographs must be looked at before the plan can be made."""
-        return self.dedupe != "none" or self.val > 0
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -184,6 +179,11 @@ class Recipe:
         """From `document()`."""
         kinds = {"scaling": Scaling, "encoding": Encoding, "limits": Limits, "packing": Packing, "choice": Choice}
         return cls(**{name: kind(**document[name]) for name, kind in kinds.items()})
+
+    @property
+    def looks(self) -> bool:
+        """Whether photographs must be looked at before the plan can be made."""
+        return self.choice.dedupe != "none" or self.scaling.mode == "buckets"
 
     @property
     def hash(self) -> str:

@@ -1,0 +1,128 @@
+"""Which photographs go into which shard: decided once, then a file. Nothing that happens later moves a photograph."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.preprocess.recipe import Recipe, digest
+
+__all__ = ["ORDER", "PLAN", "Plan", "Shard", "make_plan"]
+
+PLAN, ORDER = "_job/plan.json", "_job/order.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A slice of the order."""
+
+    index: int
+    name: str  # without suffix: "shard-000012", "val/shard-000003", "train/512x768/shard-000000"
+    first: int  # in the order
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a job will do."""
+
+    recipe: Recipe
+    source: str  # as the user named it, without options: they may hold secrets
+    fingerprint: str  # of the source
+    length: int  # photographs in the source
+    classes: tuple[str, ...]  # names by label
+    order: np.ndarray  # int64, shape (planned,): ids in the source, shard by shard
+    groups: tuple[tuple[str, int], ...]  # folder ("" is the target itself) and how many of the order are in it
+    left_out: dict[str, int] = field(default_factory=dict)  # planned in no shard: how many by reason (duplicates)
+    made_with: dict[str, str] = field(default_factory=dict)  # libraries that pixels and bytes depend on, by version
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All of them. Each group begins with a shard of its own, numbered from 0."""
+        found: list[Shard] = []
+        start = 0
+        for folder, count in self.groups:
+            for k, first in enumerate(range(0, count, self.recipe.packing.samples)):
+                last = min(first + self.recipe.packing.samples, count)
+                name = f"{folder}/shard-{k:06d}" if folder else f"shard-{k:06d}"
+                found.append(Shard(len(found), name, start + first, start + last))
+            start += count
+        return found
+
+    @property
+    def hash(self) -> str:
+        """Of all that decides the shards' bytes."""
+        return digest({**self._head(), "order": digest(self.order.tolist())})
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "recipe": self.recipe.document(),
+            "fingerprint": self.fingerprint,
+            "length": self.length,
+            "classes": list(self.classes),
+            "groups": [list(group) for group in self.groups],
+            "made_with": self.made_with,
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """Content of the plan's files by name; PLAN is to be written last."""
+        order = io.BytesIO()
+        np.save(order, self.order)
+        head = {"hash": self.hash, "source": self.source, "left_out": self.left_out, **self._head()}
+        return {ORDER: order.getvalue(), PLAN: json.dumps(head, indent=1).encode() + b"\n"}
+
+    @classmethod
+    def load(cls, plan: bytes, order: bytes, where: str) -> Plan:
+        """From these files' contents. SourceError where they are damaged."""
+        try:
+            head = json.loads(plan)
+            found = cls(
+                Recipe.of(head["recipe"]), head["source"], head["fingerprint"], head["length"], tuple(head["classes"]),
+                np.load(io.BytesIO(order), allow_pickle=False), tuple((name, count) for name, count in head["groups"]),
+                head["left_out"], head["made_with"],
+            )  # fmt: skip
+            if head["hash"] != found.hash:
+                raise ValueError(f"its hash is {found.hash}, not {head['hash']}")
+        except (ValueError, KeyError, TypeError) as error:
+            raise SourceError(f"the plan in {where}/_job is damaged: {error}; begin in an empty folder") from error
+        return found
+
+    def refuse(self, other: Plan) -> str:
+        """What is not the same in `other`, which is asked for now; empty where nothing is."""
+        lines = [f"  {line}" for line in self.recipe.difference(other.recipe)]
+        if self.fingerprint != other.fingerprint:
+            lines.append(f"  source: {self.source} with {self.length} images -> {other.source} with {other.length}")
+        for name in sorted(self.made_with.keys() | other.made_with.keys()):
+            ours, theirs = self.made_with.get(name, "none"), other.made_with.get(name, "none")
+            if ours != theirs:
+                lines.append(f"  {name}: {ours} -> {theirs}")
+        return "\n".join(lines)
+
+
+def make_plan(
+    recipe: Recipe,
+    *,
+    source: str,
+    fingerprint: str,
+    length: int,
+    classes: tuple[str, ...],
+    groups: list[tuple[str, np.ndarray]],
+    left_out: dict[str, int],
+    made_with: dict[str, str],
+) -> Plan:
+    """A plan of these groups: folder, and ids in their order."""
+    groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
+    if not groups:
+        raise ConfigError(f"nothing is left to do: {length} images in {source}, left out: {left_out}")
+    order = np.concatenate([ids for _, ids in groups])
+    sizes = tuple((folder, len(ids)) for folder, ids in groups)
+    return Plan(recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with)

@@ -19,7 +19,7 @@ class Attempt(Protocol):
         ...
 
     def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
-        """Close, fsync and name all files in the order of their creation, then write what `record` gives: (name, bytes).
+        """Close, fsync and name all files in the order of creation, then write what `record` gives: (name, bytes).
 
         Whoever sees the record sees whole files. OSError leaves no temporary file, and no record.
         """

@@ -1,0 +1,38 @@
+"""What is told of a sample beside its image, as text that every reader takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+__all__ = ["as_json", "as_text"]
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def as_json(meta: dict[str, Any]) -> bytes:
+    """ASCII, sorted, on one line. Bytes of a name that are no UTF-8 come back as Python's surrogates: `os.fsencode`
+    gives them. Numbers that JSON cannot hold become null."""
+    try:
+        return _dump(meta)
+    except ValueError:
+        return _dump(_finite(meta))
+
+
+def as_text(text: str) -> str:
+    """With U+FFFD in place of what UTF-8 cannot hold: readers of texts stop there."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def _dump(meta: Any) -> bytes:
+    return json.dumps(meta, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from fastfeed.decode.base import Bad
 
-__all__ = ["NoRoom", "Task", "Watch"]
+__all__ = ["NoRoom", "Orphaned", "Task", "Watch"]
 
 
 class NoRoom(Exception):
@@ -18,11 +18,15 @@ class NoRoom(Exception):
         super().__init__(f"needs {need / 1e6:.0f} MB, the limit is {limit / 1e6:.0f} MB")
 
 
+class Orphaned(BaseException):
+    """Whoever started this process is gone. Not an Exception: nothing that copes with errors may go on."""
+
+
 class Watch(Protocol):
     """How a piece of work stays in touch with who started it."""
 
     def begin(self, sample: int) -> None:
-        """From now on, what goes wrong is this sample's fault."""
+        """From now on, what goes wrong is this sample's fault; -1: nobody's."""
         ...
 
     def room(self, need: int) -> AbstractContextManager[None]:

@@ -1,0 +1,241 @@
+"""One shard: read its photographs, make each smaller, pack them, commit. What a worker process spends its time with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fastfeed.decode.base import Bad
+from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs import Input
+from fastfeed.preprocess.made import Entry, Made
+from fastfeed.preprocess.plan import Plan, Shard
+from fastfeed.preprocess.reading import LATER, large, reading
+from fastfeed.preprocess.record import BadSample, Part, Record
+from fastfeed.preprocess.tally import Tally
+from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.transform import Transformer
+from fastfeed.preprocess.work import NoRoom, Watch
+from fastfeed.preprocess.writers import Writer, writer_for
+
+__all__ = ["ShardTask"]
+
+_NOBODY = -1
+
+
+class _More(BaseException):
+    """A photograph needs more room than it was given. Not an Exception: no decoder is to take it for its own."""
+
+    def __init__(self, need: int) -> None:
+        self.need = need
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardTask:
+    """The shards of a plan, by index."""
+
+    given: Input
+    target: Target
+    plan: Plan
+    _kept: dict[str, Any] = field(default_factory=dict)  # of this process: shards and the transformer
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.given, self.target, self.plan
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        for name, value in zip(("given", "target", "plan", "_kept"), (*state, {}), strict=True):
+            object.__setattr__(self, name, value)
+
+    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        """As in Task. OSError and TargetError where the shard cannot be read or written."""
+        shard = self._shards[piece]
+        if (done := self._done(shard)) is not None:
+            return _summary(done, Counter())
+        packing, seconds = self.plan.recipe.packing, Counter[str]()
+        attempt = self.target.attempt()
+        try:
+            filling = _Filling(self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds)
+            filling.fill(watch, poison)
+            watch.begin(_NOBODY)
+            begun = perf_counter()
+            offsets = filling.writer.close()
+            found: list[Record] = []
+
+            def record(parts: Sequence[Part]) -> tuple[str, bytes]:
+                found.append(filling.record(parts, offsets))
+                return found[0].name, found[0].dump()
+
+            attempt.commit(record)
+            seconds["commit"] += perf_counter() - begun
+        except BaseException:  # also when whoever started this is gone: what is there of it must go
+            attempt.abandon()
+            raise
+        return _summary(found[0], seconds)
+
+    def alone(self, sample: int, watch: Watch) -> None:
+        """As in Task."""
+        for i, found, _ in self._read([sample], watch):
+            self.make(i, found, watch)
+
+    def make(self, sample: int, found: Any, watch: Watch) -> Made | Bad:
+        """What becomes of a photograph of which `reading` gave this."""
+        if found is LATER:
+            return self._large(sample, watch)
+        if isinstance(found, Failure):
+            return Bad(found.reason, found.detail)
+        watch.begin(sample)
+        return self._transformer(found, watch)
+
+    def _large(self, sample: int, watch: Watch) -> Made | Bad:
+        """With room for its bytes from before they are read; room is asked for once, for all that is needed."""
+        source = self.given.source
+        need = large(source, [sample])[0]
+        try:
+            while True:
+                watch.begin(_NOBODY)  # waiting for room is not its fault
+                with watch.room(need):
+                    (found,) = source.read([sample])
+                    if isinstance(found, Failure):
+                        return Bad(found.reason, found.detail)
+                    watch.begin(sample)
+                    try:
+                        return self._transformer(found, _Given(watch, need - len(found)))
+                    except _More as more:
+                        need = len(found) + more.need
+                    del found
+        except NoRoom as error:
+            return Bad("oom", str(error))
+
+    @contextmanager
+    def _reading(self, ids: Sequence[int], watch: Watch) -> Iterator[Iterator[tuple[int, Any, float]]]:
+        with reading(self.given.source, ids, lambda: watch.begin(_NOBODY)) as found:
+            yield found
+
+    def _read(self, ids: Sequence[int], watch: Watch) -> Iterator[tuple[int, Any, float]]:
+        with self._reading(ids, watch) as found:
+            yield from found
+
+    def _done(self, shard: Shard) -> Record | None:
+        """Its record, where another has done it meanwhile."""
+        content = self.target.read(shard.name + ".json")
+        if content is None:
+            return None
+        try:
+            record = Record.load(content, shard.name)
+        except OSError:
+            return None
+        return record if record.plan == self.hash and record.index == shard.index else None
+
+    @property
+    def hash(self) -> str:
+        """Of the plan."""
+        if "hash" not in self._kept:
+            self._kept["hash"] = self.plan.hash
+        return self._kept["hash"]
+
+    @property
+    def _shards(self) -> list[Shard]:
+        if "shards" not in self._kept:
+            self._kept["shards"] = self.plan.shards
+        return self._kept["shards"]
+
+    @property
+    def _transformer(self) -> Transformer:
+        if "transformer" not in self._kept:
+            self._kept["transformer"] = Transformer(self.plan.recipe)
+        return self._kept["transformer"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A Watch with room that is held already."""
+
+    watch: Watch
+    bytes: int
+
+    def begin(self, sample: int) -> None:
+        self.watch.begin(sample)
+
+    @contextmanager
+    def room(self, need: int) -> Iterator[None]:
+        if need > self.bytes:
+            raise _More(need)
+        yield
+
+
+@dataclass(slots=True)
+class _Filling:
+    """What comes together for a shard."""
+
+    task: ShardTask
+    shard: Shard
+    writer: Writer
+    seconds: Counter[str]  # by stage
+    ids: list[int] = field(default_factory=list)
+    bad: list[BadSample] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+
+    def fill(self, watch: Watch, poison: Mapping[int, Bad]) -> None:
+        plan, source = self.task.plan, self.task.given.source
+        ids = plan.order[self.shard.first : self.shard.last]
+        labels, notes = source.label(ids).tolist(), self.task.given.notes(ids)
+        with self.task._reading([i for i in ids.tolist() if i not in poison], watch) as blobs:
+            for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
+                if i in poison:
+                    made: Made | Bad = poison[i]
+                else:
+                    _, found, waited = next(blobs)
+                    self.seconds["read"] += waited
+                    made = self.task.make(i, found, watch)
+                    del found
+                if isinstance(made, Bad):
+                    self.bad.append(BadSample(i, _text(source.uri(i)), made.reason, made.detail))
+                else:
+                    self.add(i, int(label), note, made)
+
+    def add(self, i: int, label: int, note: dict[str, Any], made: Made) -> None:
+        begun = perf_counter()
+        plan = self.task.plan
+        self.seconds.update(made.seconds)
+        self.ids.append(i)
+        self.tally.add(made)
+        meta: dict[str, Any] = {"uri": _text(self.task.given.source.uri(i)), **made.facts}
+        if label >= 0:
+            meta["label"] = label
+            if label < len(plan.classes):
+                meta["class"] = plan.classes[label]
+        if columns := note.get("columns"):
+            meta["columns"] = columns
+        known = label if label >= 0 else None
+        self.writer.add(
+            Entry(f"{i:09d}", made.image, made.extension, made.height, made.width, known, note.get("text"), meta)
+        )
+        self.seconds["write"] += perf_counter() - begun
+
+    def record(self, parts: Sequence[Part], offsets: list[int]) -> Record:
+        shard = self.shard
+        return Record(
+            shard.name, shard.index, self.task.hash, tuple(parts), tuple(self.ids), tuple(offsets), tuple(self.bad),
+            self.tally,
+        )  # fmt: skip
+
+
+def _summary(record: Record, seconds: Counter[str]) -> dict[str, Any]:
+    return {
+        "samples": len(record.ids) + len(record.bad),
+        "bad": dict(Counter(bad.reason for bad in record.bad)),
+        "bytes_in": record.tally.bytes_in,
+        "bytes_out": record.bytes,
+        "seconds": dict(seconds),
+    }
+
+
+def _text(uri: str) -> str:
+    """As JSON and every reader of it can hold it: bytes that are no UTF-8 as \\xNN."""
+    return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,222 @@
+"""One worker process as its owner sees it: given pieces, listened to, replaced when it dies.
+
+A process that dies or hangs while it is at a photograph has that photograph tried alone, in a process of its own. If
+that one dies, too, the photograph is poison: the piece is done again without it. Else it is done again with it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fastfeed.decode.base import Bad
+from fastfeed.decode.budget import Budget
+from fastfeed.errors import FastfeedError
+from fastfeed.preprocess.engines import Outcome
+from fastfeed.preprocess.work import Task
+
+__all__ = ["Rules", "Supervisor", "WorkerDied"]
+
+_DEATHS = 3  # of one photograph that lives alone, or of a piece at no photograph; then it is given up
+_END_S = 2.0  # a process that has not ended by itself after this is killed
+_START_S = 120.0  # that a process may take to import what it needs, on a busy machine
+
+
+class WorkerDied(FastfeedError, RuntimeError):
+    """A worker process died again and again, and no photograph is to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a worker process may do."""
+
+    memory: int = 1 << 30  # bytes for photographs that need more than worker.FREE; shared where the budget is
+    timeout_s: float = 120.0  # for one photograph
+
+
+@dataclass(frozen=True, slots=True)
+class _Death(Exception):
+    sample: int  # that it was at; -1: none
+    reason: str
+    detail: str
+
+
+class Supervisor:
+    """Does pieces of one task in one process at a time. For one thread; `close` may come from another."""
+
+    def __init__(
+        self,
+        task: Task | bytes,  # or its pickle
+        rules: Rules | None = None,
+        budget: Budget | None = None,  # of rules.memory bytes, shared by several
+        heard: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
+    ) -> None:
+        self._task = task if isinstance(task, bytes) else pickle.dumps(task)
+        self._rules = rules or Rules()
+        self._budget = budget or Budget(self._rules.memory)
+        self._heard = heard
+        self._child: _Child | None = None
+        self._changing = threading.Lock()
+        self._closed = False
+        self.died = 0  # processes, so far
+
+    def do(self, piece: int) -> Outcome:
+        """A piece, whatever its photographs do to the process."""
+        poison: dict[int, Bad] = {}
+        deaths = Counter[int]()
+        while True:
+            try:
+                return Outcome(piece, self._ask(self._living(), "do", piece, poison))
+            except _Death as death:
+                if self._closed:
+                    return Outcome(piece, error=WorkerDied("closed"))
+                self.died += 1
+                self._drop()
+                deaths[death.sample] += 1
+                if death.sample >= 0:
+                    again = self._alone(death.sample)
+                    if again or deaths[death.sample] >= _DEATHS:
+                        blame = again or death
+                        poison[death.sample] = Bad(blame.reason, blame.detail)
+                elif deaths[-1] >= _DEATHS:
+                    return Outcome(piece, error=WorkerDied(f"piece {piece}: {death.detail}, {_DEATHS} times"))
+            except Exception as error:  # what Task.run raised there, of any kind
+                return Outcome(piece, error=error)
+
+    def _alone(self, sample: int) -> _Death | None:
+        """Try a photograph in a process of its own; how that died, if it did."""
+        try:
+            with self._changing:
+                if self._closed:
+                    return None
+                child = self._child = _Child(self._task, self._rules)
+            self._ask(child, "alone", sample, {})
+        except _Death as death:
+            self.died += 1
+            return death
+        except Exception:  # it lives, and what is wrong will be said by the piece
+            return None
+        finally:
+            self._drop()
+        return None
+
+    def _ask(self, child: _Child, what: str, piece: int, poison: dict[int, Bad]) -> dict[str, Any]:
+        """The answer; _Death when the process gives none, and any Exception that it answers with."""
+        child.send((what, piece, poison))
+        begun = 0
+        with ExitStack() as held:  # room, given back also when the process dies
+            while True:
+                name, *content = child.receive()
+                if name == "begin":
+                    child.sample = content[0]
+                    begun += content[0] >= 0
+                    if self._heard and content[0] >= 0 and what == "do":
+                        self._heard(piece, begun)
+                elif name == "need":
+                    need, limit = content[0], self._rules.memory
+                    if need <= limit:
+                        held.enter_context(self._budget.room(need))
+                    child.send(("given" if need <= limit else "never", limit))
+                elif name == "free":
+                    held.close()
+                elif name == "done":
+                    return content[0]
+                else:
+                    raise content[0]
+
+    def _living(self) -> _Child:
+        with self._changing:
+            if self._closed:
+                raise _Death(-1, "worker_crash", "closed")
+            if self._child is None:
+                self._child = _Child(self._task, self._rules)
+            return self._child
+
+    def _drop(self) -> None:
+        with self._changing:
+            child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def close(self) -> None:
+        """End the process; a `do` under way returns soon."""
+        with self._changing:
+            self._closed = True
+            child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+
+class _Child:
+    """One process."""
+
+    def __init__(self, task: bytes, rules: Rules) -> None:
+        ours, theirs = socket.socketpair()
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        safe = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not from the working folder
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, *safe, "-m", "fastfeed.preprocess.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+                start_new_session=True,  # Ctrl-C in a terminal is for who started this
+            )
+        self._ours, self._connection = ours, Connection(os.dup(ours.fileno()))
+        self._timeout_s = rules.timeout_s
+        self.sample = -1  # that it is at
+        self._task: tuple[Any, ...] | None = (path, task, rules.memory)
+
+    def send(self, message: tuple[Any, ...]) -> None:
+        """_Death where nobody is there to receive it."""
+        try:
+            if self._task is not None:  # first, and not in the constructor: whoever made it can end it by now
+                first, self._task = self._task, None
+                self._connection.send(first)
+                if self.receive()[0] != "ready":
+                    raise AssertionError("a worker begins with something else than ready")
+            self._connection.send(message)
+        except OSError:
+            raise self._death() from None
+
+    def receive(self) -> tuple[Any, ...]:
+        """The next message; _Death where none comes."""
+        patience = self._timeout_s if self.sample >= 0 else None
+        try:
+            if not self._connection.poll(patience):
+                self.process.kill()
+                raise _Death(self.sample, "timeout", f"not done after {self._timeout_s:g} s")
+            return self._connection.recv()
+        except (EOFError, OSError):
+            raise self._death() from None
+
+    def _death(self) -> _Death:
+        self.end(wait_s=_END_S)
+        status = self.process.returncode
+        if status == -signal.SIGKILL:
+            return _Death(self.sample, "oom", "killed, as the system does where memory runs out")
+        known = {number.value: number.name for number in signal.Signals}
+        how = f"killed by {known.get(-status, f'signal {-status}')}" if status < 0 else f"exit status {status}"
+        return _Death(self.sample, "worker_crash", how)
+
+    def end(self, wait_s: float = _END_S) -> None:
+        """Leaves no process and no zombie."""
+        with suppress(OSError):  # not closed: another thread may be waiting on it, and is woken by this
+            self._ours.shutdown(socket.SHUT_RDWR)
+        try:
+            self.process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._ours.close()

@@ -1,0 +1,131 @@
+"""The process that does the work: python -m fastfeed.preprocess.worker <fd>. Started by `supervisor`.
+
+It does one piece at a time, says which photograph it is at before touching it, and ends when the other end of its
+socket closes. Whatever a photograph does to it, only this process is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fastfeed.preprocess.work import NoRoom, Orphaned, Task
+
+__all__ = ["FREE", "main"]
+
+FREE = 24_000_000  # bytes that a process may use for a photograph without asking
+
+
+class Line:
+    """The `Watch` of this process: asks and tells whoever started it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._at: int | None = -1
+
+    def begin(self, sample: int) -> None:
+        """As in Watch; -1: no photograph's fault."""
+        if sample != self._at:
+            self._at = sample
+            self.send("begin", sample)
+
+    @contextmanager
+    def room(self, need: int) -> Iterator[None]:
+        """As in Watch."""
+        if need <= FREE:
+            yield
+            return
+        self.send("need", need)
+        answer, limit = self.receive()
+        if answer == "never":
+            raise NoRoom(need, limit)
+        try:
+            yield
+        finally:
+            self.send("free")
+
+    def send(self, *message: Any) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise Orphaned from None
+
+    def receive(self) -> Any:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            raise Orphaned from None
+
+
+def main() -> None:
+    """Serve until nobody is there who wants it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to who started this, and what it does then decides
+    line = Line(Connection(int(sys.argv[1])))
+    status = 0
+    try:
+        _serve(line)
+    except Orphaned:
+        pass
+    except BaseException:  # a mistake of ours: whoever started this says that it died, this text says of what
+        traceback.print_exc()
+        status = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # threads may be in reads that never return
+
+
+def _serve(line: Line) -> None:
+    path, packed, memory = line.receive()
+    sys.path[:] = path
+    task: Task | Exception
+    try:
+        task = pickle.loads(packed)
+    except Exception as error:  # of a class of the user's that is not importable here, with whatever that raises
+        task = error
+    _limit(memory)
+    line.send("ready")
+    while True:
+        what, piece, poison = line.receive()
+        line.begin(-1)
+        try:
+            if isinstance(task, Exception):
+                raise task
+            if what == "alone":
+                task.alone(piece, line)
+                line.send("done", {})
+            else:
+                line.send("done", task.run(piece, line, poison))
+        except Exception as error:  # of the piece as a whole: the disk is full, the source is gone
+            traceback.clear_frames(error.__traceback__)
+            line.send("failed", _sendable(error))
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # pickling an error of another package calls its code
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _limit(memory: int) -> None:
+    """Beyond this, allocations fail here instead of the system killing someone: a decoder that asks for the moon."""
+    import resource
+
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[5]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = used + 2 * memory + (512 << 20)  # memory is what is used; the limit counts what is reserved
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard < 0 else min(most, hard), hard))
+
+
+if __name__ == "__main__":
+    main()

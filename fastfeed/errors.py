@@ -6,6 +6,7 @@
     │   └── StateError                     a saved position does not fit this feed
     ├── MissingExtra      (ImportError)    an optional package is needed; the text holds the pip command
     ├── SourceError       (OSError)        a data source cannot be opened or listed
+    ├── TargetError       (OSError)        what was made cannot be written; keeps the errno
     ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise"
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
     ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
@@ -32,6 +33,7 @@ __all__ = [
     "SourceError",
     "SpecError",
     "StateError",
+    "TargetError",
     "TooManyFailures",
     "TraceError",
 ]
@@ -64,6 +66,17 @@ class MissingExtra(FastfeedError, ImportError):
 
 class SourceError(FastfeedError, OSError):
     """A data source cannot be opened or listed."""
+
+
+class TargetError(FastfeedError, OSError):
+    """What was made cannot be written."""
+
+    def __init__(self, text: str, errno: int | None = None) -> None:
+        super().__init__(text)
+        self.errno = errno
+
+    def __reduce__(self) -> tuple[type[TargetError], tuple[str, int | None]]:
+        return type(self), (str(self), self.errno)
 
 
 class SampleError(FastfeedError, RuntimeError):

@@ -14,6 +14,7 @@ FAMILY = {
     "StateError": (errors.ConfigError,),
     "MissingExtra": (errors.FastfeedError, ImportError),
     "SourceError": (errors.FastfeedError, OSError),
+    "TargetError": (errors.FastfeedError, OSError),
     "SampleError": (errors.FastfeedError, RuntimeError),
     "TooManyFailures": (errors.FastfeedError, RuntimeError),
     "FeedClosed": (errors.FastfeedError, RuntimeError),
@@ -51,3 +52,10 @@ def test_missing_extra_holds_the_command():
 def test_too_many_failures_carries_them():
     assert errors.TooManyFailures("text", ["a", "b"]).failures == ("a", "b")
     assert pickle.loads(pickle.dumps(errors.TooManyFailures("text", ["a", "b"]))).failures == ("a", "b")
+
+
+def test_target_error_keeps_the_number():
+    error = errors.TargetError("no space", 28)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(error), error.errno, str(again), again.errno) == ("no space", 28, "no space", 28)
+    assert errors.TargetError("text").errno is None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess.record import Part
 from fastfeed.preprocess.writers import File
 
-__all__ = ["Attempt", "Target"]
+__all__ = ["Attempt", "Target", "open_target"]
 
 
 class Attempt(Protocol):
@@ -21,7 +24,7 @@ class Attempt(Protocol):
     def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
         """Close, fsync and name all files in the order of creation, then write what `record` gives: (name, bytes).
 
-        Whoever sees the record sees whole files. OSError leaves no temporary file, and no record.
+        Whoever sees the record sees whole files. TargetError leaves no temporary file, and no record.
         """
         ...
 
@@ -31,9 +34,12 @@ class Attempt(Protocol):
 
 
 class Target(Protocol):
-    """Safe for threads; pickles."""
+    """Safe for threads; pickles. What the disk or the network refuses is a TargetError."""
 
-    text: str  # as the user named it
+    @property
+    def text(self) -> str:
+        """As the user named it."""
+        ...
 
     def read(self, name: str) -> bytes | None:
         """A whole file; None where there is none."""
@@ -59,7 +65,22 @@ class Target(Protocol):
         """Remove temporary files of processes of this machine that have ended (or, `everything`: all of them)."""
         ...
 
+    def free_bytes(self) -> int | None:
+        """How much may be written; None where nobody says so."""
+        ...
 
-def open_target(place: str, options: dict[str, Any] | None = None) -> Target:
-    """A folder or a URL. ConfigError, SourceError."""
-    raise AssertionError(place, options)
+
+def open_target(place: str | os.PathLike[str], options: dict[str, Any] | None = None, *, writes: bool = True) -> Target:
+    """A folder or a URL; `options` go to the storage client. Without `writes` nothing is made, and it must be there.
+
+    ConfigError, TargetError, MissingExtra.
+    """
+    text = os.fspath(place)
+    if not isinstance(text, str) or not text:
+        raise ConfigError(f"the target must be a folder or a URL such as s3://bucket/train, got {text!r}")
+    local = text.removeprefix("file://")
+    if "://" in local or "::" in local:
+        return importlib.import_module("fastfeed.preprocess.remote_target").open_remote(text, options or {}, writes)
+    if options:
+        raise ConfigError(f"storage options are for URLs, got {', '.join(sorted(options))} for the folder {text}")
+    return importlib.import_module("fastfeed.preprocess.local_target").open_local(text, local, writes)

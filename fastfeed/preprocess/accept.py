@@ -1,0 +1,25 @@
+"""Which photographs are wanted, by what their headers say."""
+
+from __future__ import annotations
+
+from fastfeed.decode.base import Bad
+from fastfeed.preprocess.recipe import Limits
+
+__all__ = ["refused"]
+
+
+def refused(limits: Limits, format: str, height: int, width: int) -> Bad | None:
+    """Why a photograph of `format` ("JPEG", "PNG", ...) and height x width pixels, as displayed, is not wanted.
+
+    The first that applies of: its format, more pixels than any may have, too small, too long.
+    """
+    if limits.formats and format not in limits.formats:
+        return Bad("policy", f"{format}; wanted are {', '.join(limits.formats)}")
+    if height * width > limits.max_pixels:
+        return Bad("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
+    short, long = min(height, width), max(height, width)
+    if short < limits.min_side:
+        return Bad("too_small", f"{width}x{height} pixels, the short side must be >= {limits.min_side}")
+    if limits.max_aspect and long > limits.max_aspect * short:
+        return Bad("aspect", f"{width}x{height} pixels, {long / short:.2f}:1; at most {limits.max_aspect:g}:1")
+    return None

@@ -1,0 +1,176 @@
+"""What a job met and what it cost: sums over the records of its shards, and over what its runs took."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.tally import Tally
+
+__all__ = ["STAGES", "TIMES", "Run", "Statistics", "limit", "statistics"]
+
+TIMES = "_job/times.jsonl"  # one line per run
+
+STAGES = {
+    "read": "reading from disk or network",
+    "decode": "decoding and resizing",
+    "encode": "encoding",
+    "write": "writing shards",
+}
+_LIMIT = 0.5  # of the time of all workers: more than this, and it is the limit
+_IDLE = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run took, or several together."""
+
+    seconds: float = 0.0
+    worker_seconds: float = 0.0  # seconds times workers
+    stages: dict[str, float] = field(default_factory=dict)  # seconds of all workers together
+    images: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of the shards that are done."""
+
+    target: str
+    shards: int  # planned
+    shards_done: int
+    planned: int  # images
+    source: str
+    format: str
+    tally: Tally
+    bad: Counter[str]  # by reason
+    left_out: dict[str, int]  # by the plan
+    bytes: int  # of all files of shards
+    took: Run  # all runs
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        found = asdict(self)
+        tally = found["tally"]
+        for name in ("megapixels", "aspects"):
+            tally[name] = dict(sorted(tally[name].items(), key=lambda item: float(item[0])))
+        for name in ("formats", "modes", "icc", "orientations", "sizes"):
+            tally[name] = dict(ranked(tally[name]))
+        return found | {"bad": dict(ranked(self.bad)), "limit": limit(self.took)}
+
+
+def statistics(job: Job) -> Statistics:
+    """Add up what is recorded."""
+    records, plan = job.records.values(), job.plan
+    return Statistics(
+        target=job.target.text,
+        shards=len(job.shards),
+        shards_done=len(job.records),
+        planned=len(plan),
+        source=plan.source,
+        format=plan.recipe.packing.format,
+        tally=Tally.sum(record.tally for record in records),
+        bad=Counter(bad.reason for record in records for bad in record.bad),
+        left_out=dict(plan.left_out),
+        bytes=sum(record.bytes for record in records),
+        took=_took(job.target.read(TIMES) or b""),
+    )
+
+
+def limit(took: Run) -> str:
+    """What would have to be faster for all of it to be faster: one sentence. Empty where nothing was timed."""
+    busy = sum(took.stages.values())
+    if not busy or not took.worker_seconds:
+        return ""
+    share = {name: seconds / max(busy, took.worker_seconds) for name, seconds in took.stages.items()}
+    idle = 1 - busy / max(busy, took.worker_seconds)
+    processor = share.get("decode", 0.0) + share.get("encode", 0.0)
+    read, write = share.get("read", 0.0), share.get("write", 0.0)
+    most = max(processor, read, write, idle)
+    if idle == most and idle >= _IDLE:
+        return (
+            f"workers were idle or starting {idle:.0%} of their time: "
+            "the job is too short, or has too few shards, for so many"
+        )
+    if processor == most:
+        parts = f"decoding {share.get('decode', 0.0):.0%}, encoding {share.get('encode', 0.0):.0%}"
+        certain = "the limit is the processor" if processor >= _LIMIT else "the processor costs most"
+        if share.get("encode", 0.0) > share.get("decode", 0.0):
+            return f"{certain}: {parts} of the workers' time; JPEG is the fastest to encode, else more cores help"
+        return f"{certain}: {parts} of the workers' time; more cores with as many --workers help"
+    if read == most:
+        rate = took.bytes_in / took.seconds / 1e6 if took.seconds else 0.0
+        certain = "the limit is the disk or network that is read from" if read >= _LIMIT else "reading costs most"
+        return f"{certain}: {read:.0%} of the workers' time, {rate:,.0f} MB/s; faster storage or more --workers help"
+    rate = took.bytes_out / took.seconds / 1e6 if took.seconds else 0.0
+    certain = "the limit is the writer" if write >= _LIMIT else "writing costs most"
+    return f"{certain}: {write:.0%} of the workers' time, {rate:,.0f} MB/s of images; a faster target helps"
+
+
+def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The most frequent first, equals by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def rows(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
+    """`ranked`, with all behind the first `most` in one row."""
+    found = ranked(counts)
+    if len(found) <= most + 1:
+        return found
+    return [*found[:most], (f"{len(found) - most:,} others", sum(n for _, n in found[most:]))]
+
+
+def bins(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """By their numbers, ascending."""
+    return sorted(counts.items(), key=lambda item: float(item[0]))
+
+
+def aspect(edge: str) -> str:
+    """A bin of aspect ratios as photographers say it: "1.41" is `1.41:1`, "0.71" is `1:1.41`."""
+    ratio = float(edge)
+    return f"{ratio:.2f}:1" if ratio >= 1 else f"1:{1 / ratio:.2f}"
+
+
+def megapixel(edge: str) -> str:
+    """A bin of sizes: "4" is `4 to 8 MP`."""
+    low = float(edge)
+    return f"{low:g} to {2 * low:g} MP" if low >= 1 else f"{low * 1e3:.3g} to {low * 2e3:.3g} kP"
+
+
+def _took(content: bytes) -> Run:
+    """All runs together; a line that is cut off counts for nothing."""
+    runs: list[dict[str, Any]] = []
+    for text in content.decode(errors="replace").splitlines():
+        try:
+            found = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and isinstance(found.get("stages"), dict):
+            runs.append(found)
+    stages = Counter[str]()
+    for found in runs:
+        stages.update({name: float(seconds) for name, seconds in found["stages"].items()})  # type: ignore[arg-type]
+    return Run(
+        seconds=_sum(runs, "seconds"),
+        worker_seconds=sum(float(found.get("seconds", 0)) * int(found.get("workers") or 1) for found in runs),
+        stages={name: stages[name] for name in sorted(stages, key=_order)},
+        images=int(_sum(runs, "images")),
+        bytes_in=int(_sum(runs, "bytes_in")),
+        bytes_out=int(_sum(runs, "bytes_out")),
+        runs=len(runs),
+    )
+
+
+def _order(stage: str) -> tuple[int, str]:
+    known = list(STAGES)
+    return (known.index(stage) if stage in known else len(known), stage)
+
+
+def _sum(runs: Sequence[Mapping[str, Any]], name: str) -> float:
+    return sum(float(found.get(name, 0)) for found in runs)

@@ -1,0 +1,273 @@
+"""Is everything that a job has written still what it wrote? Reads all of it again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import SourceError
+from fastfeed.preprocess.plan import PLAN, Shard
+from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.target import Target
+from fastfeed.sources.build import Peek
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.spans import Span, is_local
+from fastfeed.sources.storage import Storage
+from fastfeed.sources.tables.footers import row_groups
+
+__all__ = ["DERIVED", "Problem", "Verified", "claimed", "repair", "samples_in", "verify"]
+
+DERIVED = ("manifest.json", "bad.jsonl", "index.json", "classes.json", "dataset.json")  # made from records, for readers
+_PIECE = 8 << 20  # bytes read at once
+_READERS = 4
+
+Read = Callable[[int, int], bytes]  # bytes [start, start + count) of a file
+OnShard = Callable[[int, int], None]  # shards looked at, and of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as it should be."""
+
+    kind: str  # "missing", "size", "content", "samples", "record", "foreign", "temporary"
+    name: str  # below the target
+    detail: str
+    shard: int | None = None  # in the plan; it has to be made again
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found."""
+
+    shards: int  # planned
+    done: int  # with a record of this plan
+    whole: int  # of these, without a problem
+    samples: int  # in the whole ones
+    bytes: int  # that were read
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def broken(self) -> list[int]:
+        """Shards that have to be made again, by their index."""
+        return sorted({problem.shard for problem in self.problems if problem.shard is not None})
+
+
+def verify(job: Job, on_shard: OnShard | None = None) -> Verified:
+    """Read every file of every shard again: size, sha256, and the number of samples as the format's reader sees it."""
+    target, there, records = job.target, job.target.files(), claimed(job)
+    problems: list[Problem] = []
+    whole = samples = read = 0
+    with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
+        order = [records[index] for index in sorted(records)]
+        looks = pool.map(lambda record: _look(job, record, there), order)
+        for number, (record, (found, count)) in enumerate(zip(order, looks, strict=True)):
+            problems += found
+            read += count
+            if not found:
+                whole, samples = whole + 1, samples + len(record.ids)
+            if on_shard is not None:
+                on_shard(number + 1, len(records))
+    problems += _strangers(job, records, there)
+    left = _temporary(target)
+    if left:
+        problems.append(Problem("temporary", left[0], f"{len(left)} temporary files of runs that ended or still go on"))
+    return Verified(len(job.shards), len(records), whole, samples, read, tuple(problems))
+
+
+def claimed(job: Job) -> dict[int, Record]:
+    """Records of this plan, whether or not their files are there."""
+    digest, there = job.plan.hash, job.target.files()
+    shards = [shard for shard in job.shards if f"{shard.name}.json" in there]
+
+    def load(shard: Shard) -> Record | None:
+        try:
+            record = Record.load(job.target.read(f"{shard.name}.json") or b"", shard.name)
+        except SourceError:  # _strangers says so
+            return None
+        fits = record.plan == digest and record.index == shard.index and record.shard == shard.name
+        return record if fits else None
+
+    with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
+        return {record.index: record for record in pool.map(load, shards) if record is not None}
+
+
+def repair(job: Job, verified: Verified) -> list[str]:
+    """Remove the records of broken shards, so that the next run makes these again; the names of the shards."""
+    names = [job.shards[index].name for index in verified.broken]
+    for name in names:
+        job.target.remove(f"{name}.json")
+    return names
+
+
+def samples_in(format: str, name: str, size: int, read: Read) -> int:
+    """How many samples the reader of a format sees in a shard's main file. SourceError where it cannot be read."""
+    try:
+        return _COUNTERS[format](Peek(name, size, read, 1 << 16))
+    except (ValueError, KeyError, OSError) as error:
+        raise SourceError(f"{name} cannot be read: {error}") from error
+
+
+def _look(job: Job, record: Record, there: dict[str, int]) -> tuple[list[Problem], int]:
+    """What is wrong with a shard, and the bytes read."""
+    found: list[Problem] = []
+    count = 0
+    for part in record.files:
+        if part.name not in there:
+            found.append(Problem("missing", part.name, "is not there", record.index))
+            continue
+        if there[part.name] != part.bytes:
+            said = f"has {there[part.name]:,} bytes, should have {part.bytes:,}"
+            found.append(Problem("size", part.name, said, record.index))
+            continue
+        read, digest = reader(job.target, part.name), hashlib.sha256()
+        try:
+            for start in range(0, part.bytes, _PIECE):
+                digest.update(read(start, min(_PIECE, part.bytes - start)))
+        except OSError as error:
+            found.append(Problem("content", part.name, f"cannot be read: {error}", record.index))
+            continue
+        count += part.bytes
+        if digest.hexdigest() != part.sha256:
+            found.append(Problem("content", part.name, "holds other bytes than were written (sha256)", record.index))
+    if not found:
+        found += _counted(job, record)
+    return found, count
+
+
+def _counted(job: Job, record: Record) -> Iterator[Problem]:
+    planned = job.shards[record.index]
+    if len(record.ids) + len(record.bad) != planned.last - planned.first:
+        said = f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are planned"
+        yield Problem("record", record.name, said, record.index)
+        return
+    if not record.files:
+        if record.ids:
+            yield Problem("record", record.name, f"lists {len(record.ids)} samples and no file", record.index)
+        return
+    main = record.files[0]
+    try:
+        seen = samples_in(job.plan.recipe.packing.format, main.name, main.bytes, reader(job.target, main.name))
+    except SourceError as error:
+        yield Problem("samples", main.name, str(error).removeprefix(f"{main.name} "), record.index)
+        return
+    if seen != len(record.ids):
+        yield Problem("samples", main.name, f"holds {seen} samples, should hold {len(record.ids)}", record.index)
+
+
+def _strangers(job: Job, records: dict[int, Record], there: dict[str, int]) -> Iterator[Problem]:
+    """Files that no record names."""
+    known = {part.name for record in records.values() for part in record.files}
+    known |= {record.name for record in records.values()}
+    index = {f"{shard.name}.json": shard.index for shard in job.shards}
+    stems = {shard.name: shard.index for shard in job.shards}
+    for name in sorted(there.keys() - known):
+        if name.startswith(PLAN.partition("/")[0] + "/") or name.rpartition("/")[2] in DERIVED:
+            continue
+        if name in index:
+            yield Problem("record", name, "is damaged, or of another plan", index[name])
+        elif os.path.splitext(name)[0] in stems:
+            yield Problem("foreign", name, "of a shard that is not complete; a run makes it again")
+        else:
+            yield Problem("foreign", name, "is not of this job")
+
+
+def _temporary(target: Target) -> list[str]:
+    """Names of temporary files, where the target can tell."""
+    tell = getattr(target, "temporary", None)
+    return sorted(tell()) if tell is not None else []
+
+
+def reader(target: Target, name: str) -> Read:
+    """Reads of a file below a target. SourceError, OSError."""
+    place = target.text.removeprefix("file://")
+    if is_local(place):
+        path = os.path.join(place, name)
+
+        def of_file(start: int, count: int) -> bytes:
+            with open(path, "rb") as file:
+                file.seek(start)
+                return file.read(count)
+
+        return of_file
+    options: dict[str, Any] | None = getattr(target, "options", None)
+    storage, uri = Storage(options), f"{place.rstrip('/')}/{name}"
+
+    def of_object(start: int, count: int) -> bytes:
+        (data,) = storage.read([Span(uri, start, start + count)])
+        if isinstance(data, Unread):
+            raise SourceError(f"{uri}: {data.reason} {data.detail}")
+        return data
+
+    return of_object
+
+
+def _in_tar(peek: Peek) -> int:
+    from fastfeed.sources.archive import members
+
+    notes: list[str] = []
+    keys = {member.name.partition(".")[0] for member in members(peek, notes)}
+    _sound(notes)
+    return len(keys)
+
+
+def _in_tfrecord(peek: Peek) -> int:
+    from fastfeed.sources.tfrecord import Notes, records
+
+    notes = Notes()
+    count = sum(1 for _ in records(peek, notes))
+    _sound(notes.all())
+    return count
+
+
+def _in_parquet(peek: Peek) -> int:
+    tail = peek.at(peek.size - 8, 8)  # the footer's length, and the magic
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != b"PAR1" or length > peek.size - 12:
+        raise ValueError("it does not end as a Parquet file does")
+    return sum(group.rows for group in row_groups(peek.at(peek.size - 8 - length, length), peek.size))
+
+
+def _in_mds(peek: Peek) -> int:
+    """u32 count, u32 offsets[count + 1], JSON, samples (MosaicML streaming, base/format/mds)."""
+    count = int.from_bytes(peek.at(0, 4), "little")
+    offsets = np.frombuffer(peek.at(4, 4 * (count + 1)), "<u4").astype(np.int64)
+    whole = len(offsets) == count + 1 and int(offsets[-1]) == peek.size
+    if not whole or bool(np.any(np.diff(offsets) < 0)):
+        raise ValueError(f"its table of offsets does not end at {peek.size}")
+    return count
+
+
+def _in_arrays(peek: Peek) -> int:
+    from numpy.lib import format as npy
+
+    file = io.BytesIO(peek.at(0, 1 << 12))
+    version = npy.read_magic(file)
+    shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
+    if file.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize != peek.size:
+        raise ValueError(f"an array {shape} of {dtype} does not fit {peek.size} bytes")
+    return int(shape[0])
+
+
+def _sound(notes: list[str]) -> None:
+    if notes:
+        raise ValueError("; ".join(notes[:3]))
+
+
+_COUNTERS = {
+    "webdataset": _in_tar,
+    "tfrecord": _in_tfrecord,
+    "parquet": _in_parquet,
+    "mds": _in_mds,
+    "raw": _in_arrays,
+}

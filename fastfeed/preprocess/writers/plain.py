@@ -7,7 +7,9 @@ import math
 import re
 from typing import Any
 
-__all__ = ["as_json", "as_text"]
+from fastfeed.preprocess.made import Entry
+
+__all__ = ["as_json", "as_text", "class_of", "name_of"]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -36,3 +38,13 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def name_of(entry: Entry) -> str:
+    """Where it came from; "" where that is not known."""
+    return str(entry.meta.get("uri") or "")
+
+
+def class_of(entry: Entry) -> str:
+    """The name of its class; "" where it has none."""
+    return str(entry.meta.get("class") or "")

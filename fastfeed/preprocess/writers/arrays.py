@@ -1,0 +1,79 @@
+"""Pixels as one array per shard, to be mapped with `np.load(..., mmap_mode="r")`; labels and the rest beside it.
+
+`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 where there is none, `STEM.meta.jsonl` a
+line per sample: {"key", "text", "meta"}. Headers are of NumPy's format 1.0 (numpy.lib.format) and 128 bytes, written
+here as NumPy's versions differ in how they pad them.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.plain import as_json, as_text
+from fastfeed.preprocess.writers.spool import Spool
+
+__all__ = ["Writer"]
+
+_HEAD = 128  # bytes
+
+
+class Writer:
+    """One `.npy` with two files beside it. Pixels are held, or spooled to a temporary file, until n is known."""
+
+    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
+        self._create, self._stem = create, stem
+        self._file = create(stem + ".npy")
+        self._spool, self._shape = Spool(), (0, 0, 3)  # of an empty shard
+        self._labels: list[int] = []
+        self._lines: list[bytes] = []
+
+    def add(self, entry: Entry) -> None:
+        """The next image: a `.npy` file of uint8 (height, width, 3)."""
+        shape, pixels = _pixels(entry)
+        if self._labels and shape != self._shape:
+            raise ConfigError(f"images of one array have one shape: {self._shape} so far, {entry.key} has {shape}")
+        self._shape = shape
+        self._spool.write(pixels)
+        self._labels.append(-1 if entry.label is None else entry.label)
+        text = None if entry.text is None else as_text(entry.text)
+        self._lines.append(as_json({"key": entry.key, "text": text, "meta": entry.meta}) + b"\n")
+
+    def close(self) -> list[int]:
+        """Offsets of the samples in the array's file."""
+        samples, size = len(self._labels), int(np.prod(self._shape))
+        self._file.write(_header("|u1", (samples, *self._shape)))
+        self._spool.pour(self._file)
+        self._file.close()
+        labels = _header("<i8", (samples,)) + np.array(self._labels, "<i8").tobytes()
+        for name, content in ((".labels.npy", labels), (".meta.jsonl", b"".join(self._lines))):
+            file = self._create(self._stem + name)
+            file.write(content)
+            file.close()
+        return [_HEAD + i * size for i in range(samples)]
+
+
+def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
+    """Shape and content of a `.npy` file."""
+    file = io.BytesIO(entry.image)
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, reverse, dtype = read(file)
+    except ValueError as error:
+        raise ConfigError(f"{entry.key} is no .npy file: {error}; use Encoding('raw')") from error
+    pixels = memoryview(entry.image)[file.tell() :]
+    if dtype != np.uint8 or reverse or len(shape) != 3 or shape[2] != 3 or len(pixels) != np.prod(shape):
+        raise ConfigError(f"{entry.key} must be uint8 (height, width, 3), all of it, got {dtype} {shape}")
+    return shape, pixels
+
+
+def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    about = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    start = b"\x93NUMPY\x01\x00" + (_HEAD - 10).to_bytes(2, "little")
+    return start + about.ljust(_HEAD - 11) + b"\n"

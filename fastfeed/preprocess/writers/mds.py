@@ -1,0 +1,110 @@
+"""Shards of MosaicML's streaming, and the index.json of their folder.
+
+A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of those columns that
+vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian.
+
+Columns: image (encoded; streaming gives a Pillow image of JPEG and PNG, bytes of WebP and of arrays), label (-1: none),
+class, text, uri ("": none), meta (all that is known, JSON), extension, height, key, width.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
+from fastfeed.preprocess.writers.spool import Spool
+
+__all__ = ["Writer", "index_json"]
+
+_COLUMNS = {
+    "class": "str", "extension": "str", "height": "int", "image": "bytes", "key": "str", "label": "int", "meta": "json",
+    "text": "str", "uri": "str", "width": "int",
+}  # fmt: skip
+_IMAGES = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png"}  # streaming's own encodings, by extension or Encoding.image
+_INT = 8  # bytes
+_MOST = (1 << 32) - 1  # bytes of a shard
+
+
+class Writer:
+    """One `.mds`. Its samples are held, or spooled to a temporary file, until their number is known."""
+
+    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
+        self._file = create(stem + ".mds")
+        self._spool, self._ends, self._image = Spool(), [0], ""
+
+    def add(self, entry: Entry) -> None:
+        """The next sample."""
+        self._image = self._image or entry.extension
+        fields: dict[str, bytes | int] = {
+            "class": as_text(class_of(entry)).encode(),
+            "extension": entry.extension.encode(),
+            "height": entry.height,
+            "image": entry.image,
+            "key": entry.key.encode(),
+            "label": -1 if entry.label is None else entry.label,
+            "meta": as_json(entry.meta),
+            "text": as_text(entry.text or "").encode(),
+            "uri": as_text(name_of(entry)).encode(),
+            "width": entry.width,
+        }
+        data = [
+            item.to_bytes(_INT, "little", signed=True) if isinstance(item, int) else item for item in fields.values()
+        ]
+        varying = [len(item) for item in fields.values() if not isinstance(item, int)]
+        size = 4 * len(varying) + sum(map(len, data))
+        samples, total = len(self._ends), self._spool.size + size
+        if total + 4 * (samples + 2) + len(_configuration(self._image)) > _MOST:
+            raise ConfigError(f"an MDS shard has up to 4 GiB, got more with sample {samples}; ask for fewer per shard")
+        for piece in (np.array(varying, "<u4").tobytes(), *data):
+            self._spool.write(piece)
+        self._ends.append(self._spool.size)
+
+    def close(self) -> list[int]:
+        """Offsets of the samples."""
+        configuration = _configuration(self._image or "jpg")
+        samples = len(self._ends) - 1
+        first = 4 + 4 * (samples + 1) + len(configuration)
+        offsets = [first + end for end in self._ends]
+        self._file.write(np.array([samples, *offsets], "<u4").tobytes() + configuration)
+        self._spool.pour(self._file)
+        self._file.close()
+        return offsets[:-1]
+
+
+def index_json(files: Sequence[tuple[str, int, str, int]], packing: Packing, image: str = "jpeg") -> bytes:
+    """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples.
+
+    `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming cannot do with them.
+    """
+    shards: list[Any] = []
+    for name, size, sha256, samples in files:
+        data = {"basename": name.rpartition("/")[2], "bytes": size, "hashes": {"sha256": sha256}}
+        if samples:
+            shards.append(_described(image) | {"raw_data": data, "samples": samples, "zip_data": None})
+    return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
+
+
+def _configuration(image: str) -> bytes:
+    return json.dumps(_described(image), sort_keys=True).encode()
+
+
+def _described(image: str) -> dict[str, Any]:
+    columns = _COLUMNS | {"image": _IMAGES.get(image, "bytes")}
+    return {
+        "column_encodings": list(columns.values()),
+        "column_names": list(columns),
+        "column_sizes": [_INT if kind == "int" else None for kind in columns.values()],
+        "compression": None,
+        "format": "mds",
+        "hashes": ["sha256"],
+        "size_limit": None,
+        "version": 2,
+    }

@@ -1,0 +1,151 @@
+"""Parquet: a row per sample, in row groups of so many bytes that one can be read without much memory.
+
+Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class, text, uri, meta
+(all that is known, JSON). Hugging Face's datasets take `image` by `cast_column("image", Image())`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fastfeed.errors import MissingExtra
+from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.writers import Create, File
+from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise MissingExtra.of("Parquet shards", "PyArrow", "parquet") from error
+
+__all__ = ["Writer"]
+
+_PIECE = 4 << 20  # bytes that are kept as Python's objects before they are an Arrow batch
+_MOST = 1 << 30  # bytes of a row group: readers want a column of it below 2 GiB
+_PAGE = 1 << 20  # bytes
+_ROWS = 8  # looked at together when a page might be full
+_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("image", pa.binary(), nullable=False),
+        pa.field("extension", pa.string(), nullable=False),
+        pa.field("height", pa.int32(), nullable=False),
+        pa.field("width", pa.int32(), nullable=False),
+        pa.field("label", pa.int64()),
+        pa.field("class", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("uri", pa.string()),
+        pa.field("meta", pa.string(), nullable=False),
+    ]
+)
+
+
+class Writer:
+    """One `.parquet`. A row group is held in memory until it is complete."""
+
+    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
+        self._group_bytes = min(packing.group_bytes, _MOST)
+        self._sink = _Sink(create(stem + ".parquet"))
+        self._rows: list[dict[str, Any]] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = self._loose = 0  # of the group; of the rows that are in no batch yet
+        with self._sink.in_use():
+            self._parquet = pq.ParquetWriter(
+                self._sink,
+                _SCHEMA,
+                version="2.6",
+                data_page_version="1.0",
+                compression={name: "NONE" if name == "image" else "ZSTD" for name in _SCHEMA.names},
+                use_dictionary=["extension", "class"],
+                write_statistics=["key", "height", "width", "label"],
+                data_page_size=_PAGE,
+                write_batch_size=_ROWS,
+                store_schema=False,  # Parquet's own types say all, and PyArrow's versions differ in what they add
+            )
+
+    def add(self, entry: Entry) -> None:
+        """The next row."""
+        row = {
+            "key": entry.key,
+            "image": entry.image,
+            "extension": entry.extension,
+            "height": entry.height,
+            "width": entry.width,
+            "label": entry.label,
+            "class": as_text(class_of(entry)) or None,
+            "text": None if entry.text is None else as_text(entry.text),
+            "uri": as_text(name_of(entry)) or None,
+            "meta": as_json(entry.meta).decode(),
+        }
+        size = sum(len(item.encode()) if isinstance(item, str) else len(item) if isinstance(item, bytes) else 8
+                   for item in row.values())  # fmt: skip
+        if self._bytes and self._bytes + size > self._group_bytes:
+            self._flush()
+        self._rows.append(row)
+        self._bytes += size
+        self._loose += size
+        if self._loose >= _PIECE:
+            self._gather()
+
+    def close(self) -> list[int]:
+        """Nothing: rows have no offsets."""
+        self._flush()
+        with self._sink.in_use():
+            self._parquet.close()
+        self._sink.file.close()
+        return []
+
+    def _gather(self) -> None:
+        """What is loose becomes a batch."""
+        if self._rows:
+            self._batches.append(pa.RecordBatch.from_pylist(self._rows, _SCHEMA))
+        self._rows, self._loose = [], 0
+
+    def _flush(self) -> None:
+        """What is held becomes a row group."""
+        self._gather()
+        if self._batches:
+            table = pa.Table.from_batches(self._batches)
+            try:
+                with self._sink.in_use():
+                    self._parquet.write_table(table, row_group_size=table.num_rows)
+            except BaseException:
+                self._parquet.is_open = False  # PyArrow would try to complete the file when it forgets it
+                raise
+        self._batches, self._bytes = [], 0
+
+
+class _Sink:
+    """The file as PyArrow wants it. What PyArrow writes when it forgets an incomplete file goes nowhere."""
+
+    def __init__(self, file: File) -> None:
+        self.file, self.closed, self._used = file, False, False
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """What is written meanwhile is wanted."""
+        self._used = True
+        try:
+            yield
+        finally:
+            self._used = False
+
+    def write(self, data: Any) -> int:
+        if self._used:
+            self.file.write(data)
+        return len(data)
+
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False

@@ -1,0 +1,108 @@
+"""TFRecord files of tf.train.Examples, and the list that DALI's `tfrecord2idx` writes: "offset length" per record.
+
+The frame of a record and the message are described in fastfeed/sources/tfrecord.py and example.py, which read them.
+Features are sorted by name, as protobuf's deterministic serialization has them. A sample without label, class or
+caption has no such feature: give `FixedLenFeature` a default there.
+"""
+
+from __future__ import annotations
+
+import google_crc32c
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
+
+__all__ = ["Writer"]
+
+_FORMATS = {"jpg": b"JPEG"}  # as TensorFlow's scripts write it; others in capitals
+_MOST = (1 << 31) - 1  # bytes of a message: protobuf takes no more
+_FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"  # fields 1, 2, 3 with a length
+_BYTES, _INTEGERS = _FIRST, _THIRD  # kinds of a feature
+_IMAGE = "image/encoded"
+
+
+class Writer:
+    """One `.tfrecord`, and its `.idx` where it has samples."""
+
+    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
+        self._create, self._stem = create, stem
+        self._file = create(stem + ".tfrecord")
+        self._at = 0
+        self._offsets: list[int] = []
+
+    def add(self, entry: Entry) -> None:
+        """The next record."""
+        before, after = _message(entry)
+        size = len(before) + len(entry.image) + len(after)
+        if size > _MOST:
+            raise ConfigError(
+                f"an Example has up to {_MOST} bytes, got {size}: write smaller images, or another format"
+            )
+        length = size.to_bytes(8, "little")
+        check = google_crc32c.value(before)
+        for piece in (entry.image, after):
+            check = google_crc32c.extend(check, piece)
+        self._file.write(length + _masked(google_crc32c.value(length)) + before)
+        self._file.write(entry.image)
+        self._file.write(after + _masked(check))
+        self._offsets.append(self._at)
+        self._at += 12 + size + 4
+
+    def close(self) -> list[int]:
+        """Offsets of the records' frames."""
+        self._file.close()
+        if self._offsets:
+            index = self._create(self._stem + ".idx")  # newer than the records, or it would not be believed
+            ends = [*self._offsets[1:], self._at]
+            lines = (f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True))
+            index.write("".join(lines).encode())
+            index.close()
+        return self._offsets
+
+
+def _message(entry: Entry) -> tuple[bytes, bytes]:
+    """An Example around its image: what comes before the image's bytes, and what comes after."""
+    words: dict[str, bytes | None] = {
+        "image/caption": None if entry.text is None else as_text(entry.text).encode(),
+        "image/class/text": as_text(class_of(entry)).encode() or None,
+        "image/filename": f"{entry.key}.{entry.extension}".encode(),
+        "image/format": _FORMATS.get(entry.extension, entry.extension.upper().encode()),
+        "image/key": entry.key.encode(),
+        "image/meta": as_json(entry.meta),
+        "image/source": as_text(name_of(entry)).encode(),
+    }
+    numbers = {"image/class/label": entry.label, "image/height": entry.height, "image/width": entry.width}
+    features = {name: _feature(name, _BYTES, word) for name, word in words.items() if word is not None}
+    features |= {name: _feature(name, _INTEGERS, _varint(n)) for name, n in numbers.items() if n is not None}
+    features[_IMAGE] = _feature(_IMAGE, _BYTES, b"", to_follow=len(entry.image))
+    total = sum(map(len, features.values())) + len(entry.image)
+    ordered = sorted(features.items())
+    before = b"".join(piece for name, piece in ordered if name <= _IMAGE)
+    after = b"".join(piece for name, piece in ordered if name > _IMAGE)
+    return _FIRST + _varint(total) + before, after
+
+
+def _feature(name: str, kind: bytes, value: bytes, to_follow: int = 0) -> bytes:
+    """An entry of the map of features, up to `value`; so many bytes of it are not at hand, and are to follow."""
+    one = _FIRST + _varint(len(value) + to_follow) + value  # of integers: packed
+    many = kind + _varint(len(one) + to_follow) + one
+    pair = _FIRST + _varint(len(name)) + name.encode() + _SECOND + _varint(len(many) + to_follow) + many
+    return _FIRST + _varint(len(pair) + to_follow) + pair
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1  # as int64 has negative ones
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _masked(check: int) -> bytes:
+    rotated = (check >> 15 | check << 17) & 0xFFFFFFFF
+    return ((rotated + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")

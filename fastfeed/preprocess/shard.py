@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
-
-import numpy as np
 
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
@@ -56,8 +54,8 @@ class ShardTask:
         """As in Task. OSError and TargetError where the shard cannot be read or written."""
         shard = self._shards[piece]
         if (done := self._done(shard)) is not None:
-            return _summary(done, Counter())
-        packing, seconds = self.plan.recipe.packing, Counter[str]()
+            return _summary(done, {})
+        packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
             filling = _Filling(self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds)
@@ -176,7 +174,7 @@ class _Filling:
     task: ShardTask
     shard: Shard
     writer: Writer
-    seconds: Counter[str]  # by stage
+    seconds: defaultdict[str, float]  # by stage
     ids: list[int] = field(default_factory=list)
     bad: list[BadSample] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
@@ -202,7 +200,8 @@ class _Filling:
     def add(self, i: int, label: int, note: dict[str, Any], made: Made) -> None:
         begun = perf_counter()
         plan = self.task.plan
-        self.seconds.update(made.seconds)
+        for stage, took in made.seconds.items():
+            self.seconds[stage] += took
         self.ids.append(i)
         self.tally.add(made)
         meta: dict[str, Any] = {"uri": _text(self.task.given.source.uri(i)), **made.facts}
@@ -226,7 +225,7 @@ class _Filling:
         )  # fmt: skip
 
 
-def _summary(record: Record, seconds: Counter[str]) -> dict[str, Any]:
+def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:
     return {
         "samples": len(record.ids) + len(record.bad),
         "bad": dict(Counter(bad.reason for bad in record.bad)),

@@ -1,0 +1,54 @@
+"""The engine that an argument means."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Any
+
+from fastfeed.cores import cores_for
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.memory import divided
+from fastfeed.preprocess.supervisor import Rules
+from fastfeed.world import World
+
+__all__ = ["engine_for"]
+
+
+def engine_for(
+    engine: Engine | Executor | str | None, workers: int | None, memory: int | str | None, timeout_s: float
+) -> Engine:
+    """ "local", "ray", "ray:ADDRESS", an executor, or an engine as it is. ConfigError, MissingExtra.
+
+    workers: processes of this machine, or shards at a time elsewhere. memory: bytes of all of them here, of each there.
+    """
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise ConfigError(f"workers must be an integer >= 1, got {workers!r}")
+    if not timeout_s > 0:
+        raise ConfigError(f"timeout must be > 0 seconds, for one photograph, got {timeout_s!r}")
+    if engine is None or engine == "local":
+        count, room = divided(memory, workers or cores_for(World()))
+        from fastfeed.preprocess.engines.local import LocalEngine
+
+        return LocalEngine(count, Rules(room, timeout_s))
+    if isinstance(engine, (str, Executor)):
+        rules = Rules(timeout_s=timeout_s) if memory is None else Rules(divided(memory, 1)[1], timeout_s)
+        if isinstance(engine, Executor):
+            from fastfeed.preprocess.engines.executor import ExecutorEngine
+
+            return ExecutorEngine(engine, workers, rules)
+        name, _, address = engine.partition(":")
+        if name == "ray":
+            from fastfeed.preprocess.engines.ray import RayEngine
+
+            return RayEngine(address or "auto", workers, rules)
+        raise ConfigError(f'engine must be "local", "ray", "ray:ADDRESS", an executor or an Engine, got {engine!r}')
+    return _checked(engine)
+
+
+def _checked(engine: Any) -> Engine:
+    if not callable(getattr(engine, "run", None)):
+        raise ConfigError(
+            f"an engine has run(task, pieces), got {type(engine).__name__}; see fastfeed.preprocess.engines"
+        )
+    return engine

@@ -1,0 +1,228 @@
+"""A job from end to end: plan it, or go on with it, or see that it is done."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from fastfeed.errors import ConfigError, TooManyFailures
+from fastfeed.preprocess.engines import Engine, Outcome
+from fastfeed.preprocess.engines.named import engine_for
+from fastfeed.preprocess.finish import finish, log_run
+from fastfeed.preprocess.inputs import Input, as_input
+from fastfeed.preprocess.prepare import check, planned, same_source
+from fastfeed.preprocess.recipe import Recipe
+from fastfeed.preprocess.record import BadSample
+from fastfeed.preprocess.report import Progress, Report
+from fastfeed.preprocess.shard import ShardTask
+from fastfeed.preprocess.state import Job, load_plan, open_job
+from fastfeed.preprocess.tally import Tally
+from fastfeed.preprocess.target import Target, check_apart, open_target
+from fastfeed.sources.base import Source
+
+__all__ = ["run"]
+
+Given = Source | Input | str | os.PathLike[str] | Callable[[Target], Input]
+Told = Callable[[Progress], None]
+
+
+def run(
+    source: Given,
+    dst: str | os.PathLike[str],
+    recipe: Recipe | None = None,
+    *,
+    engine: Engine | Executor | str = "local",
+    workers: int | None = None,
+    memory: int | str | None = None,
+    max_bad: float | None = None,
+    part: tuple[int, int] | None = None,
+    timeout_s: float = 120.0,
+    retry: Collection[str] = (),
+    storage: dict[str, Any] | None = None,
+    target_storage: dict[str, Any] | None = None,
+    on_progress: Told | None = None,
+) -> Report:
+    """Make the shards of `source` in `dst`, or those that are missing there.
+
+    >>> report = run("photos/", "shards/", Recipe(Scaling(512)))
+
+    source: a place (a folder, shards, a table), a Source, or a function that opens one when it is needed. dst: an empty
+    folder or URL, or one with the same job. workers: processes, one photograph at a time each; default, one per core.
+    memory: bytes, or a text such as "2GB", of all processes of the local engine together; default, three fifths of the
+    machine's. engine: "local", "ray", "ray:ADDRESS", an executor, or an Engine of your own. max_bad: bad photographs,
+    or below 1 a share of the planned ones, beyond which the run stops. part: (i, n), the i-th of n, from 0: only every
+    n-th shard. retry: reasons; shards with such bad photographs are made anew. storage, target_storage: options for
+    fsspec.
+
+    What is there already is not done again; broken off at any moment, the same call goes on. ConfigError where dst
+    holds another job; TargetError where it cannot be written (finished shards stay); TooManyFailures.
+    """
+    begun = monotonic()
+    recipe = recipe or Recipe()
+    _limits(max_bad, part)
+    target = open_target(os.fspath(dst), target_storage)
+    if isinstance(source, (str, os.PathLike)):
+        check_apart(os.fspath(source), target)
+    does = engine_for(engine, workers, memory, timeout_s)
+    plan = load_plan(target)
+    given: Input | None = None
+    if plan is None:
+        given = as_input(source, target, storage)
+        plan = planned(target, given, recipe, does, _survey_teller(on_progress, begun))
+    else:
+        check(target, plan, recipe)
+    target.sweep()
+    job = open_job(target, plan)
+    _forget(job, retry)
+    this, parts = part or (0, 1)
+    pieces = [shard for shard in job.todo if shard % parts == this]
+    mine = len(range(this, len(job.shards), parts))
+    going = _Going(job, mine, len(pieces), begun, max_bad, on_progress)
+    going.tell()
+    if pieces:
+        if given is None:
+            given = as_input(source, target, storage)
+            same_source(target, plan, given)
+        outcomes = does.run(ShardTask(given, target, plan), pieces)
+        try:
+            for outcome in outcomes:
+                going.take(outcome)
+        finally:
+            outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
+            log_run(target, going.seconds, going.images, going.stages, len(pieces) - going.left)
+            target.sweep()
+    after = open_job(target, plan)
+    if not after.todo:
+        finish(after)
+    if going.errors:
+        raise going.errors[0]
+    return _report(after, going, monotonic() - begun)
+
+
+def _forget(job: Job, retry: Collection[str]) -> None:
+    """Shards with bad photographs of these reasons are not done any more."""
+    for index, record in list(job.records.items()):
+        if any(bad.reason in retry for bad in record.bad):
+            job.target.remove(record.name)
+            del job.records[index]
+
+
+@dataclass(slots=True)
+class _Going:
+    """What a run has done so far, and is told of."""
+
+    job: Job
+    shards: int  # of this part
+    left: int  # of them, to be done by this run
+    begun: float
+    max_bad: float | None
+    on_progress: Told | None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    images: int = 0  # in shards that are complete
+    bad: Counter[str] = field(default_factory=Counter)
+    stages: Counter[str] = field(default_factory=Counter)
+    under_way: dict[int, int] = field(default_factory=dict)
+    errors: list[BaseException] = field(default_factory=list)
+    before: int = 0  # photographs in shards that were there
+    shards_before: int = 0
+
+    def __post_init__(self) -> None:
+        self.bad = Counter(bad.reason for bad in self.job.bad)
+        self.shards_before = self.shards - self.left
+        self.before = sum(len(record.ids) + len(record.bad) for record in self.job.records.values())
+
+    @property
+    def seconds(self) -> float:
+        return monotonic() - self.begun
+
+    def take(self, outcome: Outcome) -> None:
+        """What came from the engine. Raises what ends the run."""
+        if not outcome.summary and not outcome.error:
+            self.under_way[outcome.piece] = outcome.samples
+            self.tell()
+            return
+        self.under_way.pop(outcome.piece, None)
+        if outcome.error is not None:
+            if isinstance(outcome.error, OSError):  # the target is full or gone: the other shards will fare the same
+                raise outcome.error
+            self.errors.append(outcome.error)
+            return
+        found = outcome.summary
+        self.left -= 1
+        self.images += found["samples"]
+        self.bytes_in += found["bytes_in"]
+        self.bytes_out += found["bytes_out"]
+        self.bad.update(found["bad"])
+        self.stages.update(found["seconds"])
+        self.tell()
+        self._enough()
+
+    def _enough(self) -> None:
+        if self.max_bad is None:
+            return
+        most = self.max_bad if self.max_bad >= 1 else self.max_bad * len(self.job.plan)
+        if (bad := self.bad.total()) > most:
+            listed = _some(open_job(self.job.target, self.job.plan).bad)
+            raise TooManyFailures(
+                f"{bad} photographs are bad, more than max_bad allows ({most:g}): "
+                + ", ".join(f"{n} {why}" for why, n in self.bad.most_common())
+                + "".join(f"\n  {one}" for one in listed[:5])
+                + "\nfinished shards are kept; raise max_bad, or mend the source, and run again",
+                listed,
+            )
+
+    def tell(self) -> None:
+        """How far it is."""
+        if self.on_progress is None:
+            return
+        job = self.job
+        self.on_progress(
+            Progress(
+                "shards", self.shards - self.left, self.shards, self.shards_before,
+                self.before + self.images + sum(self.under_way.values()), len(job.plan), self.before,
+                self.bytes_in, self.bytes_out, Counter(self.bad), self.seconds,
+            )
+        )  # fmt: skip
+
+
+def _some(bad: Sequence[BadSample]) -> list[BadSample]:
+    return list(bad[:1000])
+
+
+def _survey_teller(on_progress: Told | None, begun: float) -> Callable[[int, int, int, int], None]:
+    """Tells of a survey: (pieces done, pieces, photographs done, photographs)."""
+
+    def tell(done: int, pieces: int, images: int, of: int) -> None:
+        if on_progress is not None:
+            on_progress(Progress("survey", done, pieces, 0, images, of, 0, seconds=monotonic() - begun))
+
+    return tell
+
+
+def _limits(max_bad: float | None, part: tuple[int, int] | None) -> None:
+    if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
+        raise ConfigError(f"max_bad must be a number of photographs, or a share below 1, got {max_bad!r}")
+    if part is not None and not 0 <= part[0] < part[1]:
+        raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}")
+
+
+def _report(job: Job, going: _Going, seconds: float) -> Report:
+    records = [job.records[index] for index in sorted(job.records)]
+    return Report(
+        target=job.target.text,
+        shards=len(job.shards),
+        shards_done=len(records),
+        shards_now=going.shards - going.shards_before - going.left,
+        tally=Tally.sum(record.tally for record in records),
+        bad=tuple(job.bad),
+        left_out=job.plan.left_out,
+        bytes=sum(record.bytes for record in records),
+        seconds=seconds,
+        stages=dict(going.stages),
+    )

@@ -1,0 +1,117 @@
+"""Before the first shard: the plan, made once or found, and checked against what is asked for now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.choose import choose, needs_pixels
+from fastfeed.preprocess.duplicates_page import write_duplicates
+from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.inputs import Input
+from fastfeed.preprocess.plan import PLAN, Plan, make_plan
+from fastfeed.preprocess.raster import engine_versions
+from fastfeed.preprocess.recipe import Recipe
+from fastfeed.preprocess.survey import SurveyTask, load_survey, survey_done
+from fastfeed.preprocess.target import Target
+
+__all__ = ["check", "planned", "same_source", "versions"]
+
+Told = Callable[[int, int, int, int], None]  # of a survey: pieces done, pieces, photographs done, photographs
+
+_PIECE = 2000  # photographs of one piece of the survey
+
+
+def versions(recipe: Recipe) -> dict[str, str]:
+    """What the shards' bytes depend on beside the recipe: libraries, by version."""
+    found = engine_versions()
+    if recipe.packing.format == "parquet":
+        from importlib.metadata import version
+
+        found["pyarrow"] = version("pyarrow")
+    return found
+
+
+def check(target: Target, plan: Plan, recipe: Recipe) -> None:
+    """That what is asked for now is what the target holds. ConfigError with the differences."""
+    asked = replace(plan, recipe=recipe, made_with=versions(recipe))
+    if lines := plan.refuse(asked):
+        raise ConfigError(
+            f"{target.text} holds a job that was planned otherwise:\n{lines}\n"
+            "ask for the same again, or choose another, empty target"
+        )
+
+
+def same_source(target: Target, plan: Plan, given: Input) -> None:
+    """That it is the source of the plan. ConfigError."""
+    if given.source.fingerprint != plan.fingerprint:
+        raise ConfigError(
+            f"{target.text} holds a job of {plan.source} with {plan.length} images; {given.text} has "
+            f"{len(given.source)} now, or other ones: name the same source, as it was, or choose another, empty target"
+        )
+
+
+def planned(
+    target: Target,
+    given: Input,
+    recipe: Recipe,
+    engine: Engine,
+    told: Told,
+) -> Plan:
+    """Make the plan and write it; first looking at every photograph where the recipe asks for that."""
+    _empty(target)
+    source = given.source
+    length, fingerprint, ids = len(source), source.fingerprint, np.arange(len(source))
+    survey = None
+    if recipe.looks:
+        bounds = np.append(np.arange(0, length, _PIECE), length).astype(np.int64)
+        _survey(target, given, recipe, engine, bounds, told)
+        survey = load_survey(target, range(len(bounds) - 1))
+    chosen = choose(recipe, length, source.label(ids), survey, source.uri)
+    if chosen.pairs:
+        write_duplicates(target, source, chosen.pairs)
+    plan = make_plan(
+        recipe,
+        source=given.text,
+        fingerprint=fingerprint,
+        length=length,
+        classes=tuple(source.classes),
+        groups=chosen.groups,
+        left_out=chosen.left_out,
+        made_with=versions(recipe),
+    )
+    for name, content in plan.files().items():
+        target.write(name, content)
+    return plan
+
+
+def _survey(target: Target, given: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, told: Told) -> None:
+    pixels, most = needs_pixels(recipe), recipe.limits.max_pixels
+    fingerprint, pieces, length = given.source.fingerprint, len(bounds) - 1, int(bounds[-1])
+    done = survey_done(target, bounds, fingerprint, pixels, most)
+    left = [piece for piece in range(pieces) if piece not in done]
+    if not left:
+        return
+    count, images = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
+    under_way: dict[int, int] = {}
+    for outcome in engine.run(SurveyTask(given.source, target, bounds, pixels, most, fingerprint), left):
+        if outcome.error:
+            raise outcome.error
+        under_way[outcome.piece] = outcome.samples
+        if outcome.summary:
+            count, images = count + 1, images + outcome.summary["samples"]
+            del under_way[outcome.piece]
+        told(count, pieces, images + sum(under_way.values()), length)
+
+
+def _empty(target: Target) -> None:
+    """That nothing of others is there."""
+    if others := sorted(name for name in target.files() if not name.startswith("_job/")):
+        raise ConfigError(
+            f"{target.text} is not empty, it holds {others[0]}"
+            + (f" and {len(others) - 1} more files" if len(others) > 1 else "")
+            + f" and no plan ({PLAN}); choose an empty folder"
+        )

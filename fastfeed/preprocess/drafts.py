@@ -18,10 +18,10 @@ _AHEAD = 8 << 20  # bytes after which the disk is asked to begin
 
 
 class Draft:
-    """A new file at `path`; raw OSErrors. After one of them it stays broken, whoever swallowed it."""
+    """A new file at `path`; plain OSErrors. After one of them it stays broken, whoever swallowed it."""
 
-    def __init__(self, path: str, name: str) -> None:
-        self.path, self.name = path, name
+    def __init__(self, path: str, name: str, early: bool = True) -> None:
+        self.path, self.name, self._early = path, name, early
         self._hash, self._bytes = hashlib.sha256(), 0
         self._gathered = bytearray()
         self._asked = 0  # bytes that the disk was asked to take
@@ -45,30 +45,26 @@ class Draft:
         return len(view)
 
     def close(self) -> None:
-        """Nothing more will come. The disk may go on; `sync` waits for it."""
+        """Nothing more will come. The disk goes on with it."""
         if not self._closed:
             self._flush()
             self._closed = True
             self._ask()
 
-    def sync(self) -> Part:
-        """Close, and wait until all of it is on the disk."""
+    def finish(self, sync: bool) -> Part:
+        """Close; `sync`: wait until all of it is on the disk. What was written."""
         self.close()
         if self._broken is not None:
             raise self._broken
         if self._file is not None:
             try:
-                os.fsync(self._file)
+                if sync:
+                    os.fsync(self._file)
             except OSError as error:  # a second try would succeed, though the bytes are lost
                 self._broken = error
                 raise
             file, self._file = self._file, None
             os.close(file)
-        return self.part
-
-    @property
-    def part(self) -> Part:
-        """What was written."""
         return Part(self.name, self._bytes, self._hash.hexdigest())
 
     def drop(self) -> None:
@@ -105,7 +101,7 @@ class Draft:
 
     def _ask(self) -> None:
         """Let the disk begin with what it has not got yet; the pages are not needed any more."""
-        if self._file is not None and self._bytes > self._asked and hasattr(os, "posix_fadvise"):
+        if self._early and self._file is not None and self._bytes > self._asked and hasattr(os, "posix_fadvise"):
             with suppress(OSError):  # an advice only
                 os.posix_fadvise(self._file, self._asked, self._bytes - self._asked, os.POSIX_FADV_DONTNEED)
             self._asked = self._bytes

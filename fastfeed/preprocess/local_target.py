@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, TargetError
+from fastfeed.preprocess.bundle import Bundle, DraftFile
 from fastfeed.preprocess.drafts import Draft, clear, sync_folder
 from fastfeed.preprocess.owner import has_ended, temporary_name
 from fastfeed.preprocess.record import Part
@@ -30,23 +31,19 @@ class LocalTarget:
         """A whole file; None where there is none."""
         with self._doing("read", name, "in"):
             try:
-                with open(self._path(name), "rb") as file:
+                with open(self.path(name), "rb") as file:
                     return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def write(self, name: str, content: bytes) -> None:
         """A small file: whole or not at all, on the disk when this returns."""
-        with self._doing("write", name, "to"):
-            attempt = self.attempt()
-            try:
-                draft = attempt.begin(name)
-                draft.write(content)
-                draft.sync()
-                self.name(draft)
-                sync_folder(os.path.dirname(self._path(name)))
-            finally:
-                attempt.abandon()
+        attempt = self.attempt()
+        try:
+            attempt.create(name).write(content)
+            attempt.commit_alone()
+        finally:
+            attempt.abandon()
 
     def files(self) -> dict[str, int]:
         """Names and bytes of all files below it, but for temporary ones."""
@@ -56,7 +53,7 @@ class LocalTarget:
     def remove(self, name: str) -> None:
         """No error where it is not there."""
         with self._doing("remove", name, "from"):
-            path = self._path(name)
+            path = self.path(name)
             try:
                 os.unlink(path)
             except (FileNotFoundError, NotADirectoryError):
@@ -89,9 +86,13 @@ class LocalTarget:
             status = os.statvfs(self.folder)
             return status.f_bavail * status.f_frsize
 
+    def refuse(self, error: OSError, name: str) -> TargetError:
+        """What to raise where the system refused a file."""
+        return refusal(error, f"write {name} to {self.text}")
+
     def name(self, draft: Draft) -> None:
         """Give a complete file its name. OSError."""
-        path = self._path(draft.name)
+        path = self.path(draft.name)
         try:
             os.replace(draft.path, path)
         except FileNotFoundError:
@@ -124,7 +125,8 @@ class LocalTarget:
                 continue
             sync_folder(outer)
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """Of a file below it. ConfigError where it would lie elsewhere."""
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts) or parts[0] == TEMPORARY or "\0" in name:
             raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
@@ -139,97 +141,53 @@ class LocalTarget:
 
 
 class LocalAttempt:
-    """One try at a shard, in a temporary folder that is made with the first file."""
+    """One try at a shard."""
 
     def __init__(self, target: LocalTarget) -> None:
         self._target = target
-        self._folder: str | None = None
-        self._drafts: list[Draft] = []
-        self._failed: BaseException | None = None
+        self._bundle = Bundle(target.make_temporary, target.refuse, local=True)
 
-    def begin(self, name: str) -> Draft:
-        """A file; its writes give plain OSErrors."""
-        self._target._path(name)
-        if self._folder is None:
-            self._folder = self._target.make_temporary()
-        draft = Draft(os.path.join(self._folder, str(len(self._drafts))), name)
-        self._drafts.append(draft)
-        return draft
-
-    def create(self, name: str) -> LocalFile:
+    def create(self, name: str) -> DraftFile:
         """A new file, under a temporary name until `commit`."""
-        with self._doing(name):
-            return LocalFile(self, self.begin(name))
+        self._target.path(name)
+        return self._bundle.create(name)
 
     def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
         """Close, fsync and name all files, then the record."""
-        target = self._target
-        if self._failed is not None:
-            raise self._failed
+        target, bundle = self._target, self._bundle
         try:
-            for draft in self._drafts:
-                with self._doing(draft.name):
-                    draft.close()
-            parts: list[Part] = []
-            for draft in self._drafts:
-                with self._doing(draft.name):
-                    parts.append(draft.sync())
-            name, content = record(parts)
+            name, content = record(bundle.finish())
             if target.read(name) not in (None, content):
                 target.remove(name)  # it would speak of files that are no more
-            for draft in self._drafts:
-                with self._doing(draft.name):
-                    target.name(draft)
-            for folder, draft in {os.path.dirname(target._path(draft.name)): draft for draft in self._drafts}.items():
-                with self._doing(draft.name):
-                    sync_folder(folder)
-            with self._doing(name):
-                draft = self.begin(name)
+            self._name()
+            bundle.drafts.clear()
+            draft = bundle.begin(name)
+            with bundle.writing(name):
                 draft.write(content)
-                draft.sync()
-                target.name(draft)
-                sync_folder(os.path.dirname(target._path(name)))
+                draft.finish(sync=True)
+            self._name()
         finally:
-            self.abandon()
+            bundle.abandon()
+
+    def commit_alone(self) -> None:
+        """The same without a record."""
+        self._bundle.finish()
+        self._name()
+
+    def _name(self) -> None:
+        """Give all complete files their names, for good."""
+        target, folders = self._target, dict[str, str]()
+        for draft in self._bundle.drafts:
+            with self._bundle.writing(draft.name):
+                target.name(draft)
+            folders[os.path.dirname(target.path(draft.name))] = draft.name
+        for folder, name in folders.items():
+            with self._bundle.writing(name):
+                sync_folder(folder)
 
     def abandon(self) -> None:
         """Remove what is there of it."""
-        for draft in self._drafts:
-            draft.drop()
-        self._drafts = []
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            with suppress(OSError):  # `sweep` will; what went wrong before this is more important
-                clear(folder)
-
-    @contextmanager
-    def _doing(self, name: str) -> Iterator[None]:
-        with self._target._doing("write", name, "to"):
-            if isinstance(self._failed, OSError):
-                raise self._failed  # also where whoever wrote took no notice
-            try:
-                yield
-            except BaseException as error:
-                self._failed = error
-                self.abandon()
-                raise
-
-
-class LocalFile:
-    """A draft whose errors say what could not be written, and where."""
-
-    def __init__(self, attempt: LocalAttempt, draft: Draft) -> None:
-        self._attempt, self._draft = attempt, draft
-
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        """To the end of it. TargetError."""
-        with self._attempt._doing(self._draft.name):
-            return self._draft.write(data)
-
-    def close(self) -> None:
-        """Nothing more will come."""
-        with self._attempt._doing(self._draft.name):
-            self._draft.close()
+        self._bundle.abandon()
 
 
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:

@@ -20,6 +20,7 @@ STAGES = {
     "decode": "decoding and resizing",
     "encode": "encoding",
     "write": "writing shards",
+    "commit": "waiting for the target",
 }
 _LIMIT = 0.5  # of the time of all workers: more than this, and it is the limit
 _IDLE = 0.4
@@ -91,7 +92,7 @@ def limit(took: Run) -> str:
     share = {name: seconds / max(busy, took.worker_seconds) for name, seconds in took.stages.items()}
     idle = 1 - busy / max(busy, took.worker_seconds)
     processor = share.get("decode", 0.0) + share.get("encode", 0.0)
-    read, write = share.get("read", 0.0), share.get("write", 0.0)
+    read, write = share.get("read", 0.0), share.get("write", 0.0) + share.get("commit", 0.0)
     most = max(processor, read, write, idle)
     if idle == most and idle >= _IDLE:
         return (
@@ -105,12 +106,12 @@ def limit(took: Run) -> str:
             return f"{certain}: {parts} of the workers' time; JPEG is the fastest to encode, else more cores help"
         return f"{certain}: {parts} of the workers' time; more cores with as many --workers help"
     if read == most:
-        rate = took.bytes_in / took.seconds / 1e6 if took.seconds else 0.0
         certain = "the limit is the disk or network that is read from" if read >= _LIMIT else "reading costs most"
-        return f"{certain}: {read:.0%} of the workers' time, {rate:,.0f} MB/s; faster storage or more --workers help"
-    rate = took.bytes_out / took.seconds / 1e6 if took.seconds else 0.0
+        rate = f", {took.bytes_in / took.seconds / 1e6:,.0f} MB/s" if took.seconds and took.bytes_in else ""
+        return f"{certain}: {read:.0%} of the workers' time{rate}; faster storage or more --workers help"
+    rate = f", {took.bytes_out / took.seconds / 1e6:,.0f} MB/s" if took.seconds and took.bytes_out else ""
     certain = "the limit is the writer" if write >= _LIMIT else "writing costs most"
-    return f"{certain}: {write:.0%} of the workers' time, {rate:,.0f} MB/s of images; a faster target helps"
+    return f"{certain}: {write:.0%} of the workers' time{rate}; a faster target helps"
 
 
 def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:

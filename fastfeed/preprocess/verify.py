@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
+from fastfeed.preprocess.finish import BAD, MANIFEST
+from fastfeed.preprocess.local_target import TEMPORARY, LocalTarget
+from fastfeed.preprocess.owner import has_ended
 from fastfeed.preprocess.plan import PLAN, Shard
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.state import Job
@@ -25,7 +28,7 @@ from fastfeed.sources.tables.footers import row_groups
 
 __all__ = ["DERIVED", "Problem", "Verified", "claimed", "repair", "samples_in", "verify"]
 
-DERIVED = ("manifest.json", "bad.jsonl", "index.json", "classes.json", "dataset.json")  # made from records, for readers
+DERIVED = (MANIFEST, BAD, "index.json")  # made from records, for readers
 _PIECE = 8 << 20  # bytes read at once
 _READERS = 4
 
@@ -81,7 +84,8 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verified:
     problems += _strangers(job, records, there)
     left = _temporary(target)
     if left:
-        problems.append(Problem("temporary", left[0], f"{len(left)} temporary files of runs that ended or still go on"))
+        said = "left behind by a run that was killed" + (f", and {len(left) - 1} more" if len(left) > 1 else "")
+        problems.append(Problem("temporary", left[0], said + "; the next run removes it"))
     return Verified(len(job.shards), len(records), whole, samples, read, tuple(problems))
 
 
@@ -183,9 +187,18 @@ def _strangers(job: Job, records: dict[int, Record], there: dict[str, int]) -> I
 
 
 def _temporary(target: Target) -> list[str]:
-    """Names of temporary files, where the target can tell."""
-    tell = getattr(target, "temporary", None)
-    return sorted(tell()) if tell is not None else []
+    """Names of temporary files whose owners have ended; those of others are being written."""
+    return [name for name in temporary(target) if has_ended(name.rpartition("/")[2])]
+
+
+def temporary(target: Target) -> list[str]:
+    """Names of temporary folders, one per process that writes or wrote; of buckets none are known."""
+    if not isinstance(target, LocalTarget):
+        return []
+    try:
+        return sorted(f"{TEMPORARY}/{name}" for name in os.listdir(os.path.join(target.folder, TEMPORARY)))
+    except OSError:
+        return []
 
 
 def reader(target: Target, name: str) -> Read:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
 
-__all__ = ["NativeEngine", "built"]
+__all__ = ["Markers", "NativeEngine", "built", "markers"]
 
 _STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
 _DETAIL = {
@@ -32,6 +32,27 @@ _MORE = 4  # times as many for each of several threads: at the end of a call the
 def built() -> bool:
     """Whether this installation has the kernel."""
     return importlib.util.find_spec("fastfeed._native") is not None
+
+
+class Markers(NamedTuple):
+    """What a JPEG says of itself before its first scan."""
+
+    height: int  # pixels, as displayed
+    width: int
+    orientation: int  # EXIF, 1..8
+    components: int
+    sof: int  # second byte of the frame's marker: 0xC0 baseline, 0xC2 progressive, ...
+    precision: int  # bits
+    restart_interval: int
+    icc: int  # 0: no profile, 1: one that names sRGB, 2: another
+
+
+def markers(blob: Any, max_pixels: int) -> Markers | Bad:
+    """What the kernel can decode, from a look at the markers alone; the kernel must be built."""
+    info = np.empty((1, 9), np.int32)
+    importlib.import_module("fastfeed._native").probe([blob], info, max_pixels)
+    status, *rest = info[0].tolist()
+    return _bad(status) if status else Markers(*rest)
 
 
 class NativeEngine:

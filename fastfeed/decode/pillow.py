@@ -34,9 +34,9 @@ from fastfeed.decode.sniff import ends_early, png_intact, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 
-__all__ = ["PillowEngine"]
+__all__ = ["OPEN", "PillowEngine", "Unsupported", "why"]
 
-_OPEN: dict[str, Any] = {
+OPEN: dict[str, Any] = {
     "JPEG": JpegImagePlugin.JpegImageFile,
     "PNG": PngImagePlugin.PngImageFile,
     "WEBP": WebPImagePlugin.WebPImageFile,
@@ -57,7 +57,7 @@ _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown 
 _TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough", "no more images")
 
 
-class _Unsupported(Exception):
+class Unsupported(Exception):
     """An image of a kind that has no RGB meaning here."""
 
 
@@ -91,7 +91,7 @@ class PillowEngine:
                 Exception
             ) as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0
-                done[i] = _why(error, blob, header.format)
+                done[i] = why(error, blob, header.format)
         return done
 
     def _probe(self, blob: bytes) -> Header | Bad:
@@ -100,14 +100,14 @@ class PillowEngine:
         format = sniff(blob)
         if format is None:
             return Bad("not_image", f"starts with {bytes(blob[:8])!r}")
-        if format not in _OPEN:
+        if format not in OPEN:
             return Bad("unsupported_format", format)
         try:
-            image = _OPEN[format](io.BytesIO(blob), "")
+            image = OPEN[format](io.BytesIO(blob), "")
             height, width = image.height, image.width
             orientation = _orientation(image)
         except Exception as error:  # as in decode
-            return _why(error, blob, format)
+            return why(error, blob, format)
         if height < 1 or width < 1:
             return Bad("corrupt", f"{width}x{height} pixels")
         if height * width > self._op.max_pixels:
@@ -169,11 +169,11 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
     """To RGB or L with 8 bits and no transparency."""
     mode = image.mode
     if mode == "F":
-        raise _Unsupported("floating-point samples")
+        raise Unsupported("floating-point samples")
     if mode.startswith("I"):  # 16 bits: the high byte. Pillow's own convert() would clip nearly all to white
         wide = np.asarray(image).astype(np.int64)
         if wide.min() < 0 or wide.max() > 65_535:
-            raise _Unsupported("samples of more than 16 bits")
+            raise Unsupported("samples of more than 16 bits")
         return Image.fromarray((wide >> 8).astype(np.uint8))
     if mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         # convert("RGB") would show the colors hidden under transparent pixels
@@ -184,13 +184,13 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
     return image if mode in ("RGB", "L") else image.convert("RGB")
 
 
-def _why(error: Exception, blob: bytes, format: str) -> Bad:
+def why(error: Exception, blob: bytes, format: str) -> Bad:
     """Sort what a plugin raised into the reasons; the plugin's own words are the detail."""
     text = f"{error}" if isinstance(error, OSError) or " " in f"{error}" else f"{type(error).__name__} {error}"
     low = text.lower()
     if isinstance(error, (Image.DecompressionBombError, MemoryError)):
         return Bad("bomb", text)
-    if isinstance(error, _Unsupported) or any(words in low for words in _UNSUPPORTED_WORDS):
+    if isinstance(error, Unsupported) or any(words in low for words in _UNSUPPORTED_WORDS):
         return Bad("unsupported_format", text)
     if isinstance(error, (EOFError, struct.error)):
         return Bad("truncated", "ends inside its header")

@@ -1,0 +1,68 @@
+"""What a JPEG's markers say that the kernel's probe does not hand out: how color is sampled, and the ICC profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["JpegMarkers", "read_markers"]
+
+_ICC = b"ICC_PROFILE\x00"
+_NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+@dataclass(slots=True)
+class JpegMarkers:
+    """Of the part before the first scan."""
+
+    progressive: bool = False
+    several_scans: bool = False  # all coefficients are held until the last scan has been read
+    sampling: list[tuple[int, int]] = field(default_factory=list)  # (columns, rows) of each component
+    chunks: list[tuple[int, int, bytes]] = field(default_factory=list)  # of the profile: number, how many, bytes
+
+    @property
+    def samples(self) -> float:
+        """Samples per pixel, over all components: 1.5 for 4:2:0."""
+        across = max((columns for columns, _ in self.sampling), default=1)
+        down = max((rows for _, rows in self.sampling), default=1)
+        return sum(columns * rows for columns, rows in self.sampling) / max(across * down, 1)
+
+    @property
+    def profile(self) -> bytes | None:
+        """The ICC profile, put together in the order of its chunks' numbers; b"" if chunks are missing (ICC.1, B.4)."""
+        if not self.chunks:
+            return None
+        chunks = sorted(self.chunks, key=lambda chunk: chunk[0])
+        if [number for number, _, _ in chunks] != list(range(1, chunks[0][1] + 1)):
+            return b""
+        return b"".join(content for _, _, content in chunks)
+
+
+def read_markers(blob: bytes) -> JpegMarkers:
+    """Walks the segments as the kernel does; whatever is broken ends the walk."""
+    found = JpegMarkers()
+    at, size = 2, len(blob)
+    while True:
+        while at < size and blob[at] != 0xFF:
+            at += 1
+        while at < size and blob[at] == 0xFF:
+            at += 1
+        if at + 3 > size:
+            return found
+        marker = blob[at]
+        at += 1
+        if marker in _NO_LENGTH:
+            continue
+        length = int.from_bytes(blob[at : at + 2], "big")
+        if marker == 0xD9 or length < 2 or at + length > size:
+            return found
+        if marker == 0xDA:
+            found.several_scans = found.progressive or blob[at + 2] < len(found.sampling)
+            return found
+        if marker in _FRAMES and length >= 8:
+            found.progressive = marker in (0xC2, 0xC6, 0xCA, 0xCE)
+            parts = blob[at + 8 : at + length]
+            found.sampling = [(parts[k] >> 4, parts[k] & 15) for k in range(1, len(parts), 3)]
+        elif marker == 0xE2 and length > 16 and blob[at + 2 : at + 14] == _ICC:
+            found.chunks.append((blob[at + 14], blob[at + 15], bytes(blob[at + 16 : at + length])))
+        at += length

@@ -45,11 +45,11 @@ class Rules:
     timeout_s: float = 120.0  # for one photograph
 
 
-@dataclass(frozen=True, slots=True)
 class _Death(Exception):
-    sample: int  # that it was at; -1: none
-    reason: str
-    detail: str
+    def __init__(self, sample: int, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.sample = sample  # that it was at; -1: none
+        self.reason, self.detail = reason, detail
 
 
 class Supervisor:

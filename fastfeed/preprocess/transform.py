@@ -17,15 +17,17 @@ from fastfeed.preprocess.accept import refused
 from fastfeed.preprocess.cost import cost
 from fastfeed.preprocess.encode import encode, working_bytes
 from fastfeed.preprocess.geometry import Placement, place, refusal
-from fastfeed.preprocess.keep import keepable, whole
+from fastfeed.preprocess.keep import keepable
 from fastfeed.preprocess.made import Made
 from fastfeed.preprocess.raster import Look, Rasterizer, look
-from fastfeed.preprocess.recipe import Color, Recipe
+from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.work import NoRoom, Watch
 
 __all__ = ["Transformer"]
 
 _KERNEL_FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
+_AS_THEY_ARE = ("none", "sRGB", "damaged")  # profiles whose pixels need no conversion
+_NO_FLIP = np.zeros((1, 2), bool)
 _NEVER = Event()
 
 
@@ -43,7 +45,7 @@ class Transformer:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._scaling, self._encoding, self._limits = recipe.scaling, recipe.encoding, recipe.limits
-        self._rasterizer = Rasterizer(self._scaling.matte, self._scaling.filter)
+        self._rasterizer = Rasterizer(self._scaling.matte, self._scaling.filter, max_pixels=self._limits.max_pixels)
         self._filter = _KERNEL_FILTERS[self._scaling.filter]
         self._kernel = NativeEngine(Decode(max_pixels=self._limits.max_pixels)) if built() else None
 
@@ -73,16 +75,14 @@ class Transformer:
         looked = time.perf_counter() - start
         with watch.room(self._need(blob, seen, goal)):
             start = time.perf_counter()
-            result = self._result(blob, seen, goal)
-            decoded = time.perf_counter() - start
-            if isinstance(result, Bad):
-                return result
-            image, kept = result, isinstance(result, bytes) and result is blob
-            if isinstance(result, np.ndarray):
-                image = encode(result, self._encoding)
-            encoded = time.perf_counter() - start - decoded
-        facts = _facts(blob, seen, goal) | {"sha256": digest, "kept": kept}
-        seconds = {"decode": looked + decoded, "encode": encoded}
+            found = self._kept(blob, seen, goal) or self._recoded(blob, seen, goal) or self._pixels(blob, seen, goal)
+            between = time.perf_counter()
+            if isinstance(found, Bad):
+                return found
+            image = found if isinstance(found, bytes) else encode(found, self._encoding)
+            end = time.perf_counter()
+        facts = _facts(blob, seen, goal) | {"sha256": digest, "kept": found is blob}
+        seconds = {"decode": looked + between - start, "encode": end - between}
         return Made(image, self._encoding.extension, *goal.canvas, facts, seconds)
 
     def _need(self, blob: bytes, seen: Look, goal: Placement) -> int:
@@ -90,34 +90,46 @@ class Transformer:
         need = cost(seen, len(blob), goal.box, goal.size) + working_bytes(self._encoding, goal.canvas)
         return need + (3 * goal.canvas[0] * goal.canvas[1] if goal.padded else 0)
 
-    def _result(self, blob: bytes, seen: Look, goal: Placement) -> bytes | np.ndarray | Bad:
-        """A file, or pixels of the canvas' size that are to become one."""
-        if self._encoding.keep_small and _unchanged(seen, goal) and keepable(blob, seen, self._encoding.image):
-            bad = whole(blob, seen)
-            if bad is None or bad.reason not in DECLINED:
-                return bad or blob
-        if self._kernel and seen.kernel and self._encoding.image == "jpeg" and not goal.padded:
-            file = self._recoded(blob, seen, goal)
-            if not isinstance(file, Bad) or file.reason not in DECLINED:
-                return file
-        pixels = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
-        return pixels if isinstance(pixels, Bad) or not goal.padded else _framed(pixels, goal, self._scaling.fill)
+    def _kept(self, blob: bytes, seen: Look, goal: Placement) -> bytes | Bad | None:
+        """The file as it is; None where that will not do."""
+        if not (self._encoding.keep_small and _unchanged(seen, goal) and keepable(blob, seen, self._encoding.image)):
+            return None
+        if seen.format == "JPEG":
+            assert self._kernel is not None
+            pixels = np.empty((1, *goal.size, 3), np.uint8)
+            (bad,) = self._kernel.decode(self._request(blob, seen, goal), pixels, _NEVER)
+            if bad is not None and bad.reason in DECLINED:
+                return None
+            return bad or blob
+        found = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
+        return found if isinstance(found, Bad) else blob
 
-    def _recoded(self, blob: bytes, seen: Look, goal: Placement) -> bytes | Bad:
-        """All of it in one call of the kernel: no pixel comes to Python. The bytes are those of the other way."""
+    def _recoded(self, blob: bytes, seen: Look, goal: Placement) -> bytes | Bad | None:
+        """Decoded, scaled and encoded in one call of the kernel, no pixel in Python; None where that will not do.
+
+        The bytes are those that `_pixels` and `encode` give.
+        """
+        if seen.path != "kernel" or seen.icc not in _AS_THEY_ARE or self._encoding.image != "jpeg" or goal.padded:
+            return None
         assert self._kernel is not None
-        windows = Windows(np.array([goal.box]), np.zeros((1, 2), bool), np.array([goal.size], np.int64))
-        request = Request([blob], [Header(seen.height, seen.width, "JPEG")], windows, self._filter)
         subsampled = self._encoding.subsampling == "4:2:0"
-        return self._kernel.recode(request, self._encoding.quality, subsampled, _NEVER)[0]
+        (file,) = self._kernel.recode(self._request(blob, seen, goal), self._encoding.quality, subsampled, _NEVER)
+        return None if isinstance(file, Bad) and file.reason in DECLINED else file
 
+    def _pixels(self, blob: bytes, seen: Look, goal: Placement) -> np.ndarray | Bad:
+        """All of the canvas."""
+        pixels = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
+        if isinstance(pixels, Bad) or not goal.padded:
+            return pixels
+        canvas = np.empty((*goal.canvas, 3), np.uint8)
+        canvas[:] = self._scaling.fill
+        top, left = goal.at
+        canvas[top : top + goal.size[0], left : left + goal.size[1]] = pixels
+        return canvas
 
-def _framed(pixels: np.ndarray, goal: Placement, fill: Color) -> np.ndarray:
-    canvas = np.empty((*goal.canvas, 3), np.uint8)
-    canvas[:] = fill
-    top, left = goal.at
-    canvas[top : top + goal.size[0], left : left + goal.size[1]] = pixels
-    return canvas
+    def _request(self, blob: bytes, seen: Look, goal: Placement) -> Request:
+        windows = Windows(np.array([goal.box]), _NO_FLIP, np.array([goal.size], np.int64))
+        return Request([blob], [Header(seen.height, seen.width, "JPEG")], windows, self._filter)
 
 
 def _unchanged(seen: Look, goal: Placement) -> bool:

@@ -11,10 +11,11 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
+from fastfeed.preprocess.apart import check_apart
 from fastfeed.preprocess.engines import Engine, Outcome
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.finish import finish, log_run
-from fastfeed.preprocess.inputs import Input, as_input
+from fastfeed.preprocess.inputs import Input, as_input, open_input
 from fastfeed.preprocess.prepare import check, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import BadSample
@@ -22,10 +23,10 @@ from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, load_plan, open_job
 from fastfeed.preprocess.tally import Tally
-from fastfeed.preprocess.target import Target, check_apart, open_target
+from fastfeed.preprocess.target import Target, open_target
 from fastfeed.sources.base import Source
 
-__all__ = ["run"]
+__all__ = ["keeping", "run"]
 
 Given = Source | Input | str | os.PathLike[str] | Callable[[Target], Input]
 Told = Callable[[Progress], None]
@@ -65,14 +66,14 @@ def run(
     begun = monotonic()
     recipe = recipe or Recipe()
     _limits(max_bad, part)
-    target = open_target(os.fspath(dst), target_storage)
     if isinstance(source, (str, os.PathLike)):
-        check_apart(os.fspath(source), target)
+        check_apart(source, dst)
+    target = open_target(dst, target_storage)
     does = engine_for(engine, workers, memory, timeout_s)
     plan = load_plan(target)
     given: Input | None = None
     if plan is None:
-        given = as_input(source, target, storage)
+        given = _opened(source, target, storage)
         plan = planned(target, given, recipe, does, _survey_teller(on_progress, begun))
     else:
         check(target, plan, recipe)
@@ -86,7 +87,7 @@ def run(
     going.tell()
     if pieces:
         if given is None:
-            given = as_input(source, target, storage)
+            given = _opened(source, target, storage)
             same_source(target, plan, given)
         outcomes = does.run(ShardTask(given, target, plan), pieces)
         try:
@@ -102,6 +103,18 @@ def run(
     if going.errors:
         raise going.errors[0]
     return _report(after, going, monotonic() - begun)
+
+
+def keeping(target: Target) -> str | None:
+    """Where the list of a folder's photographs is kept: with the job, where that is on this machine."""
+    folder = getattr(target, "folder", None)
+    return None if folder is None else os.path.join(folder, "_job", "")
+
+
+def _opened(source: Given, target: Target, storage: dict[str, Any] | None) -> Input:
+    if isinstance(source, (str, os.PathLike)):
+        return open_input(os.fspath(source), storage=storage, keep=keeping(target))
+    return source(target) if callable(source) else as_input(source)
 
 
 def _forget(job: Job, retry: Collection[str]) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.choose import choose, needs_pixels
-from fastfeed.preprocess.duplicates_page import write_duplicates
 from fastfeed.preprocess.engines import Engine
 from fastfeed.preprocess.inputs import Input
 from fastfeed.preprocess.plan import PLAN, Plan, make_plan
@@ -47,7 +46,7 @@ def check(target: Target, plan: Plan, recipe: Recipe) -> None:
 
 def same_source(target: Target, plan: Plan, given: Input) -> None:
     """That it is the source of the plan. ConfigError."""
-    if given.source.fingerprint != plan.fingerprint:
+    if given.fingerprint != plan.fingerprint:
         raise ConfigError(
             f"{target.text} holds a job of {plan.source} with {plan.length} images; {given.text} has "
             f"{len(given.source)} now, or other ones: name the same source, as it was, or choose another, empty target"
@@ -64,7 +63,7 @@ def planned(
     """Make the plan and write it; first looking at every photograph where the recipe asks for that."""
     _empty(target)
     source = given.source
-    length, fingerprint, ids = len(source), source.fingerprint, np.arange(len(source))
+    length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
         bounds = np.append(np.arange(0, length, _PIECE), length).astype(np.int64)
@@ -72,11 +71,13 @@ def planned(
         survey = load_survey(target, range(len(bounds) - 1))
     chosen = choose(recipe, length, source.label(ids), survey, source.uri)
     if chosen.pairs:
+        from fastfeed.preprocess.duplicates_page import write_duplicates  # draws pictures
+
         write_duplicates(target, source, chosen.pairs)
     plan = make_plan(
         recipe,
         source=given.text,
-        fingerprint=fingerprint,
+        fingerprint=given.fingerprint,
         length=length,
         classes=tuple(source.classes),
         groups=chosen.groups,
@@ -90,7 +91,7 @@ def planned(
 
 def _survey(target: Target, given: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, told: Told) -> None:
     pixels, most = needs_pixels(recipe), recipe.limits.max_pixels
-    fingerprint, pieces, length = given.source.fingerprint, len(bounds) - 1, int(bounds[-1])
+    fingerprint, pieces, length = given.fingerprint, len(bounds) - 1, int(bounds[-1])
     done = survey_done(target, bounds, fingerprint, pixels, most)
     left = [piece for piece in range(pieces) if piece not in done]
     if not left:

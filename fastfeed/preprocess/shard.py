@@ -186,18 +186,19 @@ class _Filling:
         with self.task._reading([i for i in ids.tolist() if i not in poison], watch) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:
-                    made: Made | Bad = poison[i]
+                    made: Made | Bad | Failure = poison[i]
                 else:
                     _, found, waited = next(blobs)
                     self.seconds["read"] += waited
                     made = self.task.make(i, found, watch)
                     del found
-                if isinstance(made, Bad):
-                    self.bad.append(BadSample(i, _text(source.uri(i)), made.reason, made.detail))
-                else:
+                made = note if isinstance(note, Failure) and isinstance(made, Made) else made
+                if isinstance(made, Made):
                     self.add(i, int(label), note, made)
+                else:
+                    self.bad.append(BadSample(i, _text(source.uri(i)), made.reason, _text(made.detail)))
 
-    def add(self, i: int, label: int, note: dict[str, Any], made: Made) -> None:
+    def add(self, i: int, label: int, note: Any, made: Made) -> None:
         begun = perf_counter()
         plan = self.task.plan
         for stage, took in made.seconds.items():

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.apart import check_apart
 from fastfeed.preprocess.record import Part
 from fastfeed.preprocess.writers import File
 
-__all__ = ["Attempt", "Target", "open_target"]
+__all__ = ["Attempt", "Target", "check_apart", "open_target"]
 
 
 class Attempt(Protocol):

@@ -238,4 +238,5 @@ def _report(job: Job, going: _Going, seconds: float) -> Report:
         bytes=sum(record.bytes for record in records),
         seconds=seconds,
         stages=dict(going.stages),
+        classes=job.plan.classes,
     )

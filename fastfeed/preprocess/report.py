@@ -42,7 +42,7 @@ class Report:
     bytes: int  # of all shard files
     seconds: float  # of this run
     stages: dict[str, float] = field(default_factory=dict)  # seconds of all workers together, of this run
-    died: int = 0  # worker processes
+    classes: tuple[str, ...] = ()  # names by label
 
     @property
     def complete(self) -> bool:

@@ -65,9 +65,9 @@ def in_threads(one: One, blobs: list[bytes], threads: int) -> Callable[[], int]:
     return run
 
 
-def scaled(engine: Engine) -> One:
+def scaled(engine: Engine, side: int = SIDE) -> One:
     """The pixels that the recoder encodes."""
-    program = fuse([Resize(SIDE, filter="lanczos")], ENCODED, fixed=False)
+    program = fuse([Resize(side, filter="lanczos")], ENCODED, fixed=False)
 
     def one(blob: bytes) -> np.ndarray:
         (header,) = engine.probe([blob])
@@ -80,7 +80,7 @@ def scaled(engine: Engine) -> One:
     return one
 
 
-def vips() -> tuple[One, One]:
+def vips(side: int = SIDE) -> tuple[One, One]:
     """Shrink on load to the size that ours has; one libvips thread per image, no cache of operations. File, pixels."""
     os.environ["VIPS_CONCURRENCY"] = "1"
     import pyvips
@@ -92,7 +92,7 @@ def vips() -> tuple[One, One]:
         turned = "orientation" in header.get_fields() and header.get("orientation") >= 5
         height, width = (header.width, header.height) if turned else (header.height, header.width)
         short = min(height, width)
-        return pyvips.Image.thumbnail_buffer(blob, SIDE * width // short, height=SIDE * height // short, size="force")
+        return pyvips.Image.thumbnail_buffer(blob, side * width // short, height=side * height // short, size="force")
 
     def file(blob: bytes) -> bytes:
         return thumbnail(blob).jpegsave_buffer(Q=QUALITY, subsample_mode="on", keep="none")
@@ -100,11 +100,11 @@ def vips() -> tuple[One, One]:
     return file, lambda blob: thumbnail(blob).numpy()
 
 
-def reference(blob: bytes) -> np.ndarray:
+def reference(blob: bytes, side: int = SIDE) -> np.ndarray:
     """Full decoding, upright, Lanczos3 in one step: uint8 (height, width, 3)."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(blob))).convert("RGB")
     short = min(image.size)
-    size = (SIDE * image.width // short, SIDE * image.height // short)
+    size = (side * image.width // short, side * image.height // short)
     return np.asarray(image.resize(size, Image.Resampling.LANCZOS))
 
 

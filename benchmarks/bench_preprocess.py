@@ -46,10 +46,11 @@ def compare(name: str, side: int, times: int, folder: Path, given: Any, held: co
     source = copied(paths, folder / "source", times)
     blobs = [path.read_bytes() for path in paths]
     threads, reports = given.threads, []
+    packing = Packing(samples=max(20, len(paths) * times // 10))  # ten shards: workers should not wait for the last
 
     def job() -> int:
         target = folder / f"shards-{len(reports)}"
-        reports.append(run(str(source), target, Recipe(Scaling(side), packing=Packing(samples=250)), workers=threads))
+        reports.append(run(str(source), target, Recipe(Scaling(side), packing=packing), workers=threads))
         shutil.rmtree(target)
         return reports[-1].tally.samples
 

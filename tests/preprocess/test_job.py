@@ -1,0 +1,200 @@
+"""Jobs from end to end: what is there is not done again, what was asked for is what is there, and bytes are the same."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from photos import jpeg
+from trees import photographs, tree
+
+import fastfeed as ff
+from fastfeed.errors import ConfigError, TargetError, TooManyFailures
+from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
+from fastfeed.preprocess.engines import Outcome
+from fastfeed.preprocess.supervisor import Rules, Supervisor
+from fastfeed.preprocess.work import Task
+
+RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
+
+
+class Here:
+    """An engine of the user's own: one process, pieces last first, and a note of which were done."""
+
+    def __init__(self, fail_after: int = 1000) -> None:
+        self.done: list[int] = []
+        self._left = fail_after
+
+    def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
+        leader = Supervisor(task, Rules())
+        try:
+            for piece in reversed(pieces):
+                if not self._left:
+                    yield Outcome(piece, error=TargetError(errno.ENOSPC, "no space left on device"))
+                    return
+                self._left -= 1
+                self.done.append(piece)
+                yield leader.do(piece)
+        finally:
+            leader.close()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return photographs(tmp_path_factory.mktemp("source") / "photographs", 60, bad=3)
+
+
+@pytest.fixture(scope="module")
+def done(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished job."""
+    folder = tmp_path_factory.mktemp("done") / "shards"
+    report = run(str(source), folder, RECIPE, workers=1)
+    assert report.complete and report.shards == 8 and report.tally.samples == 57
+    return folder
+
+
+def test_what_a_job_leaves_behind(done: Path, source: Path) -> None:
+    shards = ff.TarShards(str(done))
+    assert len(shards) == 57 and shards.classes == () and set(shards.label(range(57)).tolist()) == {0, 1}
+    manifest = json.loads((done / "manifest.json").read_text())
+    assert manifest["classes"] == ["class0", "class1"]
+    assert manifest["samples"] == 57 and manifest["bad"] == {"truncated": 3}
+    bad = [json.loads(line) for line in (done / "bad.jsonl").read_text().splitlines()]
+    assert sorted(Path(row["uri"]).name for row in bad) == ["photo057.jpg", "photo058.jpg", "photo059.jpg"]
+    assert all(Path(row["uri"]).is_relative_to(source) for row in bad)
+    names = {path.name for path in done.iterdir()}
+    assert names == {"_job", "manifest.json", "bad.jsonl"} | {
+        f"shard-{k:06d}.{suffix}" for k in range(8) for suffix in ("tar", "idx", "json")
+    }
+
+
+@pytest.mark.parametrize("how", ["2 workers", "4 workers", "executor", "last first"])
+def test_the_same_bytes_from_any_engine(done: Path, source: Path, tmp_path: Path, how: str) -> None:
+    if how == "executor":
+        with ThreadPoolExecutor(2) as pool:
+            run(str(source), tmp_path / "shards", RECIPE, engine=pool)
+    elif how == "last first":
+        run(str(source), tmp_path / "shards", RECIPE, engine=Here())
+    else:
+        run(str(source), tmp_path / "shards", RECIPE, workers=int(how[0]), memory="1GB")
+    assert tree(tmp_path / "shards") == tree(done)
+
+
+def test_what_is_there_is_not_done_again(done: Path, tmp_path: Path) -> None:
+    engine, told = Here(), list[Progress]()
+    before = {path: path.stat().st_mtime_ns for path in done.rglob("*.tar")}
+    # the source is not even looked for
+    report = run(lambda _: pytest.fail("opened"), done, RECIPE, engine=engine, on_progress=told.append)
+    assert report.complete and report.shards_now == 0 and engine.done == []
+    assert told[-1].shards_before == told[-1].shards == 8
+    assert {path: path.stat().st_mtime_ns for path in done.rglob("*.tar")} == before
+
+
+def test_parts_make_the_whole(done: Path, source: Path, tmp_path: Path) -> None:
+    engines = [Here(), Here(), Here()]
+    for i in (2, 0, 1):
+        report = run(str(source), tmp_path / "shards", RECIPE, engine=engines[i], part=(i, 3))
+    assert report.complete
+    assert [sorted(engine.done) for engine in engines] == [[0, 3, 6], [1, 4, 7], [2, 5]]
+    assert tree(tmp_path / "shards") == tree(done)
+
+
+def test_a_full_disk_keeps_what_is_done(done: Path, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="no space left"):
+        run(str(source), tmp_path / "shards", RECIPE, engine=Here(fail_after=3))
+    assert len(list((tmp_path / "shards").glob("*.tar"))) == 3
+    engine = Here()
+    assert run(str(source), tmp_path / "shards", RECIPE, engine=engine).complete
+    assert sorted(engine.done) == [0, 1, 2, 3, 4], "the last three were there"
+    assert tree(tmp_path / "shards") == tree(done)
+
+
+def test_another_recipe_is_refused_with_the_difference(done: Path, source: Path) -> None:
+    other = Recipe(Scaling(64), Encoding("jpeg", 80), packing=Packing(samples=8))
+    with pytest.raises(ConfigError) as error:
+        run(str(source), done, other, engine=Here())
+    assert "scaling.size: 48 -> 64" in str(error.value) and "encoding.quality: 90 -> 80" in str(error.value)
+
+
+def test_another_source_is_refused(done: Path, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(TargetError):
+        run(str(source), tmp_path / "shards", RECIPE, engine=Here(fail_after=1))
+    other = photographs(tmp_path / "other", 30)
+    with pytest.raises(ConfigError, match=r"holds a job of .* with 60 images; .* has 30 now"):
+        run(str(other), tmp_path / "shards", RECIPE, engine=Here())
+
+
+def test_photographs_that_came_later_are_not_part_of_the_job(done: Path, source: Path, tmp_path: Path) -> None:
+    own = photographs(tmp_path / "own", 60, bad=3)
+    with pytest.raises(TargetError):
+        run(str(own), tmp_path / "shards", RECIPE, engine=Here(fail_after=4))
+    (own / "class0" / "new.jpg").write_bytes(jpeg(99))
+    (own / "class0" / "photo000.jpg").write_bytes(jpeg(98, (91, 120)))
+    report = run(str(own), tmp_path / "shards", RECIPE, engine=Here())
+    assert report.complete and report.reasons == {"truncated": 3, "changed": 1}
+    assert report.tally.samples == 56
+
+
+def test_retry_does_the_shards_of_a_reason_anew(source: Path, tmp_path: Path) -> None:
+    own = photographs(tmp_path / "own", 24)
+    lost = own / "class0" / "photo004.jpg"
+    content = lost.read_bytes()
+    target = tmp_path / "shards"
+    with pytest.raises(TargetError):
+        run(str(own), target, RECIPE, engine=Here(fail_after=0))
+    lost.unlink()
+    assert run(str(own), target, RECIPE, engine=Here()).reasons == {"not_found": 1}
+    lost.write_bytes(content)
+    engine = Here()
+    assert run(str(own), target, RECIPE, engine=engine, retry=["truncated"]).reasons == {"not_found": 1}
+    assert engine.done == []
+    report = run(str(own), target, RECIPE, engine=engine, retry=["not_found"])
+    assert engine.done == [0] and not report.bad and report.tally.samples == 24
+    whole = tmp_path / "whole"
+    run(str(own), whole, RECIPE, engine=Here())
+    assert tree(target) == tree(whole)
+
+
+def test_too_many_bad_ones_stop_the_run(source: Path, tmp_path: Path) -> None:
+    bad = photographs(tmp_path / "bad", 24, bad=14)
+    with pytest.raises(TooManyFailures, match=r"photographs are bad, more than max_bad allows \(4\): \d+ truncated"):
+        run(str(bad), tmp_path / "shards", RECIPE, engine=Here(), max_bad=4)
+    with pytest.raises(TooManyFailures):
+        run(str(bad), tmp_path / "shards", RECIPE, engine=Here(), max_bad=0.5)
+    assert run(str(bad), tmp_path / "shards", RECIPE, engine=Here(), max_bad=0.9).complete
+
+
+def test_limits_are_reasons(source: Path, tmp_path: Path) -> None:
+    own = photographs(tmp_path / "own", 8)
+    (own / "class0" / "tiny.jpg").write_bytes(jpeg(1, (20, 30)))
+    (own / "class1" / "long.jpg").write_bytes(jpeg(2, (60, 400)))
+    report = run(
+        str(own), tmp_path / "shards", Recipe(Scaling(48), limits=Limits(min_side=40, max_aspect=3)), workers=1
+    )
+    assert report.reasons == {"too_small": 1, "aspect": 1} and report.tally.samples == 8
+
+
+def test_duplicates_and_a_split(source: Path, tmp_path: Path) -> None:
+    own = photographs(tmp_path / "own", 40)
+    for k in range(5):
+        os.link(own / "class0" / f"photo{2 * k:03d}.jpg", own / "class0" / f"twin{k}.jpg")
+    recipe = Recipe(Scaling(48), packing=Packing(samples=16), choice=Choice(val=0.3, dedupe="exact", shuffle=1))
+    report = run(str(own), tmp_path / "shards", recipe, workers=1)
+    assert report.left_out == {"duplicate_exact": 5} and report.tally.samples == 40
+    train, val = (ff.TarShards(str(tmp_path / "shards" / part)) for part in ("train", "val"))
+    assert len(train) + len(val) == 40 and 4 <= len(val) <= 20
+    assert (tmp_path / "shards" / "_job" / "duplicates.jsonl").read_text().count("\n") == 5
+
+
+def test_a_target_that_is_not_empty_is_left_alone(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"is not empty, it holds mine\.txt"):
+        run(str(source), tmp_path, RECIPE)
+    assert os.listdir(tmp_path) == ["mine.txt"]
+    with pytest.raises(ConfigError, match="must not lie in one another"):
+        run(str(source), source / "shards", RECIPE)

@@ -94,6 +94,8 @@ $(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python kernel-needs
 $(VENV)/.dev: pyproject.toml $(KERNEL) | $(VENV)/bin/python kernel-needs
 	@echo "Installing what the tests need (TensorFlow, JAX, DALI) into $(VENV); the first time takes a few minutes."
 	$(PIP) install -q -e '.[dev]'
+	@# reads MDS shards in the tests; what it depends on is PyTorch and the clients of every cloud, for other things
+	$(PIP) install -q --no-deps 'mosaicml-streaming>=0.13' catalogue
 	@touch $@ $(VENV)/.demo
 
 clean:

@@ -14,6 +14,7 @@ from fastfeed.cli.diff import diff
 from fastfeed.cli.doctor import doctor
 from fastfeed.cli.index import index
 from fastfeed.cli.plan import plan
+from fastfeed.cli.preprocess import preprocess
 from fastfeed.cli.profile import profile
 from fastfeed.cli.show import show
 from fastfeed.errors import FastfeedError
@@ -23,6 +24,7 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS = {
     "demo": demo,  # the main job, end to end
     "show": show,  # look before you train
+    "preprocess": preprocess,  # photographs into shards, once for all runs
     "index": index,  # look through data once
     "plan": plan,  # what every rank of a cluster will read
     "doctor": doctor,  # what this machine offers
@@ -39,6 +41,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _command in COMMANDS.items():
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name)
+        continue
     # after the first word, options are those of the command that `profile` runs
     _settings = {"allow_interspersed_args": False} if _command is profile else None
     app.command(_name, context_settings=_settings)(_command)

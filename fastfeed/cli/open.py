@@ -46,12 +46,12 @@ def open_source(source: str, label: str | None, options: list[str], image: str =
     return ImageFolder(source, labeled=label is not None, storage=storage)
 
 
-def storage_options(given: list[str]) -> dict[str, object]:
+def storage_options(given: list[str], option: str = "--storage-option") -> dict[str, object]:
     """`name=value` of the command line as fsspec takes them; true, false and numbers are not texts."""
     options: dict[str, object] = {}
     for item in given:
         name, equals, value = item.partition("=")
         if not equals or not name:
-            raise ConfigError(f"--storage-option must be name=value, such as anon=true, got {item!r}")
+            raise ConfigError(f"{option} must be name=value, such as anon=true, got {item!r}")
         options[name] = {"true": True, "false": False}.get(value.lower(), int(value) if value.isdigit() else value)
     return options

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fastfeed.preprocess.progress import duration, size
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.tally import Tally
 
@@ -175,3 +176,39 @@ def _order(stage: str) -> tuple[int, str]:
 
 def _sum(runs: Sequence[Mapping[str, Any]], name: str) -> float:
     return sum(float(found.get(name, 0)) for found in runs)
+
+
+def summary(found: Statistics) -> list[tuple[str, str]]:
+    """The sums, in words."""
+    tally, took = found.tally, found.took
+    good, bad = tally.samples, found.bad.total()
+    lines = [
+        ("shards", f"{found.shards_done:,} of {found.shards:,}, {found.format}"),
+        ("images", f"{good:,} of {found.planned:,}" + (f", {bad:,} are bad ({bad / (good + bad):.2%})" if bad else "")),
+    ]
+    if found.left_out:
+        lines.append(("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(found.left_out.items()))))
+    if good:
+        for name, count, pixels in (
+            ("read", tally.bytes_in, tally.pixels_in),
+            ("written", found.bytes, tally.pixels_out),
+        ):
+            lines.append((name, f"{size(count)}, {size(count / good)} and {_mega(pixels / good)} an image"))
+        if tally.bytes_in:
+            lines.append(("share", f"{found.bytes / tally.bytes_in:.1%} of what was read"))
+    if tally.kept:
+        lines.append(("as they were", f"{tally.kept:,} files passed on"))
+    if tally.enlarged:
+        lines.append(("enlarged", f"{tally.enlarged:,}"))
+    if took.seconds:
+        rate = f", {took.images / took.seconds:,.1f} images/s" if took.images else ""
+        lines.append(("took", f"{duration(took.seconds)} in {took.runs} run{'s' if took.runs != 1 else ''}{rate}"))
+    busy = sum(took.stages.values())
+    for name, seconds in took.stages.items():
+        if busy:
+            lines.append((f"  {name}", f"{seconds / busy:.0%}, {STAGES.get(name, name)}"))
+    return lines
+
+
+def _mega(pixels: float) -> str:
+    return f"{pixels / 1e6:.2g} MP" if pixels < 1e7 else f"{pixels / 1e6:.0f} MP"

@@ -30,7 +30,7 @@ from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
 from fastfeed.decode.budget import Budget
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pixels import flipped, resampled
-from fastfeed.decode.sniff import ends_early, png_intact, sniff
+from fastfeed.decode.sniff import ends_early, png_exif, png_intact, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 
@@ -105,7 +105,7 @@ class PillowEngine:
         try:
             image = OPEN[format](io.BytesIO(blob), "")
             height, width = image.height, image.width
-            orientation = _orientation(image)
+            orientation = _orientation(image, blob)
         except Exception as error:  # as in decode
             return why(error, blob, format)
         if height < 1 or width < 1:
@@ -139,12 +139,15 @@ class PillowEngine:
         out[:] = flipped(displayed(orientation, np.asarray(small)), flip)
 
 
-def _orientation(image: Any) -> int:
+def _orientation(image: Any, blob: bytes) -> int:
     """EXIF orientation 1..8; TIFF files are turned by Pillow itself while loading."""
     if image.format == "TIFF" or not (image.info.get("exif") or image.format in ("PNG", "WEBP", "AVIF")):
         return 1
     try:
-        value = image.getexif().get(_ORIENTATION, 1)
+        if image.format == "PNG" and "exif" not in image.info and (exif := png_exif(blob)):
+            image.info["exif"] = b"Exif\0\0" + exif
+        # not the plugin's own: that of PNG loads all pixels, since the chunk may follow them
+        value = Image.Image.getexif(image).get(_ORIENTATION, 1)
     except Exception:  # a broken EXIF block does not make the picture bad
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
-__all__ = ["ends_early", "png_intact", "sniff"]
+__all__ = ["ends_early", "png_exif", "png_intact", "sniff"]
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -65,14 +66,26 @@ def ends_early(blob: bytes, format: str) -> bool:
     return False
 
 
-def png_intact(blob: bytes) -> bool:
-    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can take damage for a black image."""
+def _chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Of a PNG: name, where the content begins, and where it ends; the last one may go beyond the file."""
     at = 8
     while at + 12 <= len(blob):
         end = at + 8 + int.from_bytes(blob[at : at + 4], "big")
-        if blob[at + 4 : at + 8] == b"IDAT" and end + 4 <= len(blob):
-            crc = zlib.crc32(memoryview(blob)[at + 4 : end])
+        yield blob[at + 4 : at + 8], at + 8, end
+        at = end + 4
+
+
+def png_exif(blob: bytes) -> bytes | None:
+    """A PNG's EXIF block, wherever it stands: before the pixels or behind them."""
+    return next((blob[begin:end] for name, begin, end in _chunks(blob) if name == b"eXIf" and end <= len(blob)), None)
+
+
+def png_intact(blob: bytes) -> bool:
+    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can take damage for a black image."""
+    view = memoryview(blob)
+    for name, begin, end in _chunks(blob):
+        if name == b"IDAT" and end + 4 <= len(blob):
+            crc = zlib.crc32(view[begin - 4 : end])
             if crc != int.from_bytes(blob[end : end + 4], "big"):
                 return False
-        at = end + 4
     return True

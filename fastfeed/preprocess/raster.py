@@ -31,10 +31,10 @@ from fastfeed.preprocess.jpeg_markers import read_markers
 from fastfeed.preprocess.recipe import FILTERS
 from fastfeed.preprocess.strips import flattening, kind, scaled
 
-__all__ = ["LARGE", "Look", "Rasterizer", "engine_versions", "look"]
+__all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "engine_versions", "look"]
 
 LARGE = 16_000_000  # pixels from which on PNG and TIFF files are decoded in strips
-_FILTERS = dict(zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True))  # names of ops.base.FILTERS
+FILTER_NAMES = dict(zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True))  # names of ops.base.FILTERS
 _ORIENTATION = 0x0112
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
@@ -192,10 +192,10 @@ class Rasterizer:
         *,
         max_pixels: int = 300_000_000,
     ) -> None:
-        if filter not in _FILTERS:
+        if filter not in FILTER_NAMES:
             raise ConfigError(f"filter must be one of {', '.join(FILTERS)}, got {filter!r}")
         self._op = Decode(matte, max_pixels)
-        self._filter = _FILTERS[filter]
+        self._filter = FILTER_NAMES[filter]
         self._pillow = PillowEngine(self._op)
         self._native = NativeEngine(self._op) if built() else None
 

@@ -17,7 +17,7 @@ from fastfeed.decode.pillow import Unsupported
 from fastfeed.decode.pixels import resampled
 from fastfeed.preprocess.color import Profile
 
-__all__ = ["STRIP_PIXELS", "flattening", "kind", "scaled"]
+__all__ = ["STRIP_PIXELS", "flattening", "kind", "rows_read", "scaled"]
 
 STRIP_PIXELS = 1 << 20
 _REACH = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}  # of the filters, in pixels of the result
@@ -32,6 +32,12 @@ def kind(mode: str) -> str:
     return mode if mode in ("CMYK", "LAB") else "RGB"
 
 
+def rows_read(top: float, height: float, all: int, wanted: int, filter: str) -> tuple[int, int]:
+    """[first, last) of `all` rows that the filter looks at, to make `wanted` rows of `height` from `top` on."""
+    reach = _REACH[filter] * max(height / wanted, 1) + 2
+    return max(math.floor(top - reach), 0), min(math.ceil(top + height + reach), all)
+
+
 def scaled(
     rows: Callable[[int, int], Image.Image], shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
 ) -> Image.Image:
@@ -40,8 +46,7 @@ def scaled(
     rows: (top, count) -> these rows, ready to be scaled; asked for from top to bottom.
     """
     top, left, height, width = box
-    reach = _REACH[filter] * max(height / size[0], 1) + 2
-    first, last = max(math.floor(top - reach), 0), min(math.ceil(top + height + reach), shape[0])
+    first, last = rows_read(top, height, shape[0], size[0], filter)
     step = max(STRIP_PIXELS // shape[1], 1)
     narrow: Any = None
     for at in range(first, last, step):

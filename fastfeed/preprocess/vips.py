@@ -22,6 +22,7 @@ __all__ = ["VERSION", "Rows"]
 
 VERSION = ".".join(str(pyvips.version(part)) for part in range(3))
 _BANDS = (1, 2, 3, 4)  # gray, RGB, either with alpha
+_FETCHED = 8  # rows at once: libvips keeps a multiple of it
 
 
 @functools.cache
@@ -37,7 +38,9 @@ class Rows:
     def __init__(self, blob: Any, height: int, width: int) -> None:
         _settle()
         try:
-            image = pyvips.Image.new_from_buffer(blob, "", access="sequential", fail_on="warning")
+            # a source reads the file where it is; a buffer would be copied
+            source = pyvips.Source.new_from_memory(blob)
+            image = pyvips.Image.new_from_source(source, "", access="sequential", fail_on="warning")
             if (image.height, image.width) != (height, width):
                 raise OSError(f"libvips finds {image.width}x{image.height} pixels, not {width}x{height}")
             if image.bands not in _BANDS or image.format not in ("uchar", "ushort"):
@@ -45,20 +48,23 @@ class Rows:
             self._region = pyvips.Region.new(image)
         except pyvips.Error as error:
             raise OSError(_said(error)) from error
-        self._image, self._blob = image, blob  # libvips reads from it
+        self._image, self._source = image, source
 
     def __call__(self, top: int, count: int) -> Image.Image:
         """These rows, with 8 bits: of 16, the high byte. L, LA, RGB or RGBA."""
         image = self._image
-        dtype = np.uint8 if image.format == "uchar" else np.uint16
-        try:
-            pixels = np.frombuffer(self._region.fetch(0, top, image.width, count), dtype)
-        except pyvips.Error as error:
-            raise OSError(_said(error)) from error
-        if dtype == np.uint16:
-            pixels = (pixels >> 8).astype(np.uint8)
-        shape = (count, image.width) if image.bands == 1 else (count, image.width, image.bands)
-        return Image.fromarray(pixels.reshape(shape))
+        pixels = np.empty((count, image.width, image.bands), np.uint8)
+        for at in range(0, count, _FETCHED):
+            part = pixels[at : at + _FETCHED]
+            try:
+                found = self._region.fetch(0, top + at, image.width, len(part))
+            except pyvips.Error as error:
+                raise OSError(_said(error)) from error
+            if image.format == "ushort":
+                part[:] = (np.frombuffer(found, np.uint16) >> 8).reshape(part.shape)
+            else:
+                part[:] = np.frombuffer(found, np.uint8).reshape(part.shape)
+        return Image.fromarray(pixels[:, :, 0] if image.bands == 1 else pixels)
 
 
 def _said(error: Exception) -> str:

@@ -19,7 +19,7 @@ _PLUGINS = (JpegImagePlugin, PngImagePlugin, WebPImagePlugin)  # what Pillow wou
 _PNG_LEVEL = 3  # of zlib: 6 takes 2.4 times as long for 2.6 % fewer bytes of photographs
 _WEBP_METHOD = 4  # of 0..6, libwebp's own choice: 6 takes three times as long for 1 % fewer bytes
 _WEBP_LOSSLESS = {"method": 2, "quality": 75}  # the latter is effort there; method 4: 1.5 times as long, 1.7 % fewer
-_WORKING = {"raw": 6, "jpeg": 7, "png": 8, "webp": 30}  # bytes per pixel that noise, the worst, takes
+_WORKING = {"raw": 7, "jpeg": 7, "png": 8, "webp": 30}  # bytes per pixel that noise, the worst, takes
 
 
 def encode(pixels: np.ndarray, encoding: Encoding) -> bytes:

@@ -37,9 +37,10 @@ class Transformer:
 
     With `keep_small`, a file of the wanted format is passed on as it is where every reader sees in it what it would see
     in a new one: upright, 8-bit RGB without transparency, in sRGB or without a profile, one image, of the size wanted;
-    JPEGs of Huffman coding, baseline or progressive. All of its pixels are decoded first. A file that is kept keeps its
-    metadata too (EXIF with its place and time, ICC, XMP); one that is written anew has none. Gray files are written
-    anew, in RGB, so that readers meet one number of channels.
+    JPEGs of Huffman coding, baseline or progressive, and only where the kernel is built: Pillow decodes damaged ones
+    without a word. All of its pixels are decoded first. A file that is kept keeps its metadata too (EXIF with its place
+    and time, ICC, XMP); one that is written anew has none. Gray files are written anew, in RGB, so that readers meet
+    one number of channels.
     """
 
     def __init__(self, recipe: Recipe) -> None:

@@ -61,8 +61,7 @@ def dhash(pixels: np.ndarray) -> tuple[int, bool]:
 class Eye:
     """Looks at files, upright and on white, reduced while they are decoded: JPEGs by the kernel, others by Pillow."""
 
-    def __init__(self, max_pixels: int = Decode.max_pixels) -> None:
-        op = Decode(max_pixels=max_pixels)
+    def __init__(self, op: Decode) -> None:
         pillow = PillowEngine(op)
         self._engine: Engine = RouterEngine(NativeEngine(op), pillow) if built() else pillow
 

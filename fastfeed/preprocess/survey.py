@@ -33,6 +33,7 @@ ROW = np.dtype(
         ("state", "u1"),  # GOOD, BAD, PLAIN
     ]
 )
+MAX_PIXELS = Decode().max_pixels
 _AHEAD = 16  # reads from storage that are under way
 _MARK = b"\n#survey "  # behind the array, which NumPy reads without it: what the piece was made of
 
@@ -45,7 +46,12 @@ class SurveyTask:
     target: Target
     bounds: np.ndarray  # int64, shape (pieces + 1,), ascending
     need_pixels: bool  # dHashes too; without, files are read and their headers looked at
-    max_pixels: int = Decode.max_pixels  # larger ones are bad
+    max_pixels: int = MAX_PIXELS  # larger ones are bad
+    fingerprint: str = ""  # of the source; asked for once, since that may take a while
+
+    def __post_init__(self) -> None:
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", self.source.fingerprint)
 
     def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """As in Task: how many "samples", and how many of them are "bad"."""
@@ -53,17 +59,17 @@ class SurveyTask:
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
-        eye = Eye(self.max_pixels)
+        eye = Eye(Decode(max_pixels=self.max_pixels))
         for i, blob in _blobs(self.source, [i for i in ids if i not in poison], watch):
             self._look(rows[i - ids.start], blob, eye, watch)
-        about = _about(self.source.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
+        about = _about(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
         self.target.write(piece_name(piece), _packed(rows, about))
         return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
 
     def alone(self, sample: int, watch: Watch) -> None:
         """As in Task."""
         for _, blob in _blobs(self.source, [sample], watch):
-            self._look(np.zeros(1, ROW)[0], blob, Eye(self.max_pixels), watch)
+            self._look(np.zeros(1, ROW)[0], blob, Eye(Decode(max_pixels=self.max_pixels)), watch)
 
     def _look(self, row: Any, blob: Any, eye: Eye, watch: Watch) -> None:
         if isinstance(blob, Failure):
@@ -100,7 +106,7 @@ def survey_done(
     bounds: np.ndarray,
     fingerprint: str,
     need_pixels: bool = False,
-    max_pixels: int = Decode.max_pixels,
+    max_pixels: int = MAX_PIXELS,
 ) -> set[int]:
     """Pieces that are there and were made of this source, by these bounds, with the pixels that are needed."""
     done = set()

@@ -27,11 +27,13 @@ _PUBLIC = {
     "FeedStats": "stats",
     "GpuDecode": "backends.options",
     "ImageFolder": "sources",
+    "MDSShards": "sources",
     "Mixture": "sources",
     "Normalize": "ops",
     "Plan": "plan",
     "RandomFlip": "ops",
     "RandomResizedCrop": "ops",
+    "RawShards": "sources",
     "Repeated": "order",
     "Resize": "ops",
     "Spec": "spec",
@@ -65,11 +67,13 @@ __all__ = [
     "FeedStats",
     "GpuDecode",
     "ImageFolder",
+    "MDSShards",
     "Mixture",
     "Normalize",
     "Plan",
     "RandomFlip",
     "RandomResizedCrop",
+    "RawShards",
     "Repeated",
     "Resize",
     "Spec",
@@ -125,7 +129,18 @@ if TYPE_CHECKING:
     )
     from fastfeed.order import Balanced, Blocks, Repeated, Weighted
     from fastfeed.plan import Plan
-    from fastfeed.sources import Arrays, Cache, ImageFolder, Mixture, Storage, Table, TarShards, TFRecords
+    from fastfeed.sources import (
+        Arrays,
+        Cache,
+        ImageFolder,
+        MDSShards,
+        Mixture,
+        RawShards,
+        Storage,
+        Table,
+        TarShards,
+        TFRecords,
+    )
     from fastfeed.spec import Spec
     from fastfeed.stats import FeedStats
     from fastfeed.world import World

@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from fastfeed.errors import ConfigError
+from fastfeed.sources.kinds import kind_of
 
 if TYPE_CHECKING:
     from fastfeed.sources.base import Source
 
 __all__ = ["kind_of", "open_source", "storage_options"]
 
-_TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
+def open_source(source: str, label: str | None, options: list[str], image: str | None = None) -> Source:
+    """Open shards, a table, a folder, or what `fastfeed preprocess` has written; without a label none is looked for,
+    but what a job has written has those that it has."""
+    from fastfeed.preprocess.formats import Asked, open_shards
+    from fastfeed.preprocess.outputs import open_output
+    from fastfeed.sources.storage import Storage
 
-def kind_of(source: str) -> str:
-    """ "tar", "tfrecord", "table" or "folder", by the name."""
-    name = os.path.basename(source.rstrip("/")).lower()
-    if name.endswith(_TABLES):
-        return "table"
-    for kind in ("tar", "tfrecord"):
-        if kind in name.replace("{", ".").replace("*", ".").split(".") or (kind == "tfrecord" and kind in name):
-            return kind
-    return "folder"
+    storage = Storage(storage_options(options))
+    output = open_output(source, storage, Asked(label, image, ""))
+    if output is not None:
+        return output.source
+    kind = kind_of(source)
+    if kind == "folder":
+        from fastfeed.sources.folder import ImageFolder
 
-
-def open_source(source: str, label: str | None, options: list[str], image: str = "path") -> Source:
-    """Open shards, a table or a folder; without a label none is looked for."""
-    storage, kind = storage_options(options), kind_of(source)
-    if kind == "tar":
-        from fastfeed.sources.tar import TarShards
-
-        return TarShards(source, label=label, storage=storage)
-    if kind == "tfrecord":
-        from fastfeed.sources.tfrecord import TFRecords
-
-        return TFRecords(source, label=label, storage=storage)
+        return ImageFolder(source, labeled=label is not None, storage=storage)
     if kind == "table":
         from fastfeed.sources.table import Table
 
-        return Table(source, image=image, label=label, storage=storage)
-    from fastfeed.sources.folder import ImageFolder
-
-    return ImageFolder(source, labeled=label is not None, storage=storage)
+        return Table(source, image=image or "path", label=label, storage=storage)
+    return open_shards(kind, source, Asked(label or "", image, ""), (), storage)[0]
 
 
 def storage_options(given: list[str], option: str = "--storage-option") -> dict[str, object]:

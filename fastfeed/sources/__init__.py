@@ -4,10 +4,24 @@ from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.mds import MDSShards
 from fastfeed.sources.mixture import Mixture
+from fastfeed.sources.rawshards import RawShards
 from fastfeed.sources.storage import Storage
 from fastfeed.sources.table import Table
 from fastfeed.sources.tar import TarShards
 from fastfeed.sources.tfrecord import TFRecords
 
-__all__ = ["Arrays", "Cache", "ImageFolder", "Mixture", "Source", "Storage", "TFRecords", "Table", "TarShards"]
+__all__ = [
+    "Arrays",
+    "Cache",
+    "ImageFolder",
+    "MDSShards",
+    "Mixture",
+    "RawShards",
+    "Source",
+    "Storage",
+    "TFRecords",
+    "Table",
+    "TarShards",
+]

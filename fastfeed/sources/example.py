@@ -18,8 +18,7 @@ __all__ = ["LONGEST_NAME", "Example", "Malformed", "View", "Wanted"]
 
 Place = tuple[int, int]  # bytes [first, last)
 
-_BLOCK = 2048  # bytes that a view takes at once: all that is small in an Example, as a rule
-_HEAD = 20  # bytes of a field's number and length, at most
+_BLOCK, _HEAD = 2048, 20  # bytes that a view takes at once; of a field's number and length, at most
 LONGEST_NAME, _LONGEST_TEXT, _LONGEST_FILE = 1000, 1000, 255  # bytes
 _SHOWN = 20  # names, bytes of a text
 _PARTS = 16  # that one value may come in
@@ -94,6 +93,14 @@ class Example:
                 for tag, first, last in _fields(self._view, *features):  # noqa: PLW2901
                     if tag == _FIRST:
                         yield _entry(self._view, first, last)
+
+    def names(self) -> list[str]:
+        """Of all features."""
+        return [name.decode("utf-8", "replace") for name, _ in self._entries()]
+
+    def feature(self, name: bytes) -> Place | None:
+        """Where a feature, the message, lies; None where there is none. Of several parts, the last."""
+        return self._found[name][-1] if self._found.get(name) else None
 
     def image(self, name: bytes) -> Place:
         """Where a feature's bytes lie."""

@@ -24,6 +24,7 @@ from fastfeed.sources.packed import cache_of
 from fastfeed.sources.rows import Rows
 from fastfeed.sources.shards import Known, Then
 from fastfeed.sources.storage import Span, Stat, Storage, is_local
+from fastfeed.sources.tables.strings import Strings
 from fastfeed.sources.tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.spec import ENCODED
 
@@ -140,6 +141,11 @@ class ImageFolder:
         if self.remote:
             raise ConfigError(f"ImageFolder: {self.uri(i)} is no file of this machine; use uri({i})")
         return Path(self.uri(i))
+
+    @property
+    def paths(self) -> Strings:
+        """Below the root, sample by sample."""
+        return self._paths
 
     def uri(self, i: int) -> str:
         """The address of sample i, or its file, as text."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing_file import suffix_of, write
+from fastfeed.sources.listing_file import ARRAYS, suffix_of, write
 from fastfeed.sources.objects import RemoteTree, trimmed
 from fastfeed.sources.partial import Held, Partial, Sink
 from fastfeed.sources.progress import Tally, tally
@@ -54,7 +54,8 @@ def list_images(
     """Write all images below a folder, with class, size and version, to a file that ImageFolder and Table can read.
 
     `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by folder, until all is: a
-    listing that was broken off goes on from there. Names that are not UTF-8 are left out.
+    listing that was broken off goes on from there. Names that are not UTF-8 are left out, but not of a file that ends
+    in ARRAYS, which is for ImageFolder alone.
     """
     suffix_of(out, who)
     kinds = sorted({e.lower() for e in extensions})
@@ -102,7 +103,9 @@ def _write(tree: Tree, sink: Sink, folders: Sequence[str], root: str, resumed: i
     def labeled() -> Iterator[Rows]:
         nonlocal size
         for folder, found in _merged(sink, folders):
-            rows = _utf8(tree.once(found, left_out), left_out)
+            rows = tree.once(found, left_out)
+            if not out.lower().endswith(ARRAYS):
+                rows = _utf8(rows, left_out)
             if folder and len(rows) and not images[folder]:
                 classes.append(folder)
             images[folder] += len(rows)

@@ -1,4 +1,8 @@
-"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON lines."""
+"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON lines.
+
+The same as arrays (`.ffarrays`), for nobody but ImageFolder, is read in no time and holds every name, also such as are
+not UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,22 +23,25 @@ from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.rows import Rows, joined, unpacked
 from fastfeed.sources.storage import Stat, Storage, is_local
+from fastfeed.sources.tables import mapped
 from fastfeed.sources.tables.columns import Codes, Part
 from fastfeed.sources.tables.numerals import numbers
 from fastfeed.sources.tables.reading import read_files
 from fastfeed.sources.tables.strings import Strings
 from fastfeed.sources.urls import local_stat
 
-__all__ = ["read", "suffix_of", "write"]
+__all__ = ["ARRAYS", "facts_of", "read", "suffix_of", "write"]
+
+ARRAYS = ".ffarrays"
 
 _COLUMNS = ("path", "class", "label", "size", "version")
 
 
 def suffix_of(path: str, who: str) -> str:
-    """`.parquet`, `.csv` or `.jsonl`. ConfigError for another one, MissingExtra without PyArrow."""
+    """`.parquet`, `.csv`, `.jsonl` or ARRAYS. ConfigError for another one, MissingExtra without PyArrow."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _WRITERS:
-        raise ConfigError(f"{who}: a listing must end in {', '.join(_WRITERS)}, got {path}")
+        raise ConfigError(f"{who}: a listing must end in .parquet, .csv, .jsonl, got {path}")
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise MissingExtra(f"{MissingExtra.of(f'{who}: a listing in Parquet', 'PyArrow', 'parquet')}; or write a .csv")
     return suffix
@@ -123,7 +131,28 @@ class _Jsonl:
         pass
 
 
-_WRITERS: dict[str, type[_Writer]] = {".parquet": _Parquet, ".csv": _Csv, ".jsonl": _Jsonl}
+class _Arrays:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._parts: list[Rows] = []
+        self._classes: Sequence[str] = ()
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        self._parts.append(rows)
+        self._classes = classes
+
+    def end(self, facts: dict[str, Any]) -> None:
+        rows = Rows.joined(self._parts)
+        assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+        arrays = {
+            "paths": rows.paths.blob, "path_ends": rows.paths.ends, "sizes": rows.sizes, "labels": rows.labels,
+            "versions": rows.versions.blob, "version_ends": rows.versions.ends,
+        }  # fmt: skip
+        header = {**facts, "classes": list(self._classes)}
+        mapped.put(self._file, header, {name: [array] for name, array in arrays.items()})
+
+
+_WRITERS: dict[str, type[_Writer]] = {".parquet": _Parquet, ".csv": _Csv, ".jsonl": _Jsonl, ARRAYS: _Arrays}
 
 
 def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -139,7 +168,8 @@ def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
 def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, list[str]]:
     """Images, labeled by folder, with or without versions; and the folders' names. SourceError for other files."""
-    suffix_of(path, who)
+    if suffix_of(path, who) == ARRAYS:
+        return _read_arrays(path, versions, who)
     others = {"class": True, "size": False} | ({"version": False} if versions else {})
     found: dict[str, list[Part]] = {name: [] for name in ("path", *others)}
     for part_of in read_files([(path, _stat(path, storage, who))], "path", others, None, storage):
@@ -155,6 +185,36 @@ def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, l
     )
     _check(rows.paths, path, who)
     return rows, list(folders)[1:]
+
+
+def _read_arrays(path: str, versions: bool, who: str) -> tuple[Rows, list[str]]:
+    """Into memory: a mapped file that is cut off ends the process."""
+    header, found = _arrays(path, who)
+    try:
+        held = {name: np.array(array) for name, array in found.items()}
+        rows = Rows(
+            Strings(held["paths"], held["path_ends"]),
+            held["sizes"],
+            Strings(held["versions"], held["version_ends"]) if versions else None,
+            labels=held["labels"],
+        )
+        folders = [str(name) for name in header["classes"]]
+    except (KeyError, TypeError) as error:
+        raise _none(path, who, f"it lacks {error}") from error
+    _check(rows.paths, path, who)
+    return rows, folders
+
+
+def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    found = mapped.load(Path(path))
+    if found is None:
+        raise _none(path, who, "it is not there, or damaged")
+    return found
+
+
+def facts_of(path: str, who: str) -> dict[str, Any]:
+    """Of a listing as arrays: "root", and "left_out", how many files by extension."""
+    return _arrays(path, who)[0]
 
 
 def _stat(path: str, storage: Storage, who: str) -> Stat:

@@ -13,6 +13,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import Pending
+from fastfeed.sources.beside import Beside, names_of
 from fastfeed.sources.build import Peek, build
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.fetch import Unread
@@ -36,6 +37,7 @@ class Packed(ABC):
 
     spec = ENCODED
     suffix: str  # of its files: what a folder is searched for
+    _head = 0  # bytes before each value beside an image that show whether it is still the same
 
     def __init__(
         self,
@@ -48,8 +50,10 @@ class Packed(ABC):
         cache: str | os.PathLike[str] | Cache | None,
         index: str | os.PathLike[str] | None,
         progress: bool | None,
+        columns: Sequence[str] = (),
     ) -> None:
         who = type(self).__name__
+        names = names_of(columns, who)
         if isinstance(classes, str) or (classes is not None and len(set(classes)) < len(classes)):
             raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}")
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
@@ -61,6 +65,10 @@ class Packed(ABC):
             raise SourceError(
                 f"{who}: no images in {len(files)} shards, the first is {files[0][0]}{self._first_notes()}"
             )
+        self._beside: Beside | None = None
+        if names:
+            places = build(who, files, f"{kind} columns {','.join(names)}", self._scan_beside, own, None, progress)
+            self._beside = Beside(places, self._shards, names, self._head)
         self.classes, self._labels = self._classes(classes)
         if labeled and bool(np.all(self._labels < 0)):
             raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
@@ -70,6 +78,14 @@ class Packed(ABC):
     @abstractmethod
     def _scan(self, peek: Peek) -> Found:
         """Look through one shard."""
+
+    @abstractmethod
+    def _scan_beside(self, peek: Peek) -> Found:
+        """Look through one shard for what lies beside the images: an entry for each sample and column (`note`)."""
+
+    @abstractmethod
+    def _value(self, name: str, data: bytes) -> Any:
+        """What such an entry's bytes mean, as JSON has it. ValueError where that cannot be."""
 
     @abstractmethod
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -147,7 +163,7 @@ class Packed(ABC):
         return self._failure(i, found) if isinstance(found, Unread) else found
 
     def _failure(self, i: int, why: Unread) -> Failure:
-        return Failure(i, self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
+        return Failure(int(i), self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
 
     @property
     def fingerprint(self) -> str:
@@ -159,9 +175,35 @@ class Packed(ABC):
                 len(self),
                 index.names(),
                 (classes, np.ascontiguousarray(self._labels).data),
-                lambda first, last: (index.lengths[first:last].data,),
+                self._content,
             )
         return self._fingerprint
+
+    def _content(self, first: int, last: int) -> list[Any]:
+        sizes = [self._index.lengths[first:last].data]
+        if self._beside is not None:
+            count = len(self._beside.names)
+            sizes.append(self._beside.lengths[first * count : last * count].data)
+        return sizes
+
+    # -- Annotated, Extended
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """None: all are 1."""
+        return None
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """None: no sample has one."""
+        return None
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """By name, as objects: texts, numbers, what JSON holds; "" where there is none, or it cannot be read."""
+        return {} if self._beside is None else self._beside.columns(ids, self._value)
+
+    def beside(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+        """By name, values as JSON has them, None where there is none; or the Failure that happened instead."""
+        found = [{} for _ in ids] if self._beside is None else self._beside.values(ids, self._value)
+        return [self._failure(i, x) if isinstance(x, Unread) else x for i, x in zip(ids, found, strict=True)]
 
     # -- Sharded
 

@@ -128,6 +128,13 @@ class Table:
         """The image's path or URL, followed by `#row N` where other rows have the same; of bytes, `train.parquet#N`."""
         return self._images.uri(int(i))
 
+    @property
+    def paths(self) -> Strings | None:
+        """As the table has them; None where it holds the images themselves."""
+        if self._opened.leaf is not None:
+            return None
+        return Strings(self._arrays["paths"], self._arrays["path_ends"])
+
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
         return np.full(len(ids), -1, np.int64) if self._labels is None else self._labels[ids].astype(np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.sources.archive import BLOCK, Member, describes, members
+from fastfeed.sources.beside import Place, names_of, note
 from fastfeed.sources.build import Peek
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.fetch import Unread
@@ -37,10 +38,12 @@ class TarShards(Packed):
     "json:landmark_id" for a field of a JSON member ("json:a.b": one inside another); None for none. Labels that are not
     numbers are sorted and numbered; with `classes`, numbers count these names. An index is built when the shards are
     first used, and kept beside them or in the cache folder. Where DALI's `wds2idx` left an `.idx` beside a shard, that
-    spares the look through it.
+    spares the look through it. `columns` names further members that are carried along, by their extension: "txt",
+    "json".
     """
 
     suffix = ".tar"
+    _head = BLOCK
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class TarShards(Packed):
         *,
         label: str | None = "cls",
         images: Sequence[str] = tuple(e[1:] for e in IMAGE_EXTENSIONS),
+        columns: Sequence[str] = (),
         classes: Sequence[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
@@ -65,10 +69,11 @@ class TarShards(Packed):
         self._images = tuple(e.lower().lstrip(".") for e in images)
         self._label, self._field = extension.lower().lstrip("."), field
         self._stated: dict[str, int] = {}  # samples by shard, as a wids index has them
+        self._columns = tuple(e.lower().lstrip(".") for e in names_of(columns, "TarShards"))
         kind = f"tar 1 images {','.join(self._images)} label {label}"
         super().__init__(
             shards, kind, labeled=label is not None, classes=classes, storage=storage, cache=cache, index=index,
-            progress=progress,
+            progress=progress, columns=self._columns,
         )  # fmt: skip
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
@@ -76,13 +81,23 @@ class TarShards(Packed):
         return super()._files(named, storage)
 
     def _scan(self, peek: Peek) -> Found:
+        return self._samples(peek).found
+
+    def _scan_beside(self, peek: Peek) -> Found:
+        return self._samples(peek).beside
+
+    def _samples(self, peek: Peek) -> _Samples:
         notes: list[str] = []
         samples = _Samples(self, peek)
         for member in listed_by_dali(peek, self._is_label, notes) or members(peek, notes):
             samples.add(member)
         samples.end()
         samples.found.notes = _first(notes) + _first(samples.notes)
-        return samples.found
+        return samples
+
+    def _value(self, name: str, data: bytes) -> Any:
+        text = data.decode("utf-8-sig")
+        return json.loads(text) if name.endswith("json") else text
 
     def _is_label(self, name: str) -> bool:
         return bool(self._label) and name.lower().endswith("." + self._label)
@@ -118,8 +133,9 @@ class _Samples:
     """Puts the members of a sample together, as they come."""
 
     def __init__(self, tar: TarShards, peek: Peek) -> None:
-        self.found, self.notes = Found(), []
+        self.found, self.beside, self.notes = Found(), Found(), []
         self._tar, self._peek = tar, peek
+        self._columns: dict[str, Place] = {}
         self._key: str | None = None
         self._image: Member | None = None
         self._label: int | str | None = None
@@ -143,6 +159,8 @@ class _Samples:
             self._seen.add(key)
             self._key = key
         self._has.add(extension)
+        if extension in self._tar._columns:
+            self._columns[extension] = Place(member.offset, member.size, BLOCK, member.check)
         if extension in self._tar._images:
             self._take_image(member, extension)
         elif self._tar._label and extension == self._tar._label:
@@ -169,11 +187,12 @@ class _Samples:
         if self._image is not None:
             image, name = self._image, self._image.name.encode("utf-8", "surrogateescape")
             self.found.add(image.offset, image.size, self._label, name, image.check)
+            note(self.beside, self._tar._columns, self._columns)
             if label and label not in self._has:
                 self.notes.append(f"no .{label} for {image.name} at {image.offset}")
         elif self._key is not None:
             self.notes.append(f"no image for key {self._key}, only {', '.join(sorted(self._has))}")
-        self._key, self._image, self._label, self._has = None, None, None, set()
+        self._key, self._image, self._label, self._has, self._columns = None, None, None, set(), {}
 
 
 def _label(peek: Peek, member: Member, field: str) -> int | str:

@@ -17,9 +17,11 @@ import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.beside import Place, names_of, note
 from fastfeed.sources.build import Peek
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.example import LONGEST_NAME, Example, Malformed, View, Wanted
+from fastfeed.sources.features import plain
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.index import Found
 from fastfeed.sources.packed import Packed, Paths
@@ -40,8 +42,9 @@ class TFRecords(Packed):
 
     `shards` is a path, a pattern (`train-{00000..01023}-of-01024`, `train-*`), a folder of `.tfrecord` files, or a list
     of them, local or remote (`s3://...`). `image` names the feature that holds the encoded image, `label` the one that
-    holds an integer or a text; None for images without. Texts are sorted and numbered. Checksums are verified at every
-    read. An index is built when the shards are first used, and kept beside them or in the cache folder.
+    holds an integer or a text; None for images without. Texts are sorted and numbered. `columns` names features that
+    are carried along. Checksums are verified whenever an image is read. An index is built when the shards are first
+    used, and kept beside them or in the cache folder.
     """
 
     suffix = ".tfrecord"
@@ -52,13 +55,16 @@ class TFRecords(Packed):
         *,
         image: str = "image/encoded",
         label: str | None = "image/class/label",
+        columns: Sequence[str] = (),
         classes: Sequence[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
         index: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> None:
-        for option, name in (("image", image), ("label", image if label is None else label)):
+        self._columns = names_of(columns, "TFRecords")
+        named = [("columns", name) for name in self._columns]
+        for option, name in (("image", image), ("label", image if label is None else label), *named):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
                 raise ConfigError(f"TFRecords: {option} must be the name of a feature, got {name!r}")
         if google_crc32c.implementation != "c":
@@ -73,7 +79,7 @@ class TFRecords(Packed):
         self._wanted = Wanted(self._image)
         super().__init__(
             shards, f"tfrecord 1 image {image!r} label {label!r}", labeled=label is not None, classes=classes,
-            storage=storage, cache=cache, index=index, progress=progress,
+            storage=storage, cache=cache, index=index, progress=progress, columns=self._columns,
         )  # fmt: skip
         self._check_images()
 
@@ -82,6 +88,22 @@ class TFRecords(Packed):
         for offset, length in records(peek, look.structure):
             look.add(offset, length)
         return look.end()
+
+    def _scan_beside(self, peek: Peek) -> Found:
+        found, names = Found(), {name: name.encode() for name in self._columns}
+        wanted = Wanted(*names.values())
+        for offset, length in records(peek, Notes()):
+            start, stop = offset + _HEAD, offset + length - _TAIL
+            places: dict[str, Place] = {}
+            with contextlib.suppress(Malformed):  # reading its image will say so
+                example = Example(View(peek.at, stop), start, stop, wanted)
+                lie = {name: example.feature(key) for name, key in names.items()}
+                places = {name: Place(place[0], place[1] - place[0]) for name, place in lie.items() if place}
+            note(found, self._columns, places)
+        return found
+
+    def _value(self, name: str, data: bytes) -> Any:
+        return plain(data)
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]

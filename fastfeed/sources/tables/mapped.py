@@ -13,11 +13,11 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["alone", "joined", "load", "save"]
+__all__ = ["alone", "joined", "load", "put", "save"]
 
 _MAGIC = b"fastfeed arrays 1\n"
 _ALIGN = 64  # bytes
@@ -27,20 +27,11 @@ Parts = Mapping[str, Sequence[np.ndarray]]  # arrays by name, each in pieces tha
 
 def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
     """Write the file, whole or not at all. OSError."""
-    table = []
-    for name, parts in arrays.items():
-        first = parts[0]
-        table.append([name, first.dtype.str, [sum(len(part) for part in parts), *first.shape[1:]]])
-    text = json.dumps({"arrays": table, "header": header}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
     try:
         with open(fd, "wb") as file:
-            file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(4, "little") + text)
-            for name, kind, _ in table:
-                file.write(bytes(-file.tell() % _ALIGN))
-                for part in arrays[name]:
-                    file.write(np.ascontiguousarray(part, kind).data)
+            put(file, header, arrays)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
@@ -48,6 +39,20 @@ def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
     except BaseException:  # Ctrl-C too: no draft stays behind; raised again
         os.unlink(temporary)
         raise
+
+
+def put(file: BinaryIO, header: dict[str, Any], arrays: Parts) -> None:
+    """What the file holds, into an empty one."""
+    table = []
+    for name, parts in arrays.items():
+        first = parts[0]
+        table.append([name, first.dtype.str, [sum(len(part) for part in parts), *first.shape[1:]]])
+    text = json.dumps({"arrays": table, "header": header}).encode()
+    file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(4, "little") + text)
+    for name, kind, _ in table:
+        file.write(bytes(-file.tell() % _ALIGN))
+        for part in arrays[name]:
+            file.write(np.ascontiguousarray(part, kind).data)
 
 
 @contextmanager

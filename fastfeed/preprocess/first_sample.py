@@ -1,0 +1,104 @@
+"""What the first sample of shards, or a table, has: the names under which labels and captions are looked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import islice
+from typing import Any
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.archive import members
+from fastfeed.sources.build import Peek
+from fastfeed.sources.example import Example, Malformed, View, Wanted
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.foreign import listed_by_wids
+from fastfeed.sources.mds import columns_of, listed
+from fastfeed.sources.packed import Paths
+from fastfeed.sources.shards import Shards
+from fastfeed.sources.spans import Stat
+from fastfeed.sources.storage import Storage
+from fastfeed.sources.tables.reading import find_table
+from fastfeed.sources.tfrecord import Notes, records
+from fastfeed.sources.urls import find_files
+
+__all__ = ["names_in"]
+
+_BLOCK = 1 << 20  # bytes
+_MEMBERS = 1000  # of a tar that are looked at
+_LINES = 100  # of JSON that are looked at: a key may be missing in some
+
+
+def names_in(kind: str, place: Paths, storage: Storage) -> list[str]:
+    """Extensions of members, features, or columns; of a TFRecord file and of a tar those of the first sample.
+
+    SourceError, ConfigError: nothing is there, or it is of another kind.
+    """
+    if kind == "table":
+        return _columns(*find_table(place, storage)[0], storage)
+    if kind == "mds":
+        return list(columns_of(*find_files(listed(place, storage), ".mds", storage, "MDSShards")[0], storage))
+    if kind == "tar":
+        files = find_files(listed_by_wids(place, storage, "TarShards")[0], ".tar", storage, "TarShards")
+        return next(filter(None, map(_members, _peeks(files, storage))), [])
+    files = find_files(place, ".tfrecord", storage, "TFRecords")
+    return next(filter(None, map(_features, _peeks(files, storage))), [])
+
+
+def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
+    """The first few shards: one may be empty."""
+    shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
+    for k, (uri, stat) in enumerate(files[:10]):
+        yield Peek(uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK)
+
+
+def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
+    data = shards.read(k, start, min(start + count, shards.stats[k].size))
+    if isinstance(data, Unread):
+        raise SourceError(f"cannot read {shards.uris[k]}: {data.detail or data.reason}")
+    return data
+
+
+def _members(peek: Peek) -> list[str]:
+    """Extensions of the members of the first sample."""
+    found: dict[str, list[str]] = {}
+    for member in islice(members(peek, []), _MEMBERS):
+        folder, _, base = member.name.rpartition("/")
+        stem, dot, extension = base.partition(".")
+        if stem and dot:
+            found.setdefault(f"{folder}/{stem}", []).append(extension.lower())
+        if len(found) > 1:
+            break
+    return next(iter(found.values()), [])
+
+
+def _features(peek: Peek) -> list[str]:
+    """Features of the first record."""
+    for offset, length in records(peek, Notes()):
+        start, stop = offset + 12, offset + length - 4  # a record's frame
+        try:
+            return Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names()
+        except Malformed:
+            return []
+    return []
+
+
+def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
+    """Columns of a table, as its header, its first lines or its footer has them."""
+    shards, name = Shards([uri], [stat], storage), uri.lower().partition("?")[0]
+    if name.endswith(".parquet"):
+        from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
+
+        return list(read_footer(shards, 0).schema.names)
+    text = _read(shards, 0, 0, _BLOCK).decode("utf-8-sig", "replace")
+    if name.endswith((".csv", ".tsv")):
+        return next(csv.reader(io.StringIO(text), delimiter="\t" if name.endswith(".tsv") else ","), [])
+    keys: dict[str, None] = {}
+    for line in text.split("\n")[:_LINES]:
+        try:
+            row = json.loads(line)
+        except ValueError:  # reading all of it will say what is wrong
+            continue
+        keys |= dict.fromkeys(row) if isinstance(row, dict) else {}
+    return list(keys)

@@ -3,8 +3,9 @@
 A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of those columns that
 vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian.
 
-Columns: image (encoded; streaming gives a Pillow image of JPEG and PNG, bytes of WebP and of arrays), label (-1: none),
-class, text, uri ("": none), meta (all that is known, JSON), extension, height, key, width.
+Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all that is known, JSON), extension,
+height, key, width. To a shard, images are bytes, whatever is in them, so that empty ones are like the others; it is the
+index that streaming goes by, and there JPEG and PNG are images, of which it gives Pillow's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _COLUMNS = {
     "class": "str", "extension": "str", "height": "int", "image": "bytes", "key": "str", "label": "int", "meta": "json",
     "text": "str", "uri": "str", "width": "int",
 }  # fmt: skip
-_IMAGES = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png"}  # streaming's own encodings, by extension or Encoding.image
+_IMAGES = {"jpeg": "jpeg", "png": "png"}  # encodings of streaming, by Encoding.image; the others are bytes to it
 _INT = 8  # bytes
 _MOST = (1 << 32) - 1  # bytes of a shard
 
@@ -38,11 +39,10 @@ class Writer:
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._file = create(stem + ".mds")
-        self._spool, self._ends, self._image = Spool(), [0], ""
+        self._spool, self._ends = Spool(), [0]
 
     def add(self, entry: Entry) -> None:
         """The next sample."""
-        self._image = self._image or entry.extension
         fields: dict[str, bytes | int] = {
             "class": as_text(class_of(entry)).encode(),
             "extension": entry.extension.encode(),
@@ -61,7 +61,7 @@ class Writer:
         varying = [len(item) for item in fields.values() if not isinstance(item, int)]
         size = 4 * len(varying) + sum(map(len, data))
         samples, total = len(self._ends), self._spool.size + size
-        if total + 4 * (samples + 2) + len(_configuration(self._image)) > _MOST:
+        if total + 4 * (samples + 2) + len(_CONFIGURATION) > _MOST:
             raise ConfigError(f"an MDS shard has up to 4 GiB, got more with sample {samples}; ask for fewer per shard")
         for piece in (np.array(varying, "<u4").tobytes(), *data):
             self._spool.write(piece)
@@ -69,11 +69,10 @@ class Writer:
 
     def close(self) -> list[int]:
         """Offsets of the samples."""
-        configuration = _configuration(self._image or "jpg")
         samples = len(self._ends) - 1
-        first = 4 + 4 * (samples + 1) + len(configuration)
+        first = 4 + 4 * (samples + 1) + len(_CONFIGURATION)
         offsets = [first + end for end in self._ends]
-        self._file.write(np.array([samples, *offsets], "<u4").tobytes() + configuration)
+        self._file.write(np.array([samples, *offsets], "<u4").tobytes() + _CONFIGURATION)
         self._spool.pour(self._file)
         self._file.close()
         return offsets[:-1]
@@ -82,22 +81,21 @@ class Writer:
 def index_json(files: Sequence[tuple[str, int, str, int]], packing: Packing, image: str = "jpeg") -> bytes:
     """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples.
 
-    `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming cannot do with them.
+    `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming
+    opens none, nor a folder of nothing else.
     """
     shards: list[Any] = []
     for name, size, sha256, samples in files:
         data = {"basename": name.rpartition("/")[2], "bytes": size, "hashes": {"sha256": sha256}}
         if samples:
-            shards.append(_described(image) | {"raw_data": data, "samples": samples, "zip_data": None})
+            shards.append(
+                _described(_IMAGES.get(image, "bytes")) | {"raw_data": data, "samples": samples, "zip_data": None}
+            )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 
 
-def _configuration(image: str) -> bytes:
-    return json.dumps(_described(image), sort_keys=True).encode()
-
-
 def _described(image: str) -> dict[str, Any]:
-    columns = _COLUMNS | {"image": _IMAGES.get(image, "bytes")}
+    columns = _COLUMNS | {"image": image}
     return {
         "column_encodings": list(columns.values()),
         "column_names": list(columns),
@@ -108,3 +106,6 @@ def _described(image: str) -> dict[str, Any]:
         "size_limit": None,
         "version": 2,
     }
+
+
+_CONFIGURATION = json.dumps(_described("bytes"), sort_keys=True).encode()

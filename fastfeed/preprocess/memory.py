@@ -6,7 +6,7 @@ import os
 
 from fastfeed.cores import cgroup_limits
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.worker import FREE
+from fastfeed.preprocess.work import FREE
 from fastfeed.sources.cache import in_bytes
 
 __all__ = ["divided", "offered"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.preprocess.worker import FREE
+from fastfeed.preprocess.work import FREE
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.sources.spans import is_local
 

@@ -41,7 +41,7 @@ class WorkerDied(FastfeedError, RuntimeError):
 class Rules:
     """What a worker process may do."""
 
-    memory: int = 1 << 30  # bytes for photographs that need more than worker.FREE; shared where the budget is
+    memory: int = 1 << 30  # bytes for photographs that need more than work.FREE; shared where the budget is
     timeout_s: float = 120.0  # for one photograph
 
 

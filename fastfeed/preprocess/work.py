@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from fastfeed.decode.base import Bad
 
-__all__ = ["NoRoom", "Orphaned", "Task", "Watch"]
+__all__ = ["FREE", "NoRoom", "Orphaned", "Task", "Watch"]
+
+FREE = 24_000_000  # bytes that a process may use for a photograph without asking
 
 
 class NoRoom(Exception):

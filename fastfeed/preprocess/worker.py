@@ -16,11 +16,9 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fastfeed.preprocess.work import NoRoom, Orphaned, Task
+from fastfeed.preprocess.work import FREE, NoRoom, Orphaned, Task
 
-__all__ = ["FREE", "main"]
-
-FREE = 24_000_000  # bytes that a process may use for a photograph without asking
+__all__ = ["main"]
 
 
 class Line:

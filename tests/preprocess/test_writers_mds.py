@@ -52,30 +52,26 @@ sys.meta_path.append(StandIn())
 """
 
 READ = """
-from streaming import LocalDataset, StreamingDataset
+from streaming import LocalDataset, MDSWriter, StreamingDataset
 
 def plain(sample):
     image = sample["image"]
     image = ["bytes", image.hex()] if isinstance(image, bytes) else [image.format, *image.convert("RGB").size]
     return sample | {"image": image}
 
+columns, samples, folder = json.loads(sys.argv[1])
+with MDSWriter(out=folder, columns=columns, hashes=["sha256"], size_limit=None, max_workers=1) as out:
+    for sample in samples:
+        out.write({name: bytes.fromhex(value) if isinstance(value, str) else value for name, value in sample.items()})
+
 found = {}
-for folder in sys.argv[1:]:
+for folder in sys.argv[2:]:
     local = LocalDataset(folder)
     for shard in local.shards:
         shard.validate(allow_unsafe_types=False)
     streamed = [sample["key"] for sample in StreamingDataset(local=folder, batch_size=1, validate_hash="sha256")]
     found[folder] = {"samples": [plain(local[i]) for i in range(len(local))], "streamed": streamed}
 json.dump(found, sys.stdout)
-"""
-
-WRITE = """
-from streaming import MDSWriter
-
-columns, samples, folder = json.loads(sys.argv[1])
-with MDSWriter(out=folder, columns=columns, hashes=["sha256"], size_limit=None, max_workers=1) as out:
-    for sample in samples:
-        out.write({name: bytes.fromhex(value) if isinstance(value, str) else value for name, value in sample.items()})
 """
 
 
@@ -101,19 +97,37 @@ def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpe
     return folder
 
 
-def test_streaming_reads_it(tmp_path: Path) -> None:
+def test_streaming_reads_it_and_writes_the_same(tmp_path: Path) -> None:
     found = entries(7)
     jpegs = write_all(tmp_path / "jpeg", [found[:4], [], found[4:]])
-    webps = [replace(one, image=encoded(i, "webp"), extension="webp") for i, one in enumerate(found[:2])]
+    webps = [replace(one, image=encoded(i, "webp"), extension="webp") for i, one in enumerate(found)]
     webp = write_all(tmp_path / "webp", [webps], "webp")
     pngs = [replace(one, image=encoded(i, "png"), extension="png") for i, one in enumerate(found[:2])]
     png = write_all(tmp_path / "png", [pngs], "png")
-    folders = [str(folder) for folder in (jpegs, webp, png)]
-    read: dict[str, Any] = json.loads(streaming(READ, *folders, folder=tmp_path))
+    index, theirs = json.loads((webp / "index.json").read_bytes()), tmp_path / "theirs"
+    (shard,) = index["shards"]
+    columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
+    order = json.dumps([columns, [values(one) for one in webps], str(theirs)])
+    read: dict[str, Any] = json.loads(streaming(READ, order, *map(str, (jpegs, webp, png)), folder=tmp_path))
+
     assert read[str(jpegs)]["samples"] == [described(one, ["JPEG", 10, 8]) for one in found]
     assert sorted(read[str(jpegs)]["streamed"]) == [one.key for one in found]
     assert read[str(webp)]["samples"] == [described(one, ["bytes", one.image.hex()]) for one in webps]
     assert read[str(png)]["samples"] == [described(one, ["PNG", 10, 8]) for one in pngs]
+
+    assert (webp / "shard-000000.mds").read_bytes() == (theirs / "shard.00000.mds").read_bytes()
+    expected = json.loads((theirs / "index.json").read_text())
+    expected["shards"][0]["raw_data"]["basename"] = "shard-000000.mds"
+    assert index == expected
+
+
+def values(one: Entry) -> dict[str, Any]:
+    """As columns have them; bytes as hexadecimal digits."""
+    found = described(one, []) | {"image": one.image, "meta": as_json(one.meta)}
+    return {
+        name: value if isinstance(value, int) else (value.encode() if isinstance(value, str) else value).hex()
+        for name, value in found.items()
+    }
 
 
 def described(one: Entry, image: list[Any]) -> dict[str, Any]:
@@ -129,29 +143,6 @@ def described(one: Entry, image: list[Any]) -> dict[str, Any]:
         "uri": one.meta["uri"].replace("\udce9", "\ufffd"),
         "width": 10,
     }
-
-
-def test_bytes_are_those_of_its_writer(tmp_path: Path) -> None:
-    found = entries(5)
-    ours = write_all(tmp_path / "ours", [found], "webp")
-    index = json.loads((ours / "index.json").read_bytes())
-    (shard,) = index["shards"]
-    columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
-    samples = []
-    for one in found:
-        values = described(one, []) | {"image": one.image, "meta": as_json(one.meta)}
-        samples.append(
-            {
-                name: (value.encode() if isinstance(value, str) else value).hex() if columns[name] != "int" else value
-                for name, value in values.items()
-            }
-        )
-    theirs = tmp_path / "theirs"
-    streaming(WRITE, json.dumps([columns, samples, str(theirs)]), folder=tmp_path)
-    assert (ours / "shard-000000.mds").read_bytes() == (theirs / "shard.00000.mds").read_bytes()
-    expected = json.loads((theirs / "index.json").read_text())
-    expected["shards"][0]["raw_data"]["basename"] = "shard-000000.mds"
-    assert index == expected
 
 
 def test_an_empty_shard_says_so(tmp_path: Path) -> None:

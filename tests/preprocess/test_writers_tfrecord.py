@@ -54,7 +54,8 @@ described = {
     "image/caption": tf.io.FixedLenFeature([], tf.string, ""),
 }
 shapes, labels, captions = [], [], []
-for parsed in data.map(lambda record: tf.io.parse_single_example(record, described)):
+for record in data:
+    parsed = tf.io.parse_single_example(record, described)
     shapes.append(tf.io.decode_jpeg(parsed["image/encoded"]).shape.as_list())
     labels.append(int(parsed["image/class/label"]))
     captions.append(parsed["image/caption"].numpy().decode())

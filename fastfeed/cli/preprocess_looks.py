@@ -53,8 +53,8 @@ def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) ->
     for title, counted in (
         ("bad, by reason", rows(found.bad, 12)),
         ("formats", rows(tally.formats, 8)),
-        ("megapixels", [(megapixel(edge), n) for edge, n in bins(tally.megapixels)]),
-        ("width : height", [(aspect(edge), n) for edge, n in bins(tally.aspects)]),
+        ("megapixels", bins(tally.megapixels, megapixel)),
+        ("width : height", bins(tally.aspects, aspect)),
         ("colors", rows(tally.modes, 8)),
         ("profiles", rows(tally.icc, 8)),
         ("EXIF orientations", rows(tally.orientations, 8)),

@@ -1,5 +1,190 @@
+"""A job to look at: a contact sheet per shard, and one page with them, the numbers, and what is bad."""
+
 from __future__ import annotations
 
+import base64
+import io
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 
-def preview(job, *, shards, count, side):
-    return []
+from fastfeed.preprocess.progress import size
+from fastfeed.preprocess.reasons import REASONS
+from fastfeed.preprocess.record import BadSample, Record
+from fastfeed.preprocess.sheet import cells, sheet
+from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.statistics import (
+    STAGES,
+    Statistics,
+    aspect,
+    bins,
+    limit,
+    megapixel,
+    rows,
+    statistics,
+    summary,
+)
+
+__all__ = ["PAGE", "page", "preview"]
+
+PAGE = "_job/preview/index.html"
+_LISTED = 50  # bad photographs per reason
+_QUALITY = 85  # of the sheets
+
+_STYLE = """
+:root { --ground: #fff; --raised: #f6f7f9; --line: #dde1e7; --ink: #1b2027; --soft: #566070; --bar: #3b6fd4;
+  --bad: #c8272d; color-scheme: light; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14171c; --raised: #1c2027; --line: #323945; --ink: #e7eaef;
+  --soft: #a2acba; --bar: #7aa2f7; --bad: #ff7b7f; color-scheme: dark; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1120px; padding: 28px 24px 56px; background: var(--ground); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif;
+  overflow-wrap: anywhere; }
+h1 { font-size: 25px; line-height: 1.3; margin: 6px 0 4px; font-weight: 650; }
+h2 { font-size: 18px; margin: 40px 0 10px; padding-top: 14px; border-top: 1px solid var(--line); font-weight: 650; }
+h3 { font-size: 14px; margin: 0 0 6px; font-weight: 650; }
+.soft { color: var(--soft); font-size: 13px; }
+.say { background: var(--raised); border: 1px solid var(--line); border-radius: 8px; padding: 12px 16px;
+  margin: 16px 0; }
+table { border-collapse: collapse; width: 100%; } td { padding: 1px 0; vertical-align: top; font-size: 14px; }
+td.n { text-align: right; padding: 1px 10px; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.b { width: 45%; } td.b i { display: block; height: 11px; margin-top: 6px; min-width: 2px; border-radius: 2px;
+  background: var(--bar); }
+.bad td.b i { background: var(--bad); }
+table.facts td:first-child { color: var(--soft); width: 130px; }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 26px 34px; }
+img { max-width: 100%; height: auto; display: block; border: 1px solid var(--line); border-radius: 4px; }
+figure { margin: 0 0 26px; } figcaption { font-size: 13px; color: var(--soft); margin: 4px 0; }
+details { margin: 8px 0; } summary { cursor: pointer; } ul { margin: 6px 0; padding-left: 22px; font-size: 13px; }
+"""
+
+
+def preview(
+    job: Job, *, shards: int = 8, count: int = 24, side: int = 160, on_shard: Callable[[int, int], None] | None = None
+) -> list[str]:
+    """Write `_job/preview/`: a JPEG per drawn shard, and the page. The names, the page's last."""
+    drawn = _spread([job.records[index] for index in sorted(job.records)], shards)
+    pictures: list[tuple[Record, bytes]] = []
+    written = []
+    for number, record in enumerate(drawn):
+        found = cells(job, record, count, side)
+        if found:
+            file = io.BytesIO()
+            sheet(found, side).save(file, "JPEG", quality=_QUALITY)
+            written.append(f"_job/preview/{record.shard.replace('/', '-')}.jpg")
+            job.target.write(written[-1], file.getvalue())
+            pictures.append((record, file.getvalue()))
+        if on_shard is not None:
+            on_shard(number + 1, len(drawn))
+    bad = [one for index in sorted(job.records) for one in job.records[index].bad]
+    job.target.write(PAGE, page(statistics(job), pictures, bad, job.plan.recipe.document()).encode())
+    return [*written, PAGE]
+
+
+def page(
+    found: Statistics, pictures: Sequence[tuple[Record, bytes]], bad: Sequence[BadSample], recipe: Mapping[str, object]
+) -> str:
+    """One HTML file that needs no other."""
+    tally = found.tally
+    charts = [
+        _chart("Formats", rows(tally.formats, 8)),
+        _chart("Megapixels", bins(tally.megapixels, megapixel)),
+        _chart("Width : height", bins(tally.aspects, aspect)),
+        _chart("Sizes written, height x width", rows(tally.sizes, 8)),
+        _chart("Color modes", rows(tally.modes, 8)),
+        _chart("Color profiles", rows(tally.icc, 8)),
+        _chart("EXIF orientations", rows(tally.orientations, 8)),
+    ]
+    busy = sum(found.took.stages.values())
+    if busy:
+        stages = [(STAGES.get(name, name), round(100 * took / busy)) for name, took in found.took.stages.items()]
+        charts.append(_chart("Where the time went, percent", stages))
+    said = limit(found.took)
+    parts = [
+        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>",
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        f"<title>{escape(found.target)}: fastfeed preprocess</title><style>{_STYLE}</style>",
+        f"<div class='soft'>fastfeed preprocess</div><h1>{escape(found.target)}</h1>",
+        f"<div class='soft'>from {escape(found.source)}</div>",
+        f"<div class='say'>{escape(said[0].upper() + said[1:])}.</div>" if said else "",
+        _facts([fact for fact in summary(found) if fact[0][0] != " "]),  # stages are a chart
+        "<h2>What came in, and what came out</h2><div class='grid'>", *charts, "</div>",
+        _sheets(found, pictures),
+        _bad(bad),
+        _recipe(recipe),
+        "</html>\n",
+    ]  # fmt: skip
+    return "\n".join(part for part in parts if part)
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    lines = "".join(f"<tr><td>{escape(name.strip())}</td><td>{escape(value)}</td></tr>" for name, value in facts)
+    return f"<table class='facts'>{lines}</table>"
+
+
+def _chart(title: str, counted: Sequence[tuple[str, int]], kind: str = "") -> str:
+    if not counted:
+        return ""
+    most = max(*(n for _, n in counted), 1)
+    lines = "".join(
+        f"<tr><td>{escape(name)}</td><td class='n'>{n:,}</td>"
+        f"<td class='b'><i style='width:{100 * n / most:.1f}%'></i></td></tr>"
+        for name, n in counted
+    )
+    return f"<div class='{kind}'><h3>{escape(title)}</h3><table>{lines}</table></div>"
+
+
+def _sheets(found: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
+    if not pictures:
+        return ""
+    figures = "".join(
+        f"<figure><figcaption>{escape(record.shard)}: {len(record.ids):,} samples, {size(record.bytes)}"
+        + (f", {len(record.bad):,} bad" if record.bad else "")
+        + f"</figcaption><img alt='first samples of {escape(record.shard)}' "
+        f"src='data:image/jpeg;base64,{base64.b64encode(picture).decode()}'></figure>"
+        for record, picture in pictures
+    )
+    all_of_them = len(pictures) == found.shards_done
+    which = "" if all_of_them else f", {len(pictures):,} of {found.shards_done:,} shards, spread over the job"
+    return f"<h2>First samples{which}</h2>{figures}"
+
+
+def _bad(bad: Sequence[BadSample]) -> str:
+    if not bad:
+        return "<h2>Bad photographs</h2><p>None.</p>"
+    by_reason: dict[str, list[BadSample]] = defaultdict(list)
+    for one in bad:
+        by_reason[one.reason].append(one)
+    ranked = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    lists = []
+    for reason, ones in ranked:
+        lines = "".join(
+            f"<li>{escape(one.uri)}{' <span class=soft>' + escape(one.detail) + '</span>' if one.detail else ''}</li>"
+            for one in ones[:_LISTED]
+        )
+        more = f"<div class='soft'>and {len(ones) - _LISTED:,} more, in bad.jsonl</div>" if len(ones) > _LISTED else ""
+        lists.append(
+            f"<details{' open' if len(ranked) < 4 else ''}><summary>{len(ones):,} <b>{escape(reason)}</b> "
+            f"<span class='soft'>{escape(REASONS.get(reason, ''))}</span></summary><ul>{lines}</ul>{more}</details>"
+        )
+    chart = _chart("By reason", [(reason, len(ones)) for reason, ones in ranked], "bad")
+    return f"<h2>{len(bad):,} bad photographs</h2>{chart}{''.join(lists)}"
+
+
+def _recipe(recipe: Mapping[str, object]) -> str:
+    lines = [
+        (f"{part}.{name}", str(value))
+        for part, values in recipe.items()
+        if isinstance(values, Mapping)
+        for name, value in values.items()
+    ]
+    return f"<h2>Recipe</h2><details><summary>All of it</summary>{_facts(lines)}</details>"
+
+
+def _spread(records: Sequence[Record], most: int) -> list[Record]:
+    """Up to so many, the first and the last among them."""
+    if len(records) <= most:
+        return list(records)
+    if most == 1:
+        return [records[0]]
+    return [records[k * (len(records) - 1) // (most - 1)] for k in range(most)]

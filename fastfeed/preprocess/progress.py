@@ -182,6 +182,8 @@ def _what(now: Progress) -> str:
 
 
 def _speeds(speed: Speed) -> list[str]:
+    if not speed.images:
+        return []
     words = [f"{speed.images:,.1f} images/s" if speed.images < 100 else f"{speed.images:,.0f} images/s"]
     if speed.bytes_in:
         words.append(f"{megabytes(speed.bytes_in)}/s in, {megabytes(speed.bytes_out)}/s out")

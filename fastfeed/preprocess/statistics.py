@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -88,10 +88,11 @@ def statistics(job: Job) -> Statistics:
 def limit(took: Run) -> str:
     """What would have to be faster for all of it to be faster: one sentence. Empty where nothing was timed."""
     busy = sum(took.stages.values())
-    if not busy or not took.worker_seconds:
+    if not busy:
         return ""
-    share = {name: seconds / max(busy, took.worker_seconds) for name, seconds in took.stages.items()}
-    idle = 1 - busy / max(busy, took.worker_seconds)
+    whole = max(busy, took.worker_seconds)  # of earlier runs it may not be known how many worked
+    share = {name: seconds / whole for name, seconds in took.stages.items()}
+    idle = 1 - busy / whole
     processor = share.get("decode", 0.0) + share.get("encode", 0.0)
     read, write = share.get("read", 0.0), share.get("write", 0.0) + share.get("commit", 0.0)
     most = max(processor, read, write, idle)
@@ -128,21 +129,27 @@ def rows(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
     return [*found[:most], (f"{len(found) - most:,} others", sum(n for _, n in found[most:]))]
 
 
-def bins(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """By their numbers, ascending."""
-    return sorted(counts.items(), key=lambda item: float(item[0]))
+def bins(counts: Mapping[str, int], name: Callable[[float], str], most: int = 12) -> list[tuple[str, int]]:
+    """By their lower edges, ascending, named by them; of too many, the rare ones at the ends are put together."""
+    found = sorted((float(edge), n) for edge, n in counts.items())
+    low = high = 0
+    while len(found) > most:
+        if found[0][1] + low <= found[-1][1] + high:
+            low += found.pop(0)[1]
+        else:
+            high += found.pop()[1]
+    lines = [(name(edge), n) for edge, n in found]
+    return [*([("less", low)] if low else []), *lines, *([("more", high)] if high else [])]
 
 
-def aspect(edge: str) -> str:
-    """A bin of aspect ratios as photographers say it: "1.41" is `1.41:1`, "0.71" is `1:1.41`."""
-    ratio = float(edge)
+def aspect(ratio: float) -> str:
+    """A bin of aspect ratios as photographers say it: 1.41 is `1.41:1`, 0.71 is `1:1.41`."""
     return f"{ratio:.2f}:1" if ratio >= 1 else f"1:{1 / ratio:.2f}"
 
 
-def megapixel(edge: str) -> str:
-    """A bin of sizes: "4" is `4 to 8 MP`."""
-    low = float(edge)
-    return f"{low:g} to {2 * low:g} MP" if low >= 1 else f"{low * 1e3:.3g} to {low * 2e3:.3g} kP"
+def megapixel(low: float) -> str:
+    """A bin of sizes: 4 is `4 to 8 MP`."""
+    return f"{low:.2g} to {2 * low:.2g} MP"
 
 
 def _took(content: bytes) -> Run:
@@ -160,7 +167,7 @@ def _took(content: bytes) -> Run:
         stages.update({name: float(seconds) for name, seconds in found["stages"].items()})  # type: ignore[arg-type]
     return Run(
         seconds=_sum(runs, "seconds"),
-        worker_seconds=sum(float(found.get("seconds", 0)) * int(found.get("workers") or 1) for found in runs),
+        worker_seconds=sum(float(found.get("seconds", 0)) * int(found.get("workers") or 0) for found in runs),
         stages={name: stages[name] for name in sorted(stages, key=_order)},
         images=int(_sum(runs, "images")),
         bytes_in=int(_sum(runs, "bytes_in")),

@@ -29,6 +29,7 @@ from fastfeed.sources.tables.footers import row_groups
 __all__ = ["DERIVED", "Problem", "Verified", "claimed", "repair", "samples_in", "verify"]
 
 DERIVED = (MANIFEST, BAD, "index.json")  # made from records, for readers
+INDEX = ".ffindex"
 _PIECE = 8 << 20  # bytes read at once
 _READERS = 4
 
@@ -177,6 +178,8 @@ def _strangers(job: Job, records: dict[int, Record], there: dict[str, int]) -> I
     stems = {shard.name: shard.index for shard in job.shards}
     for name in sorted(there.keys() - known):
         if name.startswith(PLAN.partition("/")[0] + "/") or name.rpartition("/")[2] in DERIVED:
+            continue
+        if name.endswith(INDEX):  # readers keep it beside the shards
             continue
         if name in index:
             yield Problem("record", name, "is damaged, or of another plan", index[name])

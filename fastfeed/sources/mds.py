@@ -115,11 +115,11 @@ class MDSShards(Packed):
         offsets, columns = _head(peek)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
         for name in (self._image, self._label, *self._names):
-            if name is not None and kinds.get(name) != self._kinds[name]:
-                raise SourceError(
-                    f"MDSShards: column {name!r} is {kinds.get(name, 'missing')} in {peek.uri}, "
-                    f"{self._kinds[name]} in the first shard"
-                )
+            if name is None or len(offsets) == 1:
+                continue
+            kind, needed = kinds.get(name, "missing"), self._kinds[name]
+            if kind != needed and not (name == self._image and kind in _IMAGES):
+                raise SourceError(f"MDSShards: column {name!r} is {kind} in {peek.uri}, {needed} in the first shard")
         name_of = next((name for name in _NAMES if kinds.get(name) == "str"), None)
         notes: list[str] = []
         for k, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):

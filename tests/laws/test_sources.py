@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mosaic import mds_folder, raw_folder
 from photos import folder, jpeg, picture
 from records import record_folder
 from remotes import uploaded
@@ -15,7 +16,18 @@ from shards import shard_folder
 from tables import image_bytes, write
 
 import fastfeed.sources
-from fastfeed.sources import Arrays, ImageFolder, Mixture, Source, Storage, Table, TarShards, TFRecords
+from fastfeed.sources import (
+    Arrays,
+    ImageFolder,
+    MDSShards,
+    Mixture,
+    RawShards,
+    Source,
+    Storage,
+    Table,
+    TarShards,
+    TFRecords,
+)
 from fastfeed.sources.listing import list_images
 from fastfeed.spec import Spec
 
@@ -81,6 +93,13 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
     "TarShards": lambda root, changed: TarShards(shard_folder(root, (3, 1, 4), 2 if changed else None)),
     "TFRecords": lambda root, changed: TFRecords(record_folder(root, (3, 1, 4), 2 if changed else None)),
+    "TarShards, columns": lambda root, changed: TarShards(
+        shard_folder(root, (3, 1, 4), 2 if changed else None), columns=["cls"]
+    ),
+    "MDSShards": lambda root, changed: MDSShards(mds_folder(root, (3, 1, 4), 2 if changed else None)),
+    "MDSShards, remote": lambda root, changed: MDSShards(uploaded(mds_folder(root, (3, 1), 2 if changed else None))),
+    "RawShards": lambda root, changed: RawShards(raw_folder(root, (3, 1, 4), 2 if changed else None)),
+    "RawShards, remote": lambda root, changed: RawShards(uploaded(raw_folder(root, (3, 2), 2 if changed else None))),
     "Mixture": mixture,
     "Table, CSV": lambda root, changed: listed(root, changed, "csv"),
     "Table, JSON lines": lambda root, changed: listed(root, changed, "jsonl"),

@@ -1,0 +1,59 @@
+"""Which shards are whose when a job is divided among machines that do not talk: `--part 3/8`, arrays of Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["parse_part", "part_of"]
+
+Part = tuple[int, int]  # (i, n): the i-th of n, from 0
+
+_SLURM = ("TASK_ID", "TASK_MIN", "TASK_MAX", "TASK_STEP", "TASK_COUNT")
+
+
+def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> Part:
+    """ "3/8" is the fourth of eight: parts count from 0, as ranks do. "auto": this task of a Slurm array.
+
+    ConfigError.
+    """
+    if text == "auto":
+        return _of_slurm(environ)
+    found = re.fullmatch(r"(\d+)/(\d+)", text.strip(), re.ASCII)
+    if not found or not int(found[2]):
+        raise ConfigError(f'part must be "i/n", such as 0/8 for the first of eight, or "auto" (Slurm), got {text!r}')
+    i, n = int(found[1]), int(found[2])
+    if i >= n:
+        raise ConfigError(
+            f"part must be in [0, {n}), got {i}: parts count from 0, to {n - 1}; in a Slurm array (--array=0-{n - 1}) "
+            "--part auto knows its number"
+        )
+    return i, n
+
+
+def part_of(pieces: Iterable[int], part: Part) -> list[int]:
+    """Those of a part. It depends on a piece's number alone: whoever asks when, no two parts share one."""
+    i, n = part
+    return [piece for piece in pieces if piece % n == i]
+
+
+def _of_slurm(environ: Mapping[str, str]) -> Part:
+    """--array=0-7 and --array=1-8 and --array=10-80:10 are all eight parts."""
+    names = [f"SLURM_ARRAY_{name}" for name in _SLURM]
+    values = [environ.get(name, "") for name in names]
+    if not all(value.isascii() and value.isdigit() for value in values):
+        missing = ", ".join(name for name, value in zip(names, values, strict=True) if not value.isdigit())
+        raise ConfigError(
+            f'part "auto" reads what Slurm sets for the tasks of an array, and these are not set: {missing}; '
+            'submit with sbatch --array=0-7, or say which part: "0/8"'
+        )
+    id, least, most, step, count = map(int, values)
+    if not step or (most - least) // step + 1 != count or not least <= id <= most or (id - least) % step:
+        raise ConfigError(
+            f'part "auto" needs an array without gaps, such as --array=0-7, got {count} tasks from {least} to {most}; '
+            'to do some parts again, say which and of how many: "3/8"'
+        )
+    return (id - least) // step, count

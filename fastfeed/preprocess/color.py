@@ -127,5 +127,5 @@ def _name(profile: Any) -> str:
     for name in _KNOWN:
         if name.replace(" ", "").lower() in text.replace(" ", "").lower():
             # "sRGB" in a name does not make it sRGB: that it is not, is known here
-            return text[:_LONGEST] if name == "sRGB" else name
+            return f"not {text}"[:_LONGEST] if name == "sRGB" else name
     return text[:_LONGEST].strip() or "unnamed"

@@ -14,7 +14,8 @@ __all__ = ["cost"]
 
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit that says whether it is known
 _IMAGE = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # bytes per pixel of an image of Pillow's; else 4
-_BESIDE = {"WEBP": 13.5, "AVIF": 6.0, "JPEG2000": 20.0}  # bytes per pixel that a decoder holds beside that image
+_BESIDE = {"WEBP": 13.5, "AVIF": 6.0}  # bytes per pixel that a decoder holds beside that image
+_JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}
 _SMALL = 4_000_000  # bytes: rows, tables
 _LIBVIPS = 24_000_000  # bytes: the library itself
@@ -28,21 +29,24 @@ def cost(
     converts = 0 if look.icc in ("none", "sRGB", "damaged") else 8 * out
     if look.path == "kernel":
         return int(_SMALL + 3 * out + converts + _held(look))
-    top, left, height, width = stored_box(look.orientation, box, (look.height, look.width))
+    top, _, height, width = stored_box(look.orientation, box, (look.height, look.width))
     rows, columns = displayed_size(look.orientation, size)
-    first, last = rows_read(top, height, look.stored[0], rows, FILTER_NAMES[filter])
-    scaling = 4 * (last - first) * columns + 7 * out + converts  # rows that are narrow already, the result, its copy
+    shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) if look.format == "JPEG" else 1
+    first, last = rows_read(top / shrink, height / shrink, look.stored[0] // shrink, rows, FILTER_NAMES[filter])
+    bands = _BANDS.get(look.mode, 3) + (look.alpha and look.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
+    # rows that are narrow already, the result, its copy
+    scaling = (1 if bands == 1 else 4) * (last - first) * columns + 7 * out + converts
     if look.path == "vips":
-        bands = _BANDS.get(look.mode, 3) + (look.alpha and look.mode in ("L", "P", "RGB"))
         strip = max(STRIP_PIXELS, look.stored[1])
         return int(_LIBVIPS + 12 * bands * strip + 64 * bands * look.stored[1] + scaling)
-    pixels = look.height * look.width
-    if look.format == "JPEG":
-        image = 4 * pixels / dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) ** 2
-    else:
-        image = (_IMAGE.get(look.mode, 4) + _BESIDE.get(look.format, 0)) * pixels + blob_bytes
-        if look.format == "TIFF" and look.orientation != 1:
-            image += 4 * pixels  # Pillow turns it whole
+    pixels = look.height * look.width // shrink**2
+    image = (_IMAGE.get(look.mode, 4) + _BESIDE.get(look.format, 0)) * pixels
+    if look.format == "JPEG2000":
+        image += _JPEG2000 * bands * pixels
+    if look.format != "JPEG":
+        image += blob_bytes  # what the plugin reads is a copy
+    if look.format == "TIFF" and look.orientation != 1:
+        image += 4 * pixels  # Pillow turns it whole
     strips = 0 if look.mode in ("RGB", "L") and not look.alpha else 20 * min(STRIP_PIXELS, pixels)
     return int(_SMALL + image + _held(look) + strips + scaling)
 

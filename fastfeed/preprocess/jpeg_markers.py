@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 __all__ = ["JpegMarkers", "read_markers"]
 
 _ICC = b"ICC_PROFILE\x00"
 _NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
+_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)  # libjpeg, too, goes on at the next one, whatever is between
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -42,15 +44,9 @@ def read_markers(blob: bytes) -> JpegMarkers:
     """Walks the segments as the kernel does; whatever is broken ends the walk."""
     found = JpegMarkers()
     at, size = 2, len(blob)
-    while True:
-        while at < size and blob[at] != 0xFF:
-            at += 1
-        while at < size and blob[at] == 0xFF:
-            at += 1
-        if at + 3 > size:
-            return found
-        marker = blob[at]
-        at += 1
+    while (here := _MARKER.search(blob, at)) and here.end() + 2 <= size:
+        at = here.end()
+        marker = blob[at - 1]
         if marker in _NO_LENGTH:
             continue
         length = int.from_bytes(blob[at : at + 2], "big")
@@ -66,3 +62,4 @@ def read_markers(blob: bytes) -> JpegMarkers:
         elif marker == 0xE2 and length > 16 and blob[at + 2 : at + 14] == _ICC:
             found.chunks.append((blob[at + 14], blob[at + 15], bytes(blob[at + 16 : at + length])))
         at += length
+    return found

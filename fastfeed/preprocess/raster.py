@@ -34,7 +34,9 @@ from fastfeed.preprocess.strips import flattening, kind, scaled
 __all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "engine_versions", "look"]
 
 LARGE = 16_000_000  # pixels from which on PNG and TIFF files are decoded in strips
-FILTER_NAMES = dict(zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True))  # names of ops.base.FILTERS
+FILTER_NAMES: dict[str, str] = dict(
+    zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True)
+)  # names of ops.base.FILTERS
 _ORIENTATION = 0x0112
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
@@ -81,11 +83,13 @@ def engine_versions() -> dict[str, str]:
 
     vips = _vips()
     libraries = {
-        name: str(features.version(feature) or "none")
-        for name, feature in (("libjpeg", "libjpeg_turbo"), ("littlecms", "littlecms2"), ("webp", "webp"))
+        "libjpeg": features.version("libjpeg_turbo"),
+        "littlecms": features.version("littlecms2"),
+        "webp": features.version("webp"),
     }
     kernel = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if built() else "none"
-    return {"pillow": _PILLOW, **libraries, "kernel": kernel, "vips": vips.VERSION if vips else "none"}
+    found = {name: str(version or "none") for name, version in libraries.items()}
+    return {"pillow": _PILLOW, **found, "kernel": kernel, "vips": vips.VERSION if vips else "none"}
 
 
 def look(blob: bytes, max_pixels: int = 300_000_000) -> Look | Bad:
@@ -135,6 +139,16 @@ def _mode(image: Any, blob: bytes) -> str:
         return _DEEP[_PNG_COLORS[blob[25]]]
     mode: str = image.mode
     return _DEEP.get(mode, mode) if image.format == "TIFF" and set(_tag(image, 258)) == {16} else mode
+
+
+def _eight_bit_key(key: Any, blob: bytes) -> Any:
+    """A PNG's transparent color as its pixels are after loading; Pillow leaves it as it stands in the file."""
+    depth, color = blob[24], _PNG_COLORS[blob[25]]
+    if color == "L" and depth in (2, 4):
+        return key * 255 // ((1 << depth) - 1)
+    if color == "RGB" and depth == 16:
+        return tuple(value >> 8 for value in key)  # the low bytes are gone
+    return key
 
 
 def _profile(image: Any) -> Profile:
@@ -225,7 +239,7 @@ class Rasterizer:
         (bad,) = self._native.decode(Request([blob], [header], windows, self._filter), out, _NEVER)
         if bad is not None:
             return bad
-        if look.icc in ("none", "sRGB", "damaged"):
+        if look.icc == "none":
             return out[0]
         profile = profile_of(read_markers(blob).profile, look.mode)
         if profile.transform is None:
@@ -262,6 +276,8 @@ class Rasterizer:
         box = (top / shrink, left / shrink, height / shrink, width / shrink)
         profile = _profile(image)
         image.load()
+        if header.format == "PNG" and "transparency" in image.info:
+            image.info["transparency"] = _eight_bit_key(image.info["transparency"], blob)
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
         if image.mode in ("RGB", "L") and not alpha:
             small = resampled(image, box, size, self._filter)

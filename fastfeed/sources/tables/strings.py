@@ -23,8 +23,11 @@ class Strings:
     def of(cls, texts: Sequence[str]) -> Strings:
         """From Python strings."""
         joined = "".join(texts)
-        blob = joined.encode("utf-8", "surrogatepass")  # JSON may hold halves of surrogate pairs: they name no file
-        whole = texts if len(blob) == len(joined) else [text.encode("utf-8", "surrogatepass") for text in texts]
+        blob = _encoded(joined)
+        whole: Sequence[str | bytes] = texts
+        if len(blob) != len(joined):  # not one byte for each character
+            whole = [_encoded(text) for text in texts]
+            blob = b"".join(whole)
         lengths = np.fromiter(map(len, whole), np.int64, len(whole))
         return cls(np.frombuffer(blob, np.uint8), np.cumsum(lengths))
 
@@ -66,3 +69,11 @@ class Strings:
             pieces = map(blob.__getitem__, map(slice, [0, *stops[:-1]], stops))
             found[first : first + len(stops)] = np.fromiter(map(hash, pieces), np.int64, len(stops))
         return found
+
+
+def _encoded(text: str) -> bytes:
+    """JSON may hold bytes of a name that is no UTF-8, as Python has them, and halves of pairs, which name no file."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

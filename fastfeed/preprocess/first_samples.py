@@ -1,10 +1,11 @@
-"""What the first sample of shards, or a table, has: the names under which labels and captions are looked for."""
+"""What the first samples of shards, or a table, have: the names under which labels and captions are looked for."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -26,12 +27,13 @@ from fastfeed.sources.urls import find_files
 __all__ = ["names_in"]
 
 _BLOCK = 1 << 20  # bytes
+_SAMPLES = 32  # that are looked at: some may lack a label
 _MEMBERS = 1000  # of a tar that are looked at
-_LINES = 100  # of JSON that are looked at: a key may be missing in some
+_LINES = 100  # of JSON
 
 
 def names_in(kind: str, place: Paths, storage: Storage) -> list[str]:
-    """Extensions of members, features, or columns; of a TFRecord file and of a tar those of the first sample.
+    """Extensions of members, features, or columns; of TFRecords and tars those of the first samples.
 
     SourceError, ConfigError: nothing is there, or it is of another kind.
     """
@@ -61,27 +63,28 @@ def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
 
 
 def _members(peek: Peek) -> list[str]:
-    """Extensions of the members of the first sample."""
-    found: dict[str, list[str]] = {}
+    """Extensions of the members of the first samples."""
+    keys: set[str] = set()
+    found: dict[str, None] = {}
     for member in islice(members(peek, []), _MEMBERS):
         folder, _, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if stem and dot:
-            found.setdefault(f"{folder}/{stem}", []).append(extension.lower())
-        if len(found) > 1:
+            keys.add(f"{folder}/{stem}")
+            found[extension.lower()] = None
+        if len(keys) > _SAMPLES:
             break
-    return next(iter(found.values()), [])
+    return list(found)
 
 
 def _features(peek: Peek) -> list[str]:
-    """Features of the first record."""
-    for offset, length in records(peek, Notes()):
+    """Features of the first records."""
+    found: dict[str, None] = {}
+    for offset, length in islice(records(peek, Notes()), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
-        try:
-            return Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names()
-        except Malformed:
-            return []
-    return []
+        with suppress(Malformed):
+            found |= dict.fromkeys(Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names())
+    return list(found)
 
 
 def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:

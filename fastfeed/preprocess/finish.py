@@ -56,6 +56,7 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
 def _mds_indexes(job: Job, records: list[Record]) -> None:
     from fastfeed.preprocess.writers.mds import index_json
 
+    packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
     folders: dict[str, list[tuple[str, int, str, int]]] = {}
     for record in records:
         folder, _, _ = record.shard.rpartition("/")

@@ -16,7 +16,7 @@ from fastfeed.preprocess.engines import Engine, Outcome
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.finish import finish, log_run
 from fastfeed.preprocess.inputs import Input, as_input, open_input
-from fastfeed.preprocess.prepare import check, planned, same_source
+from fastfeed.preprocess.prepare import check, empty, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import BadSample
 from fastfeed.preprocess.report import Progress, Report
@@ -73,6 +73,7 @@ def run(
     plan = load_plan(target)
     given: Input | None = None
     if plan is None:
+        empty(target)
         given = _opened(source, target, storage)
         plan = planned(target, given, recipe, does, _survey_teller(on_progress, begun))
     else:

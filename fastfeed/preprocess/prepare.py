@@ -17,7 +17,7 @@ from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.survey import SurveyTask, load_survey, survey_done
 from fastfeed.preprocess.target import Target
 
-__all__ = ["check", "planned", "same_source", "versions"]
+__all__ = ["check", "empty", "planned", "same_source", "versions"]
 
 Told = Callable[[int, int, int, int], None]  # of a survey: pieces done, pieces, photographs done, photographs
 
@@ -61,7 +61,6 @@ def planned(
     told: Told,
 ) -> Plan:
     """Make the plan and write it; first looking at every photograph where the recipe asks for that."""
-    _empty(target)
     source = given.source
     length, ids = len(source), np.arange(len(source))
     survey = None
@@ -108,8 +107,8 @@ def _survey(target: Target, given: Input, recipe: Recipe, engine: Engine, bounds
         told(count, pieces, images + sum(under_way.values()), length)
 
 
-def _empty(target: Target) -> None:
-    """That nothing of others is there."""
+def empty(target: Target) -> None:
+    """That nothing of others is there. ConfigError."""
     if others := sorted(name for name in target.files() if not name.startswith("_job/")):
         raise ConfigError(
             f"{target.text} is not empty, it holds {others[0]}"

@@ -9,12 +9,12 @@ from photos import jpeg
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """sha256 of all files that are the result: everything but `_job`. Temporary files are a mistake."""
+    """sha256 of all files that are the result: neither `_job` nor an index that a reader left. Temporary files are a mistake."""
     assert not list(folder.glob("_tmp/**/*")), "temporary files are left"
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.relative_to(folder).parts[0] != "_job"
+        if path.is_file() and path.relative_to(folder).parts[0] not in ("_job", ".fastfeed")
     }
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
+import numpy as np
+
+from fastfeed.decode.pillow import OPEN
 from fastfeed.preprocess.raster import Look
 
-__all__ = ["keepable"]
+__all__ = ["alike", "keepable"]
 
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 _ANIMATED_WEBP = 0x02  # in the flags of VP8X
+_ROUNDING = 3  # levels of 255
 _HEAD = 1 << 16  # bytes of a JPEG in which a list of several pictures is looked for; a segment is no longer
 
 
@@ -23,6 +28,21 @@ def keepable(blob: bytes, seen: Look, image: str) -> bool:
         return False
     upright = seen.orientation == 1 and seen.mode == "RGB" and not seen.alpha and seen.icc in ("none", "sRGB")
     return upright and known[1](blob, seen)
+
+
+def alike(blob: bytes, pixels: np.ndarray) -> bool:
+    """Whether Pillow sees in a JPEG what the kernel saw, uint8 (height, width, 3).
+
+    It does not where a progressive file lacks scans, which some readers smooth over, or stumbles on segments that the
+    kernel passes over.
+    """
+    try:
+        seen = np.asarray(OPEN["JPEG"](io.BytesIO(blob), ""))
+    except Exception:  # hostile bytes make plugins raise anything
+        return False
+    if seen.shape != pixels.shape:
+        return False
+    return int((np.maximum(seen, pixels) - np.minimum(seen, pixels)).max()) <= _ROUNDING
 
 
 def _jpeg(blob: bytes, seen: Look) -> bool:

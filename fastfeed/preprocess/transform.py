@@ -17,7 +17,7 @@ from fastfeed.preprocess.accept import refused
 from fastfeed.preprocess.cost import cost
 from fastfeed.preprocess.encode import encode, working_bytes
 from fastfeed.preprocess.geometry import Placement, place, refusal
-from fastfeed.preprocess.keep import keepable
+from fastfeed.preprocess.keep import alike, keepable
 from fastfeed.preprocess.made import Made
 from fastfeed.preprocess.raster import Look, Rasterizer, look
 from fastfeed.preprocess.recipe import Recipe
@@ -37,10 +37,10 @@ class Transformer:
 
     With `keep_small`, a file of the wanted format is passed on as it is where every reader sees in it what it would see
     in a new one: upright, 8-bit RGB without transparency, in sRGB or without a profile, one image, of the size wanted;
-    JPEGs of Huffman coding, baseline or progressive, and only where the kernel is built: Pillow decodes damaged ones
-    without a word. All of its pixels are decoded first. A file that is kept keeps its metadata too (EXIF with its place
-    and time, ICC, XMP); one that is written anew has none. Gray files are written anew, in RGB, so that readers meet
-    one number of channels.
+    JPEGs of Huffman coding, baseline or progressive. All pixels are decoded first: of a PNG with its checksums, of a
+    JPEG by the kernel and by Pillow, which must see the same (without the kernel no JPEG is kept: Pillow decodes damaged
+    ones without a word). A file that is kept keeps its metadata (EXIF with place and time, ICC, XMP); one that is
+    written anew has none. Gray files are written anew, in RGB, so that readers meet one number of channels.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -99,9 +99,9 @@ class Transformer:
             assert self._kernel is not None
             pixels = np.empty((1, *goal.size, 3), np.uint8)
             (bad,) = self._kernel.decode(self._request(blob, seen, goal), pixels, _NEVER)
-            if bad is not None and bad.reason in DECLINED:
-                return None
-            return bad or blob
+            if bad is None:
+                return blob if alike(blob, pixels[0]) else None
+            return None if bad.reason in DECLINED else bad
         found = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
         return found if isinstance(found, Bad) else blob
 

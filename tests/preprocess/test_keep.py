@@ -61,6 +61,14 @@ def test_kept(image: str, blob: bytes, scaling: Scaling) -> None:
     assert again.facts["kept"] is False and again.image != blob
 
 
+def fewer_scans() -> bytes:
+    """A progressive file that ends, in good order, before its last scans."""
+    blob = file(RGB, "JPEG", progressive=True)
+    scans = [at for at in range(len(blob)) if blob[at : at + 2] == b"\xff\xda"]
+    tables = blob.rindex(b"\xff\xc4", 0, scans[3])  # in front of the fourth scan
+    return blob[:tables] + b"\xff\xd9"
+
+
 CHANGED: list[tuple[str, bytes]] = [
     ("jpeg", file(RGB, "PNG")),
     ("jpeg", file(RGB, "WEBP")),
@@ -71,6 +79,8 @@ CHANGED: list[tuple[str, bytes]] = [
     ("jpeg", file(RGB, "JPEG", icc_profile=b"no profile")),
     ("jpeg", file(RGB, "JPEG") + b"a film"),
     ("jpeg", file(RGB, "MPO", save_all=True, append_images=[RGB])),
+    ("jpeg", file(RGB, "JPEG")[:2] + b"\xff\xe0\x00\x07JFIF\x00" + file(RGB, "JPEG")[2:]),
+    ("jpeg", fewer_scans()),
     ("png", file(RGB, "JPEG")),
     ("png", file(CLEAR, "PNG")),
     ("png", file(RGB.convert("P"), "PNG")),

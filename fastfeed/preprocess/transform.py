@@ -38,7 +38,7 @@ class Transformer:
     With `keep_small`, a file of the wanted format is passed on as it is where every reader sees in it what it would see
     in a new one: upright, 8-bit RGB without transparency, in sRGB or without a profile, one image, of the size wanted;
     JPEGs of Huffman coding, baseline or progressive. All pixels are decoded first: of a PNG with its checksums, of a
-    JPEG by the kernel and by Pillow, which must see the same (without the kernel no JPEG is kept: Pillow decodes damaged
+    JPEG by the kernel and by Pillow, which must see the same (without the kernel no JPEG is kept: Pillow reads damaged
     ones without a word). A file that is kept keeps its metadata (EXIF with place and time, ICC, XMP); one that is
     written anew has none. Gray files are written anew, in RGB, so that readers meet one number of channels.
     """

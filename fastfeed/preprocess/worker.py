@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -65,6 +66,7 @@ class Line:
 def main() -> None:
     """Serve until nobody is there who wants it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to who started this, and what it does then decides
+    _quiet()
     line = Line(Connection(int(sys.argv[1])))
     status = 0
     try:
@@ -78,6 +80,14 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)  # threads may be in reads that never return
+
+
+def _quiet() -> None:
+    """What decoders say of millions of photographs is not for a terminal; the reasons are in the records."""
+    warnings.simplefilter("ignore")
+    sys.stderr = open(os.dup(2), "w", buffering=1)  # ours: how this process ended, if it is our mistake
+    with open(os.devnull, "w", encoding="ascii") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # of libraries in C
 
 
 def _serve(line: Line) -> None:

@@ -32,10 +32,10 @@ def cost(
     top, _, height, width = stored_box(look.orientation, box, (look.height, look.width))
     rows, columns = displayed_size(look.orientation, size)
     shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) if look.format == "JPEG" else 1
-    first, last = rows_read(top / shrink, height / shrink, look.stored[0] // shrink, rows, FILTER_NAMES[filter])
+    _, last = rows_read(top / shrink, height / shrink, look.stored[0] // shrink, rows, FILTER_NAMES[filter])
     bands = _BANDS.get(look.mode, 3) + (look.alpha and look.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
     # rows that are narrow already, the result, its copy
-    scaling = (1 if bands == 1 else 4) * (last - first) * columns + 7 * out + converts
+    scaling = (1 if bands == 1 else 4) * last * columns + 7 * out + converts
     if look.path == "vips":
         strip = max(STRIP_PIXELS, look.stored[1])
         return int(_LIBVIPS + 12 * bands * strip + 64 * bands * look.stored[1] + scaling)

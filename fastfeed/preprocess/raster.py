@@ -258,6 +258,7 @@ class Rasterizer:
             lambda top, count: flat(rows(top, count)), look.stored, stored_box(look.orientation, box, shown),
             displayed_size(look.orientation, size), self._filter,
         )  # fmt: skip
+        rows.finish()
         return _upright(small, profile, look.orientation)
 
     def _through_pillow(self, blob: bytes, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:

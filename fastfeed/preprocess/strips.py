@@ -54,9 +54,10 @@ def scaled(
         strip = rows(at, count)
         part = resampled(strip, (0, left, count, width), (count, size[1]), filter)
         if narrow is None:
-            narrow = Image.new(part.mode, (size[1], last - first))
-        narrow.paste(part, (0, at - first))
-    return resampled(narrow, (top - first, 0, height, size[1]), size, filter)
+            # from the very top, though nothing looks at it: fractions of rows then add up as in Pillow
+            narrow = Image.new(part.mode, (size[1], last))
+        narrow.paste(part, (0, at))
+    return resampled(narrow, (top, 0, height, size[1]), size, filter)
 
 
 def flattening(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Callable[[Any], Image.Image]:

@@ -48,7 +48,7 @@ class Rows:
             self._region = pyvips.Region.new(image)
         except pyvips.Error as error:
             raise OSError(_said(error)) from error
-        self._image, self._source = image, source
+        self._image, self._source, self._next = image, source, 0
 
     def __call__(self, top: int, count: int) -> Image.Image:
         """These rows, with 8 bits: of 16, the high byte. L, LA, RGB or RGBA."""
@@ -56,15 +56,24 @@ class Rows:
         pixels = np.empty((count, image.width, image.bands), np.uint8)
         for at in range(0, count, _FETCHED):
             part = pixels[at : at + _FETCHED]
-            try:
-                found = self._region.fetch(0, top + at, image.width, len(part))
-            except pyvips.Error as error:
-                raise OSError(_said(error)) from error
+            found = self._fetch(top + at, len(part))
             if image.format == "ushort":
                 part[:] = (np.frombuffer(found, np.uint16) >> 8).reshape(part.shape)
             else:
                 part[:] = np.frombuffer(found, np.uint8).reshape(part.shape)
         return Image.fromarray(pixels[:, :, 0] if image.bands == 1 else pixels)
+
+    def _fetch(self, top: int, count: int) -> Any:
+        self._next = top + count
+        try:
+            return self._region.fetch(0, top, self._image.width, count)
+        except pyvips.Error as error:
+            raise OSError(_said(error)) from error
+
+    def finish(self) -> None:
+        """Reads what is left, so that a file that is damaged there does not pass."""
+        while self._next < self._image.height:
+            self._fetch(self._next, min(_FETCHED, self._image.height - self._next))
 
 
 def _said(error: Exception) -> str:

@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from threading import Event
 from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, Engine, Header, Request
-from fastfeed.decode.native import NativeEngine, built
-from fastfeed.decode.pillow import PillowEngine
-from fastfeed.decode.router import RouterEngine
-from fastfeed.ops.decode import Decode
-from fastfeed.ops.fuse import Windows
-from fastfeed.preprocess.work import NoRoom
+from fastfeed.decode.base import Bad
+from fastfeed.preprocess.cost import cost
+from fastfeed.preprocess.raster import Look, Rasterizer, look
 
-__all__ = ["Eye", "Look", "dhash", "sha"]
+__all__ = ["Eye", "dhash", "sha"]
 
 ROWS, COLUMNS = 8, 9  # cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced photograph
 _CELL = 8
+_REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
 _LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
 _LEVEL = 1000 * _CELL * _CELL  # a gray level of 255, in sums over a cell
 _TOLD, _FEWEST = 2, 20  # of 64 differences so many must be >= 2 levels: else noise decides most of the bits
-_SAME = 4  # and so many must differ from the others: else any smooth gradient is like any other
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one glance tells of a photograph."""
-
-    height: int  # pixels, as displayed
-    width: int
-    dhash: int = 0  # 64 bits
-    plain: bool = True  # too little is to be seen for the dHash to mean anything
+_BORDERS = 16  # and of 112 neighbors in the pattern of bits so many must differ: else it is a gradient, or a vignette
 
 
 def sha(blob: Any) -> np.ndarray:
@@ -53,48 +36,28 @@ def dhash(pixels: np.ndarray) -> tuple[int, bool]:
     cells = gray.reshape(ROWS, _CELL, COLUMNS, _CELL).sum(axis=(1, 3))
     steps = np.diff(cells, axis=1)
     bits = steps > 0
-    ones = int(bits.sum())
-    plain = int((abs(steps) >= _TOLD * _LEVEL).sum()) < _FEWEST or not _SAME <= ones <= bits.size - _SAME
+    borders = int((bits[1:] != bits[:-1]).sum() + (bits[:, 1:] != bits[:, :-1]).sum())
+    plain = int((abs(steps) >= _TOLD * _LEVEL).sum()) < _FEWEST or borders < _BORDERS
     return int.from_bytes(np.packbits(bits).tobytes(), "big"), plain
 
 
 class Eye:
-    """Looks at files, upright and on white, reduced while they are decoded: JPEGs by the kernel, others by Pillow."""
+    """Looks at files, upright, on white and in sRGB, reduced while they are decoded."""
 
-    def __init__(self, op: Decode) -> None:
-        pillow = PillowEngine(op)
-        self._engine: Engine = RouterEngine(NativeEngine(op), pillow) if built() else pillow
+    def __init__(self, max_pixels: int) -> None:
+        self._rasterizer = Rasterizer(filter="area", max_pixels=max_pixels)
+        self._max_pixels = max_pixels
 
-    def look(self, blob: bytes, pixels: bool, room: Callable[[int], AbstractContextManager[None]]) -> Look | Bad:
-        """Its size, and with `pixels` its dHash, which takes memory out of `room`."""
-        header = self._engine.probe([blob])[0]
-        if isinstance(header, Bad):
-            return header
-        seen = Look(header.height, header.width)
-        if not pixels:
-            return seen
-        try:
-            with room(_need(blob, header)):
-                small = self._reduced(blob, header)
-        except (NoRoom, MemoryError) as error:
-            return Bad("oom", f"{error}")
-        if isinstance(small, Bad):
-            return small
-        bits, plain = dhash(small)
-        return replace(seen, dhash=bits, plain=plain)
+    def look(self, blob: bytes) -> Look | Bad:
+        """What its header says."""
+        return look(blob, self._max_pixels)
 
-    def _reduced(self, blob: bytes, header: Header) -> np.ndarray | Bad:
-        height, width = ROWS * _CELL, COLUMNS * _CELL
-        box = np.array([[0, 0, header.height, header.width]], np.float64)
-        windows = Windows(box, np.zeros((1, 2), bool), np.array([[height, width]], np.int64))
-        out = np.empty((1, height, width, 3), np.uint8)
-        bad = self._engine.decode(Request([blob], [header], windows, "box"), out, Event())[0]
-        return bad or out[0]
+    def need(self, blob: bytes, seen: Look) -> int:
+        """Bytes that `dhash` will take at its peak, beside the file's own."""
+        return cost(seen, len(blob), (0.0, 0.0, float(seen.height), float(seen.width)), _REDUCED, "area")
 
-
-def _need(blob: bytes, header: Header) -> int:
-    """Peak bytes: rows alone of baseline JPEGs, all coefficients of progressive ones, all pixels of other formats."""
-    pixels = header.height * header.width
-    if header.format == "JPEG" and header.handle is None:
-        return (6 * pixels if b"\xff\xc2" in blob[: 1 << 20] else 256 * header.width) + (4 << 20)
-    return 12 * pixels
+    def dhash(self, blob: bytes, seen: Look) -> tuple[int, bool] | Bad:
+        """As `dhash` gives it."""
+        box = (0.0, 0.0, float(seen.height), float(seen.width))
+        pixels = self._rasterizer.pixels(blob, seen, box, _REDUCED)
+        return pixels if isinstance(pixels, Bad) else dhash(pixels)

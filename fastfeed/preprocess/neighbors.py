@@ -18,10 +18,11 @@ import numpy as np
 __all__ = ["near_pairs"]
 
 _BITS = 64
-EVERY = (1 << _BITS) - 1
+_EVERY = (1 << _BITS) - 1
 _SORT_NS, _COMPARE_NS = 130.0, 12.0  # per hash and sort, per pair: measured, only their ratio matters
 _AT_ONCE = 1 << 20  # pairs compared in one go
 _CROWD = 2048  # hashes with the same bands are searched by their other bits when there are more
+_DEPTH = 3  # times
 _MOST_CHOICES = 600
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -77,7 +78,7 @@ class _Bands:
         return found
 
 
-def _different(hashes: np.ndarray, distance: int, mask: int = EVERY, deep: bool = False) -> Iterator[Pairs]:
+def _different(hashes: np.ndarray, distance: int, mask: int = _EVERY, depth: int = 0) -> Iterator[Pairs]:
     """Pairs among distinct hashes that may differ in the bits of `mask` alone: positions, each pair once."""
     mask &= int(np.bitwise_or.reduce(hashes ^ hashes[0])) if len(hashes) else 0  # bits that do differ
     bands = _cut(mask, distance, len(hashes))
@@ -98,10 +99,10 @@ def _different(hashes: np.ndarray, distance: int, mask: int = EVERY, deep: bool 
             rows = order[start : start + count]
             if bands.found(hashes[rows], chosen):
                 continue
-            if deep:  # deeper still, a dense crowd would be searched again and again
+            if depth == _DEPTH:  # deeper still, a dense crowd would be searched again and again
                 inner = _all(hashes[rows], np.arange(count), np.array([0]), np.array([count]), distance)
             else:
-                inner = _different(hashes[rows], distance, mask & ~int(bits), deep=True)
+                inner = _different(hashes[rows], distance, mask & ~int(bits), depth + 1)
             for a, b, differ in inner:
                 yield from _once(bands, name, hashes, (rows[a], rows[b], differ))
         some = (counts > 1) & ~crowded
@@ -119,38 +120,23 @@ def _once(bands: _Bands, name: np.uint64, hashes: np.ndarray, pairs: Pairs) -> I
 def _all(
     hashes: np.ndarray, order: np.ndarray, starts: np.ndarray, counts: np.ndarray, distance: int
 ) -> Iterator[Pairs]:
-    """Compares all within runs [start, start + count) of `order`: each with the next, then the next but one..."""
-    step = 1
-    while True:
-        long = counts > step  # a run of n has n - step pairs that stand `step` apart
-        starts, counts = starts[long], counts[long]
-        if not len(starts):
-            return
-        for first, last in _parts(counts - step):
-            yield from _compare(hashes, order, starts[first:last], counts[first:last] - step, step, distance)
-        step += 1
-
-
-def _parts(counts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Slices of runs that come to about _AT_ONCE pairs."""
+    """Compares all with all within runs [start, start + count) of `order`, about _AT_ONCE pairs at a time."""
     ends = np.cumsum(counts)
+    at = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
+    later = np.repeat(starts + counts, counts) - at - 1  # in the same run: each is compared with these
+    ends = np.cumsum(later)
     first = 0
-    while first < len(counts):
-        before = int(ends[first - 1]) if first else 0
+    while first < len(at):
+        before = ends[first - 1] if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
-        yield first, last
+        some, many = at[first:last], later[first:last]
+        other = np.arange(ends[last - 1] - before) + np.repeat(some + 1 - (ends[first:last] - before - many), many)
+        a, b = order[np.repeat(some, many)], order[other]
+        bits = np.bitwise_count(hashes[a] ^ hashes[b])
+        near = np.flatnonzero(bits <= distance)
+        if len(near):
+            yield a[near], b[near], bits[near]
         first = last
-
-
-def _compare(
-    hashes: np.ndarray, order: np.ndarray, starts: np.ndarray, counts: np.ndarray, step: int, distance: int
-) -> Iterator[Pairs]:
-    ends = np.cumsum(counts)
-    at = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
-    a, b = order[at], order[at + step]
-    bits = np.bitwise_count(hashes[a] ^ hashes[b])
-    near = bits <= distance
-    yield a[near], b[near], bits[near]
 
 
 def _cut(mask: int, distance: int, count: int) -> _Bands | None:

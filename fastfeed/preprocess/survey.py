@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,12 @@ import numpy as np
 from fastfeed.decode.base import Bad
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.ops.decode import Decode
 from fastfeed.preprocess.hashes import Eye, sha
+from fastfeed.preprocess.reading import LATER, large, reading
+from fastfeed.preprocess.recipe import Limits
 from fastfeed.preprocess.target import Target
-from fastfeed.preprocess.work import Watch
-from fastfeed.sources.base import Fetching, Source
+from fastfeed.preprocess.work import FREE, NoRoom, Watch
+from fastfeed.sources.base import Source
 
 __all__ = ["BAD", "GOOD", "PLAIN", "ROW", "Survey", "SurveyTask", "load_survey", "piece_name", "survey_done"]
 
@@ -33,8 +34,9 @@ ROW = np.dtype(
         ("state", "u1"),  # GOOD, BAD, PLAIN
     ]
 )
-MAX_PIXELS = Decode().max_pixels
-_AHEAD = 16  # reads from storage that are under way
+MAX_PIXELS = Limits().max_pixels
+_NOBODY = -1  # no photograph's fault
+Room = Callable[[int], AbstractContextManager[None]]
 _MARK = b"\n#survey "  # behind the array, which NumPy reads without it: what the piece was made of
 
 
@@ -59,26 +61,60 @@ class SurveyTask:
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
-        eye = Eye(Decode(max_pixels=self.max_pixels))
-        for i, blob in _blobs(self.source, [i for i in ids if i not in poison], watch):
-            self._look(rows[i - ids.start], blob, eye, watch)
+        eye = Eye(self.max_pixels)
+        with reading(self.source, [i for i in ids if i not in poison], lambda: watch.begin(_NOBODY)) as found:
+            for i, blob, _ in found:
+                self._look(rows[i - ids.start], blob, eye, watch)
+        watch.begin(_NOBODY)
         about = _about(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
         self.target.write(piece_name(piece), _packed(rows, about))
         return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
 
     def alone(self, sample: int, watch: Watch) -> None:
         """As in Task."""
-        for _, blob in _blobs(self.source, [sample], watch):
-            self._look(np.zeros(1, ROW)[0], blob, Eye(Decode(max_pixels=self.max_pixels)), watch)
+        row = np.zeros(1, ROW)[0]
+        row["id"] = sample
+        self._look(row, LATER, Eye(self.max_pixels), watch)
 
-    def _look(self, row: Any, blob: Any, eye: Eye, watch: Watch) -> None:
+    def _look(self, row: Any, found: Any, eye: Eye, watch: Watch) -> None:
+        """Fills in a row of which `reading` gave this."""
+        sample = int(row["id"])
+        try:
+            if found is not LATER:
+                watch.begin(sample)
+                self._see(row, found, eye, watch.room)
+                return
+            held, free = large(self.source, [sample])[0], FREE
+            while free:  # with room for its bytes from before they are read, and for what decoding them usually takes
+                watch.begin(_NOBODY)  # waiting for room is not its fault
+                with watch.room(held + free):
+                    (found,) = self.source.read([sample])
+                    watch.begin(sample)
+                    free = self._see(row, found, eye, _enough, free)
+                    del found
+        except NoRoom:  # its shard says so, too
+            row["state"] = BAD
+
+    def _see(self, row: Any, blob: Any, eye: Eye, room: Room, free: int = 1 << 62) -> int:
+        """What decoding it needs, where that is more than is `free`, and nothing was done; else 0."""
+        row["state"] = BAD
         if isinstance(blob, Failure):
-            return
+            return 0
         row["sha"] = sha(blob)
-        found = eye.look(blob, self.need_pixels, watch.room)
-        if not isinstance(found, Bad):
-            row["dhash"], row["height"], row["width"] = found.dhash, found.height, found.width
-            row["state"] = PLAIN if found.plain else GOOD
+        seen = eye.look(blob)
+        if isinstance(seen, Bad):
+            return 0
+        looks: tuple[int, bool] | Bad = (0, True)
+        if self.need_pixels:
+            need = eye.need(blob, seen)
+            if need > free:
+                return need
+            with room(need):
+                looks = eye.dhash(blob, seen)
+        if not isinstance(looks, Bad):
+            row["height"], row["width"], row["dhash"] = seen.height, seen.width, looks[0]
+            row["state"] = PLAIN if looks[1] else GOOD
+        return 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +130,11 @@ class Survey:
     def bad(self) -> np.ndarray:
         """Which could not be read or decoded: bool, shape (n,). Their shards say why."""
         return self.rows["state"] == BAD
+
+
+def _enough(need: int) -> AbstractContextManager[None]:
+    """Room that is there already."""
+    return nullcontext()
 
 
 def piece_name(piece: int) -> str:
@@ -134,23 +175,6 @@ def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
             f"the pieces of _job/survey in {target.text} do not fit together: remove that folder and run again"
         )
     return Survey(rows)
-
-
-def _blobs(source: Source, ids: Sequence[int], watch: Watch) -> Iterator[tuple[int, Any]]:
-    """Each id and what was read of it, in their order; what is remote is begun ahead."""
-    if not (isinstance(source, Fetching) and source.remote):
-        for i in ids:
-            watch.begin(i)
-            yield i, source.read([i])[0]
-        return
-    pending = deque(zip(ids[:_AHEAD], source.fetch(ids[:_AHEAD]), strict=True))
-    rest = iter(ids[_AHEAD:])
-    while pending:
-        i, read = pending.popleft()
-        watch.begin(i)
-        blob = read.result()
-        pending.extend((more, source.fetch([more])[0]) for more in [next(rest, None)] if more is not None)
-        yield i, blob
 
 
 def _about(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> dict[str, Any]:

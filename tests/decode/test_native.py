@@ -9,7 +9,20 @@ import zlib
 import jpegs
 import numpy as np
 import pytest
-from jpegs import FILTERS, LAYOUTS, NEVER, STATUS, decode, decode_one, encoded, four_by_two, resized, shown, textured
+from jpegs import (
+    FILTERS,
+    LAYOUTS,
+    NEVER,
+    STATUS,
+    decode,
+    decode_one,
+    encoded,
+    four_by_two,
+    resized,
+    shown,
+    ssim,
+    textured,
+)
 from PIL import Image
 
 from fastfeed.decode.base import ENLARGE
@@ -216,19 +229,3 @@ def test_shrinking_in_the_dct_domain_keeps_photographs(data):
         values = [value for key, value in table.items() if key[2] == filter]
         print(f"{filter}: mean {np.mean(values):.4f}, least {min(values):.4f}")
         assert np.mean(values) >= mean and min(values) >= least, filter
-
-
-def ssim(one: np.ndarray, other: np.ndarray) -> float:
-    """Wang et al. 2004 on luma: Gaussian window, sigma 1.5, K = 0.01, 0.03."""
-    a, b = (pixels.astype(float) @ (0.299, 0.587, 0.114) for pixels in (one, other))
-    taps = np.exp(-0.5 * (np.arange(-5, 6) / 1.5) ** 2)
-    taps /= taps.sum()
-
-    def local(x: np.ndarray) -> np.ndarray:
-        for _ in x.shape:
-            x = sum(t * x[k : len(x) - 10 + k] for k, t in enumerate(taps)).T
-        return x
-
-    ma, mb, c1, c2 = local(a), local(b), 2.55**2, 7.65**2
-    va, vb, cov = local(a * a) - ma**2, local(b * b) - mb**2, local(a * b) - ma * mb
-    return float(((2 * ma * mb + c1) * (2 * cov + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))).mean())

@@ -165,7 +165,12 @@ class LocalAttempt:
             with bundle.writing(name):
                 draft.write(content)
                 draft.finish(sync=True)
-            self._name()
+            try:
+                self._name()
+            except TargetError:
+                with suppress(TargetError):
+                    target.remove(name)  # it may have its name, but not for good
+                raise
         finally:
             bundle.abandon()
 
@@ -215,8 +220,11 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
 def open_local(text: str, path: str, writes: bool) -> LocalTarget:
     """A folder, made where it is missing; ConfigError where it is none, TargetError where nothing can be written."""
     target = LocalTarget(text, os.path.abspath(path))
-    if os.path.exists(target.folder) and not os.path.isdir(target.folder):
-        raise ConfigError(f"the target must be a folder, got the file {text}; name another place")
+    known = target.folder
+    while not os.path.lexists(known):
+        known = os.path.dirname(known)
+    if not os.path.isdir(known):
+        raise ConfigError(f"the target must be a folder, got {text}: {known} is none; name another place")
     if not writes:
         if not os.path.isdir(target.folder):
             raise ConfigError(f"there is no folder {text}; name the one that a job was written to")

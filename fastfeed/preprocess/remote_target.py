@@ -163,7 +163,7 @@ class RemoteTarget:
         try:
             (found,) = results([self._storage.ask(url, question, patience)])
         except FastfeedError as error:  # it cannot be connected to
-            raise type(error)(self._shown(str(error))) from None
+            raise type(error)(self._shown(str(error).replace(url, self._url))) from None
         return found
 
     def _judged(self, found: T | Unread, doing: str) -> T:
@@ -171,7 +171,8 @@ class RemoteTarget:
             return found
         said, bucket = found.detail or found.reason, self._url.partition("://")[2].partition("/")[0]
         if found.reason == "not_found":
-            said, advice, code = f"there is no {bucket}", "make it, or correct the name", errno.ENOENT
+            what = "bucket" if self._protocol in _BUCKETS else "place"
+            said, advice, code = f"there is no {what} {bucket}", "make it, or correct the name", errno.ENOENT
         else:
             code = next((code for text, code in _NUMBERS.items() if said.startswith(text)), errno.EIO)
             advice = "see that the key may do that" if code == errno.EACCES else "look whether the service is up"
@@ -219,6 +220,10 @@ def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget
     protocol = url.partition("://")[0]
     if protocol in _READ_ONLY:
         raise ConfigError(f"{protocol}:// can be read only, got {url}; name a folder, or a bucket such as s3://...")
+    if not url.partition("://")[2].strip("/"):
+        raise ConfigError(
+            f"the target must name a bucket and a folder in it, got {url}; as in {protocol}://bucket/train"
+        )
     target = RemoteTarget(url, options)
     (target.try_out if writes else target.look)()
     return target

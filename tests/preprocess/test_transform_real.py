@@ -1,4 +1,4 @@
-"""Real photographs: what is scaled looks as if all of it had been decoded first. Real bad files: a result or a reason."""
+"""Real photographs, scaled as if all of each had been decoded first; real bad files, with a result or a reason."""
 
 from __future__ import annotations
 

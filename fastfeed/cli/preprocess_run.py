@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import glob
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -154,6 +156,7 @@ def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str,
     """SRC, DST and what to make, where DST holds a job."""
     from fastfeed.preprocess.state import load_plan
     from fastfeed.preprocess.target import open_target
+    from fastfeed.sources.spans import is_local
 
     if len(places) > 2:
         raise ConfigError(f"SRC and DST, or DST alone, got {len(places)} places: {' '.join(places)}")
@@ -161,6 +164,8 @@ def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str,
     plan = load_plan(open_target(dst, o.target_options(given), writes=False))
     if plan is None:
         raise ConfigError(f"{dst} holds no job: begin one with fastfeed preprocess SRC {shlex.quote(dst)}")
+    if len(places) == 1 and is_local(plan.source) and not glob(plan.source) and not os.path.exists(plan.source):
+        raise ConfigError(f"{plan.source}, the source in the plan, is not to be found from here: put SRC before {dst}")
     return (places[0] if len(places) == 2 else plan.source), dst, plan.recipe
 
 
@@ -169,7 +174,7 @@ def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collect
     from fastfeed.preprocess.job import run as work
     from fastfeed.preprocess.progress import shown
 
-    given, errors = ctx.params, Console(stderr=True, soft_wrap=True)
+    given, errors = ctx.params, Console(stderr=True)
     options, source = o.target_options(given), o.opener(src, given)
     part, limit, engine = o.part_of(given["part"]), o.limit_of(given["max_bad"]), o.engine_of(given["ray"])
     check_apart(src, dst)
@@ -206,7 +211,9 @@ def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collect
 def _stop(errors: Console, ctx: typer.Context, why: str, code: int) -> typer.Exit:
     say = _plainly(errors)
     say(f"fastfeed: {why}")
-    say(f"finished shards are kept; to go on:\n  {command(ctx.meta.get(WORDS, []))}")
+    limit = ", with a larger --max-bad" if code == TOO_BAD else ""
+    kept = "" if "finished shards are kept" in why else "finished shards are kept; "
+    say(f"{kept}to go on{limit}:\n  {command(ctx.meta.get(WORDS, []))}")
     return typer.Exit(code)
 
 

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine
     from fastfeed.preprocess.inputs import Input
     from fastfeed.preprocess.shard import ShardTask
+    from fastfeed.preprocess.target import Target
 
-__all__ = ["SAMPLE", "Estimate", "check_room", "estimate", "sampled"]
+__all__ = ["SAMPLE", "Estimate", "check_room", "estimate", "refuse_without_room", "roomy", "sampled"]
 
 SAMPLE = 128  # photographs
 _PIECE = 16  # of them at once
 _LONGEST_S = 30.0  # then what is done must do
 _SPREAD = 2.0  # standard errors: 95 %
+_LONG = 3.0  # times its short side a photograph is long, on the average, at most
+_BESIDE = 4096  # bytes of a sample that are not its image's, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,26 @@ def check_room(found: Estimate, target: str) -> None:
             f"(estimated from {found.sampled} photographs); make room, choose another target, or a smaller size",
             errno.ENOSPC,
         )
+
+
+def refuse_without_room(given: Input, recipe: Recipe, engine: Engine, target: Target) -> None:
+    """Before a job begins: TargetError where the target surely has too little room. Where it has plenty this costs
+    nothing, else the time of a sample."""
+    free = target.free_bytes()
+    if free is not None and not roomy(len(given.source), recipe, free):
+        check_room(estimate(given, recipe, engine, free=free), target.text)
+
+
+def roomy(images: int, recipe: Recipe, free: int) -> bool:
+    """So many bytes are enough, whatever the photographs hold. False: it takes an estimate to know."""
+    scaling, lossless = recipe.scaling, recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95
+    sides = [(side, side) if isinstance(side, int) else side for side in (scaling.size, *scaling.buckets) if side]
+    if scaling.mode == "none" or not sides:
+        return False
+    if scaling.mode == "buckets":
+        sides = sides[1:] if scaling.size else sides
+    pixels = max(height * width for height, width in sides) * (_LONG if scaling.mode == "short" else 1)
+    return free >= images * (pixels * (3.2 if lossless else 1.5) + _BESIDE)
 
 
 def _of(found: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None) -> Estimate:

@@ -66,7 +66,7 @@ def sheet(found: Sequence[Cell], side: int) -> Image.Image:
         if cell.image is not None:
             inset = ((side - cell.image.width) // 2, (side - cell.image.height) // 2)
             picture.paste(cell.image, (left + inset[0], top + inset[1]))
-        title = cell.title
+        title = " ".join(cell.title.split())  # on one line
         while len(title) > 1 and pen.textlength(title, font) > side:
             title = title[:-2] + "…"
         pen.text((left, top + side + 3), title, _INK if cell.image is not None else _BAD, font)

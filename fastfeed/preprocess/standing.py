@@ -19,6 +19,7 @@ __all__ = ["Standing", "pace", "standing"]
 
 _PAUSE = 8.0  # times as long as between others: one run ended there, and another began
 _SHORTEST_S = 60.0  # that a pause lasts
+_FRESH_S = 20.0  # since the last shard: a job that other machines do may be running
 _RECENT = 200  # records that the speed is taken from
 
 
@@ -68,9 +69,11 @@ class Standing:
         last = "" if self.last_s is None else f", the last shard {duration(self.last_s)} ago"
         if not self.todo:
             found.append(("state", "complete"))
+        elif self.writers:
+            who = "1 process writes" if self.writers == 1 else f"{self.writers} processes write"
+            found.append(("state", f"running, {who} on this machine{last}"))
         elif self.running:
-            here = f", {self.writers} processes write on this machine" if self.writers else ""
-            found.append(("state", f"running{here}{last}"))
+            found.append(("state", f"running on another machine, or just stopped{last}"))
         else:
             found.append(("state", f"not running, as far as can be seen from here{last}"))
         if self.seconds_left is not None:
@@ -85,7 +88,7 @@ def standing(job: Job, now: float | None = None) -> Standing:
     times = _times(job)
     each, last = pace(times)
     last_s = None if last is None else max(now - last, 0.0)
-    fresh = last_s is not None and last_s < max(_SHORTEST_S, _PAUSE * (each or 0.0))
+    fresh = last_s is not None and last_s < max(_FRESH_S, _PAUSE * (each or 0.0))
     todo = len(job.shards) - len(job.records)
     running = bool(todo) and (writers > 0 or fresh)
     return Standing(

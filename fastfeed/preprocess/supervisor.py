@@ -18,19 +18,21 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from time import monotonic
 from typing import Any
 
 from fastfeed.decode.base import Bad
 from fastfeed.decode.budget import Budget
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess.engines import Outcome
+from fastfeed.preprocess.place import Place
 from fastfeed.preprocess.work import Task
 
 __all__ = ["Rules", "Supervisor", "WorkerDied"]
 
 _DEATHS = 3  # of one photograph that lives alone, or of a piece at no photograph; then it is given up
 _END_S = 2.0  # a process that has not ended by itself after this is killed
-_START_S = 120.0  # that a process may take to import what it needs, on a busy machine
+_LOOK_S = 0.25  # how often to see where a process is
 
 
 class WorkerDied(FastfeedError, RuntimeError):
@@ -113,16 +115,14 @@ class Supervisor:
 
     def _ask(self, child: _Child, what: str, piece: int, poison: dict[int, Bad]) -> dict[str, Any]:
         """The answer; _Death when the process gives none, and any Exception that it answers with."""
+        before = child.begun
         child.send((what, piece, poison))
-        begun = 0
         with ExitStack() as held:  # room, given back also when the process dies
             while True:
                 name, *content = child.receive()
-                if name == "begin":
-                    child.sample = content[0]
-                    begun += content[0] >= 0
-                    if self._heard and content[0] >= 0 and what == "do":
-                        self._heard(piece, begun)
+                if name == "going":
+                    if self._heard and what == "do":
+                        self._heard(piece, child.begun - before)
                 elif name == "need":
                     need, limit = content[0], self._rules.memory
                     if need <= limit:
@@ -163,19 +163,21 @@ class _Child:
 
     def __init__(self, task: bytes, rules: Rules) -> None:
         ours, theirs = socket.socketpair()
+        self._place = place = Place()
         path = [entry for entry in sys.path if isinstance(entry, str)]
         safe = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not from the working folder
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, *safe, "-m", "fastfeed.preprocess.worker", str(theirs.fileno())],
+                [sys.executable, *safe, "-m", "fastfeed.preprocess.worker", str(theirs.fileno()), str(place.fd)],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), place.fd],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
                 start_new_session=True,  # Ctrl-C in a terminal is for who started this
             )
+        os.close(place.fd)  # the memory stays
         self._ours, self._connection = ours, Connection(os.dup(ours.fileno()))
         self._timeout_s = rules.timeout_s
-        self.sample = -1  # that it is at
+        self._seen, self._since = place.read(), monotonic()  # where it was, and since when
         self._task: tuple[Any, ...] | None = (path, task, rules.memory)
 
     def send(self, message: tuple[Any, ...]) -> None:
@@ -184,22 +186,36 @@ class _Child:
             if self._task is not None:  # first, and not in the constructor: whoever made it can end it by now
                 first, self._task = self._task, None
                 self._connection.send(first)
-                if self.receive()[0] != "ready":
-                    raise AssertionError("a worker begins with something else than ready")
+                while self.receive()[0] != "ready":
+                    pass
             self._connection.send(message)
+            self._since = monotonic()  # it may have waited for this: for work, for room
         except OSError:
             raise self._death() from None
 
+    @property
+    def sample(self) -> int:
+        """That it is at; -1: none."""
+        return self._place.read()[0]
+
+    @property
+    def begun(self) -> int:
+        """Samples that it has begun."""
+        return self._place.read()[1]
+
     def receive(self) -> tuple[Any, ...]:
-        """The next message; _Death where none comes."""
-        patience = self._timeout_s if self.sample >= 0 else None
+        """The next message, or ("going",) after a moment without one; _Death where none will come."""
         try:
-            if not self._connection.poll(patience):
-                self.process.kill()
-                raise _Death(self.sample, "timeout", f"not done after {self._timeout_s:g} s")
-            return self._connection.recv()
+            if self._connection.poll(min(_LOOK_S, self._timeout_s)):
+                return self._connection.recv()
         except (EOFError, OSError):
             raise self._death() from None
+        if (now := self._place.read()) != self._seen or now[0] < 0:
+            self._seen, self._since = now, monotonic()
+        elif monotonic() - self._since > self._timeout_s:
+            self.process.kill()
+            raise _Death(now[0], "timeout", f"not done after {self._timeout_s:g} s")
+        return ("going",)
 
     def _death(self) -> _Death:
         self.end(wait_s=_END_S)

@@ -1,6 +1,6 @@
-"""The process that does the work: python -m fastfeed.preprocess.worker <fd>. Started by `supervisor`.
+"""The process that does the work: python -m fastfeed.preprocess.worker <fd> <fd>. Started by `supervisor`.
 
-It does one piece at a time, says which photograph it is at before touching it, and ends when the other end of its
+It does one piece at a time, notes which photograph it is at before touching it, and ends when the other end of its
 socket closes. Whatever a photograph does to it, only this process is lost.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import sys
 import traceback
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
+from fastfeed.preprocess.place import Place
 from fastfeed.preprocess.work import FREE, NoRoom, Orphaned, Task
 
 __all__ = ["main"]
@@ -25,15 +27,16 @@ __all__ = ["main"]
 class Line:
     """The `Watch` of this process: asks and tells whoever started it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._at: int | None = -1
+    def __init__(self, connection: Connection, place: Place) -> None:
+        self._connection, self._place = connection, place
+        self._ear = select.poll()
+        self._ear.register(connection.fileno(), select.POLLHUP)
 
     def begin(self, sample: int) -> None:
         """As in Watch; -1: no photograph's fault."""
-        if sample != self._at:
-            self._at = sample
-            self.send("begin", sample)
+        self._place.write(sample)
+        if self._ear.poll(0):
+            raise Orphaned
 
     @contextmanager
     def room(self, need: int) -> Iterator[None]:
@@ -67,7 +70,7 @@ def main() -> None:
     """Serve until nobody is there who wants it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to who started this, and what it does then decides
     _quiet()
-    line = Line(Connection(int(sys.argv[1])))
+    line = Line(Connection(int(sys.argv[1])), Place(int(sys.argv[2])))
     status = 0
     try:
         _serve(line)
@@ -85,7 +88,7 @@ def main() -> None:
 def _quiet() -> None:
     """What decoders say of millions of photographs is not for a terminal; the reasons are in the records."""
     warnings.simplefilter("ignore")
-    sys.stderr = open(os.dup(2), "w", buffering=1)  # ours: how this process ended, if it is our mistake
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # ours: how this process ended, if it is our mistake
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # of libraries in C
 

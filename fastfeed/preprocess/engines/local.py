@@ -16,8 +16,6 @@ from fastfeed.preprocess.work import Task
 
 __all__ = ["LocalEngine"]
 
-_TELL_EVERY = 16  # samples
-
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
@@ -37,8 +35,7 @@ class LocalEngine:
         told: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
         def heard(piece: int, samples: int) -> None:
-            if samples % _TELL_EVERY == 0:
-                told.put(Outcome(piece, samples=samples))
+            told.put(Outcome(piece, samples=samples))
 
         leaders = [Supervisor(packed, self.rules, budget, heard) for _ in range(min(self.workers, len(pieces)))]
         threads = [threading.Thread(target=_lead, args=(leader, todo, told), daemon=True) for leader in leaders]

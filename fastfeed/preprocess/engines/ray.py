@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import signal
 import socket
@@ -33,6 +34,7 @@ _TRIES = 4  # of a piece whose node or process is lost. Ray's own retries have n
 _CONNECT_S = 10.0  # Ray itself would wait for minutes
 _LOOK_S = 2.0  # between looks at the cluster
 _END_S = 10.0
+_LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}  # Ray would take a third of the memory
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
 
 
@@ -152,7 +154,9 @@ def _connected(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or address
+    options: dict[str, Any] = dict(_LOCAL) if address == "local" else {}
     _reach(address)
     ours = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)

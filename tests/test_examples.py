@@ -40,8 +40,8 @@ class Run:
 
 
 PHOTOS = ("--data", "{photos}")
-# NPROC: XLA's threads, by default one per core. One that waits in an all-reduce holds its, and on two cores the thread that
-# it waits for may find none free: XLA ends the process after 40 s.
+# NPROC: XLA's threads, by default one per core. A device that waits in an all-reduce holds one, and on two cores the
+# device that it waits for may find none free: XLA ends the process after 40 s.
 TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPROC", "8"))
 RUNS = [
     Run("landmarks_keras.py", ("keras", "tensorflow"), PHOTOS, environ=(("KERAS_BACKEND", "tensorflow"),)),

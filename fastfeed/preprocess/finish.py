@@ -64,9 +64,7 @@ def _mds_indexes(job: Job, records: list[Record]) -> None:
         name = main.name[len(folder) + bool(folder) :]
         folders.setdefault(folder, []).append((name, main.bytes, main.sha256, len(record.ids)))
     for folder, files in folders.items():
-        _write(
-            job.target, f"{folder}/index.json" if folder else "index.json", index_json(files, job.plan.recipe.packing)
-        )
+        _write(job.target, f"{folder}/index.json".lstrip("/"), index_json(files, packing, image))
 
 
 def _write(target: Target, name: str, content: bytes) -> None:

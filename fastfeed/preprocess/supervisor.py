@@ -24,9 +24,8 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.decode.budget import Budget
 from fastfeed.errors import FastfeedError
-from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.place import Place
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.work import Outcome, Task
 
 __all__ = ["Rules", "Supervisor", "WorkerDied"]
 

@@ -1,14 +1,15 @@
-"""What a worker process is given to do, in numbered pieces, and what it may ask for while it does."""
+"""Work in numbered pieces: what there is to do, what whoever does it may ask for, and who has it done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastfeed.decode.base import Bad
 
-__all__ = ["FREE", "NoRoom", "Orphaned", "Task", "Watch"]
+__all__ = ["FREE", "Engine", "NoRoom", "Orphaned", "Outcome", "Task", "Watch"]
 
 FREE = 24_000_000  # bytes that a process may use for a photograph without asking
 
@@ -48,4 +49,22 @@ class Task(Protocol):
 
     def alone(self, sample: int, watch: Watch) -> None:
         """Do what `run` does with this one sample, and throw the result away: will the process live?"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one piece."""
+
+    piece: int
+    summary: dict[str, Any] = field(default_factory=dict)  # what Task.run returned
+    error: BaseException | None = None  # of the piece, not of a sample: no space, a target that is gone
+    samples: int = 0  # that were done so far, where the piece is not complete (progress)
+
+
+class Engine(Protocol):
+    """Does pieces, several at a time, in any order."""
+
+    def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
+        """One outcome per piece as each is complete. Closing the iterator ends the work and leaves no process."""
         ...

@@ -9,7 +9,7 @@ from photos import jpeg
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """sha256 of all files that are the result: neither `_job` nor an index that a reader left. Temporary files are a mistake."""
+    """sha256 of all files that are the result: not `_job`, nor an index that a reader left."""
     assert not list(folder.glob("_tmp/**/*")), "temporary files are left"
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()

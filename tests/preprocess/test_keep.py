@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from transforming import file, made, shown, transformed
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess import transform
+from fastfeed.preprocess.keep import alike
 from fastfeed.preprocess.recipe import Encoding, Scaling
 
 PIXELS = picture(2, (48, 64), detail=3)
@@ -155,3 +157,12 @@ def test_without_the_kernel_no_jpeg_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("fastfeed.preprocess.raster.built", lambda: False)
     assert made(file(RGB, "JPEG"), LARGE, keeping("jpeg")).facts["kept"] is False
     assert made(file(RGB, "PNG"), LARGE, keeping("png")).facts["kept"] is True
+
+
+@pytest.mark.parametrize("row", [0, 300, 599])
+def test_one_pixel_that_readers_see_otherwise_is_found(row: int) -> None:
+    pixels = np.asarray(Image.open(io.BytesIO(file(picture(1, (600, 20)), "JPEG")))).copy()
+    blob = file(picture(1, (600, 20)), "JPEG")
+    assert alike(blob, pixels) and not alike(blob, pixels[:-1])
+    pixels[row, 7, 1] ^= 64
+    assert not alike(blob, pixels)

@@ -14,5 +14,4 @@ REASONS = _OF_FILES | {
     "worker_crash": "the process that decoded it died, twice",
     "duplicate_exact": "the same bytes as another",
     "duplicate_near": "looks like another",
-    "no_image_room": "the result has more pixels than the format can hold",
 }

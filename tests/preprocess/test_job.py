@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from photos import jpeg
-from trees import photographs, tree
+from outcomes import photographs, tree
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures

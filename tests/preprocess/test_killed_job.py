@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from job_driver import RECIPE
-from trees import photographs, tree
+from outcomes import photographs, tree
 
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.state import open_job

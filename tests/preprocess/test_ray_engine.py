@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from deadly import Deadly, said
 from job_driver import RECIPE
-from trees import photographs, tree
+from outcomes import photographs, tree
 from waiting import Waiting, alive, begun, until
 
 from fastfeed.errors import ConfigError
@@ -151,8 +151,9 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     run(source, tmp_path / "local", RECIPE, workers=2)
     target = tmp_path / "ray"
     code = (
-        "import sys; from job_driver import RECIPE; from fastfeed.preprocess.job import run\n"
-        "run(sys.argv[1], sys.argv[2], RECIPE, engine='ray:' + sys.argv[3])"
+        "import sys; from job_driver import RECIPE; from waiting import Unhurried\n"
+        "from fastfeed.preprocess.inputs import open_input; from fastfeed.preprocess.job import run\n"
+        "run(Unhurried(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE, engine='ray:' + sys.argv[3])\n"
     )
     command = [sys.executable, "-c", code, source, str(target), nodes.address]
     with subprocess.Popen(

@@ -1,4 +1,6 @@
-"""A task that says where it is done, and waits there until it may go on. Imported by worker processes, too."""
+"""A task that says where it is done and waits there until it may go on, a source that takes its time. Imported by
+worker processes, too.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,14 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.work import Watch
+from fastfeed.sources.base import Source
 
 PATIENCE_S = 60.0  # ends what would hang for ever
 
@@ -26,7 +29,7 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Pieces from `free` on are done at once, others when there is a file "go". `fatal` ones kill who started them."""
+    """Pieces from `free` on are done at once, others when there is a file "go"; `fatal` kills who started it."""
 
     folder: str
     free: int
@@ -45,6 +48,26 @@ class Waiting:
 
     def alone(self, sample: int, watch: Watch) -> None:
         raise AssertionError(sample)
+
+
+@dataclass(frozen=True)
+class Unhurried:
+    """A source that takes its time."""
+
+    source: Source
+    seconds: float  # for each photograph
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "source":
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        time.sleep(self.seconds * len(ids))
+        return self.source.read(ids)
 
 
 def until(holds: Callable[[], Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import typer
@@ -31,7 +32,7 @@ class WithRun(TyperGroup):
         elif len(args) > 1 and args[0] != "run" and os.path.isdir(args[0]) and not os.path.isdir(args[1]):
             typer.echo(
                 f"fastfeed: {args[0]} is taken for the command; for the folder of that name: "
-                f"fastfeed preprocess run {' '.join(args)}",
+                f"fastfeed preprocess run {shlex.join(args)}",
                 err=True,
             )
         return super().parse_args(ctx, args)

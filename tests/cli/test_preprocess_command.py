@@ -1,0 +1,213 @@
+"""`fastfeed preprocess` as a user meets it: a job from the plan to the preview, its words and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import environment
+from small_jobs import Here, source
+from typer.testing import CliRunner
+
+from fastfeed.cli import app
+from fastfeed.preprocess import job as job_module
+
+SMALL = ("--size", "24", "--shard-samples", "6")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(job_module, "engine_for", lambda *_: Here())
+    source(tmp_path / "photos")
+
+
+def fastfeed(*arguments, code=0):
+    """stdout and stderr of a command that has this exit code."""
+    done = CliRunner().invoke(app, ["preprocess", *map(str, arguments)], catch_exceptions=True)
+    error = done.exception
+    if error is not None and not isinstance(error, SystemExit):
+        from fastfeed.errors import FastfeedError
+
+        if not isinstance(error, FastfeedError):
+            raise error
+        assert code == 2, error
+        return done.stdout, f"fastfeed: {error}\n"  # as `main` says it
+    assert done.exit_code == code, done.output
+    return done.stdout, done.stderr
+
+
+def shard_bytes(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).glob("shard-*"))}
+
+
+def test_a_job_and_all_that_can_be_asked_of_it():
+    out, err = fastfeed("photos", "shards", *SMALL, "--json-log", "log")
+    assert out.splitlines()[0].startswith("shards: 4 of 4 shards, 18 images, ")
+    assert "3 bad: 1 " in out and "truncated" in out and "fastfeed preprocess preview shards" in out
+    assert err.splitlines() == ["0 of 4 shards, 0 of 21 images"], "no terminal, and no time for a second line"
+    log = [json.loads(line) for line in Path("log").read_text().splitlines()]
+    assert [line["shards_done"] for line in log] == [0, 1, 2, 3, 4] and log[-1]["bad"] == {
+        "empty": 1, "not_image": 1, "truncated": 1
+    }  # fmt: skip
+    before = shard_bytes("shards")
+
+    out, _ = fastfeed("photos", "shards", *SMALL)  # again: there is nothing to do
+    assert "by this run" not in out and shard_bytes("shards") == before
+    out, _ = fastfeed("photos", "shards", *SMALL, "--json")
+    report = json.loads(out)
+    assert report["complete"] and report["shards_now"] == 0 and report["bad"]["empty"] == 1
+    assert report["bad_images"][0]["uri"].startswith("photos/cats/0000_")
+
+    _, err = fastfeed("photos", "shards", "--size", 32, "--shard-samples", 6, code=2)
+    assert "  scaling.size: 24 -> 32\n" in err and "choose another, empty target" in err
+
+    out, _ = fastfeed("status", "shards")
+    assert "4 of 4 done, 100.0%" in out and "complete" in out and "3: 1 empty, 1 not_image, 1 truncated" in out
+    assert json.loads(fastfeed("status", "shards", "--json")[0])["shards_done"] == 4
+    out, _ = fastfeed("stats", "shards")
+    assert "18 of 21, 3 are bad (14.29%)" in out and "EXIF orientations" in out and "the workers' time" in out
+    assert json.loads(fastfeed("stats", "shards", "--json")[0])["tally"]["formats"] == {"JPEG": 18}
+    out, _ = fastfeed("preview", "shards", "--shards", 1, "--count", 2, "--side", 40)
+    assert out.split() == ["shards/_job/preview/shard-000000.jpg", "shards/_job/preview/index.html"]
+    assert Path("shards/_job/preview/index.html").is_file()
+
+    assert "All that is there is as it was written." in fastfeed("verify", "shards")[0]
+    path = Path("shards/shard-000002.tar")
+    path.write_bytes(path.read_bytes().replace(b"JFIF", b"JFIX"))
+    out, _ = fastfeed("verify", "shards", code=1)
+    assert "shard-000002.tar: holds other bytes than were written (sha256)" in out
+    assert "1 shards are broken; --fix forgets them, then:  fastfeed preprocess resume shards" in out
+    out, _ = fastfeed("verify", "shards", "--fix", "--json", code=1)
+    assert json.loads(out)["fixed"] == ["shard-000002"]
+    out, _ = fastfeed("status", "shards")
+    assert "3 of 4 done, 75.0%" in out
+    out, _ = fastfeed("resume", "shards")
+    assert "1 shards by this run" in out and shard_bytes("shards") == before
+
+
+def test_retry_makes_shards_with_such_reasons_again():
+    good = Path("photos/cats/0001.jpg").read_bytes()
+    Path("photos/cats/0000_0.jpg").write_bytes(b"?" * len(good))  # of another size it would not be the listed one
+    fastfeed("photos", "shards", *SMALL)
+    Path("photos/cats/0000_0.jpg").write_bytes(good)
+    out, _ = fastfeed("photos", "shards", *SMALL)
+    assert "18 images" in out
+    out, _ = fastfeed("retry", "shards", "--reason", "io_error, timeout")
+    assert "by this run" not in out
+    out, _ = fastfeed("retry", "photos", "shards", "--reason", "not_image,timeout")
+    assert "1 shards by this run" in out and "19 images" in out and "2 bad: 1 " in out
+    _, err = fastfeed("retry", "shards", "--reason", "bored", code=2)
+    assert err.startswith("fastfeed: --reason must be of not_found, io_error,") and err.endswith(" got bored\n")
+    _, err = fastfeed("resume", "a", "b", "c", code=2)
+    assert err == "fastfeed: SRC and DST, or DST alone, got 3 places: a b c\n"
+    _, err = fastfeed("resume", "photos", code=2)
+    assert err == "fastfeed: photos holds no job: begin one with fastfeed preprocess SRC photos\n"
+    shutil.move("photos", "moved")
+    _, err = fastfeed("resume", "shards", code=2)
+    assert err == "fastfeed: photos, the source in the plan, is not to be found from here: put SRC before shards\n"
+
+
+def test_parts_of_a_job():
+    out, _ = fastfeed("photos", "shards", *SMALL, "--part", "0/2")
+    assert "2 shards are not done yet; part 0/2 is done" in out
+    assert sorted(path.name for path in Path("shards").glob("*.tar")) == ["shard-000000.tar", "shard-000002.tar"]
+    out, _ = fastfeed("photos", "shards", *SMALL, "--part", "1/2")
+    assert "4 of 4 shards" in out and "not done" not in out
+
+
+def test_too_many_bad_ones():
+    words = ("photos", "my shards", *SMALL, "--max-bad", "1")
+    _, err = fastfeed(*words, code=3)
+    assert "3 photographs are bad, more than max_bad allows (1)" in err and "photos/cats/0000_0.jpg: empty" in err
+    assert err.endswith(
+        "to go on, with a larger --max-bad:\n"
+        "  fastfeed preprocess photos 'my shards' --size 24 --shard-samples 6 --max-bad 1\n"
+    )
+    out, _ = fastfeed(*words[:-1], "20%")
+    assert "4 of 4 shards" in out
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        ("TargetError('no space left in shards', 28)", 4, "no space left in shards"),
+        ("OSError(5, 'Input/output error')", 4, "Input/output error"),
+        ("KeyboardInterrupt()", 130, "stopped"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", 143, "stopped"),
+    ],
+)
+def test_whatever_ends_a_run_the_command_to_go_on_is_said(monkeypatch, error, code, words):
+    def fails(source, dst, recipe, *, on_progress, **_):
+        from fastfeed.errors import TargetError  # noqa: F401  for `error`
+
+        found = eval(error)
+        if found is not None:
+            raise found
+        signal.pause()
+
+    monkeypatch.setattr(job_module, "run", fails)
+    before = signal.getsignal(signal.SIGTERM)
+    _, err = fastfeed(
+        "photos",
+        "a b",
+        "--storage-option",
+        "secret=s3cr3t",
+        "--target-option=aws_secret_key=x=y",
+        "--size=64",
+        code=code,
+    )
+    said, advice, command = err.splitlines()
+    assert said.startswith("fastfeed: ") and words in said
+    assert advice == "finished shards are kept; to go on:"
+    assert command == (
+        "  fastfeed preprocess photos 'a b' --storage-option secret=... --target-option=aws_secret_key=... --size=64"
+    )
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_dry_run_writes_nothing_and_is_right():
+    before = sorted(os.listdir())
+    out, _ = fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1)
+    assert "21 photographs were really made" in out and "3 of these (14.3%): 1 empty, 1 not_image, 1 truncated" in out
+    assert sorted(os.listdir()) == before
+    found = json.loads(fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1, "--json")[0])
+    fastfeed("photos", "shards", *SMALL)
+    written = sum(path.stat().st_size for path in Path("shards").glob("shard-*.tar"))
+    # a tar ends on a multiple of 10 kB, which is much beside six small pictures
+    assert written - 4 * 10_240 <= found["bytes"] <= written and found["free"] > 0
+    out, _ = fastfeed("photos", "shards", *SMALL, "--dry-run")
+    assert out == "shards: nothing is left to do\n"
+    _, err = fastfeed("photos", "shards", "--dry-run", code=2)
+    assert "scaling.size: 24 -> 512" in err
+    Path("full").mkdir()
+    Path("full/x").touch()
+    _, err = fastfeed("photos", "full", "--dry-run", code=2)
+    assert err == "fastfeed: full is not empty, it holds x, and no job: choose an empty folder\n"
+
+
+def test_in_a_process_of_its_own():
+    """With worker processes, and nobody's Python around it."""
+    program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
+
+    def real(*arguments):
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", program, "preprocess", *arguments],
+            capture_output=True, text=True, timeout=120, check=False, env=environment(),
+        )  # fmt: skip
+
+    done = real("photos", "shards", *SMALL, "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 shards, 18 images" in done.stdout
+    assert done.stderr == "0 of 4 shards, 0 of 21 images\n"
+    fastfeed("photos", "again", *SMALL)
+    assert shard_bytes("again") == shard_bytes("shards"), "workers do not matter"
+    done = real("nowhere", "other")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "nowhere does not exist" in done.stderr

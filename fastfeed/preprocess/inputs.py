@@ -20,7 +20,7 @@ from fastfeed.preprocess.plan import PLAN
 from fastfeed.preprocess.recipe import digest
 from fastfeed.preprocess.target import Target
 from fastfeed.sources.base import Annotated, Source
-from fastfeed.sources.beside import Extended
+from fastfeed.sources.beside import Extended, names_of
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.kinds import kind_of
 from fastfeed.sources.listing import list_images
@@ -141,9 +141,7 @@ def open_input(
     own = storage if isinstance(storage, Storage) else Storage(storage)
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
-    if isinstance(columns, str):
-        raise ConfigError(f"columns must be a list of names, got {columns!r}; pass [{columns!r}]")
-    names, asked = tuple(columns), Asked(label, image, caption)
+    names, asked = names_of(columns, "preprocess"), Asked(label, image, caption)
     output = open_output(place, own, asked, names)
     if output is not None:
         return _input(output.source, place, output.caption, spelled(output.kind, names))

@@ -23,7 +23,6 @@ from fastfeed.preprocess.made import Entry
 from fastfeed.preprocess.plan import Plan, make_plan
 from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.record import Record
-from fastfeed.preprocess.writers.mds import index_json
 
 CLASSES = ("a", "b", "c")
 
@@ -47,11 +46,6 @@ def written(root: Path, format: str, groups: dict[str, int], labeled: bool = Tru
         write(place.parent, recipe.packing, [sample(i, recipe.encoding.extension, labeled) for i in there], place.name)
         record = Record(shard.name, shard.index, plan.hash, (), tuple(there), (), ())
         place.with_name(place.name + ".json").write_text(json.dumps(asdict(record)))
-    if format == "mds":
-        for group in groups:
-            own = [s for s in plan.shards if s.name.rpartition("/")[0] == group]
-            files = [(f"{s.name}.mds", 1, "0", 1) for s in own]
-            (root / group / "index.json").write_bytes(index_json(files, "jpeg"))
     return plan
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from conftest import Python
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+Python = Callable[[str], "CompletedProcess[str]"]
 
 
 def test_the_command_is_said(python: Python) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from deadly import Deadly, said
-from test_supervisor import alive
 from outcomes import photographs, tree
+from test_supervisor import alive
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import hosted
@@ -43,7 +43,7 @@ def gone(pids: set[int]) -> bool:
     return not any(map(alive, pids))
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("threads", 1), ("threads", 4), ("spawn", 2)])
+@pytest.mark.parametrize(("kind", "workers"), [("threads", 4), ("spawn", 2)])
 def test_samples_that_kill_are_the_only_ones_lost(tmp_path: Path, kind: str, workers: int) -> None:
     rules = Rules(memory=1 << 28)
     with executor(kind, workers) as pool:

@@ -90,5 +90,9 @@ def _end(key: tuple[int, str], even_if_busy: bool = False) -> None:
         del _kept[key]
         if kept.timer is not None:
             kept.timer.cancel()
-    for leader in (*kept.idle, *kept.busy):
-        leader.close()
+    # at once: each may wait a while for its process to let go
+    threads = [threading.Thread(target=leader.close, name="fastfeed-end") for leader in (*kept.idle, *kept.busy)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -15,6 +15,7 @@ __all__ = ["cost"]
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit that says whether it is known
 _IMAGE = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # bytes per pixel of an image of Pillow's; else 4
 _BESIDE = {"WEBP": 13.5, "AVIF": 6.0}  # bytes per pixel that a decoder holds beside that image
+_WEBP = 8  # bytes per pixel that libvips holds
 _JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}
 _SMALL = 4_000_000  # bytes: rows, tables
@@ -38,7 +39,8 @@ def cost(
     scaling = (1 if bands == 1 else 4) * last * columns + 7 * out + converts
     if look.path == "vips":
         strip = max(STRIP_PIXELS, look.stored[1])
-        return int(_LIBVIPS + 12 * bands * strip + 64 * bands * look.stored[1] + scaling)
+        whole = _WEBP * look.height * look.width if look.format == "WEBP" else 0
+        return int(_LIBVIPS + whole + 12 * bands * strip + 64 * bands * look.stored[1] + scaling)
     pixels = look.height * look.width // shrink**2
     image = (_IMAGE.get(look.mode, 4) + _BESIDE.get(look.format, 0)) * pixels
     if look.format == "JPEG2000":

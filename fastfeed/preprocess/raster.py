@@ -1,7 +1,7 @@
 """Bytes -> upright 8-bit sRGB pixels of a wanted size, in little memory.
 
-JPEGs of gray or YCbCr pixels go through the kernel, large PNG and TIFF files in strips through libvips where it is
-installed, all others through Pillow. Pixels are turned, and their colors converted, once they are few.
+JPEGs of gray or YCbCr pixels go through the kernel, large PNG, TIFF and WebP files in strips through libvips where it
+is installed, all others through Pillow. Pixels are turned, and their colors converted, once they are few.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fastfeed.preprocess.strips import flattening, kind, scaled
 
 __all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "engine_versions", "look"]
 
-LARGE = 16_000_000  # pixels from which on PNG and TIFF files are decoded in strips
+LARGE = 16_000_000  # pixels from which on files are decoded in strips
 FILTER_NAMES: dict[str, str] = dict(
     zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True)
 )  # names of ops.base.FILTERS
@@ -86,6 +86,7 @@ def engine_versions() -> dict[str, str]:
         "libjpeg": features.version("libjpeg_turbo"),
         "littlecms": features.version("littlecms2"),
         "webp": features.version("webp"),
+        "avif": features.version("avif"),
     }
     kernel = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if built() else "none"
     found = {name: str(version or "none") for name, version in libraries.items()}
@@ -167,6 +168,8 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     """Whether libvips is there, and gives of this file the pixels that Pillow would."""
     if format == "PNG":
         plain = not image.info.get("interlace")
+    elif format == "WEBP":
+        plain = not getattr(image, "is_animated", False)  # whole in memory, too, but once instead of four times
     elif format == "TIFF":
         bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
         shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)

@@ -1,4 +1,6 @@
-"""Rows of large PNG and TIFF files, one strip after the other, through libvips: the whole image is never in memory.
+"""Rows of large PNG, TIFF and WebP files, one strip after the other, through libvips.
+
+The whole image is never in memory, but for WebP, of which Pillow needs twice as much.
 
 Only decoding is asked of libvips, so results are those of Pillow's path. Rows are fetched in the calling thread.
 """
@@ -16,7 +18,7 @@ from fastfeed.errors import MissingExtra
 try:
     import pyvips
 except (ImportError, OSError) as error:  # OSError: pyvips without the library itself
-    raise MissingExtra.of("decoding large PNG and TIFF files in little memory", "pyvips", "vips") from error
+    raise MissingExtra.of("decoding large images in little memory", "pyvips", "vips") from error
 
 __all__ = ["VERSION", "Rows"]
 

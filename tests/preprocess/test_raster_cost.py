@@ -48,6 +48,7 @@ FILES = {  # path, and the file
     "PNG": ("vips", lambda: rasters.saved(picture(), "PNG", compress_level=1)),
     "TIFF": ("vips", lambda: rasters.saved(picture(), "TIFF")),
     "interlaced PNG": ("pillow", interlaced),
+    "large WebP": ("vips", lambda: rasters.saved(picture(), "WEBP", lossless=False, method=0)),
     "WebP": ("pillow", lambda: rasters.saved(picture(2_400), "WEBP", lossless=False, method=0)),
 }
 
@@ -72,7 +73,7 @@ def test_the_cost_is_what_it_takes(name, tmp_path):
     taken, shape, measured, said, peak = json.loads(done.stdout)
     assert taken == path and shape == [512, 512, 3]
     assert measured - 6e6 <= said <= 2 * measured + 16e6, (measured, said)
-    if path != "pillow":
+    if path != "pillow" and name != "large WebP":
         assert peak - (tmp_path / "file").stat().st_size < 200e6
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from fastfeed.preprocess.labels import join
 from fastfeed.preprocess.outputs import open_output
 from fastfeed.preprocess.plan import PLAN
 from fastfeed.preprocess.recipe import digest
-from fastfeed.preprocess.target import Target
 from fastfeed.sources.base import Annotated, Source
 from fastfeed.sources.beside import Extended, names_of
 from fastfeed.sources.folder import ImageFolder
@@ -29,7 +28,7 @@ from fastfeed.sources.storage import Storage, is_local
 from fastfeed.sources.tables.mapped import alone
 from fastfeed.sources.tree import IMAGE_EXTENSIONS
 
-__all__ = ["EXTENSIONS", "Input", "as_input", "kept_in", "open_input"]
+__all__ = ["EXTENSIONS", "Input", "as_input", "open_input"]
 
 EXTENSIONS = (*IMAGE_EXTENSIONS, ".mpo", ".apng", ".dib", ".jpx", ".jpf", ".j2c", ".jpc", ".jxl", ".tga", ".psd")
 _SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
@@ -81,33 +80,14 @@ class Input:
         return note
 
 
-def as_input(
-    given: Source | Input | str | os.PathLike[str] | Callable[[Target], Input],
-    target: Target | None = None,
-    storage: dict[str, Any] | None = None,
-) -> Input:
-    """What a user gives in Python: a source as it is, a place as `open_input` opens it, or a function that opens one.
-
-    With a target, a folder's list is kept in its job, see `kept_in`.
-    """
+def as_input(given: Source | Input | str | os.PathLike[str]) -> Input:
+    """What a user gives in Python: a source as it is, or a place as `open_input` opens it."""
     if isinstance(given, Input):
         return given
     if isinstance(given, (str, os.PathLike)):
-        return open_input(os.fspath(given), storage=storage, **(kept_in(target) if target is not None else {}))
-    if callable(given):
-        if target is None:
-            raise ConfigError("a function that opens a source needs a target")
-        return given(target)
+        return open_input(os.fspath(given))
     columns = given.columns(np.empty(0, np.int64)) if isinstance(given, Annotated) else ()
     return _input(given, repr(given), None, tuple(columns))
-
-
-def kept_in(target: Target) -> dict[str, Any]:
-    """`keep` and `fresh` for `open_input`: a list is kept in the job's folder, and is of use once there is a plan."""
-    folder = getattr(target, "folder", None)  # of this machine
-    if folder is None:
-        return {}
-    return {"keep": os.path.join(folder, "_job", ""), "fresh": target.read(PLAN) is None}
 
 
 def open_input(
@@ -121,7 +101,7 @@ def open_input(
     missing: str = "error",
     storage: dict[str, Any] | Storage | None = None,
     keep: str | None = None,
-    fresh: bool = False,
+    fresh: bool | None = None,
     progress: bool | None = None,
 ) -> Input:
     """A folder, shards (tar, TFRecord, MDS), a table (CSV, TSV, JSON lines, Parquet), or what a job has written; local
@@ -136,12 +116,14 @@ def open_input(
 
     `keep` begins the names of files of this machine in which the list of a folder's photographs is kept: the next time
     it is taken from there, so that the same photographs are meant, whatever lies in the folder by then. `fresh`: it is
-    listed anew.
+    listed anew; None: unless a plan, `keep` + "plan.json", depends on the list.
     """
     own = storage if isinstance(storage, Storage) else Storage(storage)
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
     names, asked = names_of(columns, "preprocess"), Asked(label, image, caption)
+    if fresh is None:
+        fresh = keep is not None and not os.path.exists(keep + os.path.basename(PLAN))
     output = open_output(place, own, asked, names)
     if output is not None:
         return _input(output.source, place, output.caption, spelled(output.kind, names))

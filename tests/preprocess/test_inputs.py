@@ -13,9 +13,7 @@ from remotes import uploaded
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs import Input, as_input, kept_in, open_input
-from fastfeed.preprocess.plan import PLAN
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.inputs import Input, as_input, open_input
 from fastfeed.sources import Arrays, ImageFolder, Table
 
 ODD = [
@@ -114,7 +112,7 @@ def test_a_kept_list_is_what_counts(tmp_path: Path) -> None:
     (root / "a" / "later.jpg").write_bytes(jpeg(7))
     (root / "a" / "0001.jpg").write_bytes(jpeg(8, (99, 99)))
     (root / "b" / "0000.jpg").unlink()
-    after = open_input(str(root), keep=keep)
+    after = open_input(str(root), keep=keep, fresh=False)
     assert (names(after), after.fingerprint) == (names(before), before.fingerprint)
     good, changed, gone, other = after.source.read(range(4))
     assert isinstance(good, bytes)
@@ -129,7 +127,12 @@ def test_a_kept_list_is_what_counts(tmp_path: Path) -> None:
 def test_a_list_of_another_folder_is_not_used(tmp_path: Path) -> None:
     one, other = folder(tmp_path / "p", {"a": 2}), folder(tmp_path / "q", {"b": 3})
     open_input(str(one), keep=f"{tmp_path}/k")
-    assert names(open_input(str(other), keep=f"{tmp_path}/k")) == ["b/0000.jpg", "b/0001.jpg", "b/0002.jpg"]
+    found = names(open_input(str(other), keep=f"{tmp_path}/k", fresh=False))
+    assert found == ["b/0000.jpg", "b/0001.jpg", "b/0002.jpg"]
+        "b/0000.jpg",
+        "b/0001.jpg",
+        "b/0002.jpg",
+    ]
 
 
 def test_a_damaged_list_says_so(tmp_path: Path) -> None:
@@ -137,18 +140,18 @@ def test_a_damaged_list_says_so(tmp_path: Path) -> None:
     open_input(str(root), keep=f"{tmp_path}/k-")
     (tmp_path / "k-listing.ffarrays").write_bytes(b"x")
     with pytest.raises(SourceError, match=r"k-listing.ffarrays is no listing, it is not there, or damaged"):
-        open_input(str(root), keep=f"{tmp_path}/k-")
+        open_input(str(root), keep=f"{tmp_path}/k-", fresh=False)
 
 
-def test_lists_are_kept_where_the_job_is(tmp_path: Path) -> None:
-    root, target = folder(tmp_path / "p", {"a": 2}), open_target(str(tmp_path / "out"))
-    as_input(str(root), target)
+def test_without_a_plan_nothing_depends_on_the_list(tmp_path: Path) -> None:
+    root, keep = folder(tmp_path / "p", {"a": 2}), str(tmp_path / "job") + "/"
+    open_input(str(root), keep=keep)
     (root / "a" / "later.jpg").write_bytes(jpeg(7))
-    assert len(as_input(str(root), target).source) == 3  # no plan yet: nothing depends on the list
-    target.write(PLAN, b"{}")
+    assert len(open_input(str(root), keep=keep).source) == 3
+    (tmp_path / "job" / "plan.json").write_text("{}")
     (root / "a" / "latest.jpg").write_bytes(jpeg(8))
-    assert len(as_input(str(root), target).source) == 3
-    assert kept_in(target) == {"keep": str(tmp_path / "out" / "_job") + "/", "fresh": False}
+    assert len(open_input(str(root), keep=keep).source) == 3
+    assert len(open_input(str(root), keep=keep, fresh=True).source) == 4
 
 
 def test_remote_folders(tmp_path: Path) -> None:
@@ -157,7 +160,7 @@ def test_remote_folders(tmp_path: Path) -> None:
     assert given.source.classes == ("a", "b")
     blobs = given.source.read(range(3))
     assert blobs == open_input(str(tmp_path / "p")).source.read(range(3)) == open_input(remote).source.read(range(3))
-    assert open_input(remote, keep=f"{tmp_path}/k-").fingerprint == given.fingerprint
+    assert open_input(remote, keep=f"{tmp_path}/k-", fresh=False).fingerprint == given.fingerprint
 
 
 def test_sources_from_python(tmp_path: Path) -> None:
@@ -167,8 +170,7 @@ def test_sources_from_python(tmp_path: Path) -> None:
     assert as_input(given) is given
     (tmp_path / "t.csv").write_text("path,n\np/a/0000.jpg,7\n")
     assert as_input(Table(tmp_path / "t.csv", image="path", columns=["n"])).notes([0]) == [{"columns": {"n": 7}}]
-    target = open_target(str(tmp_path / "out"))
-    assert as_input(lambda found: given if found is target else None, target) is given  # type: ignore[arg-type]
+    assert len(as_input(tmp_path / "p").source) == 2
     with pytest.raises(ConfigError, match="holds pixels, not encoded photographs"):
         as_input(Arrays(np.zeros((2, 4, 4, 3), np.uint8)))
 

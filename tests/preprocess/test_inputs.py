@@ -129,10 +129,6 @@ def test_a_list_of_another_folder_is_not_used(tmp_path: Path) -> None:
     open_input(str(one), keep=f"{tmp_path}/k")
     found = names(open_input(str(other), keep=f"{tmp_path}/k", fresh=False))
     assert found == ["b/0000.jpg", "b/0001.jpg", "b/0002.jpg"]
-        "b/0000.jpg",
-        "b/0001.jpg",
-        "b/0002.jpg",
-    ]
 
 
 def test_a_damaged_list_says_so(tmp_path: Path) -> None:

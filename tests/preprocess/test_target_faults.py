@@ -81,33 +81,35 @@ def target(tmp_path: Path) -> Target:
     return target
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=os.strerror)
-def test_whatever_call_fails(target, monkeypatch, code):
-    """Each of the calls that a commit makes, in turn: also those for a shard that is made anew, from other bytes."""
-    for salt, stem in ((b"", "train/new"), (b"other", "train/done")):
-        watch = inject(monkeypatch, Faulty())
-        commit(target, stem + "-dry")
-        assert {"mkdir", "open", "write", "fsync", "replace"} == set(watch.calls)
-        for k in range(len(watch.calls)):
-            monkeypatch.undo()
-            target.remove("train/new.json")
-            commit(target, "train/done")
-            old = target.read("train/done.json")
-            faulty = inject(monkeypatch, Faulty(k, code))
-            with pytest.raises(TargetError) as caught:
-                commit(target, stem, salt)
-            monkeypatch.undo()
-            left = check(target)
-            assert "train/new.json" not in left, faulty.calls[k]
-            # made anew, the old one is there until the first file changes, and never after that
-            assert target.read("train/done.json") == old or (stem == "train/done" and stem + ".json" not in left)
-            assert os.listdir(os.path.join(target.folder, "_tmp")) == [], faulty.calls[k]
-            said = os.strerror(code).lower()
-            assert caught.value.errno == code and said in str(caught.value).lower()
-            assert f" train/{stem[6:]}." in str(caught.value) and f"{target.text}: " in str(caught.value)
-            assert str(caught.value).endswith("then run the same command again: finished shards are kept")
-        commit(target, stem, salt)
-        assert stem + ".json" in check(target)
+@pytest.mark.parametrize(
+    ("code", "stem", "salt"),
+    [(errno.ENOSPC, "train/new", b""), (errno.EIO, "train/done", b"other")],
+    ids=["a new shard", "one made anew from other bytes"],
+)
+def test_whatever_call_fails(target, monkeypatch, code, stem, salt):
+    """Each of the calls that a commit makes, in turn."""
+    watch = inject(monkeypatch, Faulty())
+    commit(target, stem + "-dry")
+    assert {"mkdir", "open", "write", "fsync", "replace"} == set(watch.calls)
+    old = target.read("train/done.json")
+    for k in range(len(watch.calls)):
+        faulty = inject(monkeypatch, Faulty(k, code))
+        with pytest.raises(TargetError) as caught:
+            commit(target, stem, salt)
+        monkeypatch.undo()
+        left = check(target)
+        assert "train/new.json" not in left, faulty.calls[k]
+        # made anew, the old one is there until the first file changes, and never after that
+        assert target.read("train/done.json") == old or (stem == "train/done" and stem + ".json" not in left)
+        assert os.listdir(os.path.join(target.folder, "_tmp")) == [], faulty.calls[k]
+        text = str(caught.value)
+        assert caught.value.errno == code and os.strerror(code).lower() in text.lower()
+        assert f" {stem}." in text and f"{target.text}: " in text
+        assert text.endswith("then run the same command again: finished shards are kept")
+        if stem == "train/done":
+            commit(target, stem)
+    commit(target, stem, salt)
+    assert stem + ".json" in check(target)
 
 
 def test_the_words(target, monkeypatch):

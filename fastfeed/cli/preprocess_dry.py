@@ -63,11 +63,17 @@ def _there(dst: str, recipe: Recipe, given: Mapping[str, Any]) -> tuple[Job | No
     from fastfeed.preprocess.state import load_plan, open_job
     from fastfeed.preprocess.target import open_target
     from fastfeed.sources.spans import is_local
+    from fastfeed.sources.storage import Storage
 
     place, options = dst.removeprefix("file://"), o.target_options(given)
     if is_local(place) and not os.path.exists(place):
         return None, _free(place)
-    target = open_target(dst, options, writes=False)
+    try:
+        target = open_target(dst, options, writes=False)
+    except ConfigError:
+        if is_local(place) or Storage(options).find(dst):
+            raise
+        return None, None  # a bucket that holds nothing there
     plan, free = load_plan(target), target.free_bytes()
     if plan is None:
         if others := sorted(target.files()):

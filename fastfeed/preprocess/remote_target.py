@@ -52,6 +52,16 @@ class RemoteTarget:
     def __repr__(self) -> str:
         return f"RemoteTarget({self.text!r})"
 
+    @property
+    def storage(self) -> Storage:
+        """What it is read through, with its options."""
+        return self._storage
+
+    @property
+    def url(self) -> str:
+        """With a password, where one was in it."""
+        return self._url
+
     def read(self, name: str) -> bytes | None:
         """A whole object; None where there is none."""
         found = self._ask(name, lambda system, path: call(system, "cat_file", path))

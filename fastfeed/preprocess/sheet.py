@@ -17,6 +17,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.verify import place_of
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
 
@@ -90,9 +91,8 @@ def _small(found: Any, side: int, title: str) -> tuple[Image.Image | None, str]:
 
 def _open(job: Job, record: Record, index: str) -> Source:
     """One shard. SourceError."""
-    format, text = job.plan.recipe.packing.format, job.target.text.removeprefix("file://").rstrip("/")
-    place = f"{text}/{record.shard}{SUFFIXES[format]}"
-    storage = getattr(job.target, "options", None)
+    format, (root, storage) = job.plan.recipe.packing.format, place_of(job.target)
+    place = f"{root}/{record.shard}{SUFFIXES[format]}"
     labeled = bool(job.plan.classes)
     classes = job.plan.classes or None
     try:

@@ -209,7 +209,8 @@ def summary(found: Statistics) -> list[tuple[str, str]]:
         lines.append(("enlarged", f"{tally.enlarged:,}"))
     if took.seconds:
         rate = f", {took.images / took.seconds:,.1f} images/s" if took.images else ""
-        lines.append(("took", f"{duration(took.seconds)} in {took.runs} run{'s' if took.runs != 1 else ''}{rate}"))
+        long = duration(took.seconds) if took.seconds >= 10 else f"{took.seconds:.1f} s"
+        lines.append(("took", f"{long} in {took.runs} run{'s' if took.runs != 1 else ''}{rate}"))
     busy = sum(took.stages.values())
     for name, seconds in took.stages.items():
         if busy:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from fastfeed.sources.spans import Span, is_local
 from fastfeed.sources.storage import Storage
 from fastfeed.sources.tables.footers import row_groups
 
-__all__ = ["DERIVED", "Problem", "Verified", "claimed", "repair", "samples_in", "verify"]
+__all__ = ["DERIVED", "Problem", "Verified", "claimed", "place_of", "repair", "samples_in", "temporary", "verify"]
 
 DERIVED = (MANIFEST, BAD, "index.json")  # made from records, for readers
 INDEX = ".ffindex"
@@ -204,11 +203,17 @@ def temporary(target: Target) -> list[str]:
         return []
 
 
+def place_of(target: Target) -> tuple[str, Storage]:
+    """Where the files of a target lie, and what they are read through."""
+    storage = getattr(target, "storage", None) or Storage()
+    return str(getattr(target, "folder", "") or getattr(target, "url", "") or target.text).rstrip("/"), storage
+
+
 def reader(target: Target, name: str) -> Read:
-    """Reads of a file below a target. SourceError, OSError."""
-    place = target.text.removeprefix("file://")
+    """Reads of a file below a target. OSError."""
+    place, storage = place_of(target)
+    path = f"{place}/{name}"
     if is_local(place):
-        path = os.path.join(place, name)
 
         def of_file(start: int, count: int) -> bytes:
             with open(path, "rb") as file:
@@ -216,13 +221,11 @@ def reader(target: Target, name: str) -> Read:
                 return file.read(count)
 
         return of_file
-    options: dict[str, Any] | None = getattr(target, "options", None)
-    storage, uri = Storage(options), f"{place.rstrip('/')}/{name}"
 
     def of_object(start: int, count: int) -> bytes:
-        (data,) = storage.read([Span(uri, start, start + count)])
+        (data,) = storage.read([Span(path, start, start + count)])
         if isinstance(data, Unread):
-            raise SourceError(f"{uri}: {data.reason} {data.detail}")
+            raise SourceError(f"{data.reason} {data.detail}".strip())
         return data
 
     return of_object

@@ -193,6 +193,26 @@ def test_a_dry_run_writes_nothing_and_is_right():
     assert err == "fastfeed: full is not empty, it holds x, and no job: choose an empty folder\n"
 
 
+def test_a_job_in_a_bucket(s3):
+    s3.put("test-cli-preprocess/other", b"x")
+    options = [word for name, value in s3.options.items() for word in ("--target-option", f"{name}={value}")]
+    place, words = "s3://test-cli-preprocess/shards", (*SMALL, "--val", "0.3", "-f", "mds")
+    out, _ = fastfeed("photos", place, *words, *options, "--dry-run", "--json")
+    assert json.loads(out)["free"] is None
+    out, _ = fastfeed("photos", place, *words, *options)
+    assert "4 of 4 shards, 18 images" in out
+    assert "complete" in fastfeed("status", place, *options)[0]
+    out, _ = fastfeed("preview", place, *options, "--shards", 1)
+    assert out.split() == [f"{place}/_job/preview/train-shard-000000.jpg", f"{place}/_job/preview/index.html"]
+    out, _ = fastfeed("verify", place, *options)
+    assert "4 whole of 4 done" in out and "All that is there is as it was written." in out
+    s3.put("test-cli-preprocess/shards/train/shard-000001.mds", b"x")
+    out, _ = fastfeed("verify", place, *options, code=1)
+    assert "train/shard-000001.mds: has 1 bytes, should have " in out
+    _, err = fastfeed("stats", f"{place}/nothing", *options, code=2)
+    assert len(err.splitlines()) == 1 and "nothing" in err
+
+
 def test_in_a_process_of_its_own():
     """With worker processes, and nobody's Python around it."""
     program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"

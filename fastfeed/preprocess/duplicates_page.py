@@ -90,7 +90,7 @@ def _page(source: Source, pairs: Sequence[Pair]) -> str:
     conflicts = sum(pair.conflict for pair in pairs)
     body = [
         f"<h1>{_count(len(pairs), 'photograph')} left out as {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>",
-        f"<p class=soft>The one that comes first in the source stays. All pairs are listed in <code>{DUPLICATES}</code>."
+        f"<p class=soft>Of a pair, the first in the source stays. All pairs are listed in <code>{DUPLICATES}</code>."
         + (f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong." if conflicts else "")
         + "</p>",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -185,17 +186,18 @@ def _about(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: in
 def _packed(rows: np.ndarray, about: dict[str, Any]) -> bytes:
     file = io.BytesIO()
     np.save(file, rows)
-    return file.getvalue() + _MARK + json.dumps(about, sort_keys=True).encode() + b"\n"
+    array = file.getvalue()
+    return array + _MARK + json.dumps(about | {"crc32": zlib.crc32(array)}, sort_keys=True).encode() + b"\n"
 
 
 def _unpacked(content: bytes | None) -> tuple[np.ndarray, dict[str, Any]] | None:
     """Rows, and what they were made of; None where that is not one whole piece."""
-    if content is None:
-        return None
-    array, _, about = content.rpartition(_MARK)
+    array, _, end = (content or b"").rpartition(_MARK)
     try:
-        rows, known = np.load(io.BytesIO(array), allow_pickle=False), json.loads(about)
-    except (ValueError, EOFError, OSError):
+        about = json.loads(end)
+        if not isinstance(about, dict) or about.pop("crc32", None) != zlib.crc32(array):
+            return None
+        rows = np.load(io.BytesIO(array), allow_pickle=False)
+    except (ValueError, EOFError):
         return None
-    first, last = known.get("bounds", (0, -1))
-    return (rows, known) if rows.dtype == ROW and len(rows) == last - first else None
+    return (rows, about) if rows.dtype == ROW else None

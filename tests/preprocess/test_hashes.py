@@ -1,4 +1,4 @@
-"""dHashes: copies keep them, other photographs have others, orientation and format do not count, plain ones are told."""
+"""dHashes: copies keep them, other photographs have others, and those that say nothing are told."""
 
 from __future__ import annotations
 

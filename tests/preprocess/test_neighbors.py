@@ -1,4 +1,4 @@
-"""Which hashes are near: exactly those that comparing all with all finds, in time and room that crowds do not blow up."""
+"""Which hashes are near: exactly those that comparing all with all finds, without doing that."""
 
 from __future__ import annotations
 

@@ -101,10 +101,11 @@ def cmyk_colors() -> np.ndarray:
     return np.rint(lab * [2.55, 1, 1]) / [2.55, 1, 1]
 
 
-def cmyk_profile() -> bytes:
-    """A printer's: a table with two steps per ink, in 8 bits."""
-    table = (cmyk_colors() * [2.55, 1, 1] + [0, 128, 128]).round().astype(np.uint8)
+def cmyk_profile(black: float = 0, kind: bytes = b"prtr") -> bytes:
+    """A table with two steps per ink, in 8 bits. black: lightness of all that would have less."""
+    lab = np.maximum(cmyk_colors(), [black, -128, -128])
+    table = (lab * [2.55, 1, 1] + [0, 128, 128]).round().astype(np.uint8)
     ramp = bytes(range(256))
     lut = b"mft1\0\0\0\0" + bytes((4, 3, 2, 0)) + _fixed(1, 0, 0, 0, 1, 0, 0, 0, 1)
     lut += ramp * 4 + table.tobytes() + ramp * 3
-    return _profile(b"CMYK", b"prtr", b"Lab ", "Two inks and two more", {b"A2B0": lut, b"A2B1": lut})
+    return _profile(b"CMYK", kind, b"Lab ", "Two inks and two more", {b"A2B0": lut, b"A2B1": lut})

@@ -167,6 +167,16 @@ def test_inks_with_a_profile(format):
     assert np.abs(got - want).max() <= (6 if format == "JPEG" else 3)
 
 
+def test_black_becomes_black():
+    """Black point compensation: the darkest the inks can do, a dark gray, is 0 in sRGB; white stays white."""
+    given = np.zeros((8, 16, 4), np.uint8)
+    given[:, 8:] = 255
+    profile = icc.cmyk_profile(black=20, kind=b"scnr")
+    got = pixels(saved(Image.fromarray(given, "CMYK"), "TIFF", icc_profile=profile), icc="Two inks and two more")
+    assert icc.srgb_of_lab(np.array([20.0, 0, 0])).min() > 40
+    assert got[:, :8].min() >= 254 and got[:, 8:].max() <= 1
+
+
 @pytest.mark.parametrize("format", ["JPEG", "TIFF"])
 def test_inks_without_a_profile(format):
     given = patches(4)

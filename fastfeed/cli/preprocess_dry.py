@@ -118,7 +118,9 @@ def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, work
         rows.append(("free", f"{size(found.free)} in the target"))
     stages = {name: took for name, took in found.stages.items() if took >= 5e-5}
     each = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
-    rows.append(("time", f"about {duration(found.seconds(workers))} with {workers} workers"))
+    long = found.seconds(workers)
+    about = f"about {duration(long)}" if long >= 1 else "less than a second, and some to start,"
+    rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
     rows.append(("ms an image", each))
     return rows
 

@@ -16,6 +16,7 @@ from fastfeed.cli import preprocess_options as o
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.state import Job
+    from fastfeed.preprocess.target import Target
 
 __all__ = ["preview", "stats", "status", "verify"]
 
@@ -28,9 +29,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
     """How far a job is, from the files alone: also while it runs, and from another machine."""
-    from fastfeed.preprocess.standing import standing
+    from fastfeed.preprocess.standing import standing, surveyed
 
-    found = standing(_job(dst, target_option))
+    target = _target(dst, target_option)
+    if looked := surveyed(target):
+        facts = {"surveyed": looked, "planned": None, "shards": None}
+        said = f"at least {looked:,} photographs are looked at, for duplicates or sizes; there is no plan yet"
+        typer.echo(json.dumps(facts) if as_json else f"{dst}: {said}")
+        return
+    found = standing(_open(target))
     if as_json:
         typer.echo(json.dumps(found.document()))
         return
@@ -120,10 +127,19 @@ def preview(
 
 
 def _job(dst: str, options: list[str] | None) -> Job:
-    from fastfeed.preprocess.state import open_job
+    return _open(_target(dst, options))
+
+
+def _target(dst: str, options: list[str] | None) -> Target:
     from fastfeed.preprocess.target import open_target
 
-    return open_job(open_target(dst, o.target_options({"target_option": options}), writes=False))
+    return open_target(dst, o.target_options({"target_option": options}), writes=False)
+
+
+def _open(target: Target) -> Job:
+    from fastfeed.preprocess.state import open_job
+
+    return open_job(target)
 
 
 def _print(title: str, facts: list[tuple[str, str]]) -> None:

@@ -228,7 +228,10 @@ def _say(report: Report, dst: str, part: tuple[int, int] | None, as_json: bool) 
     if len(report.bad) > _SHOWN:
         say(f"    and {len(report.bad) - _SHOWN:,} more" + (f", all in {dst}/bad.jsonl" if report.complete else ""))
     from fastfeed.faults import TRANSIENT
+    from fastfeed.preprocess.preview import DUPLICATES
 
+    if any(why.startswith("duplicate") for why in report.left_out):
+        say(f"  duplicates, as pictures: {dst.rstrip('/')}/{DUPLICATES}")
     if again := sorted(TRANSIENT & report.reasons.keys()):
         say(f"  some may work now:  fastfeed preprocess retry {place} --reason {','.join(again)}")
     if not report.complete:

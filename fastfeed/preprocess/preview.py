@@ -25,9 +25,9 @@ from fastfeed.preprocess.statistics import (
     summary,
 )
 
-__all__ = ["PAGE", "page", "preview"]
+__all__ = ["DUPLICATES", "PAGE", "page", "preview"]
 
-PAGE = "_job/preview/index.html"
+PAGE, DUPLICATES = "_job/preview/index.html", "_job/duplicates.html"
 _LISTED = 50  # bad photographs per reason
 _QUALITY = 85  # of the sheets
 
@@ -108,6 +108,8 @@ def page(
         f"<div class='soft'>from {escape(found.source)}</div>",
         f"<div class='say'>{escape(said[0].upper() + said[1:])}.</div>" if said else "",
         _facts([fact for fact in summary(found) if fact[0][0] != " "]),  # stages are a chart
+        "<p><a href='../duplicates.html'>Duplicates, as pictures</a></p>"
+        if any(why.startswith("duplicate") for why in found.left_out) else "",
         "<h2>What came in, and what came out</h2><div class='grid'>", *charts, "</div>",
         _sheets(found, pictures),
         _bad(bad),

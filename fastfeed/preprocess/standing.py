@@ -11,12 +11,17 @@ from typing import Any
 
 from fastfeed.preprocess.local_target import LocalTarget
 from fastfeed.preprocess.owner import has_ended
+from fastfeed.preprocess.plan import PLAN
 from fastfeed.preprocess.progress import duration, reasons, size
 from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.survey import ROW, piece_name
+from fastfeed.preprocess.target import Target
 from fastfeed.preprocess.verify import temporary
 
-__all__ = ["Standing", "pace", "standing"]
+__all__ = ["Standing", "pace", "standing", "surveyed"]
 
+SURVEY = piece_name(0).rpartition("/")[0]
+_AROUND = 640  # bytes in a piece that are no rows, at most
 _PAUSE = 8.0  # times as long as between others: one run ended there, and another began
 _SHORTEST_S = 60.0  # that a pause lasts
 _FRESH_S = 20.0  # since the last shard: a job that other machines do may be running
@@ -105,6 +110,14 @@ def standing(job: Job, now: float | None = None) -> Standing:
         last_s=last_s,
         seconds_left=todo * each if running and each is not None else None,
     )
+
+
+def surveyed(target: Target) -> int:
+    """Photographs that were looked at for a plan that is not made yet, at least; 0: there is a plan, or nothing."""
+    if target.read(PLAN) is not None:
+        return 0
+    begun = [bytes for name, bytes in target.files().items() if name.startswith(f"{SURVEY}/")]
+    return sum(max(1, (bytes - _AROUND) // ROW.itemsize) for bytes in begun)
 
 
 def pace(times: list[float]) -> tuple[float | None, float | None]:

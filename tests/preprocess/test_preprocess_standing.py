@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from small_jobs import made
+from small_jobs import Here, made, recipe, source
 
+from fastfeed.preprocess import Choice, open_input, run
 from fastfeed.preprocess.owner import temporary_name
-from fastfeed.preprocess.standing import pace, standing
+from fastfeed.preprocess.standing import pace, standing, surveyed
 from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.survey import SurveyTask
+from fastfeed.preprocess.target import open_target
 
 NOW = 1_700_000_000.0
 
@@ -66,6 +71,16 @@ def test_a_job_that_writes_here(job, tmp_path):
     found = standing(job, NOW + 3600)
     assert found.running and found.writers == 1
     assert rows(job, NOW + 3600)["state"].startswith("running, 1 process writes on this machine, the last shard")
+
+
+def test_a_job_that_has_no_plan_yet(tmp_path):
+    found = open_input(str(source(tmp_path / "source", 30)))
+    target = open_target(tmp_path / "shards")
+    assert surveyed(target) == 0
+    list(Here().run(SurveyTask(found.source, target, np.array([0, 40, 63]), False), [0, 1]))
+    assert 45 <= surveyed(target) <= 63
+    run(str(tmp_path / "source"), tmp_path / "shards", replace(recipe(), choice=Choice(dedupe="exact")), engine=Here())
+    assert surveyed(target) == 0
 
 
 def test_a_job_that_is_complete(tmp_path):

@@ -185,7 +185,10 @@ def _folder(
 def _listing(place: str, path: str, storage: Storage, fresh: bool, progress: bool | None) -> str:
     """The file that lists a folder; it is made where there is none of this folder."""
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"cannot keep the list of {place} at {path}: {error.strerror}") from error
     before = _version(path)
     with alone(Path(path)):  # parts of a job may begin at the same time
         usable = before is not None and not fresh

@@ -30,7 +30,7 @@ def _values(kind: int, data: bytes) -> Iterator[Any]:
             continue
         if kind == _BYTES and wire == 2:
             yield content.decode()
-        elif kind == _FLOATS and wire in (2, 5):
+        elif kind == _FLOATS and wire in (2, 5) and len(content) % 4 == 0:
             yield from struct.unpack(f"<{len(content) // 4}f", content)
         elif kind == _INTEGERS and wire in (0, 2):
             at = 0
@@ -39,7 +39,7 @@ def _values(kind: int, data: bytes) -> Iterator[Any]:
                 number &= (1 << 64) - 1
                 yield number - (number >> 63 << 64)
         else:
-            raise ValueError(f"a value of wire type {wire}")
+            raise ValueError(f"{len(content)} bytes of wire type {wire} in a list of another kind")
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:

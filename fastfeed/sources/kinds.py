@@ -17,10 +17,12 @@ _MOST = 10_000  # files of a folder that are looked at
 
 
 def kind_of(place: str) -> str:
-    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the name, else by what lies in a local folder."""
+    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by what lies in a local folder, else by the name."""
     name = os.path.basename(place.rstrip("/")).lower()
-    local = is_local(place) and os.path.isdir(place)
-    if name.endswith(_TABLES) and not local:
+    if is_local(place) and os.path.isdir(place):
+        if found := _inside(Path(place)):
+            return found
+    elif name.endswith(_TABLES):
         return "table"
     if name == "index.json":
         return "mds"
@@ -28,27 +30,30 @@ def kind_of(place: str) -> str:
     for kind, part in (("tar", "tar"), ("tfrecord", "tfrecord"), ("mds", "mds"), ("raw", "npy")):
         if part in parts or (kind == "tfrecord" and kind in name):
             return kind
-    return _inside(Path(place)) if local else "folder"
+    return "folder"
 
 
 def _inside(folder: Path) -> str:
-    """By the files in it. Where there are images or further folders, it is a folder of images."""
+    """By the files in it; "" where they do not say. Where there are images beside shards, it is a folder of images."""
     if _is_mds(folder / "index.json"):
         return "mds"
     kinds: set[str] = set()
+    folders = False
     try:
         with os.scandir(folder) as entries:
             for entry, _ in zip(entries, range(_MOST), strict=False):
+                suffix = os.path.splitext(entry.name)[1].lower()
                 if entry.name.startswith((".", "_")):
                     continue
-                suffix = os.path.splitext(entry.name)[1].lower()
-                if suffix in IMAGE_EXTENSIONS or entry.is_dir():
+                if entry.is_dir():
+                    folders = True
+                elif suffix in IMAGE_EXTENSIONS:
                     return "folder"
-                if suffix in _SHARDS:
+                elif suffix in _SHARDS:
                     kinds.add(_SHARDS[suffix])
     except OSError:  # whoever lists it will say why
-        return "folder"
-    return kinds.pop() if len(kinds) == 1 else "folder"
+        return ""
+    return kinds.pop() if len(kinds) == 1 and not folders else ""
 
 
 def _is_mds(index: Path) -> bool:

@@ -149,7 +149,7 @@ class MDSShards(Packed):
             if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
                 raise ValueError(f"got {value!r:.60}, an integer or a text is needed")
             return value if value >= 0 else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             notes.append(f"no label in sample {k}: {error}")
             return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_without_a_plan_nothing_depends_on_the_list(tmp_path: Path) -> None:
     (root / "a" / "latest.jpg").write_bytes(jpeg(8))
     assert len(open_input(str(root), keep=keep).source) == 3
     assert len(open_input(str(root), keep=keep, fresh=True).source) == 4
+
+
+def test_parts_of_a_job_list_one_after_another(tmp_path: Path) -> None:
+    root, keep = str(folder(tmp_path / "p", {"a": 3, "b": 2})), str(tmp_path / "job") + "/"
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: open_input(root, keep=keep), range(6)))
+    assert len({one.fingerprint for one in found}) == 1
+    assert sorted(os.listdir(keep)) == ["listing.ffarrays", "listing.lock"]
+
+
+def test_a_place_where_no_list_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("a file")
+    with pytest.raises(SourceError, match=r"cannot keep the list of .*/p at .*/job/listing.ffarrays"):
+        open_input(str(folder(tmp_path / "p", {"a": 2})), keep=str(tmp_path / "job") + "/")
 
 
 def test_remote_folders(tmp_path: Path) -> None:

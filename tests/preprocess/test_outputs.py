@@ -147,6 +147,10 @@ def test_kinds_of_local_folders(tmp_path: Path) -> None:
     (tmp_path / "n" / "deeper").mkdir()
     assert kind_of(str(tmp_path / "n")) == "folder"
     assert kind_of(str(tmp_path)) == "folder"
+    assert kind_of(str(folder(tmp_path / "star.tar", {"a": 1}) / "a")) == "folder"
+    (tmp_path / "train.tfrecord").mkdir()
+    (tmp_path / "train.tfrecord" / "part-00000-of-00001").write_bytes(b"")
+    assert kind_of(str(tmp_path / "train.tfrecord")) == "tfrecord"
     (tmp_path / "photos" / "index.json").write_text("[1]")
     assert kind_of(str(tmp_path / "photos")) == "folder"
 

@@ -189,7 +189,8 @@ def _of(found: Sequence[Mapping[str, Any]], images: int, shards: int, free: int 
     sizes = np.array([size for one in found for size in one["sizes"]], float)
     good = count - bad.total()
     share = math.sqrt(max(1 - count / images, 0.0)) if images else 0.0  # of a sample of all, nothing is uncertain
-    error = float(sizes.std(ddof=1)) / math.sqrt(len(sizes)) if len(sizes) > 1 else 0.0
+    each = np.append(sizes, np.zeros(bad.total()))  # how many are bad is uncertain, too
+    error = float(each.std(ddof=1)) / math.sqrt(len(each)) / (good / count) if good and len(each) > 1 else 0.0
     return Estimate(
         images=images,
         sampled=count,

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fastfeed.preprocess.finish import TIMES
 from fastfeed.preprocess.progress import duration, size
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.tally import Tally
 
-__all__ = ["STAGES", "TIMES", "Run", "Statistics", "limit", "statistics"]
-
-TIMES = "_job/times.jsonl"  # one line per run
+__all__ = ["STAGES", "Run", "Statistics", "limit", "statistics"]
 
 STAGES = {
     "read": "reading from disk or network",

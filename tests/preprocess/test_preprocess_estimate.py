@@ -54,6 +54,7 @@ def test_a_part_stands_for_all(photographs, tmp_path):
     part = estimate(photographs, recipe(), Here(), sample=32)
     assert part.sampled == 32 and part.images == 83 and part.spread > 0
     assert part.least <= whole.output * part.good / whole.good <= part.most
+    assert part.least <= whole.output <= part.most, "also where the share of bad ones is not the same"
     few = estimate(photographs, recipe(), Here(), ids=np.arange(4, 14), sample=32)
     assert (few.images, few.sampled, few.shards, few.bad.total()) == (10, 10, 2, 0)
 

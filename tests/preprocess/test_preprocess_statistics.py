@@ -7,7 +7,8 @@ import json
 import pytest
 from small_jobs import made
 
-from fastfeed.preprocess.statistics import TIMES, Run, aspect, bins, limit, megapixel, rows, statistics, summary
+from fastfeed.preprocess.finish import TIMES
+from fastfeed.preprocess.statistics import Run, aspect, bins, limit, megapixel, rows, statistics, summary
 
 
 @pytest.fixture(scope="module")

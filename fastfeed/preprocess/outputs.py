@@ -87,6 +87,8 @@ def _read(uri: str, storage: Storage) -> bytes | None:
         return found
     if found.reason in ("not_found", "empty") or (is_local(uri) and not os.path.exists(uri)):
         return None
+    if found.detail.startswith("permission denied"):  # S3's answer for what is not there, to those who may not list
+        return None
     raise SourceError(f"cannot read {uri}: {found.detail or found.reason}")
 
 

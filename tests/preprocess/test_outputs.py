@@ -20,9 +20,12 @@ from fastfeed.cli.open import kind_of, open_source
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs import open_input
 from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.outputs import open_output
 from fastfeed.preprocess.plan import Plan, make_plan
 from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.record import Record
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.storage import Storage
 
 CLASSES = ("a", "b", "c")
 
@@ -124,6 +127,17 @@ def test_damaged_plans(tmp_path: Path) -> None:
     (tmp_path / "out" / "_job" / "plan.json").write_text("{")
     with pytest.raises(SourceError, match=r"the plan in .*/out/_job is damaged"):
         open_source(str(tmp_path / "out"), None, [])
+
+
+@pytest.mark.parametrize(("detail", "ours"), [("permission denied: x", True), ("503: slow down", False)])
+def test_places_that_say_nothing_of_a_plan(monkeypatch: pytest.MonkeyPatch, detail: str, ours: bool) -> None:
+    storage = Storage()
+    monkeypatch.setattr(storage, "read", lambda spans: [Unread("io_error", detail) for _ in spans])
+    if ours:
+        assert open_output("s3://bucket/photos", storage) is None
+    else:
+        with pytest.raises(SourceError, match=r"cannot read s3://bucket/photos/_job/plan.json: 503: slow down"):
+            open_output("s3://bucket/photos", storage)
 
 
 def test_folders_around_a_job_are_not_the_job(tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ Format = Annotated[
 ShardSamples = Annotated[int, _option(_SHARDS, "Photographs per shard.", metavar="N")]
 Shuffle = Annotated[int | None, _option(_SHARDS, "Mix the order, by this seed.", metavar="SEED", show_default=False)]
 Val = Annotated[float, _option(_SHARDS, "Share that goes to val/, the rest to train/.", metavar="SHARE")]
+SplitBy = Annotated[
+    str, _option(_SHARDS, "looks: what looks alike stays on one side; names: no first pass.", metavar="HOW")
+]
 SplitSeed = Annotated[int, _option(_SHARDS, "Another one is another split.", metavar="SEED")]
 
 MinSide = Annotated[int, _option(_CHOICE, "Pixels of the short side, at least.", metavar="N")]
@@ -106,7 +109,9 @@ def recipe_of(given: Mapping[str, Any]) -> Recipe:
         Encoding(given["image_format"], given["quality"], given["subsampling"], given["keep_small"]),
         Limits(given["min_side"], given["max_aspect"], _names(given["only_formats"]), given["max_pixels"]),
         Packing(given["format"], given["shard_samples"]),
-        Choice(given["shuffle"], given["val"], given["split_seed"], given["dedupe"], given["distance"]),
+        Choice(
+            given["shuffle"], given["val"], given["split_seed"], given["split_by"], given["dedupe"], given["distance"]
+        ),
     )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ def run(
     shuffle: o.Shuffle = None,
     val: o.Val = 0.0,
     split_seed: o.SplitSeed = 0,
+    split_by: o.SplitBy = "looks",
     min_side: o.MinSide = 1,
     max_aspect: o.MaxAspect = 0.0,
     only_formats: o.OnlyFormats = "",

@@ -63,7 +63,7 @@ class _Alike:
 
 def needs_pixels(recipe: Recipe) -> bool:
     """Whether the survey must tell what photographs look like: to leave duplicates out, or keep them on one side."""
-    return recipe.choice.dedupe == "near" or recipe.choice.val > 0
+    return recipe.choice.compares
 
 
 def choose(

@@ -139,15 +139,22 @@ class Choice:
     shuffle: int | None = None  # seed; None: the source's order
     val: float = 0.0  # share that goes to val/, the rest to train/; 0: no split
     split_seed: int = 0
+    split_by: str = "looks"  # photographs that look alike stay on one side; "names": without looking at them first
     dedupe: str = "none"  # "exact": the same bytes; "near": also those that look alike
     distance: int = 4  # bits of 64 by which dHashes of "near" duplicates may differ
 
     def __post_init__(self) -> None:
         _one_of("dedupe", self.dedupe, ("none", "exact", "near"))
+        _one_of("split_by", self.split_by, ("looks", "names"))
         if not 0 <= self.val < 1:
             raise ConfigError(f"val must be in [0, 1), the share of photographs in val/, got {self.val!r}")
         if not _whole(self.distance, 0, 16):
             raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
+
+    @property
+    def compares(self) -> bool:
+        """Whether it matters what photographs look like."""
+        return self.dedupe == "near" or (self.val > 0 and self.split_by == "looks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +190,7 @@ class Recipe:
     @property
     def looks(self) -> bool:
         """Whether photographs must be looked at before the plan can be made."""
-        return self.choice.dedupe != "none" or self.scaling.mode == "buckets"
+        return self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
 
     @property
     def hash(self) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tarfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from photos import jpeg
 from outcomes import photographs, tree
+from photos import jpeg
+from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
@@ -198,3 +201,29 @@ def test_a_target_that_is_not_empty_is_left_alone(source: Path, tmp_path: Path) 
     assert os.listdir(tmp_path) == ["mine.txt"]
     with pytest.raises(ConfigError, match="must not lie in one another"):
         run(str(source), source / "shards", RECIPE)
+
+
+def test_a_split_keeps_what_looks_alike_on_one_side(tmp_path: Path) -> None:
+    own = photographs(tmp_path / "own", 40)
+    for k in range(0, 40, 2):  # the same picture, once more and smaller
+        twin = Image.open(own / "class0" / f"photo{k:03d}.jpg").resize((100, 75))
+        twin.save(own / "class1" / f"twin{k:03d}.jpg", quality=85)
+    recipe = Recipe(Scaling(48), packing=Packing(samples=64), choice=Choice(val=0.4))
+    run(str(own), tmp_path / "looks", recipe, workers=1)
+    sides = {
+        side: {Path(json.loads(meta)["uri"]).stem[-3:] for meta in metas(tmp_path / "looks" / side)}
+        for side in ("train", "val")
+    }
+    assert sides["train"] and sides["val"] and not sides["train"] & sides["val"]
+    by_names = replace(recipe, choice=Choice(val=0.4, split_by="names"))
+    run(str(own), tmp_path / "names", by_names, workers=1)
+    assert not (tmp_path / "names" / "_job" / "survey").exists()
+
+
+def metas(folder: Path) -> list[bytes]:
+    """The JSON of every sample."""
+    found = []
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            found += [tar.extractfile(member).read() for member in tar if member.name.endswith(".json")]  # type: ignore[union-attr]
+    return found

@@ -57,7 +57,7 @@ def test_all_options(asked):
         Encoding("webp", 80, "4:4:4", True),
         Limits(100, 3.0, ("JPEG", "PNG"), 1_000_000),
         Packing("parquet", 50),
-        Choice(3, 0.05, 7, "near", 6),
+        Choice(shuffle=3, val=0.05, split_seed=7, dedupe="near", distance=6),
     )
     assert (more["workers"], more["memory"], more["engine"], more["part"]) == (3, "2GB", "ray", (1, 4))
     assert (more["max_bad"], more["timeout_s"], more["target_storage"]) == (0.01, 5.0, {"anon": True})

@@ -22,6 +22,8 @@ from fastfeed.preprocess.engines.hosted import do_piece
 from fastfeed.preprocess.supervisor import Rules, WorkerDied
 from fastfeed.preprocess.work import Task
 
+# Ray reads this once, when it is imported: how often to try an address. By default 20 times, 40 s each
+os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
 try:
     ray: Any = importlib.import_module("ray")  # by name: type checkers take `import ray` for this very file
     errors: Any = importlib.import_module("ray.exceptions")
@@ -36,6 +38,8 @@ _LOOK_S = 2.0  # between looks at the cluster
 _END_S = 10.0
 _LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}  # Ray would take a third of the memory
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
+# Ray finds its token by itself for clusters that it finds by itself
+_TOKEN = "it answers, so its Ray may be of another version, or ask for a token: export RAY_AUTH_MODE=token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ def _connected(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    if address == "auto":
+    if auto := address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
     options: dict[str, Any] = dict(_LOCAL) if address == "local" else {}
     _reach(address)
@@ -163,7 +167,8 @@ def _connected(address: str) -> Iterator[None]:
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning", **options)
     except Exception as error:  # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
-        raise ConfigError(f"no Ray cluster at {address!r}: {str(error).strip().splitlines()[0]}; {_START}") from error
+        why = str(error).strip().splitlines()[0]
+        raise ConfigError(f"no Ray cluster at {address!r}: {why}; {_START if auto else _TOKEN}") from error
     finally:
         if ours:  # Ray ends the process at SIGTERM; what to do then is not its decision
             signal.signal(signal.SIGTERM, before)

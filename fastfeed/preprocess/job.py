@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -16,6 +17,7 @@ from fastfeed.preprocess.engines import Engine, Outcome
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.finish import finish, log_run
 from fastfeed.preprocess.inputs import Input, as_input, open_input
+from fastfeed.preprocess.plan import Shard
 from fastfeed.preprocess.prepare import check, empty, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import BadSample
@@ -83,8 +85,7 @@ def run(
     _forget(job, retry)
     this, parts = part or (0, 1)
     pieces = [shard for shard in job.todo if shard % parts == this]
-    mine = len(range(this, len(job.shards), parts))
-    going = _Going(job, mine, len(pieces), begun, max_bad, on_progress)
+    going = _Going(job, job.shards[this::parts], len(pieces), begun, max_bad, on_progress)
     going.tell()
     if pieces:
         if given is None:
@@ -96,7 +97,7 @@ def run(
                 going.take(outcome)
         finally:
             outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
-            log_run(target, going.seconds, going.images, going.stages, len(pieces) - going.left)
+            going.log(getattr(does, "workers", None), len(pieces))
             target.sweep()
     after = open_job(target, plan)
     if not after.todo:
@@ -131,7 +132,7 @@ class _Going:
     """What a run has done so far, and is told of."""
 
     job: Job
-    shards: int  # of this part
+    mine: Sequence[Shard]  # of this part
     left: int  # of them, to be done by this run
     begun: float
     max_bad: float | None
@@ -148,8 +149,8 @@ class _Going:
 
     def __post_init__(self) -> None:
         self.bad = Counter(bad.reason for bad in self.job.bad)
-        self.shards_before = self.shards - self.left
-        self.before = sum(len(record.ids) + len(record.bad) for record in self.job.records.values())
+        self.shards_before = len(self.mine) - self.left
+        self.before = sum(shard.last - shard.first for shard in self.mine if shard.index in self.job.records)
 
     @property
     def seconds(self) -> float:
@@ -191,15 +192,23 @@ class _Going:
                 listed,
             )
 
+    def log(self, workers: int | None, pieces: int) -> None:
+        """Leave for `stats` what this run did. Where that cannot be written, something worse is being said."""
+        with suppress(OSError):
+            log_run(
+                self.job.target, self.seconds, self.images, self.stages, pieces - self.left, workers=workers,
+                bytes_in=self.bytes_in, bytes_out=self.bytes_out,
+            )  # fmt: skip
+
     def tell(self) -> None:
         """How far it is."""
         if self.on_progress is None:
             return
-        job = self.job
+        images = sum(shard.last - shard.first for shard in self.mine)
+        done = self.before + self.images + sum(self.under_way.values())
         self.on_progress(
             Progress(
-                "shards", self.shards - self.left, self.shards, self.shards_before,
-                self.before + self.images + sum(self.under_way.values()), len(job.plan), self.before,
+                "shards", len(self.mine) - self.left, len(self.mine), self.shards_before, done, images, self.before,
                 self.bytes_in, self.bytes_out, Counter(self.bad), self.seconds,
             )
         )  # fmt: skip
@@ -232,7 +241,7 @@ def _report(job: Job, going: _Going, seconds: float) -> Report:
         target=job.target.text,
         shards=len(job.shards),
         shards_done=len(records),
-        shards_now=going.shards - going.shards_before - going.left,
+        shards_now=len(going.mine) - going.shards_before - going.left,
         tally=Tally.sum(record.tally for record in records),
         bad=tuple(job.bad),
         left_out=job.plan.left_out,

@@ -10,6 +10,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.choose import choose, needs_pixels
 from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.estimate import refuse_without_room
 from fastfeed.preprocess.inputs import Input
 from fastfeed.preprocess.plan import PLAN, Plan, make_plan
 from fastfeed.preprocess.raster import engine_versions
@@ -60,7 +61,9 @@ def planned(
     engine: Engine,
     told: Told,
 ) -> Plan:
-    """Make the plan and write it; first looking at every photograph where the recipe asks for that."""
+    """Make the plan and write it; first looking at every photograph where the recipe asks for that. TargetError where
+    there is no room for what the job would write."""
+    refuse_without_room(given, recipe, engine, target)
     source = given.source
     length, ids = len(source), np.arange(len(source))
     survey = None

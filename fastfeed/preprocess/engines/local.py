@@ -51,8 +51,11 @@ class LocalEngine:
             with suppress(queue.Empty):
                 while True:
                     todo.get_nowait()
-            for leader in leaders:
-                leader.close()
+            closing = [threading.Thread(target=leader.close) for leader in leaders]  # each may wait for its process
+            for thread in closing:
+                thread.start()
+            for thread in closing:
+                thread.join()
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()

@@ -185,6 +185,8 @@ def _folder(
 def _listing(place: str, path: str, storage: Storage, fresh: bool, progress: bool | None) -> str:
     """The file that lists a folder; it is made where there is none of this folder."""
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
+    if is_local(place) and not os.path.isdir(root):  # before anything is made
+        raise SourceError(f"{place} does not exist; name the folder, shards or table that hold the photographs")
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     except OSError as error:

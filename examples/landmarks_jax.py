@@ -1,8 +1,8 @@
 """Which landmark is it? Plain JAX: batches sharded over every device, of this process or of several.
 
 python examples/landmarks_jax.py
-NPROC=8 XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py  # two devices of one processor,
-                                          # and threads enough for both: a device that waits for the other holds one
+NPROC=8 XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py  # two devices of one
+                                   # processor, and threads enough: a device that waits for the other holds one
 """
 
 import argparse

@@ -11,10 +11,12 @@ from fastfeed.preprocess.inputs import Input, open_input
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Packing, Recipe, Scaling
 from fastfeed.preprocess.report import Progress, Report
+from fastfeed.preprocess.work import Engine
 
 __all__ = [
     "Choice",
     "Encoding",
+    "Engine",
     "Input",
     "Limits",
     "Packing",

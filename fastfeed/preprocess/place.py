@@ -8,7 +8,7 @@ import struct
 
 __all__ = ["Place"]
 
-_NOTE = struct.Struct("<qQ")  # the sample, -1 for none; how many have been begun
+_NOTE = struct.Struct("qQ")  # the sample, -1 for none; how many have been begun. Native: each is stored at once
 
 
 class Place:

@@ -6,7 +6,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import TimeoutError as NotYet  # the builtin one from Python 3.11 on
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from fastfeed.sources.spans import is_local
 __all__ = ["LATER", "large", "reading"]
 
 _AHEAD = 16  # photographs that wait, at most
+_USUAL = 6_000_000  # bytes of a photograph, as long as nothing is known
 _WAITING_S = 0.2  # beyond this a read counts as waiting
 
 LATER: Any = object()  # in place of bytes: too many to be held beside others, `source.read` them when it is their turn
@@ -62,9 +65,8 @@ class _Local:
 
     def _run(self) -> None:
         for i in self._ids:
-            size = large(self._source, [i])[0]
             try:
-                found = LATER if size > FREE // 2 else self._source.read([i])[0]
+                found = LATER if large(self._source, [i])[0] > FREE // 2 else self._source.read([i])[0]
             except BaseException as error:  # raised where the bytes are wanted
                 found = error
             # beside what is large, nothing is read
@@ -78,8 +80,6 @@ class _Local:
                 self._change.notify_all()
 
     def walk(self, waiting: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
-        from time import perf_counter
-
         for i in self._ids:
             begun = perf_counter()
             with self._change:
@@ -106,25 +106,55 @@ class _Remote:
 
     def __init__(self, source: Any, ids: Sequence[int]) -> None:
         self._source, self._ids = source, ids
-        self._pending: deque[Any] = deque()
+        self._sizes = large(source, ids)
+        self._pending: deque[tuple[Any, float]] = deque()  # reads, and bytes that they give; None for LATER
+        self._begun = 0
+        self._seen, self._bytes = 1, float(_USUAL)  # photographs, and their bytes
 
     def walk(self, waiting: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
-        from time import perf_counter
-
-        begun_until = 0
-        for k, i in enumerate(self._ids):
-            if begun_until <= k + _AHEAD // 2 and begun_until < len(self._ids):  # some at a time: neighbors share reads
-                more = self._ids[begun_until : k + _AHEAD]
-                self._pending.extend(self._source.fetch(more))
-                begun_until += len(more)
-            begun, pending = perf_counter(), self._pending.popleft()
-            try:
-                found = pending.result(_WAITING_S)
-            except TimeoutError:
-                waiting()
-                found = pending.result()
+        for i in self._ids:
+            if len(self._pending) <= _AHEAD // 2:
+                self._begin()
+            begun, (pending, _) = perf_counter(), self._pending.popleft()
+            found = LATER if pending is None else _result(pending, waiting)
+            if isinstance(found, (bytes, bytearray)):
+                self._seen, self._bytes = self._seen + 1, self._bytes + len(found)
             yield i, found, perf_counter() - begun
+            del found
+
+    def _begin(self) -> None:
+        """Begin more reads, some at a time: neighbors share them."""
+        more: list[int] = []
+        usual, held = self._bytes / self._seen, sum(size for _, size in self._pending)
+        while self._begun < len(self._ids) and len(self._pending) + len(more) < _AHEAD:
+            known = self._sizes[self._begun]
+            if known > FREE // 2:
+                self._fetch(more, usual)
+                more = []
+                self._pending.append((None, 0.0))
+            else:
+                held += known or usual
+                if held > FREE and (self._pending or more):
+                    break
+                more.append(self._begun)
+            self._begun += 1
+        self._fetch(more, usual)
+
+    def _fetch(self, places: Sequence[int], usual: float) -> None:
+        if places:
+            pendings = self._source.fetch([self._ids[k] for k in places])
+            sizes = [float(self._sizes[k] or usual) for k in places]
+            self._pending.extend(zip(pendings, sizes, strict=True))
 
     def close(self) -> None:
-        for pending in self._pending:
-            pending.cancel()
+        for pending, _ in self._pending:
+            if pending is not None:
+                pending.cancel()
+
+
+def _result(pending: Any, waiting: Callable[[], None]) -> Any:
+    try:
+        return pending.result(_WAITING_S)
+    except (NotYet, TimeoutError):
+        waiting()
+        return pending.result()

@@ -32,6 +32,12 @@ __all__ = ["Rules", "Supervisor", "WorkerDied"]
 _DEATHS = 3  # of one photograph that lives alone, or of a piece at no photograph; then it is given up
 _END_S = 2.0  # a process that has not ended by itself after this is killed
 _LOOK_S = 0.25  # how often to see where a process is
+_ENDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+)  # asked to end: by no photograph
 
 
 class WorkerDied(FastfeedError, RuntimeError):
@@ -161,20 +167,25 @@ class _Child:
     """One process."""
 
     def __init__(self, task: bytes, rules: Rules) -> None:
-        ours, theirs = socket.socketpair()
         self._place = place = Place()
         path = [entry for entry in sys.path if isinstance(entry, str)]
         safe = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not from the working folder
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, *safe, "-m", "fastfeed.preprocess.worker", str(theirs.fileno()), str(place.fd)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno(), place.fd],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
-                start_new_session=True,  # Ctrl-C in a terminal is for who started this
-            )
-        os.close(place.fd)  # the memory stays
-        self._ours, self._connection = ours, Connection(os.dup(ours.fileno()))
+        with ExitStack() as opened:
+            opened.callback(os.close, place.fd)  # the memory stays
+            ours, theirs = socket.socketpair()
+            opened.enter_context(theirs)
+            with ExitStack() as failed:  # no process can be started, say
+                failed.enter_context(ours)
+                self._connection = Connection(os.dup(ours.fileno()))
+                self.process = subprocess.Popen(
+                    [sys.executable, *safe, "-m", "fastfeed.preprocess.worker", str(theirs.fileno()), str(place.fd)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno(), place.fd],
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+                    start_new_session=True,  # Ctrl-C in a terminal is for who started this
+                )
+                failed.pop_all()
+        self._ours = ours
         self._timeout_s = rules.timeout_s
         self._seen, self._since = place.read(), monotonic()  # where it was, and since when
         self._task: tuple[Any, ...] | None = (path, task, rules.memory)
@@ -223,7 +234,7 @@ class _Child:
             return _Death(self.sample, "oom", "killed, as the system does where memory runs out")
         known = {number.value: number.name for number in signal.Signals}
         how = f"killed by {known.get(-status, f'signal {-status}')}" if status < 0 else f"exit status {status}"
-        return _Death(self.sample, "worker_crash", how)
+        return _Death(-1 if -status in _ENDED else self.sample, "worker_crash", how)
 
     def end(self, wait_s: float = _END_S) -> None:
         """Leaves no process and no zombie."""

@@ -54,6 +54,8 @@ class Deadly:
                 ctypes.string_at(0)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "term":
+                os.kill(os.getpid(), signal.SIGTERM)
             case "exit":
                 os._exit(3)
             case "hang":

@@ -50,6 +50,16 @@ def test_a_sample_that_lives_when_it_is_tried_again_is_innocent(tmp_path: Path) 
     assert leader.died == 2
 
 
+def test_a_process_that_is_asked_to_end_blames_no_photograph(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {4: "term once", 7: "term once"}))
+    try:
+        assert leader.do(0).error is None
+    finally:
+        leader.close()
+    assert set(said(tmp_path).values()) == {"good"}
+    assert leader.died == 2, "none was tried alone"
+
+
 def test_several_poisonous_samples_in_one_piece(tmp_path: Path) -> None:
     leader = Supervisor(Deadly(str(tmp_path), {0: "exit", 5: "segfault", 9: "kill"}))
     try:
@@ -114,7 +124,8 @@ def test_a_process_that_dies_while_it_has_room_gives_it_back(tmp_path: Path) -> 
 def test_stopping_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
     engine = LocalEngine(2, Rules(timeout_s=60))
     outcomes = engine.run(Deadly(str(tmp_path), {25: "hang", 38: "hang"}), range(4))
-    pids = {next(outcomes).summary["pid"] for _ in range(2)}
+    done = (outcome.summary for outcome in outcomes if outcome.summary)
+    pids = {next(done)["pid"] for _ in range(2)}
     begun = time.monotonic()
     outcomes.close()
     assert not any(alive(pid) for pid in pids)

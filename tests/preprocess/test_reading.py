@@ -1,0 +1,142 @@
+"""What is read ahead of the work: in order, little of it at once, and errors where the bytes are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastfeed.preprocess import reading as module
+from fastfeed.preprocess.reading import LATER, reading
+from fastfeed.preprocess.work import FREE
+
+
+class Distant:
+    """A remote source that counts the bytes under way."""
+
+    remote = True
+
+    def __init__(self, sizes: Sequence[int], answered: bool = True) -> None:
+        self.bytes_of, self._answered = sizes, answered
+        self.under_way: dict[int, Future[bytes]] = {}
+        self.begun: list[int] = []
+
+    def uri(self, i: int) -> str:
+        return f"s3://bucket/{i}.jpg"
+
+    def fetch(self, ids: Sequence[int]) -> list[Future[bytes]]:
+        found = []
+        for i in ids:
+            future: Future[bytes] = Future()
+            if self._answered:
+                future.set_result(bytes(self.bytes_of[i]))
+            self.under_way[i] = future
+            self.begun.append(i)
+            found.append(future)
+        return found
+
+    @property
+    def held(self) -> int:
+        return sum(self.bytes_of[i] for i in self.under_way)
+
+
+class Measured(Distant):
+    """And its sizes are known."""
+
+    bounds = np.array([0, 100])
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        return np.array([self.bytes_of[i] for i in ids], np.int64)
+
+    def shard(self, unit: int) -> str:
+        return "s3://bucket/a.tar"
+
+
+class Near:
+    """A local source of which one sample raises."""
+
+    def __init__(self, error: Exception, where: str) -> None:
+        self._error, self._where = error, where
+
+    def uri(self, i: int) -> str:
+        if self._where == "uri" and i == 2:
+            raise self._error
+        return "/nowhere"
+
+    def read(self, ids: Sequence[int]) -> list[bytes]:
+        if self._where == "read" and ids == [2]:
+            raise self._error
+        return [b"x"]
+
+
+def walk(source: Any, ids: Sequence[int]) -> tuple[list[Any], int]:
+    """What was found, and the most bytes that were under way or waiting at once."""
+    found, most = [], 0
+    with reading(source, ids, lambda: None) as photographs:
+        for i, blob, _ in photographs:
+            most = max(most, source.held)
+            source.under_way.pop(i, None)
+            found.append((i, blob if blob is LATER else len(blob)))
+    return found, most
+
+
+@pytest.mark.parametrize("kind", [Distant, Measured])
+def test_remote_reads_are_bounded_by_their_bytes(kind: type[Distant]) -> None:
+    sizes = [9_000_000] * 40
+    source = kind(sizes)
+    found, most = walk(source, range(40))
+    assert found == list(enumerate(sizes)) and source.begun == list(range(40))
+    assert most <= (FREE if kind is Measured else 3 * FREE), "the first ones are begun before their size is known"
+
+
+def test_small_remote_photographs_are_many_at_once() -> None:
+    source = Distant([1000] * 64)
+    assert walk(source, range(64))[1] == 1000 * module._AHEAD
+
+
+def test_large_remote_photographs_wait_for_their_turn() -> None:
+    sizes = [1000, FREE, 1000, FREE, FREE, 1000]
+    source = Measured(sizes)
+    found, _ = walk(source, range(6))
+    assert found == [(i, size if size < FREE else LATER) for i, size in enumerate(sizes)]
+    assert source.begun == [0, 2, 5]
+
+
+def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WAITING_S", 0.01)
+    source, said = Distant([5, 5], answered=False), []
+
+    def waiting() -> None:
+        said.append(True)
+        for future in source.under_way.values():
+            if not future.done():
+                future.set_result(b"12345")
+
+    with reading(source, [0, 1], waiting) as photographs:  # type: ignore[arg-type]
+        assert [(i, blob) for i, blob, _ in photographs] == [(0, b"12345"), (1, b"12345")]
+    assert said == [True]
+
+
+def test_what_nobody_wants_any_more_is_canceled() -> None:
+    source = Distant([5] * 9, answered=False)
+
+    def answer() -> None:
+        source.under_way[0].set_result(b"12345")
+
+    with reading(source, range(9), answer) as photographs:  # type: ignore[arg-type]
+        assert next(photographs)[:2] == (0, b"12345")
+    assert len(source.begun) > 1
+    assert [future.cancelled() for future in source.under_way.values()] == [False] + [True] * (len(source.begun) - 1)
+
+
+@pytest.mark.parametrize("where", ["uri", "read"])
+def test_an_error_of_the_source_is_raised_where_its_bytes_are_wanted(where: str) -> None:
+    found = []
+    with reading(Near(RuntimeError("mistake"), where), range(4), lambda: None) as photographs:  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="mistake"):
+            for i, _, _ in photographs:
+                found.append(i)
+    assert found == [0, 1]

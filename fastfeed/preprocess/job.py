@@ -13,17 +13,17 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
 from fastfeed.preprocess.apart import check_apart
-from fastfeed.preprocess.engines import Engine, Outcome
+from fastfeed.preprocess.engines import Engine, Outcome, doing
 from fastfeed.preprocess.engines.named import engine_for
-from fastfeed.preprocess.finish import finish, log_run
+from fastfeed.preprocess.finish import MANIFEST, finish, log_run
 from fastfeed.preprocess.inputs import Input, as_input, open_input
 from fastfeed.preprocess.plan import Shard
-from fastfeed.preprocess.prepare import check, empty, planned, same_source
+from fastfeed.preprocess.prepare import check, found_plan, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import BadSample
 from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
-from fastfeed.preprocess.state import Job, load_plan, open_job
+from fastfeed.preprocess.state import Job, open_job
 from fastfeed.preprocess.tally import Tally
 from fastfeed.preprocess.target import Target, open_target
 from fastfeed.sources.base import Source
@@ -72,33 +72,33 @@ def run(
         check_apart(source, dst)
     target = open_target(dst, target_storage)
     does = engine_for(engine, workers, memory, timeout_s)
-    plan = load_plan(target)
+    plan = found_plan(target)
     given: Input | None = None
     if plan is None:
-        empty(target)
         given = _opened(source, target, storage)
         plan = planned(target, given, recipe, does, _survey_teller(on_progress, begun))
     else:
         check(target, plan, recipe)
     target.sweep()
     job = open_job(target, plan)
-    _forget(job, retry)
-    this, parts = part or (0, 1)
-    pieces = [shard for shard in job.todo if shard % parts == this]
-    going = _Going(job, job.shards[this::parts], len(pieces), begun, max_bad, on_progress)
+    mine = job.shards[part[0] :: part[1]] if part else job.shards
+    _forget(job, mine, retry)
+    pieces = [shard.index for shard in mine if shard.index not in job.records]
+    going = _Going(job, mine, len(pieces), begun, max_bad, on_progress)
     going.tell()
+    going.check()
     if pieces:
         if given is None:
             given = _opened(source, target, storage)
             same_source(target, plan, given)
-        outcomes = does.run(ShardTask(given, target, plan), pieces)
         try:
-            for outcome in outcomes:
-                going.take(outcome)
+            with doing(does, ShardTask(given, target, plan), pieces) as outcomes:
+                for outcome in outcomes:
+                    going.take(outcome)
         finally:
-            outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
             going.log(getattr(does, "workers", None), len(pieces))
-            target.sweep()
+            with suppress(OSError):  # the next run sweeps, too
+                target.sweep()
     after = open_job(target, plan)
     if not after.todo:
         finish(after)
@@ -119,12 +119,16 @@ def _opened(source: Given, target: Target, storage: dict[str, Any] | None) -> In
     return source(target) if callable(source) else as_input(source)
 
 
-def _forget(job: Job, retry: Collection[str]) -> None:
-    """Shards with bad photographs of these reasons are not done any more."""
-    for index, record in list(job.records.items()):
-        if any(bad.reason in retry for bad in record.bad):
-            job.target.remove(record.name)
-            del job.records[index]
+def _forget(job: Job, mine: Sequence[Shard], retry: Collection[str]) -> None:
+    """Shards with bad photographs of these reasons are not done any more. Records that do not count go, too, or whoever
+    is to make their shards would take these for done; first of all the manifest, which speaks of all of them."""
+    again = [k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)]
+    again = [shard for shard in mine if shard.index in job.stale or shard.index in again]
+    if again:
+        job.target.remove(MANIFEST)
+    for shard in again:
+        job.target.remove(shard.name + ".json")
+        job.records.pop(shard.index, None)
 
 
 @dataclass(slots=True)
@@ -176,9 +180,10 @@ class _Going:
         self.bad.update(found["bad"])
         self.stages.update(found["seconds"])
         self.tell()
-        self._enough()
+        self.check()
 
-    def _enough(self) -> None:
+    def check(self) -> None:
+        """TooManyFailures, also where it was earlier runs that met them."""
         if self.max_bad is None:
             return
         most = self.max_bad if self.max_bad >= 1 else self.max_bad * len(self.job.plan)
@@ -188,7 +193,7 @@ class _Going:
                 f"{bad} photographs are bad, more than max_bad allows ({most:g}): "
                 + ", ".join(f"{n} {why}" for why, n in self.bad.most_common())
                 + "".join(f"\n  {one}" for one in listed[:5])
-                + "\nfinished shards are kept; raise max_bad, or mend the source, and run again",
+                + "\nfinished shards are kept; run again with a larger max_bad, or mend these and retry their reasons",
                 listed,
             )
 

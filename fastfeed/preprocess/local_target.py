@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,12 +39,17 @@ class LocalTarget:
 
     def write(self, name: str, content: bytes) -> None:
         """A small file: whole or not at all, on the disk when this returns."""
-        attempt = self.attempt()
-        try:
-            attempt.create(name).write(content)
-            attempt.commit_alone()
-        finally:
-            attempt.abandon()
+        for k in range(_TRIES):
+            attempt = self.attempt()
+            try:
+                attempt.create(name).write(content)
+                attempt.commit_alone()
+                return
+            except TargetError as error:  # another run that saw the job complete may have swept everything
+                if error.errno != errno.ENOENT or k == _TRIES - 1 or not os.path.isdir(self.folder):
+                    raise
+            finally:
+                attempt.abandon()
 
     def files(self) -> dict[str, int]:
         """Names and bytes of all files below it, but for temporary ones."""

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.recipe import Recipe, digest
 
-__all__ = ["ORDER", "PLAN", "Plan", "Shard", "make_plan"]
+__all__ = ["ORDER", "PLAN", "Plan", "Shard", "differing", "make_plan", "spelled_as"]
 
 PLAN, ORDER = "_job/plan.json", "_job/order.npy"
 
@@ -39,7 +39,8 @@ class Plan:
     order: np.ndarray  # int64, shape (planned,): ids in the source, shard by shard
     groups: tuple[tuple[str, int], ...]  # folder ("" is the target itself) and how many of the order are in it
     left_out: dict[str, int] = field(default_factory=dict)  # planned in no shard: how many by reason (duplicates)
-    made_with: dict[str, str] = field(default_factory=dict)  # libraries that pixels and bytes depend on, by version
+    made_with: dict[str, str] = field(default_factory=dict)  # libraries that bytes depend on, by version; {}: any
+    first_uri: str = ""  # of the source's first photograph: another run may name the same source in another way
 
     def __len__(self) -> int:
         return len(self.order)
@@ -77,7 +78,8 @@ class Plan:
         """Content of the plan's files by name; PLAN is to be written last."""
         order = io.BytesIO()
         np.save(order, self.order)
-        head = {"hash": self.hash, "source": self.source, "left_out": self.left_out, **self._head()}
+        about = {"hash": self.hash, "source": self.source, "first_uri": self.first_uri, "left_out": self.left_out}
+        head = {**about, **self._head()}
         return {ORDER: order.getvalue(), PLAN: json.dumps(head, indent=1).encode() + b"\n"}
 
     @classmethod
@@ -88,7 +90,7 @@ class Plan:
             found = cls(
                 Recipe.of(head["recipe"]), head["source"], head["fingerprint"], head["length"], tuple(head["classes"]),
                 np.load(io.BytesIO(order), allow_pickle=False), tuple((name, count) for name, count in head["groups"]),
-                head["left_out"], head["made_with"],
+                head["left_out"], head["made_with"], head.get("first_uri", ""),
             )  # fmt: skip
             if head["hash"] != found.hash:
                 raise ValueError(f"its hash is {found.hash}, not {head['hash']}")
@@ -101,10 +103,7 @@ class Plan:
         lines = [f"  {line}" for line in self.recipe.difference(other.recipe)]
         if self.fingerprint != other.fingerprint:
             lines.append(f"  source: {self.source} with {self.length} images -> {other.source} with {other.length}")
-        for name in sorted(self.made_with.keys() | other.made_with.keys()):
-            ours, theirs = self.made_with.get(name, "none"), other.made_with.get(name, "none")
-            if ours != theirs:
-                lines.append(f"  {name}: {ours} -> {theirs}")
+        lines += [f"  {line}" for line in differing(self.made_with, other.made_with)]
         return "\n".join(lines)
 
 
@@ -118,6 +117,7 @@ def make_plan(
     groups: list[tuple[str, np.ndarray]],
     left_out: dict[str, int],
     made_with: dict[str, str],
+    first_uri: str = "",
 ) -> Plan:
     """A plan of these groups: folder, and ids in their order."""
     groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
@@ -125,4 +125,25 @@ def make_plan(
         raise ConfigError(f"nothing is left to do: {length} images in {source}, left out: {left_out}")
     order = np.concatenate([ids for _, ids in groups])
     sizes = tuple((folder, len(ids)) for folder, ids in groups)
-    return Plan(recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with)
+    return Plan(recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri)
+
+
+def differing(planned: dict[str, str], here: dict[str, str]) -> list[str]:
+    """`pillow: 12.0.0 -> 13.0.0`, one for each library that is not the same."""
+    return [
+        f"{name}: {planned.get(name, 'none')} -> {here.get(name, 'none')}"
+        for name in sorted(planned.keys() | here.keys())
+        if planned.get(name, "none") != here.get(name, "none")
+    ]
+
+
+def spelled_as(planned: str, here: str) -> tuple[str, str]:
+    """How addresses begin in the plan and here, from those of one photograph: `photos/` and `/data/photos/`, say.
+
+    What follows is the same in both, from a slash on.
+    """
+    ours, theirs = planned.split("/"), here.split("/")
+    while ours and theirs and ours[-1] == theirs[-1]:
+        ours.pop()
+        theirs.pop()
+    return "/".join([*ours, ""]), "/".join([*theirs, ""])

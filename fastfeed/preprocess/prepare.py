@@ -9,30 +9,21 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.choose import choose, needs_pixels
-from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.engines import Engine, doing
 from fastfeed.preprocess.estimate import refuse_without_room
 from fastfeed.preprocess.inputs import Input
+from fastfeed.preprocess.libraries import versions
 from fastfeed.preprocess.plan import PLAN, Plan, make_plan
-from fastfeed.preprocess.raster import engine_versions
 from fastfeed.preprocess.recipe import Recipe
+from fastfeed.preprocess.state import load_plan
 from fastfeed.preprocess.survey import SurveyTask, load_survey, survey_done
 from fastfeed.preprocess.target import Target
 
-__all__ = ["check", "empty", "planned", "same_source", "versions"]
+__all__ = ["check", "found_plan", "planned", "same_source"]
 
 Told = Callable[[int, int, int, int], None]  # of a survey: pieces done, pieces, photographs done, photographs
 
 _PIECE = 2000  # photographs of one piece of the survey
-
-
-def versions(recipe: Recipe) -> dict[str, str]:
-    """What the shards' bytes depend on beside the recipe: libraries, by version."""
-    found = engine_versions()
-    if recipe.packing.format == "parquet":
-        from importlib.metadata import version
-
-        found["pyarrow"] = version("pyarrow")
-    return found
 
 
 def check(target: Target, plan: Plan, recipe: Recipe) -> None:
@@ -85,7 +76,12 @@ def planned(
         groups=chosen.groups,
         left_out=chosen.left_out,
         made_with=versions(recipe),
+        first_uri=source.uri(0) if length else "",
     )
+    if (there := load_plan(target)) is not None:  # another part of the job, or another user, was quicker
+        check(target, there, recipe)
+        same_source(target, there, given)
+        return there
     for name, content in plan.files().items():
         target.write(name, content)
     return plan
@@ -100,21 +96,25 @@ def _survey(target: Target, given: Input, recipe: Recipe, engine: Engine, bounds
         return
     count, images = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     under_way: dict[int, int] = {}
-    for outcome in engine.run(SurveyTask(given.source, target, bounds, pixels, most, fingerprint), left):
-        if outcome.error:
-            raise outcome.error
-        under_way[outcome.piece] = outcome.samples
-        if outcome.summary:
-            count, images = count + 1, images + outcome.summary["samples"]
-            del under_way[outcome.piece]
-        told(count, pieces, images + sum(under_way.values()), length)
+    with doing(engine, SurveyTask(given.source, target, bounds, pixels, most, fingerprint), left) as outcomes:
+        for outcome in outcomes:
+            if outcome.error:
+                raise outcome.error
+            under_way[outcome.piece] = outcome.samples
+            if outcome.summary:
+                count, images = count + 1, images + outcome.summary["samples"]
+                del under_way[outcome.piece]
+            told(count, pieces, images + sum(under_way.values()), length)
 
 
-def empty(target: Target) -> None:
-    """That nothing of others is there. ConfigError."""
-    if others := sorted(name for name in target.files() if not name.startswith("_job/")):
+def found_plan(target: Target) -> Plan | None:
+    """The plan there; None where there is nothing. ConfigError where there is something of others."""
+    plan = load_plan(target)
+    others = [] if plan else sorted(name for name in target.files() if not name.startswith("_job/"))
+    if others and (plan := load_plan(target)) is None:  # else another part of the job has begun between these lines
         raise ConfigError(
             f"{target.text} is not empty, it holds {others[0]}"
             + (f" and {len(others) - 1} more files" if len(others) > 1 else "")
             + f" and no plan ({PLAN}); choose an empty folder"
         )
+    return plan

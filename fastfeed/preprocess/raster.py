@@ -14,8 +14,7 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-from PIL import Image, features
-from PIL import __version__ as _PILLOW
+from PIL import Image
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
 from fastfeed.decode.native import NativeEngine, built, markers
@@ -31,7 +30,7 @@ from fastfeed.preprocess.jpeg_markers import read_markers
 from fastfeed.preprocess.recipe import FILTERS
 from fastfeed.preprocess.strips import flattening, kind, scaled
 
-__all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "engine_versions", "look"]
+__all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "libvips", "look"]
 
 LARGE = 16_000_000  # pixels from which on files are decoded in strips
 FILTER_NAMES: dict[str, str] = dict(
@@ -69,28 +68,12 @@ class Look:
 
 
 @functools.cache
-def _vips() -> Any:
+def libvips() -> Any:
     """The module, or None where pyvips is not installed."""
     try:
         return importlib.import_module("fastfeed.preprocess.vips")
     except MissingExtra:
         return None
-
-
-def engine_versions() -> dict[str, str]:
-    """What pixels depend on, by version."""
-    from fastfeed import __version__
-
-    vips = _vips()
-    libraries = {
-        "libjpeg": features.version("libjpeg_turbo"),
-        "littlecms": features.version("littlecms2"),
-        "webp": features.version("webp"),
-        "avif": features.version("avif"),
-    }
-    kernel = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if built() else "none"
-    found = {name: str(version or "none") for name, version in libraries.items()}
-    return {"pillow": _PILLOW, **found, "kernel": kernel, "vips": vips.VERSION if vips else "none"}
 
 
 def look(blob: bytes, max_pixels: int = 300_000_000) -> Look | Bad:
@@ -180,7 +163,7 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
         )  # fmt: skip
     else:
         plain = False
-    vips = _vips() if plain else None
+    vips = libvips() if plain else None
     if vips is None:
         return False
     try:
@@ -255,7 +238,7 @@ class Rasterizer:
             return Bad("corrupt", "a checksum of the pixel data is wrong")
         profile = _profile(OPEN[look.format](io.BytesIO(blob), ""))
         flat = flattening(look.alpha, profile, self._op.matte)
-        rows = _vips().Rows(blob, *look.stored)
+        rows = libvips().Rows(blob, *look.stored)
         shown = look.height, look.width
         small = scaled(
             lambda top, count: flat(rows(top, count)), look.stored, stored_box(look.orientation, box, shown),

@@ -10,10 +10,12 @@ from time import perf_counter
 from typing import Any
 
 from fastfeed.decode.base import Bad
+from fastfeed.errors import TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs import Input
+from fastfeed.preprocess.libraries import check_here
 from fastfeed.preprocess.made import Entry, Made
-from fastfeed.preprocess.plan import Plan, Shard
+from fastfeed.preprocess.plan import Plan, Shard, spelled_as
 from fastfeed.preprocess.reading import LATER, large, reading
 from fastfeed.preprocess.record import BadSample, Part, Record
 from fastfeed.preprocess.tally import Tally
@@ -41,7 +43,7 @@ class ShardTask:
     given: Input
     target: Target
     plan: Plan
-    _kept: dict[str, Any] = field(default_factory=dict)  # of this process: shards and the transformer
+    _kept: dict[str, Any] = field(default_factory=dict)  # of this process: what is worked out once
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self.given, self.target, self.plan
@@ -51,7 +53,9 @@ class ShardTask:
             object.__setattr__(self, name, value)
 
     def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """As in Task. OSError and TargetError where the shard cannot be read or written."""
+        """As in Task. OSError and TargetError where the shard cannot be read or written; ConfigError where this
+        process would make other bytes than the one that made the plan."""
+        self._check()
         shard = self._shards[piece]
         if (done := self._done(shard)) is not None:
             return _summary(done, {})
@@ -71,9 +75,12 @@ class ShardTask:
 
             attempt.commit(record)
             seconds["commit"] += perf_counter() - begun
-        except BaseException:  # also when whoever started this is gone: what is there of it must go
+        except TargetError:  # or another run has done this shard, finished the job, and swept
+            if (done := self._done(shard)) is None:
+                raise
+            return _summary(done, {})
+        finally:  # also when whoever started this is gone: what is there of it must go
             attempt.abandon()
-            raise
         return _summary(found[0], seconds)
 
     def alone(self, sample: int, watch: Watch) -> None:
@@ -129,6 +136,22 @@ class ShardTask:
         except OSError:
             return None
         return record if record.plan == self.hash and record.index == shard.index else None
+
+    def uri(self, i: int) -> str:
+        """As the plan's source would say it, however the source is named now; as JSON and every reader of it can hold
+        it: bytes that are no UTF-8 as \\xNN."""
+        if "spelled" not in self._kept:
+            first = self.plan.first_uri
+            self._kept["spelled"] = spelled_as(first, self.given.source.uri(0)) if first else ("", "")
+        planned, here = self._kept["spelled"]
+        uri = self.given.source.uri(i)
+        return _text(planned + uri[len(here) :] if uri.startswith(here) else uri)
+
+    def _check(self) -> None:
+        """Once in a process."""
+        if "checked" not in self._kept:
+            check_here(self.plan)
+            self._kept["checked"] = True
 
     @property
     def hash(self) -> str:
@@ -192,11 +215,12 @@ class _Filling:
                     self.seconds["read"] += waited
                     made = self.task.make(i, found, watch)
                     del found
+                watch.begin(_NOBODY)  # however long the target takes for what follows
                 made = note if isinstance(note, Failure) and isinstance(made, Made) else made
                 if isinstance(made, Made):
                     self.add(i, int(label), note, made)
                 else:
-                    self.bad.append(BadSample(i, _text(source.uri(i)), made.reason, _text(made.detail)))
+                    self.bad.append(BadSample(i, self.task.uri(i), made.reason, _text(made.detail)))
 
     def add(self, i: int, label: int, note: Any, made: Made) -> None:
         begun = perf_counter()
@@ -205,7 +229,7 @@ class _Filling:
             self.seconds[stage] += took
         self.ids.append(i)
         self.tally.add(made)
-        meta: dict[str, Any] = {"uri": _text(self.task.given.source.uri(i)), **made.facts}
+        meta: dict[str, Any] = {"uri": self.task.uri(i), **made.facts}
         if label >= 0:
             meta["label"] = label
             if label < len(plan.classes):
@@ -236,6 +260,5 @@ def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def _text(uri: str) -> str:
-    """As JSON and every reader of it can hold it: bytes that are no UTF-8 as \\xNN."""
-    return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+def _text(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -24,6 +24,7 @@ class Job:
     plan: Plan
     shards: list[Shard]
     records: dict[int, Record]  # by the shards' index; of those that are done
+    stale: frozenset[int] = frozenset()  # shards with a record that does not count: files are missing or cut off
 
     @property
     def todo(self) -> list[int]:
@@ -61,7 +62,8 @@ def open_job(target: Target, plan: Plan | None = None) -> Job:
             continue
         if all(there.get(part.name) == part.bytes for part in record.files):
             records[record.index] = record
-    return Job(target, plan, shards, records)
+    stale = {by_name[name.removesuffix(".json")].index for name in names} - records.keys()
+    return Job(target, plan, shards, records, frozenset(stale))
 
 
 def _records(target: Target, names: Iterable[str]) -> Iterable[Record]:

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from fastfeed.preprocess.work import Engine, Outcome
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-__all__ = ["Engine", "Outcome"]
+from fastfeed.preprocess.work import Engine, Outcome, Task
+
+__all__ = ["Engine", "Outcome", "doing"]
+
+
+@contextmanager
+def doing(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[Iterator[Outcome]]:
+    """Its outcomes. The work ends with the block, also where that is left early."""
+    outcomes = iter(engine.run(task, pieces))
+    try:
+        yield outcomes
+    finally:
+        if close := getattr(outcomes, "close", None):  # a generator's; a list of a user's engine has nothing to end
+            close()

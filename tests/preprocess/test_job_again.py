@@ -28,7 +28,7 @@ RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
 
 class Inside:
-    """An engine that does all in this process, before the first outcome is asked for: nobody can close what it gives."""
+    """An engine that does all at once in this process; nobody can close what it gives."""
 
     def __init__(self, only: int = 1000) -> None:
         self.done: list[int] = []

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.supervisor import Rules, Supervisor, WorkerDied
+from fastfeed.preprocess.supervisor import Rules, Supervisor, WorkerDied, close_all
 
 __all__ = ["dismiss", "do_piece"]
 
@@ -90,9 +90,4 @@ def _end(key: tuple[int, str], even_if_busy: bool = False) -> None:
         del _kept[key]
         if kept.timer is not None:
             kept.timer.cancel()
-    # at once: each may wait a while for its process to let go
-    threads = [threading.Thread(target=leader.close, name="fastfeed-end") for leader in (*kept.idle, *kept.busy)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    close_all([*kept.idle, *kept.busy])

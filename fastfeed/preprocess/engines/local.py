@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fastfeed.decode.budget import Budget
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.supervisor import Rules, Supervisor
+from fastfeed.preprocess.supervisor import Rules, Supervisor, close_all
 from fastfeed.preprocess.work import Task
 
 __all__ = ["LocalEngine"]
@@ -51,11 +51,7 @@ class LocalEngine:
             with suppress(queue.Empty):
                 while True:
                     todo.get_nowait()
-            closing = [threading.Thread(target=leader.close) for leader in leaders]  # each may wait for its process
-            for thread in closing:
-                thread.start()
-            for thread in closing:
-                thread.join()
+            close_all(leaders)
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()

@@ -76,7 +76,7 @@ def _there(dst: str, recipe: Recipe, given: Mapping[str, Any]) -> tuple[Job | No
         return None, None  # a bucket that holds nothing there
     plan, free = load_plan(target), target.free_bytes()
     if plan is None:
-        if others := sorted(target.files()):
+        if others := sorted(name for name in target.files() if not name.startswith("_job/")):
             raise ConfigError(f"{dst} is not empty, it holds {others[0]}, and no job: choose an empty folder")
         return None, free
     check(target, plan, recipe)
@@ -151,7 +151,7 @@ class _bar:
     """Tells how far the sample is, on a terminal."""
 
     def __enter__(self) -> Any:
-        self._status = Console(stderr=True).status("making a sample") if sys.stderr.isatty() else None
+        self._status = Console(stderr=True, emoji=False).status("making a sample") if sys.stderr.isatty() else None
         if self._status is None:
             return None
         self._status.start()

@@ -56,7 +56,7 @@ def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) ->
         return
     _print(dst, summary(found))
     tally = found.tally
-    console = Console()
+    console = Console(emoji=False)
     for title, counted in (
         ("bad, by reason", rows(found.bad, 12)),
         ("formats", rows(tally.formats, 8)),
@@ -86,7 +86,7 @@ def verify(
     from fastfeed.preprocess.verify import repair, verify
 
     job = _job(dst, target_option)
-    with Console(stderr=True).status("reading") if sys.stderr.isatty() else _Nothing() as bar:
+    with Console(stderr=True, emoji=False).status("reading") if sys.stderr.isatty() else _Nothing() as bar:
         found = verify(job, lambda done, of: bar.update(f"reading shard {done:,} of {of:,}"))
     fixed = repair(job, found) if fix else []
     if as_json:
@@ -143,7 +143,7 @@ def _open(target: Target) -> Job:
 
 
 def _print(title: str, facts: list[tuple[str, str]]) -> None:
-    console = Console()
+    console = Console(emoji=False)
     console.print(Text(title, style="bold"), soft_wrap=True)
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=12, style="cyan", no_wrap=True)
@@ -166,7 +166,7 @@ def _histogram(console: Console, title: str, counted: list[tuple[str, int]]) -> 
 
 
 def _say(text: str, style: str = "") -> None:
-    Console(soft_wrap=True).print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+    Console(soft_wrap=True, emoji=False).print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
 class _Nothing:

@@ -175,7 +175,7 @@ def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collect
     from fastfeed.preprocess.job import run as work
     from fastfeed.preprocess.progress import shown
 
-    given, errors = ctx.params, Console(stderr=True)
+    given, errors = ctx.params, Console(stderr=True, emoji=False)
     options, source = o.target_options(given), o.opener(src, given)
     part, limit, engine = o.part_of(given["part"]), o.limit_of(given["max_bad"]), o.engine_of(given["ray"])
     check_apart(src, dst)
@@ -222,12 +222,16 @@ def _say(report: Report, dst: str, part: tuple[int, int] | None, as_json: bool) 
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
-    say, place = _plainly(Console(soft_wrap=True)), shlex.quote(dst)
+    say, place = _plainly(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
     say(str(report))
     for bad in report.bad[:_SHOWN]:
         say(f"    {bad}")
     if len(report.bad) > _SHOWN:
         say(f"    and {len(report.bad) - _SHOWN:,} more" + (f", all in {dst}/bad.jsonl" if report.complete else ""))
+    for note in report.notes[:_SHOWN]:
+        say(f"  of the source: {note}")
+    if len(report.notes) > _SHOWN:
+        say(f"  of the source: {len(report.notes) - _SHOWN:,} more remarks, in the report of --json")
     from fastfeed.faults import TRANSIENT
     from fastfeed.preprocess.preview import DUPLICATES
 

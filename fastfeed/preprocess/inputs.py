@@ -53,6 +53,13 @@ class Input:
         return [self._note(i, said) for i, said in zip(ids, self._said(ids), strict=True)]
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of the source is not among its photographs, and why: files by their names, damaged parts of shards."""
+        most = Counter(self.left_out).most_common(8)
+        others = f"files that are no photographs by their names: {', '.join(f'{n:,} {what}' for what, n in most)}"
+        return (*((others,) if most else ()), *getattr(self.source, "notes", ()))
+
+    @property
     def fingerprint(self) -> str:
         """Changes when the photographs, their labels, or what travels along with them change."""
         columns = f" columns {digest([self.caption, *self.columns])}" if self.caption or self.columns else ""

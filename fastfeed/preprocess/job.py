@@ -104,7 +104,7 @@ def run(
         finish(after)
     if going.errors:
         raise going.errors[0]
-    return _report(after, going, monotonic() - begun)
+    return _report(after, going, given.remarks if given else (), monotonic() - begun)
 
 
 def keeping(target: Target) -> str | None:
@@ -240,7 +240,7 @@ def _limits(max_bad: float | None, part: tuple[int, int] | None) -> None:
         raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}")
 
 
-def _report(job: Job, going: _Going, seconds: float) -> Report:
+def _report(job: Job, going: _Going, notes: tuple[str, ...], seconds: float) -> Report:
     records = [job.records[index] for index in sorted(job.records)]
     return Report(
         target=job.target.text,
@@ -254,4 +254,5 @@ def _report(job: Job, going: _Going, seconds: float) -> Report:
         seconds=seconds,
         stages=dict(going.stages),
         classes=job.plan.classes,
+        notes=notes,
     )

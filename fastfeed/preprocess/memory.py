@@ -31,7 +31,7 @@ def divided(memory: int | str | None, workers: int) -> tuple[int, int]:
 
     ConfigError where there is not enough for one. With little memory for many workers there are fewer of them.
     """
-    whole = offered() if memory is None else in_bytes(memory)
+    whole = offered() if memory is None else in_bytes(memory, "memory")
     least = _PARENT + _WORKER + FREE + _LEAST
     if whole < least:
         raise ConfigError(

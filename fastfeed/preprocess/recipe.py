@@ -22,6 +22,7 @@ MODES = {
 }
 FILTERS = ("lanczos", "bicubic", "area")  # always antialiased
 IMAGES = ("jpeg", "webp", "png", "raw")
+KINDS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # that can be decoded
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
 
@@ -109,6 +110,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formats", tuple(name.upper() for name in self.formats))
+        for name in self.formats:
+            _one_of("formats", name, KINDS)
         if not _whole(self.min_side, 1, MOST_SIDE):
             raise ConfigError(f"min_side must be in [1, {MOST_SIDE}] pixels, got {self.min_side!r}")
         if self.max_aspect and self.max_aspect < 1:

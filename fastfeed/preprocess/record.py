@@ -12,6 +12,11 @@ from fastfeed.preprocess.tally import Tally
 __all__ = ["BadSample", "Part", "Record"]
 
 
+def _visible(text: str) -> str:
+    """One line, safe for a terminal: names come from strangers, and may hold what moves cursors or paints."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One file of a shard."""
@@ -31,7 +36,7 @@ class BadSample:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
+        return _visible(f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class Report:
     seconds: float  # of this run
     stages: dict[str, float] = field(default_factory=dict)  # seconds of all workers together, of this run
     classes: tuple[str, ...] = ()  # names by label
+    notes: tuple[str, ...] = ()  # what of the source is damaged or was left out; () where nothing was left to be read
 
     @property
     def complete(self) -> bool:
@@ -61,7 +62,8 @@ class Report:
             f" from {self.tally.bytes_in / 1e6:.1f} MB"
         ]
         if self.shards_now:
-            lines.append(f"  {self.shards_now} shards by this run, in {self.seconds:.1f} s")
+            shards = "1 shard" if self.shards_now == 1 else f"{self.shards_now} shards"
+            lines.append(f"  {shards} by this run, in {self.seconds:.1f} s")
         if self.bad:
             lines.append(f"  {len(self.bad)} bad: " + ", ".join(f"{n} {why}" for why, n in self.reasons.most_common()))
         if self.left_out:

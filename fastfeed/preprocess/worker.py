@@ -6,6 +6,7 @@ socket closes. Whatever a photograph does to it, only this process is lost.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import select
@@ -88,6 +89,7 @@ def main() -> None:
 def _quiet() -> None:
     """What decoders say of millions of photographs is not for a terminal; the reasons are in the records."""
     warnings.simplefilter("ignore")
+    logging.disable()
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # ours: how this process ended, if it is our mistake
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # of libraries in C

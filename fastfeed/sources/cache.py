@@ -228,8 +228,9 @@ class Cache:
             )
 
 
-def in_bytes(limit: int | str) -> int:
-    """Bytes of a text such as "200GB" (10**9 each) or "64KiB" (1024 each), or of a number of bytes."""
+def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
+    """Bytes of a text such as "200GB" (10**9 each) or "64KiB" (1024 each), or of a number of bytes; `name` is for the
+    error."""
     if isinstance(limit, str) and (found := _SIZE.fullmatch(limit.strip())):
         number, unit = Fraction(found[1]), found[2].lower()
         count = int(number * next(size for name, size in _UNITS.items() if name.lower() == unit))
@@ -237,7 +238,7 @@ def in_bytes(limit: int | str) -> int:
         count = limit if isinstance(limit, int) and not isinstance(limit, bool) else 0
     if count < 1:
         raise ConfigError(
-            f'Cache: limit must be a number of bytes > 0, or a text such as "500MB", "1.5TB" or "64KiB" '
+            f'{name} must be a number of bytes > 0, or a text such as "500MB", "1.5TB" or "64KiB" '
             f"({', '.join(_UNITS)}), got {limit!r}"
         )
     return count

@@ -73,7 +73,7 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     assert "4 of 4 done, 100.0%" in out and "complete" in out and "3: 1 empty, 1 not_image, 1 truncated" in out
     assert json.loads(fastfeed("status", "shards", "--json")[0])["shards_done"] == 4
     out, _ = fastfeed("stats", "shards")
-    assert "18 of 21, 3 are bad (14.29%)" in out and "EXIF orientations" in out and "the workers' time" in out
+    assert "18 of 21, 3 are bad (14.29%)" in out and "EXIF orientations" in out and "orkers" in out.splitlines()[-1]
     assert json.loads(fastfeed("stats", "shards", "--json")[0])["tally"]["formats"] == {"JPEG": 18}
     out, _ = fastfeed("preview", "shards", "--shards", 1, "--count", 2, "--side", 40)
     assert out.split() == ["shards/_job/preview/shard-000000.jpg", "shards/_job/preview/index.html"]
@@ -90,7 +90,7 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     out, _ = fastfeed("status", "shards")
     assert "3 of 4 done, 75.0%" in out
     out, _ = fastfeed("resume", "shards")
-    assert "1 shards by this run" in out and shard_bytes("shards") == before
+    assert "1 shard by this run" in out and shard_bytes("shards") == before
 
 
 def test_retry_makes_shards_with_such_reasons_again():
@@ -103,7 +103,7 @@ def test_retry_makes_shards_with_such_reasons_again():
     out, _ = fastfeed("retry", "shards", "--reason", "io_error, timeout")
     assert "by this run" not in out
     out, _ = fastfeed("retry", "photos", "shards", "--reason", "not_image,timeout")
-    assert "1 shards by this run" in out and "19 images" in out and "2 bad: 1 " in out
+    assert "1 shard by this run" in out and "19 images" in out and "2 bad: 1 " in out
     _, err = fastfeed("retry", "shards", "--reason", "bored", code=2)
     assert err.startswith("fastfeed: --reason must be of not_found, io_error,") and err.endswith(" got bored\n")
     _, err = fastfeed("resume", "a", "b", "c", code=2)

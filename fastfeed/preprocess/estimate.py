@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine
     from fastfeed.preprocess.inputs import Input
     from fastfeed.preprocess.shard import ShardTask
-    from fastfeed.preprocess.target import Target
 
-__all__ = ["SAMPLE", "Estimate", "check_room", "estimate", "refuse_without_room", "roomy", "sampled"]
+__all__ = ["SAMPLE", "Estimate", "check_room", "estimate", "roomy", "sampled"]
 
 SAMPLE = 128  # photographs
 _PIECE = 16  # of them at once
@@ -117,6 +116,7 @@ def estimate(
     free: int | None = None,
     on_sample: Callable[[int, int], None] | None = None,
     longest_s: float = _LONGEST_S,
+    at_once: int = _PIECE,
 ) -> Estimate:
     """Make `sample` of these photographs (None: of all), pack them, and throw that away. Writes nothing.
 
@@ -125,7 +125,7 @@ def estimate(
     chosen = np.arange(len(given.source)) if ids is None else ids
     looked = chosen[sampled(len(chosen), sample)]
     plan = make_plan(
-        replace(recipe, packing=replace(recipe.packing, samples=_PIECE)),
+        replace(recipe, packing=replace(recipe.packing, samples=at_once)),
         source=given.text, fingerprint="", length=len(given.source), classes=tuple(given.source.classes),
         groups=[("", looked)], left_out={}, made_with={},
     )  # fmt: skip
@@ -133,15 +133,19 @@ def estimate(
 
     pieces, begun = range(len(plan.shards)), monotonic()
     found: list[dict[str, Any]] = []
+    under_way: dict[int, int] = {}
     outcomes = engine.run(_Trial(ShardTask(given, _Nowhere(), plan)), pieces)
     try:
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
+            under_way[outcome.piece] = outcome.samples
             if outcome.summary:
                 found.append(outcome.summary)
+                del under_way[outcome.piece]
             if on_sample is not None:
-                on_sample(sum(one["samples"] for one in found), len(looked))
+                done = sum(one["samples"] for one in found) + sum(under_way.values())
+                on_sample(done, len(looked))
             if found and monotonic() - begun > longest_s:
                 break
     finally:
@@ -158,14 +162,6 @@ def check_room(found: Estimate, target: str) -> None:
             f"(estimated from {found.sampled} photographs); make room, choose another target, or a smaller size",
             errno.ENOSPC,
         )
-
-
-def refuse_without_room(given: Input, recipe: Recipe, engine: Engine, target: Target) -> None:
-    """Before a job begins: TargetError where the target surely has too little room. Where it has plenty this costs
-    nothing, else the time of a sample."""
-    free = target.free_bytes()
-    if free is not None and not roomy(len(given.source), recipe, free):
-        check_room(estimate(given, recipe, engine, free=free), target.text)
 
 
 def roomy(images: int, recipe: Recipe, free: int) -> bool:

@@ -76,7 +76,8 @@ def run(
     given: Input | None = None
     if plan is None:
         given = _opened(source, target, storage)
-        plan = planned(target, given, recipe, does, _survey_teller(on_progress, begun))
+        told = _survey_teller(on_progress, begun), _room_teller(on_progress, begun)
+        plan = planned(target, given, recipe, does, *told)
     else:
         check(target, plan, recipe)
     target.sweep()
@@ -229,6 +230,16 @@ def _survey_teller(on_progress: Told | None, begun: float) -> Callable[[int, int
     def tell(done: int, pieces: int, images: int, of: int) -> None:
         if on_progress is not None:
             on_progress(Progress("survey", done, pieces, 0, images, of, 0, seconds=monotonic() - begun))
+
+    return tell
+
+
+def _room_teller(on_progress: Told | None, begun: float) -> Callable[[int, int], None]:
+    """Tells of a sample that is made to see whether there is room: (photographs done, photographs)."""
+
+    def tell(images: int, of: int) -> None:
+        if on_progress is not None:
+            on_progress(Progress("room", 0, 1, 0, images, of, 0, seconds=monotonic() - begun))
 
     return tell
 

@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.choose import choose, needs_pixels
 from fastfeed.preprocess.engines import Engine, doing
-from fastfeed.preprocess.estimate import refuse_without_room
+from fastfeed.preprocess.estimate import SAMPLE, check_room, estimate, roomy
 from fastfeed.preprocess.inputs import Input
 from fastfeed.preprocess.libraries import versions
 from fastfeed.preprocess.plan import PLAN, Plan, make_plan
@@ -19,11 +19,12 @@ from fastfeed.preprocess.state import load_plan
 from fastfeed.preprocess.survey import SurveyTask, load_survey, survey_done
 from fastfeed.preprocess.target import Target
 
-__all__ = ["check", "found_plan", "planned", "same_source"]
+__all__ = ["check", "found_plan", "planned", "refuse_without_room", "same_source"]
 
 Told = Callable[[int, int, int, int], None]  # of a survey: pieces done, pieces, photographs done, photographs
 
 _PIECE = 2000  # photographs of one piece of the survey
+_GLANCE = (4, 10.0)  # of a sample at once, seconds: a look at the room is not to keep a job from beginning
 
 
 def check(target: Target, plan: Plan, recipe: Recipe) -> None:
@@ -45,16 +46,36 @@ def same_source(target: Target, plan: Plan, given: Input) -> None:
         )
 
 
+def refuse_without_room(
+    given: Input,
+    recipe: Recipe,
+    engine: Engine,
+    target: Target,
+    told: Callable[[int, int], None] | None = None,
+) -> None:
+    """Before a job begins: TargetError where the target surely has too little room. Where it has plenty this costs
+    nothing, else the time of a sample, of which `told` is told: done, of how many."""
+    free = target.free_bytes()
+    if free is None or roomy(len(given.source), recipe, free):
+        return
+    if told is not None:
+        told(0, min(len(given.source), SAMPLE))
+    at_once, longest_s = _GLANCE
+    found = estimate(given, recipe, engine, free=free, on_sample=told, longest_s=longest_s, at_once=at_once)
+    check_room(found, target.text)
+
+
 def planned(
     target: Target,
     given: Input,
     recipe: Recipe,
     engine: Engine,
     told: Told,
+    told_of_room: Callable[[int, int], None] | None = None,
 ) -> Plan:
     """Make the plan and write it; first looking at every photograph where the recipe asks for that. TargetError where
     there is no room for what the job would write."""
-    refuse_without_room(given, recipe, engine, target)
+    refuse_without_room(given, recipe, engine, target, told_of_room)
     source = given.source
     length, ids = len(source), np.arange(len(source))
     survey = None

@@ -176,6 +176,8 @@ def size(count: float) -> str:
 
 def _what(now: Progress) -> str:
     images = f"{now.images_done:,} of {now.images:,} images"
+    if now.phase == "room":
+        return f"a sample first, to see whether there is room: {images}"
     if now.phase != "shards":
         return f"looking at them first: {images}"
     return f"{now.shards_done:,} of {now.shards:,} shards, {images}"

@@ -15,7 +15,7 @@ __all__ = ["Progress", "Report"]
 class Progress:
     """How far a job is; said several times a second."""
 
-    phase: str  # "survey" (looking for duplicates and sizes), "shards"
+    phase: str  # "room" (a sample, to see how much there will be), "survey" (duplicates and sizes), "shards"
     shards_done: int  # complete, those of earlier runs, too
     shards: int  # of this part
     shards_before: int  # complete when this run began

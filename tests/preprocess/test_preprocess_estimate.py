@@ -13,7 +13,8 @@ from small_jobs import FORMATS, Here, made, recipe, source
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
-from fastfeed.preprocess.estimate import Estimate, check_room, estimate, refuse_without_room, roomy, sampled
+from fastfeed.preprocess.estimate import Estimate, check_room, estimate, roomy, sampled
+from fastfeed.preprocess.prepare import refuse_without_room
 
 
 @given(st.integers(0, 10**9), st.integers(1, 300))
@@ -94,9 +95,10 @@ def test_where_there_is_plenty_nothing_is_made(photographs):
         def run(self, task, pieces):
             raise AssertionError("a sample is made")
 
-    target = Target()
+    target, told = Target(), []
     with pytest.raises(TargetError, match="out has 0 bytes free"):
-        refuse_without_room(photographs, recipe(), Here(), target)  # type: ignore[arg-type]
+        refuse_without_room(photographs, recipe(), Here(), target, lambda *now: told.append(now))  # type: ignore[arg-type]
+    assert told[0][0] == 0 and told[-1][0] == told[-1][1] == len(photographs.source) and told == sorted(told)
     target.free = 10**9
     refuse_without_room(photographs, recipe(), Never(), target)  # type: ignore[arg-type]
 

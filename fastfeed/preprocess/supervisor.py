@@ -7,7 +7,6 @@ that one dies, too, the photograph is poison: the piece is done again without it
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -25,7 +24,7 @@ from fastfeed.decode.base import Bad
 from fastfeed.decode.budget import Budget
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess.place import Place
-from fastfeed.preprocess.work import Outcome, Task
+from fastfeed.preprocess.work import Outcome, Task, packed
 
 __all__ = ["Rules", "Supervisor", "WorkerDied", "close_all"]
 
@@ -69,7 +68,7 @@ class Supervisor:
         budget: Budget | None = None,  # of rules.memory bytes, shared by several
         heard: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
     ) -> None:
-        self._task = task if isinstance(task, bytes) else pickle.dumps(task)
+        self._task = task if isinstance(task, bytes) else packed(task)
         self._rules = rules or Rules()
         self._budget = budget or Budget(self._rules.memory)
         self._heard = heard

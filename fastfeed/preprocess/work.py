@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastfeed.decode.base import Bad
+from fastfeed.errors import ConfigError
 
-__all__ = ["FREE", "Engine", "NoRoom", "Orphaned", "Outcome", "Task", "Watch"]
+__all__ = ["FREE", "IN_A_MODULE", "Engine", "NoRoom", "Orphaned", "Outcome", "Task", "Watch", "packed"]
 
 FREE = 24_000_000  # bytes that a process may use for a photograph without asking
+
+IN_A_MODULE = "what they are made of must lie in a module that can be imported there, not in a script or notebook"
+
+
+def packed(task: Task) -> bytes:
+    """As processes take it. ConfigError where that cannot be."""
+    try:
+        return pickle.dumps(task)
+    except Exception as error:  # of a class of the user's, with whatever that raises
+        raise ConfigError(f"the source or the target does not pickle: {error!r}; {IN_A_MODULE}") from error
 
 
 class NoRoom(Exception):

@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess.place import Place
-from fastfeed.preprocess.work import FREE, NoRoom, Orphaned, Task
+from fastfeed.preprocess.work import FREE, IN_A_MODULE, NoRoom, Orphaned, Task
 
 __all__ = ["main"]
 
@@ -102,7 +103,7 @@ def _serve(line: Line) -> None:
     try:
         task = pickle.loads(packed)
     except Exception as error:  # of a class of the user's that is not importable here, with whatever that raises
-        task = error
+        task = ConfigError(f"a worker process cannot have the source or the target: {error!r}; {IN_A_MODULE}")
     _limit(memory)
     line.send("ready")
     while True:

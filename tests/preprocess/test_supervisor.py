@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from deadly import Deadly, said
 
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines.local import LocalEngine
 from fastfeed.preprocess.supervisor import Rules, Supervisor, WorkerDied
 
@@ -102,6 +103,17 @@ def test_a_decoder_that_asks_for_the_moon_gets_an_error(tmp_path: Path) -> None:
     finally:
         leader.close()
     assert said(tmp_path)[2] == "oom" and leader.died == 0
+
+
+def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local(Deadly): ...
+
+    with pytest.raises(ConfigError, match=r"does not pickle: .*Local.*; what they are made of must lie in a module"):
+        next(LocalEngine(1).run(Local(str(tmp_path)), [0]))
+    monkeypatch.setattr(sys.modules[__name__], "Local", Local, raising=False)
+    Local.__qualname__ = "Local"  # of this module, but not when it is imported
+    (outcome,) = LocalEngine(1).run(Local(str(tmp_path)), [0])
+    assert isinstance(outcome.error, ConfigError) and "cannot have the source or the target: " in str(outcome.error)
 
 
 def test_room_is_shared_and_what_never_fits_is_told_so(tmp_path: Path) -> None:

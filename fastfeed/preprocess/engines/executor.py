@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
@@ -14,7 +13,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import dismiss, do_piece
 from fastfeed.preprocess.supervisor import Rules, WorkerDied
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.work import Task, packed
 
 __all__ = ["ExecutorEngine"]
 
@@ -39,7 +38,7 @@ class ExecutorEngine:
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; but pieces that an executor's other processes are at when it is closed are finished there."""
-        name, packed = uuid4().hex, pickle.dumps(task)
+        name, content = uuid4().hex, packed(task)
         most = self.window or 2 * (getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)
         live: dict[Future[Outcome | None], int] = {}
@@ -66,7 +65,7 @@ class ExecutorEngine:
                         yield Outcome(piece, error=error)
                     else:
                         if outcome is None:  # that process has not done a piece of this run yet
-                            todo.appendleft((piece, packed))
+                            todo.appendleft((piece, content))
                         else:
                             yield outcome
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import queue
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from fastfeed.decode.budget import Budget
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.supervisor import Rules, Supervisor, close_all
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.work import Task, packed
 
 __all__ = ["LocalEngine"]
 
@@ -28,7 +27,7 @@ class LocalEngine:
         """As in Engine; an outcome without summary and error says how far a piece is."""
         if not pieces:
             return
-        packed, budget = pickle.dumps(task), Budget(self.rules.memory)
+        content, budget = packed(task), Budget(self.rules.memory)
         todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for piece in pieces:
             todo.put(piece)
@@ -37,7 +36,7 @@ class LocalEngine:
         def heard(piece: int, samples: int) -> None:
             told.put(Outcome(piece, samples=samples))
 
-        leaders = [Supervisor(packed, self.rules, budget, heard) for _ in range(min(self.workers, len(pieces)))]
+        leaders = [Supervisor(content, self.rules, budget, heard) for _ in range(min(self.workers, len(pieces)))]
         threads = [threading.Thread(target=_lead, args=(leader, todo, told), daemon=True) for leader in leaders]
         try:
             for thread in threads:

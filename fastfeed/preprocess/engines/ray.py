@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pickle
 import signal
 import socket
 import threading
@@ -20,7 +19,7 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import do_piece
 from fastfeed.preprocess.supervisor import Rules, WorkerDied
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.work import Task, packed
 
 # Ray reads this once, when it is imported: how often to try an address. By default 20 times, 40 s each
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
@@ -66,15 +65,15 @@ class RayEngine:
         """As in Engine. ConfigError where there is no cluster, or no room in it for a shard."""
         if not pieces:
             return
-        packed = pickle.dumps(task)
+        content = packed(task)
         with _connected(self.address):
-            yield from self._drive(packed, pieces)
+            yield from self._drive(content, pieces)
 
-    def _drive(self, packed: bytes, pieces: Sequence[int]) -> Iterator[Outcome]:
+    def _drive(self, content: bytes, pieces: Sequence[int]) -> Iterator[Outcome]:
         do = ray.remote(_do).options(
             num_cpus=self.cpus_per_shard, memory=self.rules.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
-        name, stored = uuid4().hex, [ray.put(packed)]  # in a list it is not sent along with each piece
+        name, stored = uuid4().hex, [ray.put(content)]  # in a list it is not sent along with each piece
         todo, live, tries = deque(pieces), dict[Any, int](), Counter[int]()
         room, looked, patient = 0, -_LOOK_S, monotonic()
         try:

@@ -31,6 +31,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
     from fastfeed.cli.preprocess_looks import _print, _say
     from fastfeed.preprocess.apart import check_apart
     from fastfeed.preprocess.engines.named import engine_for
+    from fastfeed.preprocess.engines.parts import part_of
     from fastfeed.preprocess.estimate import estimate
 
     check_apart(src, dst)
@@ -39,7 +40,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
     ids = None
     part = o.part_of(given["part"])
     if job is not None:
-        todo = [k for k in job.todo if part is None or k % part[1] == part[0]]
+        todo = part_of(job.todo, part or (0, 1))
         order = [job.plan.order[job.shards[k].first : job.shards[k].last] for k in todo]
         ids = np.concatenate(order) if order else np.zeros(0, np.int64)
         if not len(ids):

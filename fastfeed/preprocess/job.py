@@ -15,6 +15,7 @@ from fastfeed.errors import ConfigError, TooManyFailures
 from fastfeed.preprocess.apart import check_apart
 from fastfeed.preprocess.engines import Engine, Outcome, doing
 from fastfeed.preprocess.engines.named import engine_for
+from fastfeed.preprocess.engines.parts import part_of
 from fastfeed.preprocess.finish import MANIFEST, finish, log_run
 from fastfeed.preprocess.inputs import Input, as_input, open_input
 from fastfeed.preprocess.plan import Shard
@@ -82,7 +83,7 @@ def run(
         check(target, plan, recipe)
     target.sweep()
     job = open_job(target, plan)
-    mine = job.shards[part[0] :: part[1]] if part else job.shards
+    mine = [job.shards[k] for k in part_of(range(len(job.shards)), part or (0, 1))]
     _forget(job, mine, retry)
     pieces = [shard.index for shard in mine if shard.index not in job.records]
     going = _Going(job, mine, len(pieces), begun, max_bad, on_progress)

@@ -50,7 +50,12 @@ RUNS = [
     Run("landmarks_jax.py", ("jax",), PHOTOS, environ=TWO_DEVICES),
     Run("landmarks_torch_ddp.py", ("torch",), PHOTOS, says=(" of 40 images, ",)),
     Run("cifar_torch.py", ("torch",), ("--epochs", "2")),
-    Run("shards_keras.py", ("keras", "tensorflow"), ("--data", "{photos}/train"), says=("120 images, ", "6 bad: 2 not_image")),
+    Run(
+        "shards_keras.py",
+        ("keras", "tensorflow"),
+        ("--data", "{photos}/train"),
+        says=("120 images, ", "6 bad: 2 not_image"),
+    ),
     Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),
     Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True),
     Run("horovod/after.py", ("torch",), PHOTOS),

@@ -173,6 +173,11 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     return True
 
 
+def _twelve_bits(image: Any) -> bool:
+    """Of a TIFF file, which Pillow leaves as they are; those of other formats it makes 16."""
+    return image.format == "TIFF" and image.mode.startswith("I;16") and _tag(image, 258) == (12,)
+
+
 def _stored(image: Any) -> tuple[int, int]:
     """(height, width) of an opened image in its file: Pillow tells of TIFF files what they will be once loaded."""
     turned = image.format == "TIFF" and image.tag_v2.get(_ORIENTATION) in (5, 6, 7, 8)
@@ -269,7 +274,7 @@ class Rasterizer:
         if image.mode in ("RGB", "L") and not alpha:
             small = resampled(image, box, size, self._filter)
         else:
-            flat = flattening(alpha, profile, self._op.matte)
+            flat = flattening(alpha, profile, self._op.matte, 12 if _twelve_bits(image) else 16)
             small = scaled(
                 lambda top, count: flat(image.crop((0, top, image.width, top + count))),
                 (image.height, image.width), box, size, self._filter,

@@ -60,10 +60,13 @@ def scaled(
     return resampled(narrow, (top, 0, height, size[1]), size, filter)
 
 
-def flattening(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Callable[[Any], Image.Image]:
+def flattening(
+    alpha: bool, profile: Profile, matte: tuple[int, int, int], bits: int = 16
+) -> Callable[[Any], Image.Image]:
     """strip -> L, RGB or CMYK of 8 bits without transparency, in the profile's colors.
 
-    Transparent pixels show the matte. In sRGB, that is: it is laid under in whatever color becomes it later.
+    Transparent pixels show the matte. In sRGB, that is: it is laid under in whatever color becomes it later. bits: that
+    samples of 16 use.
     """
     under = profile.source_color(matte)
 
@@ -72,7 +75,7 @@ def flattening(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Ca
             raise Unsupported("floating-point samples")
         key = strip.info.get("transparency")
         if strip.mode.startswith("I"):
-            strip, clear = _eight_bits(strip, key)
+            strip, clear = _eight_bits(strip, key, bits)
         else:
             clear = None
             if alpha or key is not None:
@@ -91,10 +94,10 @@ def flattening(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Ca
     return flat
 
 
-def _eight_bits(strip: Any, key: Any) -> tuple[Image.Image, Image.Image | None]:
-    """The high byte of 16 bits (Pillow's convert would clip nearly all to white), and what is not transparent."""
+def _eight_bits(strip: Any, key: Any, bits: int) -> tuple[Image.Image, Image.Image | None]:
+    """The high byte of so many bits (Pillow's convert would clip nearly all to white), and what is not transparent."""
     wide = np.asarray(strip)
     if wide.dtype != np.uint16 and wide.size and (wide.min() < 0 or wide.max() > 65_535):
         raise Unsupported("samples of more than 16 bits")
     clear = None if key is None else Image.fromarray(np.where(wide == key, 0, 255).astype(np.uint8))
-    return Image.fromarray((wide >> 8).astype(np.uint8)), clear
+    return Image.fromarray((wide >> (bits - 8)).astype(np.uint8)), clear

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import threading
 
 import cv2
@@ -103,6 +104,19 @@ def test_sixteen_bits_keep_the_high_byte(format, channels, mode, path):
         want[:25] = (9, 200, 90)
     seen(blob, mode=mode, alpha=channels == 4)
     assert np.array_equal(made(blob, matte=(9, 200, 90)), want)
+
+
+def test_twelve_bits_are_not_taken_for_dark_sixteen():
+    samples = np.random.default_rng(12).integers(0, 4096, (6, 8))
+    pairs = samples.reshape(-1, 2)  # two samples in three bytes
+    packed = np.stack([pairs[:, 0] >> 4, (pairs[:, 0] & 15) << 4 | pairs[:, 1] >> 8, pairs[:, 1] & 255], axis=1)
+    strip = packed.astype(np.uint8).tobytes()
+    tags = [(256, 8), (257, 6), (258, 12), (259, 1), (262, 1), (273, 8 + 2 + 9 * 12 + 4), (277, 1), (278, 6)]
+    tags.append((279, len(strip)))
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    blob = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + strip
+    seen(blob, mode="I;16")
+    assert np.array_equal(made(blob), np.broadcast_to((samples >> 4)[:, :, None], (6, 8, 3)))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])

@@ -13,7 +13,7 @@ from fastfeed.decode.base import Bad
 from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.state import Job, open_job
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.work import Task
 
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")

@@ -16,8 +16,8 @@ __all__ = ["kind_of", "open_source", "storage_options"]
 def open_source(source: str, label: str | None, options: list[str], image: str | None = None) -> Source:
     """Open shards, a table, a folder, or what `fastfeed preprocess` has written; without a label none is looked for,
     but what a job has written has those that it has."""
-    from fastfeed.preprocess.formats import Asked, open_shards
-    from fastfeed.preprocess.outputs import open_output
+    from fastfeed.preprocess.given.formats import Asked, open_shards
+    from fastfeed.preprocess.given.outputs import open_output
     from fastfeed.sources.storage import Storage
 
     storage = Storage(storage_options(options))

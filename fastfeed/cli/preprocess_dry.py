@@ -16,9 +16,9 @@ from fastfeed.cli import preprocess_options as o
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.estimate import Estimate
-    from fastfeed.preprocess.inputs import Input
+    from fastfeed.preprocess.given.inputs import Input
     from fastfeed.preprocess.recipe import Recipe
+    from fastfeed.preprocess.reports.estimate import Estimate
     from fastfeed.preprocess.state import Job
 
 __all__ = ["dry_run"]
@@ -29,10 +29,10 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
     import numpy as np
 
     from fastfeed.cli.preprocess_looks import _print, _say
-    from fastfeed.preprocess.apart import check_apart
     from fastfeed.preprocess.engines.named import engine_for
     from fastfeed.preprocess.engines.parts import part_of
-    from fastfeed.preprocess.estimate import estimate
+    from fastfeed.preprocess.reports.estimate import estimate
+    from fastfeed.preprocess.targets.apart import check_apart
 
     check_apart(src, dst)
     job, free = _there(dst, recipe, given)
@@ -62,7 +62,7 @@ def _there(dst: str, recipe: Recipe, given: Mapping[str, Any]) -> tuple[Job | No
     """The job that is in DST, if one is, and the bytes that may be written there."""
     from fastfeed.preprocess.prepare import check
     from fastfeed.preprocess.state import load_plan, open_job
-    from fastfeed.preprocess.target import open_target
+    from fastfeed.preprocess.targets.target import open_target
     from fastfeed.sources.spans import is_local
     from fastfeed.sources.storage import Storage
 
@@ -93,7 +93,7 @@ def _free(place: str) -> int:
 
 
 def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int) -> list[tuple[str, str]]:
-    from fastfeed.preprocess.progress import duration, reasons, size
+    from fastfeed.preprocess.reports.progress import duration, reasons, size
 
     images = f"{found.images:,}"
     if job is not None:
@@ -128,7 +128,7 @@ def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, work
 
 def _warnings(found: Estimate, recipe: Recipe, dst: str) -> list[str]:
     from fastfeed.errors import TargetError
-    from fastfeed.preprocess.estimate import check_room
+    from fastfeed.preprocess.reports.estimate import check_room
 
     said = []
     try:

@@ -16,7 +16,7 @@ from fastfeed.cli import preprocess_options as o
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.state import Job
-    from fastfeed.preprocess.target import Target
+    from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["preview", "stats", "status", "verify"]
 
@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
     """How far a job is, from the files alone: also while it runs, and from another machine."""
-    from fastfeed.preprocess.standing import standing, surveyed
+    from fastfeed.preprocess.reports.standing import standing, surveyed
 
     target = _target(dst, target_option)
     if looked := surveyed(target):
@@ -48,7 +48,7 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
     """What kinds of photographs a job met, what became of them, and what limits its speed."""
-    from fastfeed.preprocess.statistics import aspect, bins, limit, megapixel, rows, statistics, summary
+    from fastfeed.preprocess.reports.statistics import aspect, bins, limit, megapixel, rows, statistics, summary
 
     found = statistics(_job(dst, target_option))
     if as_json:
@@ -82,8 +82,8 @@ def verify(
     """Read every shard again: checksums, sizes, samples as readers see them, strange files. Exit code 1 if any."""
     from dataclasses import asdict
 
-    from fastfeed.preprocess.progress import size
-    from fastfeed.preprocess.verify import repair, verify
+    from fastfeed.preprocess.reports.progress import size
+    from fastfeed.preprocess.reports.verify import repair, verify
 
     job = _job(dst, target_option)
     with Console(stderr=True, emoji=False).status("reading") if sys.stderr.isatty() else _Nothing() as bar:
@@ -119,7 +119,7 @@ def preview(
     target_option: Options = None,
 ) -> None:
     """Draw contact sheets of shards, and one page with them, the numbers, and what is bad: _job/preview/."""
-    from fastfeed.preprocess.preview import preview as draw
+    from fastfeed.preprocess.reports.preview import preview as draw
 
     written = draw(_job(dst, target_option), shards=shards, count=count, side=side)
     for name in written:
@@ -131,7 +131,7 @@ def _job(dst: str, options: list[str] | None) -> Job:
 
 
 def _target(dst: str, options: list[str] | None) -> Target:
-    from fastfeed.preprocess.target import open_target
+    from fastfeed.preprocess.targets.target import open_target
 
     return open_target(dst, o.target_options({"target_option": options}), writes=False)
 

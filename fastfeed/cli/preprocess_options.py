@@ -13,9 +13,9 @@ from fastfeed.cli.open import storage_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.inputs import Input
+    from fastfeed.preprocess.given.inputs import Input
     from fastfeed.preprocess.recipe import Recipe
-    from fastfeed.preprocess.target import Target
+    from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_options"]
 
@@ -121,7 +121,7 @@ def opener(place: str, given: Mapping[str, Any]) -> Callable[[Target | None], In
     columns = _names(given["columns"])
 
     def opened(target: Target | None) -> Input:
-        from fastfeed.preprocess.inputs import open_input
+        from fastfeed.preprocess.given.inputs import open_input
         from fastfeed.preprocess.job import keeping
 
         return open_input(

@@ -156,7 +156,7 @@ def command(words: Sequence[str]) -> str:
 def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str, Recipe]:
     """SRC, DST and what to make, where DST holds a job."""
     from fastfeed.preprocess.state import load_plan
-    from fastfeed.preprocess.target import open_target
+    from fastfeed.preprocess.targets.target import open_target
     from fastfeed.sources.spans import is_local
 
     if len(places) > 2:
@@ -171,9 +171,9 @@ def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str,
 
 
 def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = ()) -> None:
-    from fastfeed.preprocess.apart import check_apart
     from fastfeed.preprocess.job import run as work
-    from fastfeed.preprocess.progress import shown
+    from fastfeed.preprocess.reports.progress import shown
+    from fastfeed.preprocess.targets.apart import check_apart
 
     given, errors = ctx.params, Console(stderr=True, emoji=False)
     options, source = o.target_options(given), o.opener(src, given)
@@ -233,7 +233,7 @@ def _say(report: Report, dst: str, part: tuple[int, int] | None, as_json: bool) 
     if len(report.notes) > _SHOWN:
         say(f"  of the source: {len(report.notes) - _SHOWN:,} more remarks, in the report of --json")
     from fastfeed.faults import TRANSIENT
-    from fastfeed.preprocess.preview import DUPLICATES
+    from fastfeed.preprocess.reports.preview import DUPLICATES
 
     if any(why.startswith("duplicate") for why in report.left_out):
         say(f"  duplicates, as pictures: {dst.rstrip('/')}/{DUPLICATES}")

@@ -7,7 +7,7 @@ The bytes depend on the plan alone, not on workers, engine, or how often the job
 
 from __future__ import annotations
 
-from fastfeed.preprocess.inputs import Input, open_input
+from fastfeed.preprocess.given.inputs import Input, open_input
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Packing, Recipe, Scaling
 from fastfeed.preprocess.report import Progress, Report

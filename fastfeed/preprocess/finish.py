@@ -10,7 +10,7 @@ from typing import Any
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.tally import Tally
-from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["BAD", "MANIFEST", "TIMES", "finish", "log_run"]
 

@@ -12,12 +12,11 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
-from fastfeed.preprocess.apart import check_apart
 from fastfeed.preprocess.engines import Engine, Outcome, doing
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.engines.parts import part_of
 from fastfeed.preprocess.finish import MANIFEST, finish, log_run
-from fastfeed.preprocess.inputs import Input, as_input, open_input
+from fastfeed.preprocess.given.inputs import Input, as_input, open_input
 from fastfeed.preprocess.plan import Shard
 from fastfeed.preprocess.prepare import check, found_plan, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
@@ -26,7 +25,8 @@ from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
 from fastfeed.preprocess.tally import Tally
-from fastfeed.preprocess.target import Target, open_target
+from fastfeed.preprocess.targets.apart import check_apart
+from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.sources.base import Source
 
 __all__ = ["keeping", "run"]

@@ -10,8 +10,8 @@ from PIL import features
 
 from fastfeed.decode.native import built
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.pixels.raster import libvips
 from fastfeed.preprocess.plan import Plan, differing
-from fastfeed.preprocess.raster import libvips
 from fastfeed.preprocess.recipe import Recipe
 
 __all__ = ["check_here", "versions"]

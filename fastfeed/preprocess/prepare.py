@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.choose import choose, needs_pixels
 from fastfeed.preprocess.engines import Engine, doing
-from fastfeed.preprocess.estimate import SAMPLE, check_room, estimate, roomy
-from fastfeed.preprocess.inputs import Input
+from fastfeed.preprocess.given.inputs import Input
 from fastfeed.preprocess.libraries import versions
+from fastfeed.preprocess.looking.choose import choose, needs_pixels
+from fastfeed.preprocess.looking.survey import SurveyTask, load_survey, survey_done
 from fastfeed.preprocess.plan import PLAN, Plan, make_plan
 from fastfeed.preprocess.recipe import Recipe
+from fastfeed.preprocess.reports.estimate import SAMPLE, check_room, estimate, roomy
 from fastfeed.preprocess.state import load_plan
-from fastfeed.preprocess.survey import SurveyTask, load_survey, survey_done
-from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["check", "found_plan", "planned", "refuse_without_room", "same_source"]
 
@@ -85,7 +85,7 @@ def planned(
         survey = load_survey(target, range(len(bounds) - 1))
     chosen = choose(recipe, length, source.label(ids), survey, source.uri)
     if chosen.pairs:
-        from fastfeed.preprocess.duplicates_page import write_duplicates  # draws pictures
+        from fastfeed.preprocess.looking.duplicates_page import write_duplicates  # draws pictures
 
         write_duplicates(target, source, chosen.pairs)
     plan = make_plan(

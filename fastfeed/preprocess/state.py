@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.plan import ORDER, PLAN, Plan, Shard
 from fastfeed.preprocess.record import BadSample, Record
-from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["Job", "open_job"]
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import job as job_module
-from fastfeed.preprocess.memory import divided
 from fastfeed.preprocess.recipe import Limits
+from fastfeed.preprocess.workers.memory import divided
 
 
 @pytest.fixture(autouse=True)

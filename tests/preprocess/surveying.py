@@ -12,7 +12,7 @@ from PIL import Image, ImageFilter
 
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
-from fastfeed.preprocess.survey import GOOD, ROW, Survey, SurveyTask, load_survey
+from fastfeed.preprocess.looking.survey import GOOD, ROW, Survey, SurveyTask, load_survey
 from fastfeed.preprocess.work import NoRoom
 from fastfeed.spec import ENCODED
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.target import check_apart, open_target
+from fastfeed.preprocess.targets.target import check_apart, open_target
 
 
 @pytest.fixture(autouse=True)

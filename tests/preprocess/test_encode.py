@@ -11,7 +11,7 @@ import pytest
 from photos import picture
 from PIL import Image
 
-from fastfeed.preprocess.encode import encode, working_bytes
+from fastfeed.preprocess.pixels.encode import encode, working_bytes
 from fastfeed.preprocess.recipe import IMAGES, Encoding
 
 PIXELS = picture(3, (61, 83))

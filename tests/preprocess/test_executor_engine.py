@@ -20,7 +20,7 @@ from fastfeed.preprocess.engines import hosted
 from fastfeed.preprocess.engines.executor import ExecutorEngine
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.recipe import Packing, Recipe, Scaling
-from fastfeed.preprocess.supervisor import Rules, WorkerDied
+from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
 
 FATES = {4: "segfault", 21: "memory", 36: "kill"}
 EXPECTED = dict.fromkeys(range(40), "good") | {4: "worker_crash", 21: "oom", 36: "oom"}

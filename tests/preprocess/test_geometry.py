@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.geometry import Placement, nearest, place, refusal
+from fastfeed.preprocess.pixels.geometry import Placement, nearest, place, refusal
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import MODES, Scaling
 

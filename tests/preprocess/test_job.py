@@ -20,8 +20,8 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.supervisor import Rules, Supervisor
 from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.workers.supervisor import Rules, Supervisor
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 

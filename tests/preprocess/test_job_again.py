@@ -17,11 +17,11 @@ from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run
 from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.local_target import LocalTarget
 from fastfeed.preprocess.plan import PLAN, spelled_as
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.local import LocalTarget
+from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.work import Task
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))

@@ -16,7 +16,7 @@ from outcomes import photographs, tree
 
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.target import open_target
 
 KILLS = 30
 DRIVER = Path(__file__).parent / "job_driver.py"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.local_target import TEMPORARY, LocalTarget
 from fastfeed.preprocess.record import Part
-from fastfeed.preprocess.target import Target, open_target
+from fastfeed.preprocess.targets.local import TEMPORARY, LocalTarget
+from fastfeed.preprocess.targets.target import Target, open_target
 
 
 def commit(target: Target, stem: str, contents: dict[str, bytes], note: bytes = b"") -> list[Part]:

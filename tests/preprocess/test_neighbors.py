@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess import neighbors
-from fastfeed.preprocess.neighbors import near_pairs
+from fastfeed.preprocess.looking import neighbors
+from fastfeed.preprocess.looking.neighbors import near_pairs
 
 Found = set[tuple[int, int, int]]
 

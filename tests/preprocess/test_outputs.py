@@ -18,9 +18,9 @@ from shards import shard_folder
 
 from fastfeed.cli.open import kind_of, open_source
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs import open_input
+from fastfeed.preprocess.given.inputs import open_input
+from fastfeed.preprocess.given.outputs import open_output
 from fastfeed.preprocess.made import Entry
-from fastfeed.preprocess.outputs import open_output
 from fastfeed.preprocess.plan import Plan, make_plan
 from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.record import Record

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from fastfeed.preprocess import owner
-from fastfeed.preprocess.owner import has_ended, temporary_name
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets import owner
+from fastfeed.preprocess.targets.owner import has_ended, temporary_name
+from fastfeed.preprocess.targets.target import open_target
 
-NAME = "import sys; from fastfeed.preprocess.owner import temporary_name; print(temporary_name(), flush=True);"
+NAME = "import sys; from fastfeed.preprocess.targets.owner import temporary_name; print(temporary_name(), flush=True);"
 
 
 @pytest.fixture

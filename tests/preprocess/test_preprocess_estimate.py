@@ -13,8 +13,8 @@ from small_jobs import FORMATS, Here, made, recipe, source
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
-from fastfeed.preprocess.estimate import Estimate, check_room, estimate, roomy, sampled
 from fastfeed.preprocess.prepare import refuse_without_room
+from fastfeed.preprocess.reports.estimate import Estimate, check_room, estimate, roomy, sampled
 
 
 @given(st.integers(0, 10**9), st.integers(1, 300))

@@ -13,11 +13,11 @@ from photos import picture
 from PIL import Image
 from small_jobs import FORMATS, made
 
-from fastfeed.preprocess.preview import PAGE, page, preview
 from fastfeed.preprocess.record import BadSample
-from fastfeed.preprocess.sheet import cells, sheet
+from fastfeed.preprocess.reports.preview import PAGE, page, preview
+from fastfeed.preprocess.reports.sheet import cells, sheet
+from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.statistics import statistics
 
 
 class Links(HTMLParser):

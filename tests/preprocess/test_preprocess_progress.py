@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.progress import Pace, duration, line, picture, reasons, shown, size
 from fastfeed.preprocess.report import Progress
+from fastfeed.preprocess.reports.progress import Pace, duration, line, picture, reasons, shown, size
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
 LATER = replace(BEGUN, shards_done=7, images_done=700, bytes_in=90_000_000, bytes_out=6_000_000, seconds=12.0)

@@ -8,7 +8,7 @@ import pytest
 from small_jobs import made
 
 from fastfeed.preprocess.finish import TIMES
-from fastfeed.preprocess.statistics import Run, aspect, bins, limit, megapixel, rows, statistics, summary
+from fastfeed.preprocess.reports.statistics import Run, aspect, bins, limit, megapixel, rows, statistics, summary
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,11 @@ from small_jobs import FORMATS, Here, made, recipe
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess import run
-from fastfeed.preprocess.owner import temporary_name
 from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.reports.verify import repair, samples_in, verify
 from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.target import open_target
-from fastfeed.preprocess.verify import repair, samples_in, verify
+from fastfeed.preprocess.targets.owner import temporary_name
+from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.writers import SUFFIXES
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfeed.preprocess import reading as module
-from fastfeed.preprocess.reading import LATER, reading
+from fastfeed.preprocess.given import reading as module
+from fastfeed.preprocess.given.reading import LATER, reading
 from fastfeed.preprocess.work import FREE
 
 

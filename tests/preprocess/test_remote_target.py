@@ -18,8 +18,8 @@ from conftest import environment
 from fsspec.implementations.memory import MemoryFileSystem
 
 from fastfeed.errors import ConfigError, MissingExtra, TargetError
-from fastfeed.preprocess.remote_target import RemoteTarget
-from fastfeed.preprocess.target import Target, open_target
+from fastfeed.preprocess.targets.remote import RemoteTarget
+from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.sources.fetch import Patience
 
 QUICK = Patience(deadline_s=20, pause_s=0.01, hedge=False)
@@ -213,7 +213,7 @@ def test_no_room_for_files_on_their_way(memory, spool):
 
 KILLED = """
 import os, signal, sys
-from fastfeed.preprocess.remote_target import RemoteTarget
+from fastfeed.preprocess.targets.remote import RemoteTarget
 target = RemoteTarget("s3://shardbucket/out", {"key": "test", "secret": "test", "endpoint_url": sys.argv[1]})
 RemoteTarget.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 attempt = target.attempt()

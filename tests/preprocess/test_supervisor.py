@@ -15,7 +15,7 @@ from deadly import Deadly, said
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines.local import LocalEngine
-from fastfeed.preprocess.supervisor import Rules, Supervisor, WorkerDied
+from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, WorkerDied
 
 
 def alive(pid: int) -> bool:

@@ -18,7 +18,7 @@ import pytest
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import drafts, local_target
-from fastfeed.preprocess.target import Target, open_target
+from fastfeed.preprocess.targets.target import Target, open_target
 
 WATCHED = ("mkdir", "open", "write", "fsync", "replace", "rename")
 
@@ -211,7 +211,7 @@ FULL = """
 import sys, os, subprocess
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", sys.argv[1]], check=True)
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.target import open_target
 target, done = open_target(sys.argv[1] + "/out"), 0
 try:
     for k in range(100):

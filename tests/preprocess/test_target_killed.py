@@ -12,14 +12,14 @@ import sys
 
 import pytest
 
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.target import open_target
 
 # Shards of two files, over and over under the same six names, each time with other bytes: every file begins with the
 # hash of the rest of it. One process makes another for each line that it is sent: beginning anew would take a second.
 LOOP = """
 import hashlib, itertools, json, os, sys
 from dataclasses import asdict
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.target import open_target
 
 def work():
     target = open_target(sys.argv[1])
@@ -87,7 +87,7 @@ def test_killed_between_the_names(tmp_path, moment, done):
     """The renames of one commit: two files, then the record."""
     code = """
 import os, signal, sys
-from fastfeed.preprocess.target import open_target
+from fastfeed.preprocess.targets.target import open_target
 target, replace, left = open_target(sys.argv[1]), os.replace, int(sys.argv[2])
 attempt = target.attempt()
 for suffix in (".tar", ".idx"):

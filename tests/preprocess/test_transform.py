@@ -16,13 +16,13 @@ from PIL import Image, ImageCms
 from transforming import Counted, file, made, recipe, shown, transformed
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess import transform
-from fastfeed.preprocess.encode import encode
-from fastfeed.preprocess.geometry import place
-from fastfeed.preprocess.raster import Look, Rasterizer, look
+from fastfeed.preprocess.pixels import transform
+from fastfeed.preprocess.pixels.encode import encode
+from fastfeed.preprocess.pixels.geometry import place
+from fastfeed.preprocess.pixels.raster import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
-from fastfeed.preprocess.transform import Transformer
 
 PIXELS = picture(5, (60, 90), detail=0.5)
 RAW, PNG = Encoding("raw"), Encoding("png")
@@ -92,7 +92,7 @@ def test_sizes_of_jpegs_are_rounded_alike_either_way(monkeypatch: pytest.MonkeyP
     blob = file(PIXELS, "JPEG")
     one = made(blob, Scaling(31))
     monkeypatch.setattr(transform, "built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.raster.built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.raster.built", lambda: False)
     other = made(blob, Scaling(31))
     assert (one.height, one.width, one.facts) == (other.height, other.width, other.facts)
     assert np.abs(shown(one).astype(int) - shown(other)).max() <= 8

@@ -14,9 +14,9 @@ from transforming import Counted, file, made, recipe
 from transforming import shown as result
 
 from fastfeed.decode.base import Bad
+from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
-from fastfeed.preprocess.transform import Transformer
 
 PHOTOS = 3
 STEP = 9  # of the bad files, every so many

@@ -12,8 +12,8 @@ from PIL import Image
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.made import Made
+from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.recipe import Encoding, Limits, Recipe, Scaling
-from fastfeed.preprocess.transform import Transformer
 from fastfeed.preprocess.work import NoRoom
 
 

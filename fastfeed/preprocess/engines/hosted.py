@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.supervisor import Rules, Supervisor, WorkerDied, close_all
+from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, WorkerDied, close_all
 
 __all__ = ["dismiss", "do_piece"]
 

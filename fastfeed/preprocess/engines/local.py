@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from fastfeed.decode.budget import Budget
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.supervisor import Rules, Supervisor, close_all
 from fastfeed.preprocess.work import Task, packed
+from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, close_all
 
 __all__ = ["LocalEngine"]
 

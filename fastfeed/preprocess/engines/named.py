@@ -8,8 +8,8 @@ from typing import Any
 from fastfeed.cores import cores_for
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine
-from fastfeed.preprocess.memory import divided
-from fastfeed.preprocess.supervisor import Rules
+from fastfeed.preprocess.workers.memory import divided
+from fastfeed.preprocess.workers.supervisor import Rules
 from fastfeed.world import World
 
 __all__ = ["engine_for"]

@@ -18,8 +18,8 @@ from uuid import uuid4
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import do_piece
-from fastfeed.preprocess.supervisor import Rules, WorkerDied
 from fastfeed.preprocess.work import Task, packed
+from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
 
 # Ray reads this once, when it is imported: how often to try an address. By default 20 times, 40 s each
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")

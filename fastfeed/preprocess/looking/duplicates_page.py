@@ -15,9 +15,9 @@ from PIL import Image
 
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
-from fastfeed.preprocess.choose import Pair
-from fastfeed.preprocess.raster import Rasterizer, look
-from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.looking.choose import Pair
+from fastfeed.preprocess.pixels.raster import Rasterizer, look
+from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
 __all__ = ["DUPLICATES", "PAGE", "write_duplicates"]

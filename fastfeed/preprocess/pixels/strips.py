@@ -15,7 +15,7 @@ from PIL import Image
 
 from fastfeed.decode.pillow import Unsupported
 from fastfeed.decode.pixels import resampled
-from fastfeed.preprocess.color import Profile
+from fastfeed.preprocess.pixels.color import Profile
 
 __all__ = ["STRIP_PIXELS", "flattening", "kind", "rows_read", "scaled"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.cost import cost
-from fastfeed.preprocess.raster import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.raster import Look, Rasterizer, look
 
 __all__ = ["Eye", "dhash", "sha"]
 

@@ -8,12 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from fastfeed.preprocess.progress import size
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.record import BadSample, Record
-from fastfeed.preprocess.sheet import cells, sheet
-from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.statistics import (
+from fastfeed.preprocess.reports.progress import size
+from fastfeed.preprocess.reports.sheet import cells, sheet
+from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,
     aspect,
@@ -24,6 +23,7 @@ from fastfeed.preprocess.statistics import (
     statistics,
     summary,
 )
+from fastfeed.preprocess.state import Job
 
 __all__ = ["DUPLICATES", "PAGE", "page", "preview"]
 

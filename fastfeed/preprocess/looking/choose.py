@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastfeed.permute import permute
-from fastfeed.preprocess.geometry import nearest
-from fastfeed.preprocess.neighbors import near_pairs
+from fastfeed.preprocess.looking.neighbors import near_pairs
+from fastfeed.preprocess.looking.survey import BAD, GOOD, Survey
+from fastfeed.preprocess.pixels.geometry import nearest
 from fastfeed.preprocess.recipe import Choice, Recipe, Size
-from fastfeed.preprocess.survey import BAD, GOOD, Survey
 
 __all__ = ["Chosen", "Pair", "choose", "needs_pixels"]
 

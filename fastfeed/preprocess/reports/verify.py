@@ -13,12 +13,12 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.finish import BAD, MANIFEST
-from fastfeed.preprocess.local_target import TEMPORARY, LocalTarget
-from fastfeed.preprocess.owner import has_ended
 from fastfeed.preprocess.plan import PLAN, Shard
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.targets.local import TEMPORARY, LocalTarget
+from fastfeed.preprocess.targets.owner import has_ended
+from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.build import Peek
 from fastfeed.sources.fetch import Unread
 from fastfeed.sources.spans import Span, is_local

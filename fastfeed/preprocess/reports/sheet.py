@@ -16,8 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.reports.verify import place_of
 from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.verify import place_of
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
 

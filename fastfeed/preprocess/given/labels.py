@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.formats import Asked, found_in
+from fastfeed.preprocess.given.formats import Asked, found_in
 from fastfeed.sources.base import Pending
 from fastfeed.sources.fingerprint import fingerprint
 from fastfeed.sources.folder import ImageFolder

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastfeed.preprocess.finish import TIMES
-from fastfeed.preprocess.progress import duration, size
+from fastfeed.preprocess.reports.progress import duration, size
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.tally import Tally
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.formats import Asked, open_shards, spelled
-from fastfeed.preprocess.labels import join
-from fastfeed.preprocess.outputs import open_output
+from fastfeed.preprocess.given.formats import Asked, open_shards, spelled
+from fastfeed.preprocess.given.labels import join
+from fastfeed.preprocess.given.outputs import open_output
 from fastfeed.preprocess.plan import PLAN
 from fastfeed.preprocess.recipe import digest
 from fastfeed.sources.base import Annotated, Source

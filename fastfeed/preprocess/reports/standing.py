@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fastfeed.preprocess.local_target import LocalTarget
-from fastfeed.preprocess.owner import has_ended
+from fastfeed.preprocess.looking.survey import ROW, piece_name
 from fastfeed.preprocess.plan import PLAN
-from fastfeed.preprocess.progress import duration, reasons, size
+from fastfeed.preprocess.reports.progress import duration, reasons, size
+from fastfeed.preprocess.reports.verify import temporary
 from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.survey import ROW, piece_name
-from fastfeed.preprocess.target import Target
-from fastfeed.preprocess.verify import temporary
+from fastfeed.preprocess.targets.local import LocalTarget
+from fastfeed.preprocess.targets.owner import has_ended
+from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["Standing", "pace", "standing", "surveyed"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastfeed.decode.pillow import OPEN
-from fastfeed.preprocess.raster import Look
+from fastfeed.preprocess.pixels.raster import Look
 
 __all__ = ["alike", "keepable"]
 

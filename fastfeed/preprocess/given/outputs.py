@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.formats import Asked, open_shards
+from fastfeed.preprocess.given.formats import Asked, open_shards
 from fastfeed.preprocess.plan import ORDER, PLAN, Plan
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source

@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError, TargetError
-from fastfeed.preprocess.bundle import Bundle, DraftFile
-from fastfeed.preprocess.drafts import Draft, clear, sync_folder
-from fastfeed.preprocess.owner import has_ended, temporary_name
 from fastfeed.preprocess.record import Part
-from fastfeed.preprocess.refusals import refusal
+from fastfeed.preprocess.targets.bundle import Bundle, DraftFile
+from fastfeed.preprocess.targets.drafts import Draft, clear, sync_folder
+from fastfeed.preprocess.targets.owner import has_ended, temporary_name
+from fastfeed.preprocess.targets.refusals import refusal
 
 __all__ = ["TEMPORARY", "LocalAttempt", "LocalTarget", "open_local"]
 

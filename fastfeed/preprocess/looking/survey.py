@@ -15,10 +15,10 @@ import numpy as np
 from fastfeed.decode.base import Bad
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.hashes import Eye, sha
-from fastfeed.preprocess.reading import LATER, large, reading
+from fastfeed.preprocess.given.reading import LATER, large, reading
+from fastfeed.preprocess.looking.hashes import Eye, sha
 from fastfeed.preprocess.recipe import Limits
-from fastfeed.preprocess.target import Target
+from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.work import FREE, NoRoom, Watch
 from fastfeed.sources.base import Source
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
-from fastfeed.preprocess.bundle import Bundle, DraftFile
-from fastfeed.preprocess.drafts import clear
-from fastfeed.preprocess.local_target import TEMPORARY
-from fastfeed.preprocess.owner import has_ended, temporary_name
 from fastfeed.preprocess.record import Part
-from fastfeed.preprocess.refusals import AGAIN, refusal
+from fastfeed.preprocess.targets.bundle import Bundle, DraftFile
+from fastfeed.preprocess.targets.drafts import clear
+from fastfeed.preprocess.targets.local import TEMPORARY
+from fastfeed.preprocess.targets.owner import has_ended, temporary_name
+from fastfeed.preprocess.targets.refusals import AGAIN, refusal
 from fastfeed.sources.bridge import results
 from fastfeed.sources.calls import call, find
 from fastfeed.sources.fetch import Patience, Unread

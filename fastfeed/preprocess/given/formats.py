@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.first_samples import names_in
+from fastfeed.preprocess.given.first_samples import names_in
 from fastfeed.sources.base import Source
 from fastfeed.sources.packed import Paths
 from fastfeed.sources.storage import Storage

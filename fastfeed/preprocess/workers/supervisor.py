@@ -23,8 +23,8 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.decode.budget import Budget
 from fastfeed.errors import FastfeedError
-from fastfeed.preprocess.place import Place
 from fastfeed.preprocess.work import Outcome, Task, packed
+from fastfeed.preprocess.workers.place import Place
 
 __all__ = ["Rules", "Supervisor", "WorkerDied", "close_all"]
 
@@ -185,10 +185,11 @@ class _Child:
             with ExitStack() as failed:  # no process can be started, say
                 failed.enter_context(ours)
                 self._connection = Connection(os.dup(ours.fileno()))
+                fds = theirs.fileno(), place.fd
                 self.process = subprocess.Popen(
-                    [sys.executable, *safe, "-m", "fastfeed.preprocess.worker", str(theirs.fileno()), str(place.fd)],
+                    [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds)],
                     stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno(), place.fd],
+                    pass_fds=fds,
                     env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
                     start_new_session=True,  # Ctrl-C in a terminal is for who started this
                 )

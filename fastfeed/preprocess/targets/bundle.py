@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.drafts import Draft, clear
 from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.targets.drafts import Draft, clear
 
 __all__ = ["Bundle", "DraftFile"]
 

@@ -25,10 +25,10 @@ from fastfeed.decode.sniff import png_intact
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fuse import Windows
-from fastfeed.preprocess.color import NONE, Profile, profile_of
-from fastfeed.preprocess.jpeg_markers import read_markers
+from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
+from fastfeed.preprocess.pixels.jpeg_markers import read_markers
+from fastfeed.preprocess.pixels.strips import flattening, kind, scaled
 from fastfeed.preprocess.recipe import FILTERS
-from fastfeed.preprocess.strips import flattening, kind, scaled
 
 __all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "libvips", "look"]
 
@@ -71,7 +71,7 @@ class Look:
 def libvips() -> Any:
     """The module, or None where pyvips is not installed."""
     try:
-        return importlib.import_module("fastfeed.preprocess.vips")
+        return importlib.import_module("fastfeed.preprocess.pixels.vips")
     except MissingExtra:
         return None
 

@@ -1,4 +1,4 @@
-"""The process that does the work: python -m fastfeed.preprocess.worker <fd> <fd>. Started by `supervisor`.
+"""The process that does the work: python -m fastfeed.preprocess.workers.worker <fd> <fd>. Started by `supervisor`.
 
 It does one piece at a time, notes which photograph it is at before touching it, and ends when the other end of its
 socket closes. Whatever a photograph does to it, only this process is lost.
@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.place import Place
 from fastfeed.preprocess.work import FREE, IN_A_MODULE, NoRoom, Orphaned, Task
+from fastfeed.preprocess.workers.place import Place
 
 __all__ = ["main"]
 

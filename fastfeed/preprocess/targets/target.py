@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.apart import check_apart
 from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.targets.apart import check_apart
 from fastfeed.preprocess.writers import File
 
 __all__ = ["Attempt", "Target", "check_apart", "open_target"]
@@ -81,7 +81,7 @@ def open_target(place: str | os.PathLike[str], options: dict[str, Any] | None = 
         raise ConfigError(f"the target must be a folder or a URL such as s3://bucket/train, got {text!r}")
     local = text.removeprefix("file://")
     if "://" in local or "::" in local:
-        return importlib.import_module("fastfeed.preprocess.remote_target").open_remote(text, options or {}, writes)
+        return importlib.import_module("fastfeed.preprocess.targets.remote").open_remote(text, options or {}, writes)
     if options:
         raise ConfigError(f"storage options are for URLs, got {', '.join(sorted(options))} for the folder {text}")
-    return importlib.import_module("fastfeed.preprocess.local_target").open_local(text, local, writes)
+    return importlib.import_module("fastfeed.preprocess.targets.local").open_local(text, local, writes)

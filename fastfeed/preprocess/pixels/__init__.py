@@ -1,0 +1,1 @@
+"""Bytes of a photograph into bytes of a smaller one, and what that takes."""

@@ -1,0 +1,1 @@
+"""What people are told: before, during and after a job."""

@@ -1,0 +1,1 @@
+"""Where shards go, and how files there come to be whole."""

@@ -141,15 +141,15 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   region.denominator = denominator(box.height, box.width, rows, columns, limits.enlarge);
   const int d = region.denominator;
   const int height = shrunk(header.height, d), width = shrunk(header.width, d);
-  vertical_.set(filter, box.top / d, box.height / d, height, rows);
-  horizontal_.set(filter, box.left / d, box.width / d, width, columns);
-  region.top = vertical_.low();
-  region.height = vertical_.high() - region.top;
-  region.left = std::max(horizontal_.low() - kContext, 0);
-  region.width = std::min(horizontal_.high() + kContext, width) - region.left;
+  const Axis& vertical = axes_.get(filter, box.top / d, box.height / d, height, rows);
+  const Axis& horizontal = axes_.get(filter, box.left / d, box.width / d, width, columns);
+  region.top = vertical.low();
+  region.height = vertical.high() - region.top;
+  region.left = std::max(horizontal.low() - kContext, 0);
+  region.width = std::min(horizontal.high() + kContext, width) - region.left;
   Status status = reader_->start(data, size, header, region, plain);
   if (status != Status::ok) return status;
-  resampler_.begin(&vertical_, &horizontal_, reader_->left(),
+  resampler_.begin(&vertical, &horizontal, reader_->left(),
                    target(slot, header.orientation, window.flip_rows, window.flip_columns));
   for (int left = region.height; left > 0;) {
     const RowReader::Rows rows = reader_->rows();

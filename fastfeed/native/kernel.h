@@ -58,7 +58,7 @@ class Worker {
 
   std::unique_ptr<RowReader> reader_;
   Resampler resampler_;
-  Axis vertical_, horizontal_;
+  Axes axes_;
   JpegWriter writer_;
   std::vector<uint8_t> pixels_;
 };

@@ -88,29 +88,38 @@ inline void put(uint8_t* at, Lanes v) {
   at[2] = uint8_t(level[2]);
 }
 
-// One output row: four lanes hold a pixel (the fourth is the next pixel's red and is dropped). Two pixels at a time,
-// since each addition waits for the one before.
+// kPixels neighboring outputs: four lanes hold a pixel (the fourth is the next pixel's red and is dropped). Several at a
+// time, since each addition waits for the one before.
+template <int kPixels>
+inline __attribute__((always_inline)) void outputs(const float* sums, const int* first, const int* count,
+                                                   const float* weight, int taps, int low, uint8_t* at,
+                                                   ptrdiff_t column) {
+  const float *p[kPixels], *w[kPixels];
+  Lanes sum[kPixels];
+  int both = count[0];
+  for (int i = 0; i < kPixels; ++i) {
+    p[i] = sums + size_t(first[i] - low) * 3;
+    w[i] = weight + size_t(i) * size_t(taps);
+    sum[i] = Lanes{0, 0, 0, 0};
+    both = std::min(both, count[i]);
+  }
+  for (int k = 0; k < both; ++k)
+    for (int i = 0; i < kPixels; ++i) sum[i] += load(p[i] + 3 * k) * w[i][k];
+  for (int i = 0; i < kPixels; ++i) {
+    for (int k = both; k < count[i]; ++k) sum[i] += load(p[i] + 3 * k) * w[i][k];
+    put(at + i * column, sum[i]);
+  }
+}
+
+// One output row.
 FASTFEED_CLONES
 void across(const float* sums, const int* first, const int* count, const float* weight, int taps, int n, int low,
             uint8_t* at, ptrdiff_t column) {
   int x = 0;
-  for (; x + 1 < n; x += 2, at += 2 * column) {
-    const float *p = sums + size_t(first[x] - low) * 3, *q = sums + size_t(first[x + 1] - low) * 3;
-    const float *w = weight + size_t(x) * size_t(taps), *v = w + taps;
-    const int both = std::min(count[x], count[x + 1]);
-    Lanes one = {0, 0, 0, 0}, two = {0, 0, 0, 0};
-    int k = 0;
-    for (; k < both; ++k, p += 3, q += 3) one += load(p) * w[k], two += load(q) * v[k];
-    for (int i = k; i < count[x]; ++i, p += 3) one += load(p) * w[i];
-    for (int i = k; i < count[x + 1]; ++i, q += 3) two += load(q) * v[i];
-    put(at, one);
-    put(at + column, two);
-  }
-  if (x == n) return;
-  const float *p = sums + size_t(first[x] - low) * 3, *w = weight + size_t(x) * size_t(taps);
-  Lanes sum = {0, 0, 0, 0};
-  for (int k = 0; k < count[x]; ++k, p += 3) sum += load(p) * w[k];
-  put(at, sum);
+  for (; x + 4 <= n; x += 4)
+    outputs<4>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
+  for (; x < n; ++x)
+    outputs<1>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
 }
 
 }  // namespace
@@ -150,6 +159,23 @@ int Axis::high() const {
   int end = 0;
   for (size_t i = 0; i < first.size(); ++i) end = std::max(end, first[i] + count[i]);
   return end;
+}
+
+const Axis& Axes::get(Filter filter, double start, double length, int inputs, int outputs) {
+  Kept* oldest = kept_;
+  for (Kept& kept : kept_) {
+    if (kept.used && kept.filter == filter && kept.start == start && kept.length == length && kept.inputs == inputs &&
+        kept.outputs == outputs) {
+      kept.used = ++now_;
+      return kept.axis;
+    }
+    if (kept.used < oldest->used) oldest = &kept;
+  }
+  oldest->used = 0;  // until it is whole: set() may run out of memory
+  oldest->axis.set(filter, start, length, inputs, outputs);
+  oldest->filter = filter, oldest->start = start, oldest->length = length;
+  oldest->inputs = inputs, oldest->outputs = outputs, oldest->used = ++now_;
+  return oldest->axis;
 }
 
 void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Target target) {

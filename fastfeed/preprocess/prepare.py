@@ -75,6 +75,11 @@ def planned(
 ) -> Plan:
     """Make the plan and write it; first looking at every photograph where the recipe asks for that. TargetError where
     there is no room for what the job would write."""
+    if missing := given.missing():
+        raise ConfigError(
+            f"no sample of {given.text} that was looked at has {', '.join(missing)}; "
+            "name captions and columns as they are called there"
+        )
     refuse_without_room(given, recipe, engine, target, told_of_room)
     source = given.source
     length, ids = len(source), np.arange(len(source))

@@ -22,6 +22,7 @@ from tables import image_bytes, write
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.preprocess import run
 from fastfeed.preprocess.given.inputs import open_input
 from fastfeed.sources import TarShards, TFRecords
 
@@ -241,3 +242,18 @@ def test_labels_that_are_usual_but_empty(tmp_path: Path) -> None:
 def test_wrong_names(make: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises((ConfigError, SourceError), match=message):
         open_input(str(make(tmp_path / "data")), **options)
+
+
+def test_names_that_no_sample_has(tmp_path: Path) -> None:
+    shards = tmp_path / "in.tar"
+    with tarfile.open(shards, "w") as tar:
+        for k in range(3):
+            for extension, content in (("jpg", jpeg(k)), ("txt", b"a caption")):
+                member = tarfile.TarInfo(f"{k}.{extension}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    given = open_input(str(shards), caption="txt", columns=["json"], label="")
+    assert given.missing() == ["json"]
+    assert open_input(str(shards), caption="text", columns=["txt"], label="").missing() == ["text"]
+    with pytest.raises(ConfigError, match=r"no sample of .*in\.tar that was looked at has json; name captions"):
+        run(given, tmp_path / "out", workers=1)

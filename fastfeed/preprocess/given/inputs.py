@@ -52,6 +52,16 @@ class Input:
         ids = [int(i) for i in ids]
         return [self._note(i, said) for i, said in zip(ids, self._said(ids), strict=True)]
 
+    def missing(self, looked_at: int = 100) -> list[str]:
+        """Of caption and columns, those that none of so many samples has, spread over all: a name that is misspelt."""
+        count = len(self.source)
+        ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
+        notes = [note for note in self.notes(ids) if isinstance(note, dict)]
+        found = {name for note in notes for name, value in note.get("columns", {}).items() if value is not None}
+        found |= {self.caption for note in notes if "text" in note and self.caption}
+        asked = (*((self.caption,) if self.caption else ()), *self.columns)
+        return [name for name in asked if notes and name not in found]
+
     @property
     def remarks(self) -> tuple[str, ...]:
         """What of the source is not among its photographs, and why: files by their names, damaged parts of shards."""

@@ -29,6 +29,8 @@ from fastfeed.preprocess.workers.place import Place
 __all__ = ["Rules", "Supervisor", "WorkerDied", "close_all"]
 
 _DEATHS = 3  # of one photograph that lives alone, or of a piece at no photograph; then it is given up
+# NumPy's threads, which would spin while a process starts, and have nothing to do in it
+_ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _END_S = 2.0  # a process that has not ended by itself after this is killed
 _LOOK_S = 0.25  # how often to see where a process is
 _ENDED = (
@@ -91,7 +93,7 @@ class Supervisor:
                 self._drop()
                 deaths[death.sample] += 1
                 if death.sample >= 0:
-                    again = self._alone(death.sample)
+                    again = self._guilty(death.sample)
                     if again or deaths[death.sample] >= _DEATHS:
                         blame = again or death
                         poison[death.sample] = Bad(blame.reason, blame.detail)
@@ -99,6 +101,15 @@ class Supervisor:
                     return Outcome(piece, error=WorkerDied(f"piece {piece}: {death.detail}, {_DEATHS} times"))
             except Exception as error:  # what Task.run raised there, of any kind
                 return Outcome(piece, error=error)
+
+    def _guilty(self, sample: int) -> _Death | None:
+        """How its process dies when it is alone; None where it can live. Whoever kills processes may mean another one,
+        so that who is killed is tried more than once."""
+        for _ in range(_DEATHS):
+            death = self._alone(sample)
+            if death is None or death.reason != "oom":
+                return death
+        return death
 
     def _alone(self, sample: int) -> _Death | None:
         """Try a photograph in a process of its own; how that died, if it did."""
@@ -190,7 +201,7 @@ class _Child:
                     [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds)],
                     stdin=subprocess.DEVNULL,
                     pass_fds=fds,
-                    env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+                    env=os.environ | _ALONE | {"PYTHONPATH": os.pathsep.join(path)},
                     start_new_session=True,  # Ctrl-C in a terminal is for who started this
                 )
                 failed.pop_all()

@@ -6,6 +6,7 @@ socket closes. Whatever a photograph does to it, only this process is lost.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pickle
@@ -105,6 +106,7 @@ def _serve(line: Line) -> None:
     except Exception as error:  # of a class of the user's that is not importable here, with whatever that raises
         task = ConfigError(f"a worker process cannot have the source or the target: {error!r}; {IN_A_MODULE}")
     _limit(memory)
+    gc.freeze()  # what has been imported stays: it need not be looked at again and again
     line.send("ready")
     while True:
         what, piece, poison = line.receive()

@@ -77,6 +77,7 @@ class Report:
     gpus: tuple[Gpu, ...] = ()
     no_gpu: str | None = None  # why there is none
     driver: str | None = None
+    vips: str | None = None  # pyvips
     cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs
     advice: tuple[Advice, ...] = ()
 
@@ -132,6 +133,7 @@ def collect(
         native=has_module("fastfeed._native"),
         opencv=opencv,
         dali=_found(DALI, version),
+        vips=version("pyvips"),
         frameworks=_found(FRAMEWORKS, version),
         world=world,
         world_error=world_error,
@@ -236,6 +238,7 @@ def sections(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
         ("OpenCV", _listed(report.opencv) or "not installed"),
         ("DALI", _listed(report.dali) or "not installed"),
+        ("pyvips", report.vips or "not installed: preprocess decodes large PNG and TIFF files whole, in more memory"),
     ]
     world = [("this process", str(report.world or "unknown, see below"))]
     if report.world and not report.world.found_by.startswith("default"):

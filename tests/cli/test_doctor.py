@@ -91,6 +91,8 @@ def test_a_machine_without_gpu_is_fine() -> None:
         "  Pillow          12.0.0 (libjpeg-turbo 3.1.1, libwebp 1.6.0)\n"
         "  OpenCV          4.12.0 (opencv-python-headless)\n"
         "  DALI            not installed\n"
+        "  pyvips          not installed: preprocess decodes large PNG and TIFF files\n"
+        "                  whole, in more memory\n"
         "\n"
         "Frameworks\n"
         "  keras           3.15.1\n"

@@ -64,7 +64,7 @@ class Bundle:
         self.check()
         try:
             yield
-        except BaseException as error:
+        except BaseException as error:  # Ctrl-C too: nothing half written may stay
             failed = self._refuse(error, name) if isinstance(error, OSError) else error
             self._failed = failed
             self.abandon()

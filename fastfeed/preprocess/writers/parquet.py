@@ -113,7 +113,7 @@ class Writer:
             try:
                 with self._sink.in_use():
                     self._parquet.write_table(table, row_group_size=table.num_rows)
-            except BaseException:
+            except BaseException:  # whatever ends it, Ctrl-C too
                 self._parquet.is_open = False  # PyArrow would try to complete the file when it forgets it
                 raise
         self._batches, self._bytes = [], 0

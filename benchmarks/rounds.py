@@ -68,7 +68,7 @@ def finish(question: str, result: dict[str, Any], out: Path | None) -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     report = {
         "question": question,
-        "command": "python " + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": "python " + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *map(_plain, sys.argv[1:])]),
         "commit": commit.stdout.strip(),
         "machine": {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()},
         "versions": {name: metadata.version(name) for name in ("numpy", "pillow", "opencv-python-headless")},
@@ -84,6 +84,11 @@ def rss_mb() -> float:
     """Resident memory now, MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
+
+
+def _plain(argument: str) -> str:
+    """Where something lies on this machine is nobody's business."""
+    return "/".join(Path(argument).parts[-3:]) if argument.startswith("/") else argument
 
 
 def _cpu_seconds() -> float:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import tarfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +21,7 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
+from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.work import Task
 from fastfeed.preprocess.workers.supervisor import Rules, Supervisor
 
@@ -227,3 +229,12 @@ def metas(folder: Path) -> list[bytes]:
         with tarfile.open(path) as tar:
             found += [tar.extractfile(member).read() for member in tar if member.name.endswith(".json")]  # type: ignore[union-attr]
     return found
+
+
+def test_every_bad_image_ends_in_the_shards_or_in_the_list(data: Path, tmp_path: Path) -> None:
+    report = run(data / "bad-images", tmp_path / "shards", replace(RECIPE, packing=Packing(samples=150)), workers=2)
+    files = sum(path.is_file() for path in (data / "bad-images").rglob("*"))
+    assert report.complete and report.tally.samples + len(report.bad) == files
+    assert report.tally.samples > 0.4 * files and set(report.reasons) <= set(REASONS)
+    listed = [json.loads(line)["reason"] for line in (tmp_path / "shards" / "bad.jsonl").read_text().splitlines()]
+    assert Counter(listed) == report.reasons

@@ -27,7 +27,7 @@ PATHS = ["native", "pillow", "vips"]
 def path(request, monkeypatch):
     """JPEGs with the kernel and without; everything through libvips that it is ever asked for."""
     if request.param == "vips":
-        pytest.importorskip("pyvips", reason="pyvips is not installed")
+        pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
         monkeypatch.setattr(raster, "LARGE", 1)
     elif request.param == "pillow":
         monkeypatch.setattr(raster, "built", lambda: False)

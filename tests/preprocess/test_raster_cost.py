@@ -57,10 +57,12 @@ def needs(path: str) -> None:
     if path == "kernel" and not raster.built():
         pytest.skip(jpegs.NO_KERNEL)
     if path == "vips":
-        pytest.importorskip("pyvips", reason="pyvips is not installed")
+        pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks of memory are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="no /proc, where peaks of memory are read: only Linux has it"
+)
 @pytest.mark.parametrize("name", FILES)
 def test_the_cost_is_what_it_takes(name, tmp_path):
     path, make = FILES[name]

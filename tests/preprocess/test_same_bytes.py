@@ -19,7 +19,7 @@ def test_the_same_bytes_wherever_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, image: str
 ) -> None:
     if format == "parquet":
-        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+        pytest.importorskip("pyarrow", reason="no PyArrow; pip install 'fastfeed[parquet]'")
     source = photographs(tmp_path / "photos", 14, bad=1)
     names = [f"class{i % 2}/photo{i:03d}.jpg" for i in range(14)]
     rows = [f"{name},{'ab'[i % 2]},a caption é {i},{i / 3}" for i, name in enumerate(names)]

@@ -242,7 +242,7 @@ def test_a_disk_that_is_really_full_and_one_that_is_read_only(tmp_path, python):
             ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(tmp_path)], check=True, capture_output=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"this machine lets nobody mount a small file system of his own: {error}")
+        pytest.skip(f"no mount of a small file system of its own: run as root, or allow user namespaces: {error}")
     done = subprocess.run(
         ["unshare", "-rm", sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60
     )

@@ -60,9 +60,7 @@ def needs(path: str) -> None:
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="no /proc, where peaks of memory are read: only Linux has it"
-)
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc: peaks of memory are read on Linux")
 @pytest.mark.parametrize("name", FILES)
 def test_the_cost_is_what_it_takes(name, tmp_path):
     path, make = FILES[name]

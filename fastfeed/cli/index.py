@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
+
+from fastfeed.cli.facts import show_facts
 
 if TYPE_CHECKING:
     from fastfeed.sources.packed import Packed
@@ -53,13 +54,7 @@ def index(
         facts, use = _shards(source, kind, out, label, opened)
     seconds = time.monotonic() - begun
     facts.append(("took", f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"))
-    console.print(Text(source, style="bold"), soft_wrap=True)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(min_width=12, style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(Text(f"  {name}"), Text(value))  # Text, for brackets are no markup here
-    console.print(table)
+    show_facts(console, source, facts)
     console.print(Text.assemble("\n", use), soft_wrap=True)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli import preprocess_options as o
+from fastfeed.cli.facts import show_facts
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.state import Job
@@ -143,14 +144,7 @@ def _open(target: Target) -> Job:
 
 
 def _print(title: str, facts: list[tuple[str, str]]) -> None:
-    console = Console(emoji=False)
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(min_width=12, style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(Text(f"  {name}"), Text(value))  # Text, for brackets are no markup here
-    console.print(table)
+    show_facts(Console(emoji=False), title, facts)
 
 
 def _histogram(console: Console, title: str, counted: list[tuple[str, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.recipe import Recipe
     from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_options"]
+__all__ = ["at_work", "engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_options"]
 
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
@@ -92,6 +93,42 @@ TargetOption = Annotated[
 JsonLog = Annotated[Path | None, _option(_WORK, "One JSON object per shard is added to it.", metavar="FILE")]
 DryRun = Annotated[bool, _option(_WORK, "Only estimate, from a sample; write nothing.", "--dry-run")]
 AsJson = Annotated[bool, _option(_WORK, "The report as JSON.", "--json")]
+
+
+_AT_WORK: dict[str, tuple[Any, Any]] = {  # kind and default, by name
+    "label": (Label, None),
+    "image": (Image, None),
+    "caption": (Caption, None),
+    "columns": (Columns, ""),
+    "labels": (Labels, None),
+    "drop_unlabeled": (DropUnlabeled, False),
+    "storage_option": (StorageOption, None),
+    "workers": (Workers, None),
+    "memory": (Memory, None),
+    "ray": (Ray, None),
+    "part": (Part, None),
+    "max_bad": (MaxBad, None),
+    "timeout": (Timeout, 120.0),
+    "target_option": (TargetOption, None),
+    "json_log": (JsonLog, None),
+    "as_json": (AsJson, False),
+}
+
+
+def at_work(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of all commands that make shards, behind the command's own; it finds them in its context."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    last = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(name, last, default=given, annotation=kind) for name, (kind, given) in _AT_WORK.items()]
+    all = [*(p for p in own if p.kind != last), *more, *(p for p in own if p.kind == last)]
+
+    def taken(**given: Any) -> None:
+        command(**{parameter.name: given[parameter.name] for parameter in own})
+
+    taken.__name__, taken.__doc__ = command.__name__, command.__doc__
+    taken.__signature__ = inspect.Signature(all)  # type: ignore[attr-defined]  # functions may have one
+    taken.__annotations__ = {parameter.name: parameter.annotation for parameter in all}
+    return taken
 
 
 def recipe_of(given: Mapping[str, Any]) -> Recipe:

@@ -36,6 +36,7 @@ class _Ended(KeyboardInterrupt):
     """SIGTERM."""
 
 
+@o.at_work
 def run(
     ctx: typer.Context,
     src: o.Source,
@@ -63,23 +64,8 @@ def run(
     max_pixels: o.MaxPixels = 300_000_000,
     dedupe: o.Dedupe = "none",
     distance: o.Distance = 4,
-    label: o.Label = None,
-    image: o.Image = None,
-    caption: o.Caption = None,
-    columns: o.Columns = "",
-    labels: o.Labels = None,
-    drop_unlabeled: o.DropUnlabeled = False,
-    storage_option: o.StorageOption = None,
-    workers: o.Workers = None,
-    memory: o.Memory = None,
-    ray: o.Ray = None,
-    part: o.Part = None,
-    max_bad: o.MaxBad = None,
-    timeout: o.Timeout = 120.0,
-    target_option: o.TargetOption = None,
-    json_log: o.JsonLog = None,
+    *,
     dry_run: o.DryRun = False,
-    as_json: o.AsJson = False,
 ) -> None:
     """Photographs into training shards. Broken off at any moment, the same command goes on; SRC is only read."""
     recipe = o.recipe_of(ctx.params)
@@ -91,51 +77,21 @@ def run(
     _go(ctx, src, dst, recipe)
 
 
+@o.at_work
 def resume(
     ctx: typer.Context,
     places: o.Places,
-    label: o.Label = None,
-    image: o.Image = None,
-    caption: o.Caption = None,
-    columns: o.Columns = "",
-    labels: o.Labels = None,
-    drop_unlabeled: o.DropUnlabeled = False,
-    storage_option: o.StorageOption = None,
-    workers: o.Workers = None,
-    memory: o.Memory = None,
-    ray: o.Ray = None,
-    part: o.Part = None,
-    max_bad: o.MaxBad = None,
-    timeout: o.Timeout = 120.0,
-    target_option: o.TargetOption = None,
-    json_log: o.JsonLog = None,
-    as_json: o.AsJson = False,
 ) -> None:
     """Go on with a job: the recipe is in its plan. What the source needs to be opened has to be said again."""
     src, dst, recipe = _planned(places, ctx.params)
     _go(ctx, src, dst, recipe)
 
 
+@o.at_work
 def retry(
     ctx: typer.Context,
     places: o.Places,
     reason: Annotated[str, typer.Option(help="Reasons, such as io_error,timeout.", metavar="NAMES")],
-    label: o.Label = None,
-    image: o.Image = None,
-    caption: o.Caption = None,
-    columns: o.Columns = "",
-    labels: o.Labels = None,
-    drop_unlabeled: o.DropUnlabeled = False,
-    storage_option: o.StorageOption = None,
-    workers: o.Workers = None,
-    memory: o.Memory = None,
-    ray: o.Ray = None,
-    part: o.Part = None,
-    max_bad: o.MaxBad = None,
-    timeout: o.Timeout = 120.0,
-    target_option: o.TargetOption = None,
-    json_log: o.JsonLog = None,
-    as_json: o.AsJson = False,
 ) -> None:
     """Make shards anew that have bad photographs of these reasons, and those that are missing."""
     from fastfeed.preprocess.reasons import REASONS

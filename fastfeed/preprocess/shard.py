@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -85,8 +85,9 @@ class ShardTask:
 
     def alone(self, sample: int, watch: Watch) -> None:
         """As in Task."""
-        for i, found, _ in self._read([sample], watch):
-            self.make(i, found, watch)
+        with self.reading([sample], watch) as blobs:
+            for i, found, _ in blobs:
+                self.make(i, found, watch)
 
     def make(self, sample: int, found: Any, watch: Watch) -> Made | Bad:
         """What becomes of a photograph of which `reading` gave this."""
@@ -117,14 +118,9 @@ class ShardTask:
         except NoRoom as error:
             return Bad("oom", str(error))
 
-    @contextmanager
-    def _reading(self, ids: Sequence[int], watch: Watch) -> Iterator[Iterator[tuple[int, Any, float]]]:
-        with reading(self.given.source, ids, lambda: watch.begin(_NOBODY)) as found:
-            yield found
-
-    def _read(self, ids: Sequence[int], watch: Watch) -> Iterator[tuple[int, Any, float]]:
-        with self._reading(ids, watch) as found:
-            yield from found
+    def reading(self, ids: Sequence[int], watch: Watch) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
+        """As `given.reading` does; waiting is nobody's fault."""
+        return reading(self.given.source, ids, lambda: watch.begin(_NOBODY))
 
     def _done(self, shard: Shard) -> Record | None:
         """Its record, where another has done it meanwhile."""
@@ -206,7 +202,7 @@ class _Filling:
         plan, source = self.task.plan, self.task.given.source
         ids = plan.order[self.shard.first : self.shard.last]
         labels, notes = source.label(ids).tolist(), self.task.given.notes(ids)
-        with self.task._reading([i for i in ids.tolist() if i not in poison], watch) as blobs:
+        with self.task.reading([i for i in ids.tolist() if i not in poison], watch) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:
                     made: Made | Bad | Failure = poison[i]

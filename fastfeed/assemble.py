@@ -16,7 +16,7 @@ from fastfeed.decode.base import Bad, Engine, Header
 from fastfeed.draws import uniform
 from fastfeed.faults import Failure, FaultPolicy, substitutes
 from fastfeed.ops.boxes import parts
-from fastfeed.ops.fuse import Program, Windows
+from fastfeed.ops.fuse import Program, Work
 from fastfeed.plan import Plan
 from fastfeed.prefetch import Cancel, Job
 from fastfeed.quarantine import Quarantine
@@ -42,7 +42,7 @@ class _Rows:
     ids: np.ndarray
     blobs: list[Any]
     headers: list[Header]
-    windows: Windows
+    work: Work
     bad: dict[int, Failure | None]  # row -> why; None for a sample that was known to be bad
 
 
@@ -229,9 +229,11 @@ class Assembler:
                 headers[row] = header
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         corners, sizes = self._parts(ids, sizes, bad)
-        windows = self.program.windows([u[: len(ids)] for u in draws], sizes)
-        windows.boxes[:, :2] += corners
-        return _Rows(ids, blobs, headers, windows, bad)
+        work = self.program.work([u[: len(ids)] for u in draws], sizes)
+        work.windows.boxes[:, :2] += corners
+        if work.windows.limits is not None:
+            work.windows.limits[:, :2] += corners
+        return _Rows(ids, blobs, headers, work, bad)
 
     def _parts(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
@@ -272,7 +274,7 @@ class Assembler:
         target = out if len(good) == len(out) else self.backend.empty((len(good), *out.shape[1:]), out.dtype.name)
         if good:
             blobs, headers = [rows.blobs[r] for r in good], [rows.headers[r] for r in good]
-            done = self.backend.render(blobs, headers, rows.windows[good], target, this.stop, this.number)
+            done = self.backend.render(blobs, headers, rows.work[good], target, this.stop, this.number)
             for row, why in zip(good, done, strict=True):
                 if why is not None:
                     rows.bad[row] = self._failure(rows.ids[row], why)

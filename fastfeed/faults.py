@@ -27,6 +27,7 @@ REASONS = {
     "timeout": "reading took too long",
     "changed": "the shard is not the one that was indexed",
     "label_missing": "the sample has no label",
+    "op_failed": "a function in the list of ops failed",
 }
 TRANSIENT = frozenset({"io_error", "timeout"})  # worth another try in the next epoch
 

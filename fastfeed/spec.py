@@ -54,6 +54,10 @@ class Spec:
         shape = (height, width, channels) if self.layout == "HWC" else (channels, height, width)
         return Spec(shape, self.dtype, self.layout)
 
+    def as_bytes(self) -> Spec:
+        """uint8 HWC pixels of the same size and channels."""
+        return Spec((*self.size, self.channels), "uint8", "HWC")
+
     def __str__(self) -> str:
         if self.encoded:
             return "encoded bytes"

@@ -15,7 +15,7 @@ from benchmarks.gpu_check.spoiled import encoded
 from fastfeed.backends import cpu, dali
 from fastfeed.decode import engine_for
 from fastfeed.ops import OPS
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.fuse import Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 from fastfeed.timeline import Timeline
 
@@ -90,7 +90,7 @@ def _differences(setting: Setting, case: Case, blobs: list[Any]) -> Within:
         runner = backend.compile(program, engine, Timeline(), batch, setting.cores, decode=_decode(backend))
         shape = (len(blobs), *(side or 0 for side in program.spec.shape))
         out = runner.empty(shape, program.spec.dtype)
-        bad = runner.render(blobs, engine.probe(blobs), windows, out, threading.Event())  # type: ignore[arg-type]
+        bad = runner.render(blobs, engine.probe(blobs), Work(windows), out, threading.Event())  # type: ignore[arg-type]
         runner.settle()
         assert not any(bad), f"{case.ops}: {backend.__name__} refused good images: {bad}"
         outs.append(np.asarray(out.get() if hasattr(out, "get") else out).astype(np.float64))

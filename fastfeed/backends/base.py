@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.decode.base import Bad, Header, Stop
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.fuse import Work
 from fastfeed.slots import Allocate
 
 __all__ = ["Backend"]
@@ -28,7 +28,7 @@ class Backend(Protocol):
         self,
         blobs: Sequence[Any],
         headers: Sequence[Header],
-        windows: Windows,
+        work: Work,
         out: np.ndarray,
         stop: Stop,
         batch: int = 0,  # its number, for the timeline

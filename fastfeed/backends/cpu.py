@@ -10,13 +10,16 @@ from typing import Any
 import cv2
 import numpy as np
 
+from fastfeed.backends.chain import look_up, run
+from fastfeed.backends.kernels.functions import OpFailed
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
+from fastfeed.decode.bordered import decode as decode_bordered
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.fuse import Program, Windows
+from fastfeed.ops.fuse import Program, Work
 from fastfeed.slots import Allocate, aligned
 from fastfeed.timeline import Timeline
 
-__all__ = ["CpuBackend", "compile", "convert", "engine"]
+__all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine"]
 
 
 class CpuBackend:
@@ -37,20 +40,40 @@ class CpuBackend:
         self,
         blobs: Sequence[Any],
         headers: Sequence[Header],
-        windows: Windows,
+        work: Work,
         out: np.ndarray,
         stop: Stop,
         batch: int = 0,
     ) -> list[Bad | None]:
         program, timeline = self._program, self._timeline
-        direct = program.spec == program.pixels
+        direct = program.spec == program.pixels and not program.chain
         pixels = out if direct else self._pixels(len(blobs))
         with timeline.span("decode", batch):
-            done = self._engine.decode(Request(blobs, headers, windows, program.filter), pixels, stop)
-        if not direct:
+            request = Request(blobs, headers, work.windows, program.filter)
+            done = decode_bordered(self._engine, request, program.border, pixels, stop)
+        if program.chain:
+            with timeline.span("augment", batch):
+                self._change(pixels, work, out, done, stop)
+        elif not direct:
             with timeline.span("convert", batch):
                 convert(program.convert, pixels, out)
         return done
+
+    def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, done: list[Bad | None], stop: Stop) -> None:
+        """Each image through the chain and the conversion while it is in the processor's cache."""
+        how, layers = self._program.convert, self._program.layers
+        for row, target in enumerate(out):
+            if stop.is_set():
+                return
+            image, table = pixels[row], None
+            if done[row] is None:
+                try:
+                    image, table = run(layers, work.taken, row, image)
+                except OpFailed as failed:
+                    done[row] = Bad("op_failed", str(failed))
+            if done[row] is not None:
+                image = np.zeros((1, 1, target.shape[0 if how.layout == "CHW" else 2]), np.uint8)
+            convert_one(how, image, target, table)
 
     def settle(self) -> None:
         pass
@@ -68,24 +91,40 @@ class CpuBackend:
 
 
 def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
-    """uint8 (n, height, width, channels) to how.dtype in how.layout, written to `out`.
-
-    A byte has 256 values, so scaling and normalization are one table look-up, exact and without temporaries.
-    """
+    """uint8 (n, height, width, channels) to how.dtype in how.layout, written to `out`."""
     if how.keeps_bytes:
         out[:] = pixels.transpose(0, 3, 1, 2) if how.layout == "CHW" else pixels
         return
-    table = how.table()
     for image, target in zip(pixels, out, strict=True):
-        planes = target if how.layout == "CHW" else target.transpose(2, 0, 1)
-        if how.dtype == "float32" and how.layout == "HWC":
-            cv2.LUT(image, table[None], dst=target)
-        elif how.dtype == "float32":
-            for c, plane in enumerate(planes):
-                cv2.LUT(np.ascontiguousarray(image[:, :, c]), table[None, :, c], dst=plane)
-        else:  # OpenCV has no float16 tables
-            for c, plane in enumerate(planes):
-                plane[...] = table[:, c][image[:, :, c]]
+        convert_one(how, image, target)
+
+
+def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.ndarray | None = None) -> None:
+    """One image; `first`: a table of bytes (256,) or (256, channels) that goes before.
+
+    A byte has 256 values, so scaling and normalization are one table look-up, exact and without temporaries.
+    """
+    planes = target if how.layout == "CHW" else target.transpose(2, 0, 1)
+    if how.keeps_bytes:
+        if first is not None and how.layout == "HWC" and image.shape == target.shape:
+            look_up(image, first, target)
+            return
+        image = image if first is None else look_up(image, first)
+        planes[:] = image.transpose(2, 0, 1)
+        return
+    table = how.table()
+    if first is not None:
+        table = table[first] if first.ndim == 1 else np.take_along_axis(table, first, axis=0)
+    if image.shape[:2] != planes.shape[1:]:  # one pixel for all
+        planes[...] = table[image[0, 0], np.arange(len(planes))][:, None, None]
+    elif how.dtype == "float32" and how.layout == "HWC":
+        cv2.LUT(image, table[None], dst=target)
+    elif how.dtype == "float32":
+        for c, plane in enumerate(planes):
+            cv2.LUT(np.ascontiguousarray(image[:, :, c]), table[None, :, c], dst=plane)
+    else:  # OpenCV has no float16 tables
+        for c, plane in enumerate(planes):
+            plane[...] = table[:, c][image[:, :, c]]
 
 
 def compile(

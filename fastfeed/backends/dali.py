@@ -27,7 +27,7 @@ from fastfeed.backends.options import GpuDecode
 from fastfeed.backends.share import Share, kept, mine
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
 from fastfeed.errors import ConfigError
-from fastfeed.ops.fuse import Program, Windows
+from fastfeed.ops.fuse import Program, Work
 from fastfeed.timeline import Timeline
 
 __all__ = ["DaliBackend", "compile", "engine"]
@@ -41,7 +41,7 @@ class _Batch:
 
     blobs: Sequence[Any]
     headers: Sequence[Header]
-    windows: Windows
+    work: Work
     out: Any
     stop: Stop
     number: int
@@ -50,7 +50,7 @@ class _Batch:
 
     def request(self, rows: list[int], filter: str) -> Request:
         """These rows, as engines take them."""
-        return Request(self.blobs, self.headers, self.windows, filter)[rows]
+        return Request(self.blobs, self.headers, self.work.windows, filter)[rows]
 
 
 class DaliBackend:
@@ -93,18 +93,18 @@ class DaliBackend:
         self,
         blobs: Sequence[Any],
         headers: Sequence[Header],
-        windows: Windows,
+        work: Work,
         out: Any,
         stop: Stop,
         batch: int = 0,
     ) -> list[Bad | None]:
-        work = _Batch(blobs, headers, windows, out, stop, batch, [None] * len(blobs))
+        this = _Batch(blobs, headers, work, out, stop, batch, [None] * len(blobs))
         try:
             with self.here():
-                self._fill(work)
+                self._fill(this)
         finally:
             self.settle()  # what is held may be overwritten once it is let go
-        return work.done
+        return this.done
 
     def _fill(self, work: _Batch) -> None:
         share = self.share.value

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.spec import Spec
 
-__all__ = ["FILTERS", "Geometry", "Op", "check_filter", "check_size", "freeze", "need_pixels"]
+__all__ = [
+    "FILTERS",
+    "Border",
+    "Composite",
+    "Geometry",
+    "Kind",
+    "Op",
+    "check_fill",
+    "check_filter",
+    "check_p",
+    "check_range",
+    "check_size",
+    "freeze",
+    "need_bytes",
+    "need_pixels",
+]
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")  # all antialiased: the support grows with the reduction
 
 
-class Op(Protocol):
-    """One entry of a user's list."""
+Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views"]
 
+
+class Op(Protocol):
+    """One entry of a user's list. Its kind says where it may stand and who runs it.
+
+    decode    bytes to pixels
+    geometry  moves pixels along the axes: folded into one window per sample, see `Geometry`
+    change    uint8 HWC pixels of one size to others: run one after another, see `layers.py`
+    convert   how numbers are stored: folded into one pass at the end
+    label     what labels look like
+    mix       puts several finished samples together
+    views     several images out of one
+    """
+
+    kind: ClassVar[Kind]
     draws: ClassVar[int]  # uniform numbers it needs per sample
 
     def out(self, spec: Spec) -> Spec:
@@ -34,7 +63,34 @@ class Geometry(Op, Protocol):
     box   float64 (n, 4): top, left, height, width of what is kept, in pixels of the image that arrives
     size  int64 (n, 2): height, width of what leaves
     flip  bool (n, 2): mirrored top to bottom, left to right
+
+    Ops with a `border` may give boxes that reach beyond the image; the border says what is seen there.
     """
+
+
+class Composite(Op, Protocol):
+    """An op made of others, such as `Maybe`: which of them a sample takes is data, see `layers.py`."""
+
+    @property
+    def layers(self) -> tuple[Any, ...]:
+        """What may happen, in order: tuple of `Layer`, known without any sample."""
+        ...
+
+    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Any]:
+        """What does happen: one `Taken` per layer, from draws (n, draws) and (height, width) of what arrives (n, 2)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """What is seen beyond the edge of an image."""
+
+    mode: Literal["constant", "edge", "reflect"] = "constant"  # reflect: dcb|abcd|cba, the edge itself once
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, for "constant"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("constant", "edge", "reflect"):
+            raise ConfigError(f'mode must be "constant", "edge" or "reflect", got {self.mode!r}')
 
 
 def need_pixels(op: Any, spec: Spec) -> None:
@@ -44,6 +100,20 @@ def need_pixels(op: Any, spec: Spec) -> None:
         raise SpecError(f"{name} needs HWC pixels, got {spec}; put Decode() before it")
     if spec.layout != "HWC":
         raise SpecError(f"{name} needs HWC pixels, got {spec}; put ToLayout after it")
+
+
+def need_bytes(op: Any, spec: Spec) -> Spec:
+    """Refuse anything but uint8 HWC pixels of one size; the spec."""
+    need_pixels(op, spec)
+    name = type(op).__name__
+    if spec.dtype != "uint8":
+        raise SpecError(f"{name} works on bytes, got {spec}; put it before ToFloat and Normalize")
+    if not spec.fixed:
+        raise SpecError(
+            f"{name} needs images of one size, got {spec}; put Resize((height, width)), CenterCrop(size) or "
+            "RandomResizedCrop(size) before it, where it is cheaper, too"
+        )
+    return spec
 
 
 def check_size(name: str, size: Any) -> tuple[int, int]:
@@ -70,3 +140,31 @@ def check_filter(name: str, filter: str) -> None:
     """Refuse an unknown resampling filter."""
     if filter not in FILTERS:
         raise ConfigError(f"{name} filter must be one of {', '.join(FILTERS)}, got {filter!r}")
+
+
+def check_range(name: str, pair: Any, least: float, most: float, hint: str = "") -> tuple[float, float]:
+    """(low, high) with least <= low <= high <= most; `hint` says what to write instead."""
+    try:
+        low, high = (float(v) for v in pair)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}") from None
+    if not least <= low <= high <= most:
+        more = f"; {hint}" if hint else ""
+        raise ConfigError(f"{name} must be {least:g} <= low <= high <= {most:g}, got {pair!r}{more}")
+    return low, high
+
+
+def check_p(name: str, p: Any) -> None:
+    """Refuse what is no probability."""
+    if isinstance(p, bool) or not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
+        raise ConfigError(f"{name} must be in [0, 1], got {p!r}")
+
+
+def check_fill(name: str, fill: Any) -> None:
+    """Refuse what is no RGB color."""
+    if (
+        not isinstance(fill, tuple)
+        or len(fill) != 3
+        or not all(isinstance(v, (int, np.integer)) and 0 <= v <= 255 for v in fill)
+    ):
+        raise ConfigError(f"{name} must be three integers in [0, 255], RGB, got {fill!r}")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import freeze
+from fastfeed.ops.base import Kind, freeze
 from fastfeed.spec import Spec
 
 __all__ = ["Convert", "Normalize", "ToFloat", "ToLayout"]
@@ -20,6 +20,7 @@ class ToFloat:
 
     dtype: Literal["float32", "float16"] = "float32"
 
+    kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -41,6 +42,7 @@ class Normalize:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
+    kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -76,6 +78,7 @@ class ToLayout:
 
     layout: Literal["HWC", "CHW"]
 
+    kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:

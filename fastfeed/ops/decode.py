@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import freeze
+from fastfeed.ops.base import Kind, freeze
 from fastfeed.spec import PIXELS, Spec
 
 __all__ = ["Decode"]
@@ -21,6 +21,7 @@ class Decode:
     matte: tuple[int, int, int] = (255, 255, 255)  # what shows through where an image is transparent, RGB
     max_pixels: int = 300_000_000  # larger images are refused before a pixel is allocated
 
+    kind: ClassVar[Kind] = "decode"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:

@@ -2,81 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Op
-from fastfeed.ops.convert import Convert, Normalize, ToFloat, ToLayout
+from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+from fastfeed.ops.fold import Step, Windows
+from fastfeed.ops.function import as_op
+from fastfeed.ops.program import Link, Program, Work
 from fastfeed.spec import Spec
 
-__all__ = ["Program", "Step", "Windows", "fuse"]
-
-_GEOMETRY = (Resize, CenterCrop, RandomResizedCrop, RandomFlip)
-_CONVERT = (ToFloat, Normalize, ToLayout)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One op of the user's list, and where its randomness comes from."""
-
-    op: Any
-    spec: Spec  # after it
-    slot: int  # counts the ops that draw, so adding one that does not leaves all numbers as they were
-    implied: bool = False  # not written by the user
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """What to cut from each sample, and how to lay it down: n samples."""
-
-    boxes: np.ndarray  # float64 (n, 4): top, left, height, width, in pixels of the displayed image
-    flips: np.ndarray  # bool (n, 2): top to bottom, left to right
-    sizes: np.ndarray  # int64 (n, 2): height, width of the result
-
-    def __getitem__(self, rows: Any) -> Windows:
-        return Windows(self.boxes[rows], self.flips[rows], self.sizes[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A checked list of ops and its fused form."""
-
-    given: Spec  # what the source yields
-    steps: tuple[Step, ...]  # the user's list, with the implied Decode
-    decode: Decode | None  # None for sources of arrays
-    window: tuple[Step, ...]  # geometry, folded into one window per sample
-    filter: str  # resampling filter of that window
-    pixels: Spec  # uint8 HWC, of one size: the batch buffer between decoding and conversion
-    convert: Convert
-    spec: Spec  # of one sample in the batch
-
-    def raw(self) -> Program:
-        """The same without conversion: bytes, for a device that converts them."""
-        return replace(self, convert=Convert.of([], self.pixels.channels or 0), spec=self.pixels)
-
-    def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
-        """All random numbers of n samples: per geometry step `uniform(slot, n)`, shape (n, draws)."""
-        return [uniform(step.slot, step.op.draws) if step.op.draws else np.empty((0, 0)) for step in self.window]
-
-    def windows(self, draws: list[np.ndarray], sizes: np.ndarray) -> Windows:
-        """Fold the geometry: sizes are the displayed (height, width) of the samples, int64 (n, 2)."""
-        n = len(sizes)
-        boxes = np.concatenate([np.zeros((n, 2)), sizes], axis=1).astype(np.float64)
-        flips, now = np.zeros((n, 2), bool), sizes.astype(np.int64)
-        for step, u in zip(self.window, draws, strict=True):
-            move = step.op.params(u, now)
-            corner, kept = move["box"][:, :2], move["box"][:, 2:]
-            corner = np.where(flips, now - corner - kept, corner)  # back to the unmirrored image
-            unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now
-            boxes = np.concatenate([boxes[:, :2] + corner * unit, kept * unit], axis=1)
-            flips, now = flips ^ move["flip"], move["size"]
-        return Windows(boxes, flips, now)
+__all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
 
 def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True) -> Program:
@@ -90,28 +28,51 @@ def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True) -> Program:
             f"a batch needs samples of one size, got {last} at the end of the list; "
             "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)"
         )
-    window = tuple(s for s in steps if isinstance(s.op, _GEOMETRY))
-    convert = Convert.of([s.op for s in steps if isinstance(s.op, _CONVERT)], last.channels or 0)
-    height, width = last.size
+    runs = _runs([s for s in steps if s.op.kind in ("geometry", "change")])
+    window = runs.pop(0) if runs and runs[0][0].op.kind == "geometry" else []
+    before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), given)
+    pixels = (window[-1].spec if window else before).as_bytes()
+    chain = []
+    for run in runs:
+        chain.append(Link.of(run, chain[-1].spec if chain else pixels))
     filters = [s.op.filter for s in window if hasattr(s.op, "filter")]
+    borders = [s.op.border for s in window if getattr(s.op, "border", None) is not None]
     return Program(
         given=given,
         steps=tuple(steps),
         decode=next((s.op for s in steps if isinstance(s.op, Decode)), None),
-        window=window,
+        window=tuple(window),
         filter=filters[-1] if filters else "bilinear",
-        pixels=Spec((height, width, last.channels), "uint8", "HWC"),
-        convert=convert,
+        border=borders[0] if borders else None,
+        pixels=pixels,
+        chain=tuple(chain),
+        done=chain[-1].spec if chain else pixels,
+        convert=Convert.of([s.op for s in steps if s.op.kind == "convert"], last.channels or 0),
         spec=last,
     )
 
 
+def _runs(steps: list[Step]) -> list[list[Step]]:
+    """Geometry in runs, each with one border at most; the rest one by one."""
+    runs: list[list[Step]] = []
+    for step in steps:
+        bordered = getattr(step.op, "border", None) is not None
+        last = runs[-1] if runs else []
+        room = not (bordered and any(getattr(s.op, "border", None) is not None for s in last))
+        if last and step.op.kind == "geometry" == last[-1].op.kind and room:
+            last.append(step)
+        else:
+            runs.append([step])
+    return runs
+
+
 def _checked(ops: list[Any], given: Spec) -> list[Step]:
+    ops = [as_op(op) for op in ops]
     for i, op in enumerate(ops):
-        if not isinstance(op, (Decode, *_GEOMETRY, *_CONVERT)):
+        if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
             what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
             raise ConfigError(f"ops[{i}] must be an op such as Resize(224), got {what}")
-    implied = given.encoded and not any(isinstance(op, Decode) for op in ops)
+    implied = given.encoded and not any(op.kind == "decode" for op in ops)
     steps, spec, slot = [], given, 0
     for op in [Decode(), *ops] if implied else ops:
         spec = op.out(spec)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import check_filter, check_size, freeze, need_pixels
+from fastfeed.ops.base import Kind, check_filter, check_size, freeze, need_pixels
 from fastfeed.spec import Spec
 
 __all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
@@ -35,6 +35,7 @@ class Resize:
     size: int | tuple[int, int]  # pixels
     filter: str = "bilinear"
 
+    kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -68,6 +69,7 @@ class CenterCrop:
 
     size: int | tuple[int, int]  # pixels; an int is a square
 
+    kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -100,6 +102,7 @@ class RandomResizedCrop:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height
     filter: str = "bilinear"
 
+    kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 22  # ten areas, ten ratios, a place
 
     def __post_init__(self) -> None:
@@ -143,6 +146,7 @@ class RandomFlip:
     p: float = 0.5
     direction: Literal["horizontal", "vertical", "both"] = "horizontal"
 
+    kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

@@ -85,9 +85,9 @@ def rendered(backend, ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, 
     assert all(isinstance(h, Header) for h in headers), headers
     sizes = np.array([(h.height, h.width) for h in headers])
     rng = np.random.default_rng(5)
-    windows = program.windows(program.draw(lambda slot, n: rng.random((len(blobs), n))), sizes)
+    work = program.work(program.draw(lambda slot, n: rng.random((len(blobs), n))), sizes)
     out = np.full((len(blobs), *program.spec.shape), 7, program.spec.dtype)
-    done = runner.render(blobs, headers, windows, out, threading.Event())
+    done = runner.render(blobs, headers, work, out, threading.Event())
     return out, done
 
 

@@ -12,7 +12,7 @@ import fastfeed as ff
 from fastfeed.backends import cpu
 from fastfeed.decode import Request, engine_for
 from fastfeed.ops import OPS
-from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.ops.fuse import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 WORST: dict[str, tuple[float, float, float]] = {}
@@ -120,7 +120,7 @@ def test_windows_away_from_the_edge_agree_to_one_level():
     for backend in (cpu, dali):
         program, runner = compiled(backend, [ff.Resize((24, 32))], PIXELS)
         out[backend] = np.empty((5, 24, 32, 3), np.uint8)
-        runner.render(blobs, engine_for(program, "pillow").probe(blobs), windows, out[backend], threading.Event())
+        runner.render(blobs, engine_for(program, "pillow").probe(blobs), Work(windows), out[backend], threading.Event())
     assert np.abs(out[cpu].astype(int) - out[dali]).max() <= 1
     assert np.array_equal(out[dali][4], blobs[4][40:64, 40:72][:, ::-1]), "nothing to scale: the pixels themselves"
 
@@ -166,7 +166,7 @@ def test_bad_samples_are_named_and_black_and_the_others_untouched():
     out = np.empty((10, *program.spec.shape), np.float32)
     windows = whole_windows(10)
     for _ in range(3):  # the graph outlives the errors
-        done = runner.render(blobs, engine_for(program, "pillow").probe(blobs), windows, out, threading.Event())
+        done = runner.render(blobs, engine_for(program, "pillow").probe(blobs), Work(windows), out, threading.Event())
         assert done[3] is not None and done[3].reason == "truncated"
         assert [k for k, why in enumerate(done) if why is not None and k != 7] == [3]
         assert np.array_equal(out[[0, 1, 2, 4, 5, 6, 8, 9]], whole)
@@ -190,7 +190,7 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     monkeypatch.setattr("fastfeed.backends.lane.Lane.run", refuse)
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
     engine, windows = engine_for(program, "pillow"), whole_windows(9)
-    assert runner.render(blobs, engine.probe(blobs), windows, got, threading.Event()) == [None] * 9
+    assert runner.render(blobs, engine.probe(blobs), Work(windows), got, threading.Event()) == [None] * 9
     engine.decode(Request(blobs, engine.probe(blobs), windows, "bilinear"), want, threading.Event())
     assert np.abs(got.astype(int) - want).max() <= 1
     assert len(runs) < 2 * 9
@@ -210,7 +210,7 @@ def test_what_the_parser_refuses_stays_out_of_the_batch():
     assert ops.PLAIN["JPEG"](odd, *headers[-1].handle)
     assert not ops.plain(program, odd, headers[-1])
     out = np.empty((25, 48, 64, 3), np.uint8)
-    assert runner.render(blobs, headers, whole_windows(25), out, threading.Event()) == [None] * 25
+    assert runner.render(blobs, headers, Work(whole_windows(25)), out, threading.Event()) == [None] * 25
     assert np.array_equal(out[-1], out[0])
 
 
@@ -230,7 +230,7 @@ def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch, why):
         runner.render(
             blobs,
             engine_for(program, "pillow").probe(blobs),
-            windows,
+            Work(windows),
             np.empty((4, 48, 64, 3), np.uint8),
             threading.Event(),
         )

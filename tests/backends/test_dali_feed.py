@@ -171,7 +171,7 @@ resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))  # a hostile file m
 import numpy as np, fastfeed as ff
 from fastfeed.backends import cpu, dali, dali_ops
 from fastfeed.decode import Bad, engine_for
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.fuse import Work, fuse
 from fastfeed.spec import ENCODED
 from fastfeed.timeline import Timeline
 program = fuse([ff.Resize((64, 64))], ENCODED)
@@ -187,7 +187,7 @@ for k in range(0, len(files), 64):
         headers = engine.probe(blobs)
         plain = [dali_ops.plain(program, b, h) for b, h in zip(blobs, headers)]
         windows = program.windows([np.empty((0, 0))], np.array([(h.height, h.width) for h in headers]))
-        said.append(runner.render(blobs, headers, windows, out, threading.Event()))
+        said.append(runner.render(blobs, headers, Work(windows), out, threading.Event()))
     apart = np.abs(outs[0].astype(int) - outs[1]).mean((1, 2, 3))
     for path, a, b, direct, far in zip(files[k : k + 64], *said, plain, apart):
         if (a and a.reason) != (b and b.reason):

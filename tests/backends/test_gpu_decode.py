@@ -13,7 +13,7 @@ from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.backends.share import Share, kept, mine
 from fastfeed.errors import ConfigError
 from fastfeed.feed import BACKENDS
-from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.ops.fuse import Windows, Work, fuse
 from fastfeed.spec import ENCODED
 
 OPS = [ff.RandomResizedCrop(32), ff.RandomFlip(), ff.Normalize.imagenet()]
@@ -249,7 +249,7 @@ def test_the_same_sample_whoever_else_is_in_the_batch():
             np.zeros((len(blobs), 2), bool),
             np.full((len(blobs), 2), (48, 64)),
         )
-        assert runner.render(blobs, headers, windows, out, threading.Event()) == [None] * len(blobs)
+        assert runner.render(blobs, headers, Work(windows), out, threading.Event()) == [None] * len(blobs)
         want = np.empty_like(out)
         from fastfeed.decode import Request
 

@@ -239,7 +239,7 @@ def test_refuses_what_cannot_follow(ops, given, text):
     [
         ([Resize], "ops[0] must be an op such as Resize(224), got the class Resize; write Resize(...)"),
         ([Resize((8, 8)), "flip"], "ops[1] must be an op such as Resize(224), got 'flip'"),
-        ([lambda x: x], "ops[0] must be an op such as Resize(224), got <function"),
+        ([Resize((8, 8)), 7], "ops[1] must be an op such as Resize(224), got 7"),
         (Resize((8, 8)), "ops must be a list of ops such as [Resize(224)], got Resize(size=(8, 8), filter='bilinear')"),
         (None, "ops must be a list of ops such as [Resize(224)], got None"),
     ],

@@ -1,0 +1,26 @@
+"""What each simple op does to one image, on the processor: three tables by type.
+
+TABLES    (op, values, row) -> table: what a byte becomes, whatever else is in the image. Neighbors become one table.
+MEASURED  (op, values, row, image) -> table: the same, after a look at the image.
+KERNELS   (op, values, row, image) -> image: all else. The image is the kernel's to overwrite and to return.
+
+Images are uint8, C-contiguous (height, width, channels) with 1 or 3 channels; tables are uint8 (256,) or
+(256, channels). `values` are the op's params of n samples, `row` is the one that is meant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastfeed.backends.kernels import functions, windows
+
+__all__ = ["KERNELS", "MEASURED", "TABLES"]
+
+_MODULES: tuple[Any, ...] = (functions, windows)
+
+
+def _all(name: str) -> dict[type, Any]:
+    return {kind: made for module in _MODULES for kind, made in getattr(module, name, {}).items()}
+
+
+TABLES, MEASURED, KERNELS = _all("TABLES"), _all("MEASURED"), _all("KERNELS")

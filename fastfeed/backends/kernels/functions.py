@@ -1,0 +1,31 @@
+"""A user's function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastfeed.ops.function import Function
+
+__all__ = ["KERNELS", "OpFailed"]
+
+
+class OpFailed(Exception):
+    """A user's function did not give an image; the text says why."""
+
+
+def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """The function's result, if it is an image as it came."""
+    shape = image.shape
+    try:
+        result = op.function(image, values["u"][row])
+    except Exception as error:  # whatever a user's function raises is the sample's fault first
+        raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}") from error
+    if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
+        got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
+        raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
+    return np.ascontiguousarray(result)
+
+
+KERNELS = {Function: call}

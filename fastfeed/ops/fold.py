@@ -1,0 +1,73 @@
+"""Runs of geometry, folded into one window per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.ops.base import Border, Kind
+
+__all__ = ["Step", "Window", "Windows", "fold"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op of the user's list, and where its randomness comes from."""
+
+    op: Any
+    spec: Any  # Spec after it
+    slot: int  # counts the ops that draw, so adding one that does not leaves all numbers as they were
+    implied: bool = False  # not written by the user
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What to cut from each sample, and how to lay it down: n samples."""
+
+    boxes: np.ndarray  # float64 (n, 4): top, left, height, width, in pixels of the displayed image
+    flips: np.ndarray  # bool (n, 2): top to bottom, left to right
+    sizes: np.ndarray  # int64 (n, 2): height, width of the result
+    limits: np.ndarray | None = None  # float64 (n, 4): what of the image exists; beyond it is the program's border
+
+    def __getitem__(self, rows: Any) -> Windows:
+        limits = None if self.limits is None else self.limits[rows]
+        return Windows(self.boxes[rows], self.flips[rows], self.sizes[rows], limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A run of geometry on pixels of one size, as backends see it.
+
+    Its values are box, size and flip of `Geometry`, and limit: float64 (n, 4), what of the image exists.
+    """
+
+    size: tuple[int, int] | None = None  # (height, width) of what leaves; None: as it came
+    filter: str = "bilinear"
+    border: Border | None = None  # None: no box reaches beyond its limit
+
+    kind: ClassVar[Kind] = "change"
+
+    @classmethod
+    def of(cls, op: Any) -> Window:
+        """A geometric op that keeps the size."""
+        return cls(None, getattr(op, "filter", "bilinear"), getattr(op, "border", None))
+
+
+def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) -> Windows:
+    """One window for all of these: sizes are (height, width) of the samples as they arrive, int64 (n, 2)."""
+    n = len(sizes)
+    boxes = np.concatenate([np.zeros((n, 2)), sizes], axis=1).astype(np.float64)
+    flips, now, limits = np.zeros((n, 2), bool), sizes.astype(np.int64), None
+    for step, u in zip(steps, draws, strict=True):
+        if getattr(step.op, "border", None) is not None:
+            limits = boxes.copy()  # what an earlier crop cut away does not come back
+        move = step.op.params(u, now)
+        corner, kept = move["box"][:, :2], move["box"][:, 2:]
+        corner = np.where(flips, now - corner - kept, corner)  # back to the unmirrored image
+        unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now
+        boxes = np.concatenate([boxes[:, :2] + corner * unit, kept * unit], axis=1)
+        flips, now = flips ^ move["flip"], move["size"]
+    return Windows(boxes, flips, now, limits)

@@ -1,0 +1,54 @@
+"""A user's own function as an entry of the list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.spec import Spec
+
+__all__ = ["Function", "as_op"]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Your own: a function of (uint8 HWC image, its random numbers) to an image of the same shape. On the CPU only.
+
+    It is called from many threads. The numbers are float64 (draws,) in [0, 1), a pure function of seed, epoch and
+    sample; take all randomness from them. The image may be changed in place. A bare function in a list is this with
+    eight numbers. What it raises, and any other result, makes the sample a bad one, with the reason `op_failed`.
+    """
+
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    draws: int = 8  # numbers per sample
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ConfigError(f"Function needs a function (image, numbers) -> image, got {self.function!r}")
+        if isinstance(self.draws, bool) or not isinstance(self.draws, int) or not 0 <= self.draws <= 65_536:
+            raise ConfigError(f"Function draws must be an integer in [0, 65536], got {self.draws!r}")
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {"u": u}
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return f"Function({name}{'' if self.draws == 8 else f', draws={self.draws}'})"
+
+
+def as_op(op: Any) -> Any:
+    """An op; a bare function becomes one."""
+    if callable(op) and not isinstance(op, type) and not hasattr(op, "kind"):
+        function: Any = op
+        return Function(function)
+    return op

@@ -1,0 +1,26 @@
+"""Labels as trainers want them: integers, or a share of every class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Soft labels: float32 (n, classes)."""
+
+    classes: int
+    smoothing: float = 0.0  # share that is spread evenly over all classes
+
+    def of(self, labels: np.ndarray) -> np.ndarray:
+        """From int64 (n,); a row of zeros where there is no such class, as for -1."""
+        out = np.full((len(labels), self.classes), self.smoothing / self.classes, np.float32)
+        known = (labels >= 0) & (labels < self.classes)
+        out[~known] = 0
+        rows = np.flatnonzero(known)
+        out[rows, labels[rows]] += np.float32(1 - self.smoothing)
+        return out

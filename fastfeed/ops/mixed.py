@@ -14,11 +14,10 @@ AS_IS, BLEND, PASTE, MOSAIC = range(4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixed:
-    """Every sample belongs to a group of neighbors in the epoch's order: member 0 is itself, then the others in turn."""
+    """A sample's group are its neighbors in the epoch's order: member 0 is itself, then the others in turn."""
 
-    how: (
-        np.ndarray
-    )  # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four members
+    # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four members
+    how: np.ndarray
     shares: np.ndarray  # float64 (n, group): of each member in the image and in the label; rows sum to 1
     box: np.ndarray  # int64 (n, 4): top, left, height, width of PASTE; for MOSAIC row and column of its center, 0, 0
 

@@ -21,6 +21,7 @@ class Step:
     spec: Any  # Spec after it
     slot: int  # counts the ops that draw, so adding one that does not leaves all numbers as they were
     implied: bool = False  # not written by the user
+    views: int = 1  # so many times per sample, each with random numbers of its own
 
 
 @dataclass(frozen=True, slots=True)

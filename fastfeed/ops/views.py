@@ -1,0 +1,180 @@
+"""Ops that make several images of one: test-time crops, and the crops of self-supervised learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import Kind, check_range, check_size, freeze, need_pixels
+from fastfeed.ops.geometry import RandomResizedCrop
+from fastfeed.spec import Spec
+
+__all__ = ["Branch", "FiveCrop", "MultiCrop", "TenCrop", "View"]
+
+_MOST = 15  # branches; each has 4096 slots of random numbers to itself
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Views of one size, as the program runs them: every op of the list behind the split belongs to each."""
+
+    count: int
+    geometry: Any  # gives one window per view
+    ops: tuple[Any, ...] = ()  # for these views alone
+
+
+@dataclass(frozen=True, slots=True)
+class FiveCrop:
+    """The four corners and the middle: images become (n, 5, height, width, channels), to average predictions over.
+
+    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. An image smaller than `size`
+    gives five times its largest middle of that shape, enlarged.
+    """
+
+    size: int | tuple[int, int]  # pixels; an int is a square
+
+    kind: ClassVar[Kind] = "views"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, "size")
+        check_size("FiveCrop", self.size)
+
+    def out(self, spec: Spec) -> Spec:
+        return _fits(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        return (Branch(5, Places(self.size)),)
+
+
+@dataclass(frozen=True, slots=True)
+class TenCrop:
+    """FiveCrop, then the same five mirrored: images become (n, 10, height, width, channels).
+
+    As torchvision's `TenCrop`; vertical=True mirrors top to bottom instead of left to right.
+    """
+
+    size: int | tuple[int, int]  # pixels; an int is a square
+    vertical: bool = False
+
+    kind: ClassVar[Kind] = "views"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, "size")
+        check_size("TenCrop", self.size)
+
+    def out(self, spec: Spec) -> Spec:
+        return _fits(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        return (Branch(10, Places(self.size, "vertical" if self.vertical else "horizontal")),)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`count` random crops of one kind; `ops` work on these alone, each crop with random numbers of its own."""
+
+    size: int | tuple[int, int]  # pixels; an int is a square
+    count: int = 1
+    scale: tuple[float, float] = (0.08, 1.0)  # share of the image's area, as RandomResizedCrop
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height
+    ops: tuple[Any, ...] = ()
+    filter: str = "bilinear"
+
+    def __post_init__(self) -> None:
+        freeze(self, "size", "scale", "ratio", "ops")
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= 64:
+            raise ConfigError(f"View count must be an integer in [1, 64], got {self.count!r}")
+        check_range("View scale", self.scale, 0, 1)
+        self.crop  # noqa: B018 - its checks
+
+    @property
+    def crop(self) -> RandomResizedCrop:
+        """What cuts it."""
+        return RandomResizedCrop(self.size, self.scale, self.ratio, self.filter)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiCrop:
+    """Several random crops of each image, as DINO and SwAV train on: few large ones, many small ones.
+
+        MultiCrop((View(224, 2, scale=(0.4, 1.0)), View(96, 8, scale=(0.05, 0.4))))
+
+    `batch.views` holds an array per View, (n, count, height, width, channels); `batch.images` is the first of them.
+    After Caron et al., "Unsupervised learning of visual features by contrasting cluster assignments" (2020).
+    """
+
+    views: tuple[View, ...]
+
+    kind: ClassVar[Kind] = "views"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, "views")
+        if not isinstance(self.views, tuple) or not all(isinstance(view, View) for view in self.views):
+            raise ConfigError(
+                f"MultiCrop needs a tuple of views, got {self.views!r}; write MultiCrop((View(224, 2), View(96, 8)))"
+            )
+        if not 1 <= len(self.views) <= _MOST:
+            raise ConfigError(f"MultiCrop takes 1 to {_MOST} views, got {len(self.views)}; use View(count=...)")
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        return spec.with_size(*check_size("View", self.views[0].size))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        return tuple(Branch(view.count, view.crop, view.ops) for view in self.views)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The windows of FiveCrop, and with `mirrored` those of TenCrop: rows are views, sample after sample."""
+
+    size: int | tuple[int, int]
+    mirrored: str = ""  # "horizontal" or "vertical"
+
+    kind: ClassVar[Kind] = "geometry"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        return spec.with_size(*check_size("FiveCrop", self.size))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        want = np.array(check_size("FiveCrop", self.size), np.int64)
+        view = np.arange(len(sizes)) % (10 if self.mirrored else 5)
+        place = view % 5
+        fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
+        kept = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
+        room = sizes - kept
+        share = np.stack([(place == 2) | (place == 3), (place == 1) | (place == 3)], axis=1).astype(np.float64)
+        share[(place == 4)] = 0.5
+        corner = np.where(fit == 1.0, np.rint(room * share), room * 0.5)
+        second = view >= 5
+        vertical = self.mirrored == "vertical"
+        flip = np.stack([second & vertical, second & (not vertical)], axis=1)
+        size = np.broadcast_to(want, sizes.shape).astype(np.int64)
+        return {"box": np.concatenate([corner, kept], axis=1).astype(np.float64), "size": size, "flip": flip}
+
+
+def _fits(op: Any, spec: Spec) -> Spec:
+    need_pixels(op, spec)
+    name, (height, width) = type(op).__name__, check_size(type(op).__name__, op.size)
+    if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
+        raise SpecError(f"{name} of {height}x{width} does not fit into {spec}; put Resize(...) before it")
+    return spec.with_size(height, width)

@@ -39,7 +39,7 @@ def demo(
     """Train a small classifier on photographs, from files to validation accuracy, and say where the time went."""
     console = Console()
     began = time.monotonic()
-    root = data if data is not None else _made(work / "photos", console)
+    root = _given(data) if data is not None else _made(work / "photos", console)
     with console.status("loading Keras ..."), _quiet():
         os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         import keras
@@ -71,6 +71,15 @@ def demo(
     console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
 
 
+def _given(root: Path) -> Path:
+    from fastfeed.errors import SourceError
+
+    for split in ("train", "val"):
+        if not (root / split).is_dir():
+            raise SourceError(f"--data needs train/ and val/ with one folder per class, {root} has no {split}/")
+    return root
+
+
 def _made(root: Path, console: Console) -> Path:
     from fastfeed.demo.photos import make_photos
 
@@ -92,14 +101,10 @@ def _made(root: Path, console: Console) -> Path:
 
 def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple[Feed, Feed]:
     from fastfeed.demo import classifier
-    from fastfeed.errors import SourceError
     from fastfeed.feed import Feed
     from fastfeed.ops import CenterCrop, Normalize, RandomFlip, RandomResizedCrop, Resize
     from fastfeed.sources import ImageFolder
 
-    for split in ("train", "val"):
-        if not (root / split).is_dir():
-            raise SourceError(f"--data needs train/ and val/ with one folder per class, {root} has no {split}/")
     size, normalize = classifier.IMAGE_SIZE, Normalize.imagenet()
     images = ImageFolder(root / "train")
     held_out = ImageFolder(root / "val", classes=images.classes, min_per_class=1)

@@ -15,7 +15,6 @@ from PIL import Image
 from fastfeed import __version__
 from fastfeed.cli import COMMANDS
 
-
 # one after another in one process, as TensorFlow takes longer to load than to train: exit codes and words of each
 SEVERAL = """
 import contextlib, io, json, os, sys

@@ -1,0 +1,108 @@
+"""Ops on labels: from integers to a share of every class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Kind
+from fastfeed.ops.targets import Targets
+from fastfeed.spec import Spec
+
+__all__ = ["LabelSmoothing", "OneHot", "targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class OneHot:
+    """Labels become float32 (n, classes): 1 for the class, 0 for the others, as categorical cross-entropy takes them.
+
+    As Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of zeros. It may stand
+    anywhere in the list: pixels are not touched.
+    """
+
+    classes: int | None = None  # None: as many as the source has names for
+
+    kind: ClassVar[Kind] = "label"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _check_classes(self)
+
+    def out(self, spec: Spec) -> Spec:
+        return spec
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSmoothing:
+    """Labels become float32 (n, classes): 1 - smoothing for the class, and smoothing spread evenly over all of them.
+
+    After Szegedy et al., "Rethinking the Inception Architecture" (2016); the same numbers as `label_smoothing` of
+    Keras's CategoricalCrossentropy and of PyTorch's CrossEntropyLoss, so use one of them, not both. It may stand
+    before or after MixUp: the result is the same.
+    """
+
+    smoothing: float = 0.1  # share, in [0, 1)
+    classes: int | None = None  # None: as many as the source has names for, or as OneHot says
+
+    kind: ClassVar[Kind] = "label"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        s: Any = self.smoothing
+        if isinstance(s, bool) or not isinstance(s, (int, float, np.number)) or not 0 <= s < 1:
+            raise ConfigError(
+                f"LabelSmoothing smoothing must be in [0, 1), got {s!r}; 0.1 leaves 0.9 to the class and spreads 0.1"
+            )
+        _check_classes(self)
+
+    def out(self, spec: Spec) -> Spec:
+        return spec
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+def targets(ops: Sequence[Any], classes: int) -> Targets | None:
+    """What a list of ops makes of labels, where the source names so many classes (0: none); None: they stay int64.
+
+    Ops that mix samples make them soft as well. ConfigError where the number of classes is not known or not one.
+    """
+    label = [op for op in ops if op.kind == "label"]
+    soft = [*label, *(op for op in ops if op.kind == "mix")]
+    if not soft:
+        return None
+    smoothing = [op for op in label if isinstance(op, LabelSmoothing)]
+    if len(smoothing) > 1:
+        raise ConfigError(f"labels can be smoothed once, got {smoothing[0]} and {smoothing[1]}; leave one out")
+    told = [op for op in label if op.classes is not None]
+    for op in told:
+        if op.classes != told[0].classes:
+            raise ConfigError(f"all label ops must have the same number of classes, got {told[0]} and {op}")
+        if op.classes < classes:
+            raise ConfigError(
+                f"{type(op).__name__} classes must be at least the {classes} that the source names, got {op.classes}; "
+                f"leave it out, or write {classes}"
+            )
+    count = told[0].classes if told else classes
+    if not count:
+        name = type(soft[-1]).__name__
+        raise ConfigError(
+            f"{name} makes soft labels and needs the number of classes: put OneHot(1000) before it, or give the "
+            "source class names"
+            if soft[-1].kind == "mix"
+            else f"{name} needs the number of classes: write {name}(classes=1000), or give the source class names"
+        )
+    return Targets(count, float(smoothing[0].smoothing) if smoothing else 0.0)
+
+
+def _check_classes(op: Any) -> None:
+    n = op.classes
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+        raise ConfigError(f"{type(op).__name__} classes must be an integer >= 1 or None, got {n!r}")

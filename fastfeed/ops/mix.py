@@ -1,0 +1,248 @@
+"""Ops that put several samples together: MixUp, CutMix, Mosaic.
+
+A sample's partners are its neighbors in the epoch's order: groups of so many consecutive positions, aligned. Lambda,
+box and choice come from its own draws. So what a sample becomes does not depend on the batch it is in, on the number
+of ranks, or on a restart; and every sample has a lambda of its own, which timm calls the "elem" mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import Kind, check_p, check_range, freeze, need_pixels
+from fastfeed.ops.mixed import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.spec import Spec
+
+try:
+    from fastfeed.ops.quantiles import beta
+except ImportError:  # for a day
+
+    def beta(u, a, b):
+        return u
+
+
+__all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice", "member_rows"]
+
+
+def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
+    """Where the members of each position's group stand: own first, then the others in turn. int64 (n, group).
+
+    positions: in the epoch, int64 (n,); the rows are of an array that begins at epoch position `first`, a multiple of
+    `group`.
+    """
+    begin = positions - positions % group
+    turn = (positions - begin)[:, None] + np.arange(group)
+    return (begin - first)[:, None] + turn % group
+
+
+@dataclass(frozen=True, slots=True)
+class MixUp:
+    """Each image and its label become a weighted mean with another sample's: Zhang et al., "mixup" (2017).
+
+    lambda, the sample's own share, is from Beta(alpha, alpha), drawn for every sample on its own. Labels become soft:
+    float32 (n, classes).
+    """
+
+    alpha: float = 0.2  # > 0; below 1 most images keep nearly all of themselves, or nearly nothing
+    p: float = 1.0  # how many samples are mixed at all
+
+    kind: ClassVar[Kind] = "mix"
+    draws: ClassVar[int] = 2  # whether, lambda
+    group: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        _check_alpha(self)
+        check_p("MixUp p", self.p)
+
+    def out(self, spec: Spec) -> Spec:
+        return _need_size(self, spec)
+
+    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+        """Of n samples of (height, width), from draws (n, draws)."""
+        taken = u[:, 0] < self.p
+        own = np.where(taken, beta(u[:, 1], self.alpha, self.alpha), 1.0)
+        return Mixed(np.where(taken, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return _params(self, u, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class CutMix:
+    """A box of each image is replaced by the same place of another; labels are shared by area: Yun et al. (2019).
+
+    The box has the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies anywhere,
+    and what reaches outside is cut off and not counted: as torchvision's v2.CutMix, but drawn for every sample on its
+    own. Labels become soft: float32 (n, classes).
+    """
+
+    alpha: float = 1.0  # > 0; 1: all areas are equally likely
+    p: float = 1.0  # how many samples are mixed at all
+
+    kind: ClassVar[Kind] = "mix"
+    draws: ClassVar[int] = 4  # whether, lambda, a place
+    group: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        _check_alpha(self)
+        check_p("CutMix p", self.p)
+
+    def out(self, spec: Spec) -> Spec:
+        return _need_size(self, spec)
+
+    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+        """Of n samples of (height, width), from draws (n, draws)."""
+        taken = u[:, 0] < self.p
+        half = 0.5 * np.sqrt(1 - beta(u[:, 1], self.alpha, self.alpha))
+        box, area = np.zeros((len(u), 4), np.int64), np.ones(len(u))
+        for axis, length in enumerate(size):
+            center, reach = np.floor(u[:, 2 + axis] * length), np.floor(half * length)
+            begin, end = np.maximum(center - reach, 0), np.minimum(center + reach, length)
+            box[:, axis], box[:, 2 + axis] = begin, end - begin
+            area = area * (end - begin) / length
+        taken &= area > 0
+        box[~taken] = 0
+        return Mixed(np.where(taken, PASTE, AS_IS), _pair(np.where(taken, 1 - area, 1.0)), box)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return _params(self, u, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Mosaic:
+    """Four samples around a random point of one canvas, each in a quarter of its own size: YOLOv4 (2020).
+
+    Images keep their scale and are cut: of each the part is seen that would lie there if all four met in that point,
+    as keras-cv's Mosaic does it. The sample itself is at the top left, then row by row. Labels are shared by area and
+    become soft: float32 (n, classes).
+    """
+
+    p: float = 1.0  # how many samples are mixed at all
+    center: tuple[float, float] = (0.25, 0.75)  # where the point may lie, as shares of height and of width
+
+    kind: ClassVar[Kind] = "mix"
+    draws: ClassVar[int] = 3  # whether, a place
+    group: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        freeze(self, "center")
+        check_p("Mosaic p", self.p)
+        check_range("Mosaic center", self.center, 0, 1, "it is (low, high), as shares of height and width")
+
+    def out(self, spec: Spec) -> Spec:
+        return _need_size(self, spec)
+
+    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+        """Of n samples of (height, width), from draws (n, draws)."""
+        taken = u[:, 0] < self.p
+        low, high = self.center
+        box = np.zeros((len(u), 4), np.int64)
+        for axis, length in enumerate(size):
+            box[:, axis] = np.where(taken, np.rint((low + u[:, 1 + axis] * (high - low)) * length), 0)
+        top, left = box[:, 0] / size[0], box[:, 1] / size[1]
+        areas = [top * left, top * (1 - left), (1 - top) * left, (1 - top) * (1 - left)]
+        shares = np.where(taken[:, None], np.stack(areas, axis=1), np.eye(1, 4))
+        return Mixed(np.where(taken, MOSAIC, AS_IS), shares, box)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return _params(self, u, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomChoice:
+    """One of these for every sample: RandomChoice([MixUp(0.8), CutMix(1.0)]), as most recipes for transformers have it.
+
+    For ops that put samples together; `OneOf` chooses among ops that change one image.
+    """
+
+    ops: tuple[Any, ...]
+    weights: tuple[float, ...] | None = None  # how often, in proportion; None: all equally
+
+    kind: ClassVar[Kind] = "mix"
+
+    def __post_init__(self) -> None:
+        freeze(self, "ops", "weights")
+        for op in self.ops if isinstance(self.ops, tuple) and self.ops else (None,):
+            if getattr(op, "kind", None) != "mix" or isinstance(op, type):
+                got = self.ops if op is None else op
+                raise ConfigError(
+                    f"RandomChoice ops must be a list of MixUp(), CutMix(), Mosaic(), got {got!r}; "
+                    "OneOf([...]) chooses among ops that change one image"
+                )
+        w: Any = self.weights
+        if w is None:
+            return
+        if (
+            not isinstance(w, tuple)
+            or len(w) != len(self.ops)
+            or not all(isinstance(v, (int, float, np.number)) and 0 <= v < np.inf for v in w)
+            or not sum(w) > 0
+        ):
+            raise ConfigError(
+                f"RandomChoice weights must be {len(self.ops)} numbers >= 0, one per op, not all zero, got {w!r}"
+            )
+
+    @property
+    def draws(self) -> int:
+        """Which, and what that one needs."""
+        return 1 + max(op.draws for op in self.ops)
+
+    @property
+    def group(self) -> int:
+        """The largest of its ops' groups."""
+        return max(op.group for op in self.ops)
+
+    def out(self, spec: Spec) -> Spec:
+        for op in self.ops:
+            op.out(spec)
+        return spec
+
+    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+        """Of n samples of (height, width), from draws (n, draws)."""
+        edges = np.cumsum(np.ones(len(self.ops)) if self.weights is None else np.array(self.weights, np.float64))
+        # from the right, and not at the last edge: an op of weight 0 is never chosen
+        choice = np.searchsorted(edges[:-1] / edges[-1], u[:, 0], side="right")
+        n, group = len(u), self.group
+        how, shares, box = np.zeros(n, np.int64), np.zeros((n, group)), np.zeros((n, 4), np.int64)
+        for i, op in enumerate(self.ops):
+            here, one = choice == i, op.mixed(u[:, 1 : 1 + op.draws], size)
+            how[here], box[here] = one.how[here], one.box[here]
+            shares[here, : op.group] = one.shares[here]
+        return Mixed(how, shares, box)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return _params(self, u, sizes)
+
+
+def _params(op: Any, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+    found = op.mixed(u, (sizes[:, 0], sizes[:, 1]))
+    return {"how": found.how, "shares": found.shares, "box": found.box}
+
+
+def _pair(own: np.ndarray) -> np.ndarray:
+    return np.stack([own, 1 - own], axis=1)
+
+
+def _need_size(op: Any, spec: Spec) -> Spec:
+    name = type(op).__name__
+    if spec.encoded:
+        need_pixels(op, spec)
+    if not spec.fixed:
+        raise SpecError(
+            f"{name} needs images of one size, got {spec}; put Resize((height, width)), CenterCrop(size) or "
+            "RandomResizedCrop(size) before it"
+        )
+    return spec
+
+
+def _check_alpha(op: Any) -> None:
+    a = op.alpha
+    if isinstance(a, bool) or not isinstance(a, (int, float, np.number)) or not 0 < a <= 1000:
+        raise ConfigError(
+            f"{type(op).__name__} alpha must be in (0, 1000], got {a!r}; it is the parameter of Beta(alpha, alpha), "
+            "such as 0.2; to mix nothing leave the op out"
+        )

@@ -1,19 +1,106 @@
 """What should happen to an image, as data."""
 
+from fastfeed.ops.color import (
+    LUT,
+    AutoContrast,
+    Brightness,
+    Contrast,
+    Equalize,
+    Gamma,
+    Grayscale,
+    Hue,
+    Invert,
+    Posterize,
+    Saturation,
+    Solarize,
+)
+from fastfeed.ops.compose import Maybe, OneOf, Sequential
 from fastfeed.ops.convert import Normalize, ToFloat, ToLayout
 from fastfeed.ops.decode import Decode
+from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
+from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+from fastfeed.ops.jitter import ColorJitter
+from fastfeed.ops.labels import LabelSmoothing, OneHot
+from fastfeed.ops.mix import CutMix, MixUp, Mosaic, RandomChoice
 
-OPS = (Decode, Resize, CenterCrop, RandomResizedCrop, RandomFlip, ToFloat, Normalize, ToLayout)
+OPS = (
+    Decode,
+    Resize,
+    CenterCrop,
+    RandomResizedCrop,
+    RandomFlip,
+    ToFloat,
+    Normalize,
+    ToLayout,
+    Maybe,
+    OneOf,
+    Sequential,
+    OneHot,
+    LabelSmoothing,
+    MixUp,
+    CutMix,
+    Mosaic,
+    RandomChoice,
+    GaussianBlur,
+    GaussianNoise,
+    JPEGCompression,
+    Sharpness,
+    CutOut,
+    GridMask,
+    RandomErasing,
+    LUT,
+    AutoContrast,
+    Brightness,
+    Contrast,
+    Equalize,
+    Gamma,
+    Grayscale,
+    Hue,
+    Invert,
+    Posterize,
+    Saturation,
+    Solarize,
+    ColorJitter,
+)
 
 __all__ = [
+    "LUT",
     "OPS",
+    "AutoContrast",
+    "Brightness",
     "CenterCrop",
+    "ColorJitter",
+    "Contrast",
+    "CutMix",
+    "CutOut",
     "Decode",
+    "Equalize",
+    "Gamma",
+    "GaussianBlur",
+    "GaussianNoise",
+    "Grayscale",
+    "GridMask",
+    "Hue",
+    "Invert",
+    "JPEGCompression",
+    "LabelSmoothing",
+    "Maybe",
+    "MixUp",
+    "Mosaic",
     "Normalize",
+    "OneHot",
+    "OneOf",
+    "Posterize",
+    "RandomChoice",
+    "RandomErasing",
     "RandomFlip",
     "RandomResizedCrop",
     "Resize",
+    "Saturation",
+    "Sequential",
+    "Sharpness",
+    "Solarize",
     "ToFloat",
     "ToLayout",
 ]

@@ -1,0 +1,83 @@
+"""How much an op does: a number for all samples, or a range and one number per sample."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.spec import Spec
+
+__all__ = ["Drawn", "factors", "plain", "shifts", "span"]
+
+
+class Drawn:
+    """Ops on bytes with one number per sample, uniform between two bounds. Only such ops have this as their base."""
+
+    __slots__ = ()
+
+    kind: ClassVar[Kind] = "change"
+    value: ClassVar[str]  # what backends call the number
+
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """(low, high); ConfigError where the op's fields are none."""
+
+    def __post_init__(self) -> None:
+        own: Any = self
+        for field in fields(own):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+        self.bounds()
+
+    @property
+    def draws(self) -> int:
+        low, high = self.bounds()
+        return int(low < high)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        low, high = self.bounds()
+        if low == high:
+            return {self.value: np.full(len(sizes), low, np.float64)}
+        return {self.value: low + u[:, 0] * (high - low)}
+
+
+def plain(value: Any) -> Any:
+    """Arrays and NumPy's numbers as Python's, lists as tuples: what compares, hashes and prints as a value."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    return tuple(plain(one) for one in value) if isinstance(value, (list, tuple)) else value
+
+
+def span(name: str, value: Any, least: float, most: float, hint: str, whole: bool = False) -> tuple[Any, Any]:
+    """(low, high) of a number or a pair with least <= low <= high <= most; `whole`: of integers."""
+    pair = value if isinstance(value, tuple) else (value, value)
+    kinds = (int,) if whole else (int, float)
+    numbers = len(pair) == 2 and all(isinstance(v, kinds) and not isinstance(v, bool) for v in pair)
+    if not numbers or not least <= pair[0] <= pair[1] <= most:
+        one, all_ = ("an integer", "integers") if whole else ("a number", "numbers")
+        raise ConfigError(
+            f"{name} must be {one} in [{least:g}, {most:g}] or a pair (low, high) of such {all_}, got {value!r}; {hint}"
+        )
+    return pair[0], pair[1]
+
+
+def factors(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
+    """(low, high) of a factor: a number b is [max(0, 1 - b), 1 + b], a pair is itself; as torchvision's ColorJitter."""
+    op = name.split()[0]
+    hint = hint or f"write {op}(0.4) or {op}((0.6, 1.4)) for factors from 0.6 to 1.4"
+    low, high = span(name, amount, 0, 100, hint)
+    return (low, high) if isinstance(amount, tuple) else (max(0.0, 1.0 - low), 1.0 + low)
+
+
+def shifts(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
+    """(low, high) of a turn: a number h is [-h, h], a pair is itself."""
+    hint = hint or "write Hue(0.1) or Hue((-0.1, 0.1)) for up to a tenth of a turn either way"
+    low, high = span(name, amount, -0.5 if isinstance(amount, tuple) else 0, 0.5, hint)
+    return (low, high) if isinstance(amount, tuple) else (-low, low)

@@ -1,0 +1,233 @@
+"""Ops that change colors, of each pixel alone or by what the whole image holds.
+
+Factors are those of Pillow's ImageEnhance: 0 takes everything away, 1 changes nothing, more exaggerates. Images of one
+channel have no color: Saturation, Hue and Grayscale leave them as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.amounts import Drawn, factors, plain, shifts, span
+from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.spec import Spec
+
+__all__ = [
+    "LUT",
+    "AutoContrast",
+    "Brightness",
+    "Contrast",
+    "Equalize",
+    "Gamma",
+    "Grayscale",
+    "Hue",
+    "Invert",
+    "Posterize",
+    "Saturation",
+    "Solarize",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Brightness(Drawn):
+    """Darker or lighter: every byte times a factor, clipped at 255. Pillow's ImageEnhance.Brightness."""
+
+    amount: float | tuple[float, float]  # b: factors from max(0, 1 - b) to 1 + b; or the pair of factors, in [0, 100]
+
+    value: ClassVar[str] = "factor"
+
+    def bounds(self) -> tuple[float, float]:
+        return factors("Brightness amount", self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast(Drawn):
+    """Nearer to or farther from the mean gray of the image. Pillow's ImageEnhance.Contrast."""
+
+    amount: float | tuple[float, float]  # c: factors from max(0, 1 - c) to 1 + c; or the pair of factors, in [0, 100]
+
+    value: ClassVar[str] = "factor"
+
+    def bounds(self) -> tuple[float, float]:
+        return factors("Contrast amount", self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation(Drawn):
+    """Paler or stronger colors: nearer to or farther from each pixel's own gray. Pillow's ImageEnhance.Color."""
+
+    amount: float | tuple[float, float]  # s: factors from max(0, 1 - s) to 1 + s; or the pair of factors, in [0, 100]
+
+    value: ClassVar[str] = "factor"
+
+    def bounds(self) -> tuple[float, float]:
+        return factors("Saturation amount", self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Hue(Drawn):
+    """Colors turned around the color circle; half a turn makes red cyan. torchvision's adjust_hue, on HSV."""
+
+    amount: float | tuple[float, float]  # turns; h: from -h to h; or the pair itself, in [-0.5, 0.5]
+
+    value: ClassVar[str] = "shift"
+
+    def bounds(self) -> tuple[float, float]:
+        return shifts("Hue amount", self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma(Drawn):
+    """A power of every byte's share of white: below 1 is lighter, above 1 darker. torchvision's adjust_gamma."""
+
+    gamma: float | tuple[float, float]  # the exponent, or the range of a random one; in [0.01, 100]
+
+    value: ClassVar[str] = "gamma"
+
+    def bounds(self) -> tuple[float, float]:
+        return span("Gamma gamma", self.gamma, 0.01, 100, "write Gamma(2.2) or Gamma((0.8, 1.25))")
+
+
+@dataclass(frozen=True, slots=True)
+class Solarize(Drawn):
+    """Bytes from the threshold on are inverted. Pillow's ImageOps.solarize."""
+
+    threshold: float | tuple[float, float] = 128  # or the range of a random one; in [0, 256], and 256 inverts nothing
+
+    value: ClassVar[str] = "threshold"
+
+    def bounds(self) -> tuple[float, float]:
+        return span("Solarize threshold", self.threshold, 0, 256, "write Solarize(128) or Solarize((64, 256))")
+
+
+@dataclass(frozen=True, slots=True)
+class Posterize:
+    """Only the highest bits of every byte are kept. Pillow's ImageOps.posterize."""
+
+    bits: int | tuple[int, int]  # or the range of a random number of them, both ends included; in [0, 8]
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", plain(self.bits))
+        self.bounds()
+
+    def bounds(self) -> tuple[int, int]:
+        """(low, high), both included."""
+        return span("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", whole=True)
+
+    @property
+    def draws(self) -> int:
+        low, high = self.bounds()
+        return int(low < high)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        low, high = self.bounds()
+        if low == high:
+            return {"bits": np.full(len(sizes), low, np.int64)}
+        return {"bits": low + (u[:, 0] * (high - low + 1)).astype(np.int64)}
+
+
+@dataclass(frozen=True, slots=True)
+class Grayscale:
+    """Every channel becomes the pixel's gray, 0.299 R + 0.587 G + 0.114 B: Pillow's mode L, in as many channels."""
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Equalize:
+    """Each channel's bytes spread so that its histogram is as flat as it can be. Pillow's ImageOps.equalize."""
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class AutoContrast:
+    """Each channel stretched so that its darkest byte is 0 and its lightest 255. Pillow's ImageOps.autocontrast."""
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Invert:
+    """A negative: 255 minus every byte. Pillow's ImageOps.invert."""
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LUT:
+    """Every byte replaced by what a table of yours holds: 256 integers in [0, 255], or three rows of them, for R, G, B.
+
+    Lists and arrays, (256,) or (3, 256), become tuples.
+    """
+
+    table: Any  # tuple of 256 integers, or of three such
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", plain(self.table))
+        rows = self.table if self.per_channel else (self.table,)
+        good = len(rows) in (1, 3) and all(
+            isinstance(row, tuple) and len(row) == 256 and all(type(v) is int and 0 <= v <= 255 for v in row)
+            for row in rows
+        )
+        if not good:
+            found = np.array(self.table, object)
+            got = f"{list(found.shape)} of {type(found.flat[0]).__name__}" if found.size > 8 else repr(self.table)
+            raise ConfigError(
+                f"LUT table must be 256 integers in [0, 255], or three rows of 256, got {got}; "
+                "write LUT([255 - v for v in range(256)])"
+            )
+
+    @property
+    def per_channel(self) -> bool:
+        """There is a row for each of three channels."""
+        return isinstance(self.table, tuple) and any(isinstance(row, tuple) for row in self.table)
+
+    def out(self, spec: Spec) -> Spec:
+        need_bytes(self, spec)
+        if self.per_channel and spec.channels != 3:
+            raise SpecError(f"LUT with three rows needs 3 channels, got {spec}; write one row of 256 integers")
+        return spec
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}

@@ -1,0 +1,76 @@
+"""Brightness, contrast, saturation and hue, in random order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.ops.amounts import factors, plain, shifts
+from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.color import Brightness, Contrast, Hue, Saturation
+from fastfeed.ops.layers import Layer, Taken
+from fastfeed.spec import Spec
+
+__all__ = ["ColorJitter"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColorJitter:
+    """Random brightness, contrast, saturation and hue, in an order drawn per sample. torchvision's ColorJitter.
+
+    A number b means factors from max(0, 1 - b) to 1 + b, for the hue turns from -b to b; a pair is the range itself.
+    What could change nothing, as 0, is left out, and all orders of the rest are equally likely.
+    """
+
+    brightness: float | tuple[float, float] = 0  # factors in [0, 100]
+    contrast: float | tuple[float, float] = 0
+    saturation: float | tuple[float, float] = 0
+    hue: float | tuple[float, float] = 0  # turns in [-0.5, 0.5]
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        hint = "write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
+        for name in ("brightness", "contrast", "saturation", "hue"):
+            value = plain(getattr(self, name))
+            object.__setattr__(self, name, value)
+            (shifts if name == "hue" else factors)(f"ColorJitter {name}", value, hint)
+
+    @property
+    def ops(self) -> tuple[Any, ...]:
+        """Those that can change something, in the order of the fields."""
+        every = (
+            Brightness(self.brightness),
+            Contrast(self.contrast),
+            Saturation(self.saturation),
+            Hue(self.hue),
+        )
+        idle = ((1, 1), (1, 1), (1, 1), (0, 0))
+        return tuple(op for op, none in zip(every, idle, strict=True) if op.bounds() != none)
+
+    @property
+    def draws(self) -> int:
+        ops = self.ops
+        return (len(ops) > 1) + sum(op.draws for op in ops)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        ops = self.ops
+        return (Layer(ops),) * len(ops)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+        ops, n = self.ops, len(sizes)
+        orders = np.array(list(permutations(range(len(ops)))), np.int64)
+        first = len(ops) > 1  # the draw that chooses the order
+        order = orders[(u[:, 0] * len(orders)).astype(np.int64) if first else np.zeros(n, np.int64)]
+        values, at = [], int(first)
+        for op in ops:
+            values.append(op.params(u[:, at : at + op.draws], sizes))
+            at += op.draws
+        return [Taken(order[:, place], tuple(values)) for place in range(len(ops))]

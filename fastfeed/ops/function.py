@@ -39,7 +39,7 @@ class Function:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {"u": u}
+        return {"u": u if self.draws else np.empty((len(sizes), 0))}
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__qualname__", repr(self.function))

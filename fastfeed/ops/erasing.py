@@ -1,0 +1,154 @@
+"""Ops that hide parts of an image."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
+from fastfeed.ops.normal import LENGTH
+from fastfeed.spec import Spec
+
+__all__ = ["CutOut", "GridMask", "RandomErasing"]
+
+_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RandomErasing:
+    """With probability p, hide a random rectangle.
+
+    Ten areas (uniform share of the image) and ratios (log-uniform) are tried until one is smaller than the image both
+    ways; if none is, nothing is hidden. Zhong et al., "Random Erasing Data Augmentation" (2017); drawn and rounded as
+    in torchvision's `RandomErasing.get_params`, but on bytes: torchvision's value=0 after Normalize means ImageNet's
+    mean, which is fill=(124, 116, 104) here. fill="noise" is normal noise for every byte, 127.5 +- 57.5, clipped, about
+    what torchvision's value="random" comes to; see `ops/normal.py`.
+    """
+
+    p: float = 0.5
+    scale: tuple[float, float] = (0.02, 0.33)  # share of the image's area
+    ratio: tuple[float, float] = (0.3, 3.3)  # height / width
+    fill: tuple[int, int, int] | Literal["noise"] = (0, 0, 0)  # RGB
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        freeze(self, "scale", "ratio", "fill")
+        check_p("RandomErasing p", self.p)
+        check_range("RandomErasing scale", self.scale, 0, 1, "shares of the image's area, such as (0.02, 0.33)")
+        low, high = check_range("RandomErasing ratio", self.ratio, 0, math.inf, "height / width, such as (0.3, 3.3)")
+        if low == 0 or high == math.inf:
+            raise ConfigError(f"RandomErasing ratio must be above 0 and finite, got {self.ratio!r}; write (0.3, 3.3)")
+        if self.fill != "noise":
+            if isinstance(self.fill, str):
+                raise ConfigError(f'RandomErasing fill must be (r, g, b) or "noise", got {self.fill!r}')
+            check_fill("RandomErasing fill", self.fill)
+
+    @property
+    def draws(self) -> int:
+        """Whether, ten areas, ten ratios, a place; where noise begins."""
+        return 2 * _TRIES + (4 if self.fill == "noise" else 3)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
+        low, high = (math.log(r) for r in self.ratio)
+        area = (height * width)[:, None] * _between(u[:, 1 : 1 + _TRIES], *self.scale)
+        ratio = np.exp(_between(u[:, 1 + _TRIES : 1 + 2 * _TRIES], low, high))
+        h, w = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+        fits = (h < height[:, None]) & (w < width[:, None])
+        rows, first = np.arange(len(sizes)), fits.argmax(axis=1)
+        h, w = h[rows, first], w[rows, first]
+        y, x = u[:, 1 + 2 * _TRIES], u[:, 2 + 2 * _TRIES]
+        box = np.stack([np.floor(y * (height - h + 1)), np.floor(x * (width - w + 1)), h, w], axis=1)
+        box[~(fits.any(axis=1) & (u[:, 0] < self.p) & (h > 0) & (w > 0))] = 0
+        values = {"box": box.astype(np.int64)}
+        if self.fill == "noise":
+            values["offset"] = (u[:, 3 + 2 * _TRIES] * LENGTH).astype(np.int64)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class CutOut:
+    """Hide a square. Its center is anywhere in the image, so less of it is seen near the edges.
+
+    DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017): 16 pixels for
+    CIFAR-10, 8 for CIFAR-100. `size` may not be larger than the image: SpecError.
+    """
+
+    size: int  # pixels, height and width
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        freeze(self, "fill")
+        size: Any = self.size
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 65_535:
+            raise ConfigError(f"CutOut size must be an integer in [1, 65535] pixels, got {size!r}; write CutOut(16)")
+        check_fill("CutOut fill", self.fill)
+
+    def out(self, spec: Spec) -> Spec:
+        need_bytes(self, spec)
+        height, width = spec.size
+        if self.size > min(height or 0, width or 0):
+            raise SpecError(
+                f"CutOut size must be at most the image's, {height} x {width} pixels, got {self.size}; "
+                f"write CutOut({max(min(height or 0, width or 0) // 2, 1)}), or put it where images are larger"
+            )
+        return spec
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        first = np.floor(u * sizes).astype(np.int64) - self.size // 2
+        inside = np.maximum(first, 0)
+        return {"box": np.concatenate([inside, np.minimum(first + self.size, sizes) - inside], axis=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class GridMask:
+    """Hide squares on a regular grid.
+
+    The grid's unit is an integer, uniform in its range, both ends included, within [2, 65535] pixels; of a unit's side
+    `keep`, in (0, 1), is kept (rounded; at least one pixel is kept and one hidden), so (1 - keep)**2 of the image is
+    hidden; the grid begins anywhere. Chen et al., "GridMask Data Augmentation" (2020), d and r there; the default is
+    theirs for ImageNet at 224 pixels. The grid is never rotated, as theirs may be: squares are exact to the pixel.
+    """
+
+    unit: tuple[int, int] = (96, 224)  # pixels
+    keep: float = 0.6
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        freeze(self, "unit", "fill")
+        low, high = check_range("GridMask unit", self.unit, 2, 65_535, "in pixels, such as GridMask((96, 224))")
+        if low % 1 or high % 1:
+            raise ConfigError(f"GridMask unit must be two integers in [2, 65535] pixels, got {self.unit!r}")
+        keep: Any = self.keep
+        if isinstance(keep, bool) or not isinstance(keep, (int, float, np.number)) or not 0 < keep < 1:
+            raise ConfigError(f"GridMask keep must be in (0, 1), got {keep!r}; 0.6 hides 16 % of the image")
+        check_fill("GridMask fill", self.fill)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        """A pixel is hidden where (y - top) % unit and (x - left) % unit are both below share * unit, an integer."""
+        low, high = (int(n) for n in self.unit)
+        unit = low + (u[:, 0] * (high - low + 1)).astype(np.int64)
+        kept = np.clip(np.floor(unit * float(self.keep) + 0.5), 1, unit - 1)
+        top, left = (np.floor(u[:, 1:] * unit[:, None]).astype(np.int64)).T
+        return {"unit": unit, "share": (unit - kept) / unit, "top": top, "left": left}
+
+
+def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:
+    return low + u * (high - low)

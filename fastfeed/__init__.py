@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _PUBLIC = {
+    "Affine": "ops",
     "Arrays": "sources",
     "AutoContrast": "ops",
     "Balanced": "order",
@@ -52,6 +53,7 @@ _PUBLIC = {
     "Normalize": "ops",
     "OneHot": "ops",
     "OneOf": "ops",
+    "Perspective": "ops",
     "Plan": "plan",
     "Posterize": "ops",
     "RandomChoice": "ops",
@@ -61,6 +63,7 @@ _PUBLIC = {
     "RawShards": "sources",
     "Repeated": "order",
     "Resize": "ops",
+    "Rotate": "ops",
     "Saturation": "ops",
     "Sequential": "ops",
     "Sharpness": "ops",
@@ -84,6 +87,7 @@ _PUBLIC = {
 
 __all__ = [
     "LUT",
+    "Affine",
     "Arrays",
     "AutoContrast",
     "Balanced",
@@ -121,6 +125,7 @@ __all__ = [
     "Normalize",
     "OneHot",
     "OneOf",
+    "Perspective",
     "Plan",
     "Posterize",
     "RandomChoice",
@@ -130,6 +135,7 @@ __all__ = [
     "RawShards",
     "Repeated",
     "Resize",
+    "Rotate",
     "Saturation",
     "Sequential",
     "Sharpness",
@@ -177,6 +183,7 @@ if TYPE_CHECKING:
     from fastfeed.launch import pin_gpu
     from fastfeed.ops import (
         LUT,
+        Affine,
         AutoContrast,
         Brightness,
         CenterCrop,
@@ -201,12 +208,14 @@ if TYPE_CHECKING:
         Normalize,
         OneHot,
         OneOf,
+        Perspective,
         Posterize,
         RandomChoice,
         RandomErasing,
         RandomFlip,
         RandomResizedCrop,
         Resize,
+        Rotate,
         Saturation,
         Sequential,
         Sharpness,

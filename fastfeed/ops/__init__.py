@@ -23,6 +23,7 @@ from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Res
 from fastfeed.ops.jitter import ColorJitter
 from fastfeed.ops.labels import LabelSmoothing, OneHot
 from fastfeed.ops.mix import CutMix, MixUp, Mosaic, RandomChoice
+from fastfeed.ops.warp import Affine, Perspective, Rotate
 
 OPS = (
     Decode,
@@ -62,11 +63,15 @@ OPS = (
     Saturation,
     Solarize,
     ColorJitter,
+    Affine,
+    Perspective,
+    Rotate,
 )
 
 __all__ = [
     "LUT",
     "OPS",
+    "Affine",
     "AutoContrast",
     "Brightness",
     "CenterCrop",
@@ -91,12 +96,14 @@ __all__ = [
     "Normalize",
     "OneHot",
     "OneOf",
+    "Perspective",
     "Posterize",
     "RandomChoice",
     "RandomErasing",
     "RandomFlip",
     "RandomResizedCrop",
     "Resize",
+    "Rotate",
     "Saturation",
     "Sequential",
     "Sharpness",

@@ -1,0 +1,253 @@
+"""Ops that turn, shift, shear or tilt an image of one size: rotation, affine maps, perspective."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
+from fastfeed.spec import Spec
+
+__all__ = ["WARP_FILTERS", "Affine", "Perspective", "Rotate", "affine_matrices", "check_warp_filter"]
+
+WARP_FILTERS = ("bilinear", "nearest")
+
+Range = tuple[float, float]
+
+
+def affine_matrices(
+    angle: Any = 0.0,
+    translate: Any = (0.0, 0.0),
+    scale: Any = 1.0,
+    shear_x: Any = 0.0,
+    shear_y: Any = 0.0,
+    center: Any = (0.0, 0.0),
+) -> np.ndarray:
+    """From output to input coordinates: float64 (n, 3, 3), acting on columns (x, y, 1); pixel centers lie at +0.5.
+
+    Degrees (an angle > 0 turns clockwise), pixels for `translate` and `center`: (x, y), or (n, 2). What is no array
+    holds for all. The image is sheared along x, along y, scaled, turned about `center`, then moved: torchvision's
+    `_get_inverse_affine_matrix`, term by term.
+    """
+    turn, sx, sy = np.radians(angle), np.radians(shear_x), np.radians(shear_y)
+    (tx, ty), (cx, cy) = (np.moveaxis(np.asarray(pair, np.float64), -1, 0) for pair in (translate, center))
+    turn, sx, sy, scale, tx, ty, cx, cy = np.broadcast_arrays(turn, sx, sy, scale, tx, ty, cx, cy)
+    a = np.cos(turn - sy) / np.cos(sy)
+    b = -np.cos(turn - sy) * np.tan(sx) / np.cos(sy) - np.sin(turn)
+    c = np.sin(turn - sy) / np.cos(sy)
+    d = -np.sin(turn - sy) * np.tan(sx) / np.cos(sy) + np.cos(turn)
+    matrix = np.zeros((*np.shape(a), 3, 3))
+    matrix[..., 0, 0], matrix[..., 0, 1] = d / scale, -b / scale
+    matrix[..., 1, 0], matrix[..., 1, 1] = -c / scale, a / scale
+    for row, middle in ((0, cx), (1, cy)):
+        matrix[..., row, 2] = matrix[..., row, 0] * (-cx - tx) + matrix[..., row, 1] * (-cy - ty) + middle
+    matrix[..., 2, 2] = 1.0
+    return matrix.reshape(-1, 3, 3)
+
+
+def check_warp_filter(name: str, filter: str) -> None:
+    """Refuse an unknown way to look between pixels."""
+    if filter not in WARP_FILTERS:
+        raise ConfigError(f"{name} filter must be one of {', '.join(WARP_FILTERS)}, got {filter!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """Turn about the middle by a random angle; the size stays.
+
+    A number d means degrees in [-d, d], a pair is the range itself; > 0 is counterclockwise, as in torchvision's
+    `RandomRotation`. Where nothing was, `fill` (RGB) is seen.
+    """
+
+    degrees: float | Range
+    filter: str = "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        freeze(self, "degrees", "fill")
+        _degrees("Rotate", self.degrees)
+        check_warp_filter("Rotate", self.filter)
+        check_fill("Rotate fill", self.fill)
+
+    @property
+    def draws(self) -> int:
+        """One, unless the angle is given."""
+        return _count([_degrees("Rotate", self.degrees)])
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        (angle,) = _spread([_degrees("Rotate", self.degrees)], u, len(sizes))
+        return {"matrix": affine_matrices(-angle, center=sizes[:, ::-1] / 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Turn, shift, scale and shear by random amounts; the size stays. As torchvision's `RandomAffine`.
+
+    degrees    a number d means [-d, d]; > 0 is clockwise
+    translate  most, as shares of the width and of the height; whole pixels
+    scale      range of the factor
+    shear      degrees: s means [-s, s] along x; (low, high) along x; (low, high, low, high) along x, then y
+    fill       RGB, where nothing was
+    """
+
+    degrees: float | Range = 0.0
+    translate: Range = (0.0, 0.0)
+    scale: Range = (1.0, 1.0)
+    shear: float | Range | tuple[float, float, float, float] = 0.0
+    filter: str = "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        freeze(self, "degrees", "translate", "scale", "shear", "fill")
+        check_warp_filter("Affine", self.filter)
+        check_fill("Affine fill", self.fill)
+        _check_shares("Affine translate", self.translate)
+        low, _ = check_range("Affine scale", self.scale, 0.0, 1000.0, "write scale=(0.8, 1.2)")
+        if low < 0.001:
+            raise ConfigError(f"Affine scale must be in [0.001, 1000], got {self.scale!r}; write scale=(0.8, 1.2)")
+        self._ranges()
+
+    @property
+    def draws(self) -> int:
+        """One for each amount that is random."""
+        return _count(self._ranges())
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        angle, across, down, scale, shear_x, shear_y = _spread(self._ranges(), u, len(sizes))
+        move = np.rint(np.stack([across, down], axis=1) * sizes[:, ::-1])
+        return {"matrix": affine_matrices(angle, move, scale, shear_x, shear_y, sizes[:, ::-1] / 2)}
+
+    def _ranges(self) -> list[Range]:
+        shear = self.shear
+        hint = "write shear=10, (-10, 10) or (-10, 10, -5, 5)"
+        if isinstance(shear, tuple) and len(shear) == 4:
+            along = [check_range("Affine shear", pair, -89, 89, hint) for pair in (shear[:2], shear[2:])]
+        else:
+            along = [_degrees("Affine shear", shear, 89, hint), (0.0, 0.0)]
+        x, y = self.translate
+        return [_degrees("Affine", self.degrees), (-x, x), (-y, y), self.scale, *along]
+
+
+@dataclass(frozen=True, slots=True)
+class Perspective:
+    """Tilt with probability p: every corner moves inward by a random share of at most `distortion` of half a side.
+
+    Whole pixels, and from corners at pixel indices, as torchvision's `RandomPerspective.get_params`. Corners that would
+    fold the image over (distortion near 1, or sides of one or two pixels) leave it as it is.
+    """
+
+    distortion: float = 0.5  # in [0, 1]
+    p: float = 0.5
+    filter: str = "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        freeze(self, "fill")
+        check_p("Perspective distortion", self.distortion)
+        check_p("Perspective p", self.p)
+        check_warp_filter("Perspective", self.filter)
+        check_fill("Perspective fill", self.fill)
+
+    @property
+    def draws(self) -> int:
+        """Two for each corner, one for whether."""
+        return 0 if self.p == 0 or self.distortion == 0 else 9 if self.p < 1 else 8
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        n = len(sizes)
+        matrix = np.tile(np.eye(3), (n, 1, 1))
+        if not self.draws:
+            return {"matrix": matrix}
+        sides = sizes[:, None, ::-1].astype(np.float64)  # (n, 1, 2): width, height
+        reach = np.floor(self.distortion * (sides // 2)) + 1
+        inward = np.floor(u[:, :8].reshape(n, 4, 2) * reach)
+        far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], bool)  # right, bottom: of the corners in turn
+        corners = np.where(far, sides - reach + inward, inward)
+        used = _convex(corners) & (sizes > 1).all(axis=1)
+        if self.draws == 9:
+            used &= u[:, 8] < self.p
+        matrix[used] = _from_corners(corners[used], sides[used, 0] - 1)
+        return {"matrix": matrix}
+
+
+def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """What takes corners (n, 4, 2), clockwise from the top left, to those of rectangles from 0 to sides (n, 2).
+
+    The unit square to a quadrilateral in closed form (Heckbert, "Fundamentals of Texture Mapping and Image Warping",
+    1989, section 2.2.3), inverted: what torchvision's `_get_perspective_coeffs` finds by least squares.
+    """
+    p0, p1, p2, p3 = corners.transpose(1, 0, 2)
+    d1, d2, d3 = p1 - p2, p3 - p2, p0 - p1 + p2 - p3
+    below = _cross(d1, d2)
+    g, h = (_cross(d3, d2) / below)[:, None], (_cross(d1, d3) / below)[:, None]
+    forward = np.empty((len(corners), 3, 3))
+    forward[:, :2, 0], forward[:, :2, 1], forward[:, :2, 2] = p1 - p0 + g * p1, p3 - p0 + h * p3, p0
+    forward[:, 2, :] = np.concatenate([g, h, np.ones_like(g)], axis=1)
+    matrix = np.linalg.inv(forward)
+    matrix[:, :2] *= sides[:, :, None]
+    return matrix / matrix[:, 2:, 2:]
+
+
+def _convex(corners: np.ndarray) -> np.ndarray:
+    edges = np.roll(corners, -1, axis=1) - corners
+    return (_cross(edges, np.roll(edges, -1, axis=1)) > 0).all(axis=1)
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+
+
+def _degrees(name: str, value: Any, most: float = 360, hint: str = "") -> Range:
+    """[-d, d] for a number d, or the pair itself."""
+    what = f"{name} degrees" if name != "Affine shear" else name
+    hint = hint or f"write {name}(15) or {name}((-10, 10))"
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        if not 0 <= value <= most:
+            raise ConfigError(f"{what} must be a number in [0, {most:g}] or a pair (low, high), got {value!r}; {hint}")
+        return (-float(value), float(value))
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise ConfigError(f"{what} must be a number in [0, {most:g}] or a pair (low, high), got {value!r}; {hint}")
+    return check_range(what, value, -most, most, hint)
+
+
+def _check_shares(name: str, pair: Any) -> None:
+    try:
+        x, y = (float(v) for v in pair)
+    except (TypeError, ValueError):
+        x = y = math.nan
+    if not (0 <= x <= 1 and 0 <= y <= 1):
+        raise ConfigError(
+            f"{name} must be two shares in [0, 1], of width and height, got {pair!r}; write translate=(0.1, 0.1)"
+        )
+
+
+def _count(ranges: list[Range]) -> int:
+    return sum(low < high for low, high in ranges)
+
+
+def _spread(ranges: list[Range], u: np.ndarray, n: int) -> list[np.ndarray]:
+    """n numbers in each range; those of no width take no column of u."""
+    found, at = [], 0
+    for low, high in ranges:
+        found.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))
+        at += low < high
+    return found

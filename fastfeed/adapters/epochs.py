@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts
+from fastfeed.adapters.tuples import Parts, label_spec
 from fastfeed.device import Placement
 from fastfeed.feed import Feed
 from fastfeed.maker import Place
@@ -45,9 +45,10 @@ class Epochs:
 
     def zeros(self) -> tuple[np.ndarray, ...]:
         """Shapes and types of a batch."""
-        batch, spec = self.feed.plan.batch, self.feed.program.spec
-        shape: Any = (batch, *spec.shape)
-        found = (np.zeros(shape, spec.dtype), np.zeros(batch, np.int64), np.ones(batch, np.float32))
+        batch, program = self.feed.plan.batch, self.feed.program
+        shape, dtype = label_spec(self.feed)
+        images = np.zeros((batch, *program.shape), program.spec.dtype)
+        found = (images, np.zeros((batch, *shape), dtype), np.ones(batch, np.float32))
         return found if self.parts.weighted else found[:2]
 
     def use(self, placement: Placement) -> None:

@@ -113,11 +113,12 @@ class JaxPlacement:
                 f"the global batch must divide by the number of processes, {jax.process_count()}, got {global_batch}"
             )
 
-    def _sharding(self, ndim: int) -> Any:
-        """For arrays of fewer axes than the images: what their axes have in common."""
-        where = self.where
-        if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > ndim:
-            return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*where.spec[:ndim]))
+    def _sharding(self, ndim: int, most: int = 1) -> Any:
+        """For arrays of fewer axes than the images have: of theirs the first alone is the same, even where there are
+        others, as the classes of soft labels."""
+        where, kept = self.where, min(ndim, 1) if ndim < most else ndim
+        if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > kept:
+            return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*where.spec[:kept]))
         return where
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -127,23 +128,28 @@ class JaxPlacement:
         if borrowed and not self.accelerator:
             arrays = tuple(np.array(array) for array in arrays)  # JAX would take their memory
         try:
-            placed = tuple(self._put(array) for array in arrays)
+            axes = [_axes(array) for array in arrays]
+            placed = tuple(self._put(a, self._sharding(n, max(axes))) for a, n in zip(arrays, axes, strict=True))
             return jax.block_until_ready(placed) if borrowed else placed
         except RuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
                 raise full(self.name, arrays, self._held, error) from error
             raise
 
-    def _put(self, array: Any) -> Any:
+    def _put(self, array: Any, where: Any) -> Any:
         if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is used again
             copied = jnp.array(jax.dlpack.from_dlpack(array), copy=True).block_until_ready()
-            return copied if isinstance(self.where, jax.Device) else jax.device_put(copied, self._sharding(copied.ndim))
+            return copied if isinstance(self.where, jax.Device) else jax.device_put(copied, where)
         if self._global:
-            return jax.make_array_from_process_local_data(self._sharding(array.ndim), array)
-        return jax.device_put(array, self._sharding(array.ndim))
+            return jax.make_array_from_process_local_data(where, array)
+        return jax.device_put(array, where)
 
     def take(self, placed: tuple[Any, ...]) -> tuple[Any, ...]:
         return placed
+
+
+def _axes(array: Any) -> int:
+    return array.ndim if isinstance(array, np.ndarray) else len(array.__cuda_array_interface__["shape"])
 
 
 def device_convert(how: Convert) -> Any:

@@ -28,8 +28,9 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
     Keras keeps that class to itself, so what this version does with one is tried out first. Where it is refused,
     TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
 
-    class_weight: factors of the loss by label, 1 for labels that are not named. Given to `fit` beside a feed, Keras
-    would leave it out without a word, as it does with `sample_weight` and `y`: those are refused there.
+    class_weight: factors of the loss by label, 1 for labels that are not named; a soft label has the mean of its
+    classes' factors. Given to `fit` beside a feed, Keras would leave it out without a word, as it does with
+    `sample_weight` and `y`: those are refused there.
     """
     epochs = Epochs(feed, _factors(class_weight), _peeks())
     backend = BACKENDS[keras.backend.backend()](epochs)
@@ -97,7 +98,7 @@ class _Jax:
         if distribution is None:
             placement = self._jax.JaxPlacement(None, feed.prefetch + 2)
         else:
-            shape = (feed.plan.batch, *feed.program.spec.shape)
+            shape = (feed.plan.batch, *feed.program.shape)
             sharding = distribution.get_data_layout(shape).backend_layout
             placement = self._jax.JaxPlacement(sharding, feed.prefetch + 2)
             placement.check(feed.plan.batch, feed.plan.global_batch)

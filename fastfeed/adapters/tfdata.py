@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts
+from fastfeed.adapters.tuples import Parts, label_spec
 from fastfeed.device import full
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed import Feed
@@ -51,8 +51,9 @@ def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, .
     hide from the feed's statistics who waits for whom. Nor is its length asserted: an epoch that is restored in the
     middle is shorter. Batches begin with a page, so TensorFlow takes them as they are, without a copy.
     """
-    spec, batch = feed.program.spec, None if feed.partial else feed.plan.batch
-    signature = (tf.TensorSpec((batch, *spec.shape), spec.dtype), tf.TensorSpec((batch,), "int64"))
+    program, batch = feed.program, None if feed.partial else feed.plan.batch
+    shape, dtype = label_spec(feed)
+    signature = (tf.TensorSpec((batch, *program.shape), program.spec.dtype), tf.TensorSpec((batch, *shape), dtype))
     if weighted:
         signature += (tf.TensorSpec((batch,), "float32"),)
     held = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds

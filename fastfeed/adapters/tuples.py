@@ -10,7 +10,13 @@ import numpy as np
 from fastfeed.batch import Batch
 from fastfeed.feed import Feed
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "label_spec"]
+
+
+def label_spec(feed: Feed) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of one label: an integer, or a share of every class."""
+    soft = feed.program.targets
+    return ((), "int64") if soft is None else ((soft.classes,), "float32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +30,7 @@ class Parts:
     weighted: bool
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch
-    factors: np.ndarray | None = None  # of the weights, by label; 1 for labels beyond; float32
+    factors: np.ndarray | None = None  # of the weights, by label; 1 for labels beyond, and for none; float32
 
     @classmethod
     def of(cls, feed: Feed, padded: bool = False, factors: np.ndarray | None = None) -> Parts:
@@ -38,5 +44,13 @@ class Parts:
         if batch.step == self.last:
             images, labels, weights = images[: self.length], labels[: self.length], weights[: self.length]
         if self.factors is not None:
-            weights = weights * np.append(self.factors, np.float32(1))[np.minimum(labels, len(self.factors))]
+            weights = weights * _factors(self.factors, labels)
         return (images, labels, weights) if self.weighted else (images, labels)
+
+
+def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of each label; soft labels have the mean of their classes' factors, by share."""
+    if labels.ndim == 2:
+        named = min(len(factors), labels.shape[1])
+        return 1 + labels[:, :named] @ (factors[:named] - 1)
+    return np.append(factors, np.float32(1))[np.minimum(labels, len(factors))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -38,17 +39,17 @@ def _children(name: str, ops: Any) -> tuple[Any, ...]:
     return tuple(_child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
 
 
-def _kind(ops: tuple[Any, ...]) -> Kind:
+def _kind(ops: Sequence[Any]) -> Kind:
     """Geometry if all of it folds into one window: it is resampled in one way, and nothing beyond the image is seen."""
     folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
     return "geometry" if folds and len(_filters(ops)) <= 1 else "change"
 
 
-def _filters(ops: tuple[Any, ...]) -> set[str]:
+def _filters(ops: Sequence[Any]) -> set[str]:
     return {op.filter for op in ops if hasattr(op, "filter")}
 
 
-def _filter(name: str, ops: tuple[Any, ...]) -> str:
+def _filter(name: str, ops: Sequence[Any]) -> str:
     for one in _filters(ops):
         return one
     raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
@@ -64,7 +65,7 @@ def _keeps(parent: Any, op: Any, spec: Spec) -> None:
         )
 
 
-def _split(u: np.ndarray, first: int, ops: tuple[Any, ...]) -> list[np.ndarray]:
+def _split(u: np.ndarray, first: int, ops: Sequence[Any]) -> list[np.ndarray]:
     """Each op's own columns, after the `first` ones."""
     ends = np.cumsum([first, *(op.draws for op in ops)])
     return [u[:, a:b] for a, b in pairwise(ends)]
@@ -143,8 +144,8 @@ class OneOf:
     be functions. They must keep the size; ops that only crop or scale may all lead to the same new one.
     """
 
-    ops: tuple[Any, ...]
-    weights: tuple[float, ...] | None = None
+    ops: Sequence[Any]
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", _children("OneOf", self.ops))
@@ -240,7 +241,7 @@ class Sequential:
     crop, scale and flip.
     """
 
-    ops: tuple[Any, ...]
+    ops: Sequence[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", _children("Sequential", self.ops))

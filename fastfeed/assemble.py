@@ -1,22 +1,25 @@
-"""One batch: read, decode, replace what is bad, convert. The rows of a batch are made by many threads."""
+"""One batch: read, decode, augment, replace what is bad, mix, convert. Its rows are made by many threads."""
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fastfeed.backends.base import Backend
+from fastfeed.backends.mixing import mix_labels
 from fastfeed.batch import Batch
-from fastfeed.decode.base import Bad, Engine, Header
+from fastfeed.decode.base import Engine
 from fastfeed.draws import uniform
-from fastfeed.faults import Failure, FaultPolicy, substitutes
-from fastfeed.ops.boxes import parts
-from fastfeed.ops.fuse import Program, Work
+from fastfeed.faults import FaultPolicy, substitutes
+from fastfeed.groups import Rows
+from fastfeed.loading import Loaded, Loader, Read
+from fastfeed.ops.mixed import Mixed
+from fastfeed.ops.program import Program
 from fastfeed.plan import Plan
 from fastfeed.prefetch import Cancel, Job
 from fastfeed.quarantine import Quarantine
@@ -25,36 +28,42 @@ from fastfeed.slots import Slots
 from fastfeed.sources.base import Annotated, Fetching, Source
 from fastfeed.timeline import Timeline
 
-__all__ = ["Assembler"]
+__all__ = ["Assembler", "Branch"]
 
-_BLACK = Header(1, 1, "array")
-_READ_AT_ONCE = 4  # samples per call of source.read
 _READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
 _READ_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
 
-Read = Callable[[list[int]], list[Any]]  # rows of a batch -> bytes or Failure each
+
+class Branch:
+    """One program and where its images go; a second one only for views of a second size."""
+
+    def __init__(self, program: Program, backend: Backend, batch: int, keep: int) -> None:
+        self.program, self.backend = program, backend
+        self.slots = Slots((batch, *program.shape), program.spec.dtype, keep, backend.empty)
+
+    def black(self) -> Any:
+        """A black pixel as `render` leaves it, shaped to fill any image."""
+        program = self.backend.renders
+        level = self.backend.xp.asarray(np.array(program.convert.offset, program.spec.dtype))
+        return level[:, None, None] if program.convert.layout == "CHW" else level
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Samples on their way to pixels, all of equal length; `bad` ones have no blob."""
-
-    ids: np.ndarray
-    blobs: list[Any]
-    headers: list[Header]
-    work: Work
-    bad: dict[int, Failure | None]  # row -> why; None for a sample that was known to be bad
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What is being made."""
+class _Making:
+    """One batch under way. Arrays have an entry per row made, of which some may lie around the batch."""
 
     epoch: int
     step: int
     number: int  # of the batch, for the timeline
     stop: Cancel
     ahead: ReadAhead | None
+    rows: Rows
+    ids: np.ndarray  # changed where samples are replaced
+    keys: np.ndarray  # whose random numbers
+    weights: np.ndarray  # 0 where samples are masked
+    outs: list[np.ndarray] = field(default_factory=list)  # the batch's images, per branch
+    draws: list[list[np.ndarray]] = field(default_factory=list)  # per branch
+    mixed: Mixed | None = None  # of the batch's own rows
 
 
 class Assembler:
@@ -63,33 +72,39 @@ class Assembler:
     def __init__(
         self,
         source: Source,
-        program: Program,
+        branches: Sequence[Branch],
         plan: Plan,
         engine: Engine,
-        backend: Backend,
         quarantine: Quarantine,
         timeline: Timeline,
         chunk: int,
-        slots: int,
         weigh: bool = True,  # by the source's weights, where it has any
     ) -> None:
-        self.source, self.program, self.plan = source, program, plan
+        self.source, self.plan = source, plan
         self._said, self._weigh = source if isinstance(source, Annotated) else None, weigh
-        self.engine, self.backend = engine, backend
+        self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
-        self._chunk = plan.batch if backend.whole else chunk
-        self._most = _READ_WHOLE if backend.whole else _READ_BYTES
+        whole = self.backend.whole
+        self._loader = Loader(source, engine, quarantine, _READ_WHOLE if whole else _READ_BYTES)
         self._policy: FaultPolicy = quarantine.policy
-        shape = (plan.batch, *(side or 0 for side in program.spec.shape))
-        self.slots = Slots(shape, program.spec.dtype, slots, backend.empty)
+        mix = self.program.mix
+        self._group = mix.op.group if mix is not None else 1
+        self._chunk = plan.batch + 2 * self._group if whole else chunk
 
-    def sibling(self, program: Program, backend: Backend) -> Assembler:
-        """One that makes the same batches through another program."""
+    @property
+    def program(self) -> Program:
+        """Of the first branch: what belongs to samples, not to images, is there."""
+        return self.branches[0].program
+
+    @property
+    def backend(self) -> Backend:
+        """Of the first branch; the others' are of the same kind."""
+        return self.branches[0].backend
+
+    def sibling(self, branches: Sequence[Branch]) -> Assembler:
+        """One that makes the same batches through other programs."""
         other = copy.copy(self)
-        other.program, other.backend = program, backend
-        other.slots = self.slots.like(
-            (self.plan.batch, *(side or 0 for side in program.spec.shape)), program.spec.dtype
-        )
+        other.branches = list(branches)
         return other
 
     def ahead(self) -> ReadAhead | None:
@@ -99,36 +114,27 @@ class Assembler:
     def job(self, epoch: int, step: int, number: int, stop: Cancel, ahead: ReadAhead | None = None) -> Job[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
-        this = _Step(epoch, step, number, stop, ahead)
-        visits, weights = plan.visits(epoch, step), plan.weights(step)
-        ids, keys = visits.ids, visits.keys
-        tickets = self._begin(ids, ahead)
-        wanted = ids.copy()  # rows of `ids` change as samples are replaced
-        begun: list[tuple[np.ndarray, list[np.ndarray]]] = []  # when work begins: queued jobs hold no memory
+        rows = Rows.around(plan.first(step), plan.batch, self._group)
+        visits = plan.at(epoch, rows.positions)
+        weights = np.ones(rows.count, np.float32)
+        weights[rows.own] = plan.weights(step)
+        this = _Making(epoch, step, number, stop, ahead, rows, visits.ids, visits.keys, weights)
+        tickets = self._begin(this.ids, ahead)
+        wanted = this.ids.copy()  # rows of `ids` change as samples are replaced
         beginning = threading.Lock()
 
-        def begin() -> tuple[np.ndarray, list[np.ndarray]]:
-            with beginning:
-                if not begun:
-                    begun.append((self.slots.take(), self._draws(epoch, keys)))
-                return begun[0]
-
-        def read(rows: list[int]) -> list[Any]:
+        def read(some: list[int]) -> list[Any]:
             if ahead is None:
-                return self.source.read(wanted[rows].tolist())
-            return [ahead.take(tickets.pop(row), stop.is_set) for row in rows]
+                return self.source.read(wanted[some].tolist())
+            return [ahead.take(tickets.pop(row), stop.is_set) for row in some]
 
-        def part(first: int) -> Callable[[], None]:
-            rows = slice(first, min(first + self._chunk, plan.batch))
-
-            def read_some(wanted: list[int]) -> list[Any]:
-                return read([first + row for row in wanted])
-
+        def part(first: int, last: int) -> Callable[[], None]:
             def fill() -> None:
                 with self.backend.here():
-                    out, draws = begin()
-                    some = [u[rows] for u in draws]
-                    self._fill(ids[rows], keys[rows], weights[rows], out[rows], some, this, read_some)
+                    with beginning:  # queued jobs hold no memory
+                        if not this.outs:
+                            self._start(this)
+                    self._make(this, first, last, read)
 
             return fill
 
@@ -136,13 +142,27 @@ class Assembler:
             self.backend.settle()
             if ahead is not None:
                 ahead.drop(tickets.values())  # found to be bad since they were begun
-            own = self._said.weights(ids) if self._said is not None and self._weigh else None
-            if own is not None:
-                weights[:] *= own
-            columns = self._said.columns(ids) if self._said is not None else {}
-            return Batch(begin()[0], self.source.label(ids), weights, ids, epoch, step, columns)
+            return self._batch(this)
 
-        return Job(stop, [part(first) for first in range(0, plan.batch, self._chunk)], finish)
+        return Job(stop, [part(first, last) for first, last in rows.chunks(self._chunk)], finish)
+
+    def _batch(self, this: _Making) -> Batch:
+        own = this.rows.own
+        ids, weights = this.ids[own], this.weights[own]
+        said = self._said.weights(ids) if self._said is not None and self._weigh else None
+        if said is not None:
+            weights *= said
+        columns = self._said.columns(ids) if self._said is not None else {}
+        views = tuple(this.outs) if self.program.views else ()
+        return Batch(this.outs[0], self._labels(this), weights, ids, this.epoch, this.step, columns, views)
+
+    def _labels(self, this: _Making) -> np.ndarray:
+        """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""
+        labels, targets = self.source.label(this.ids), self.program.targets
+        if targets is None:
+            return labels[this.rows.own]
+        soft = targets.of(labels)
+        return soft[this.rows.own] if this.mixed is None else mix_labels(soft, this.rows.members, this.mixed)
 
     def _begin(self, ids: np.ndarray, ahead: ReadAhead | None) -> dict[int, Ticket]:
         """Begin to read the rows of a batch that are not known to be bad."""
@@ -151,48 +171,70 @@ class Assembler:
         fresh = np.flatnonzero(~self.quarantine.known(ids)).tolist()
         return dict(zip(fresh, ahead.begin(ids[fresh].tolist()), strict=True))
 
-    def _draws(self, epoch: int, ids: np.ndarray) -> list[np.ndarray]:
-        return self.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, ids, slot, n))
+    def _start(self, this: _Making) -> None:
+        """Take memory, and draw all random numbers."""
+        this.draws = [self._draws(branch, this.epoch, this.keys) for branch in self.branches]
+        mix = self.program.mix
+        if mix is not None:
+            u = uniform(self.plan.seed, this.epoch, this.keys[this.rows.own], mix.slot, mix.op.draws)
+            this.mixed = mix.op.mixed(u, self.program.done.size)
+        this.outs = [branch.slots.take() for branch in self.branches]
 
-    def _fill(
-        self,
-        ids: np.ndarray,
-        keys: np.ndarray,
-        weights: np.ndarray,
-        out: np.ndarray,
-        draws: list[np.ndarray],
-        this: _Step,
-        read: Read,
-    ) -> None:
-        """Make these rows; `ids` and `weights` are changed in place where samples are replaced or masked."""
-        first = 0
-        while first < len(ids) and not this.stop.is_set():
+    def _draws(self, branch: Branch, epoch: int, keys: np.ndarray) -> list[np.ndarray]:
+        return branch.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, keys, slot, n))
 
-            def read_on(rows: list[int], first: int = first) -> list[Any]:
-                return read([first + row for row in rows])
+    def _make(self, this: _Making, first: int, last: int, read: Read) -> None:
+        """Rows [first, last) of those made."""
+        if this.mixed is None:
+            self._fill(this, first, last, [out[first:last] for out in this.outs], read)
+            return
+        rendered = self.backend.renders
+        made = self.backend.empty((last - first, *rendered.shape), rendered.spec.dtype)
+        masked = self._fill(this, first, last, [made], read)
+        begin, end = this.rows.within(first, last)
+        if this.stop.is_set() or begin >= end:
+            return
+        members, mixed = this.rows.members[begin:end] - first, this.mixed[begin:end]
+        if masked:  # black, and no label to mix in
+            alone = np.isin(members, masked).any(axis=1)
+            mixed.how[alone], mixed.shares[alone] = 0, 0
+            mixed.shares[alone, 0] = 1
+        with self.timeline.span("mix", this.number):
+            self.backend.mix(made, members, mixed, this.outs[0][begin:end])
 
-            some = [u[first:] for u in draws]
-            rows = self._load(ids[first:], some, this, read_on)  # as many as fit into memory
-            self._render(rows, out[first : first + len(rows.ids)], this)
+    def _fill(self, this: _Making, first: int, last: int, outs: list[np.ndarray], read: Read) -> list[int]:
+        """Make these rows; `ids` and `weights` are changed where samples are replaced or masked: the latter's rows."""
+        at, masked = first, []
+        while at < last and not this.stop.is_set():
+
+            def read_on(rows: list[int], at: int = at) -> list[Any]:
+                return read([at + row for row in rows])
+
+            with self.timeline.span("read", this.number):
+                rows = self._loader.load(this.ids[at:last], this.stop, read_on)  # as many as fit into memory
+            here = slice(at - first, at - first + len(rows.ids))
+            self._render(rows, [[u[at:] for u in draws] for draws in this.draws], [out[here] for out in outs], this)
             if this.stop.is_set():
-                return
+                break
             self._note(rows, this)
-            for row in sorted(rows.bad):
-                at = first + row
+            for row in sorted(at + row for row in rows.bad):
                 if self._policy.action == "mask":
-                    weights[at] = 0
+                    this.weights[row] = 0
+                    masked.append(row - first)
                 else:
-                    ids[at] = self._substitute(int(ids[at]), int(keys[at]), out[at : at + 1], this)
-            first += len(rows.ids)
+                    this.ids[row] = self._substitute(row, [out[row - first :][:1] for out in outs], this)
+            at += len(rows.ids)
+        return masked
 
-    def _substitute(self, id: int, key: int, out: np.ndarray, this: _Step) -> int:
+    def _substitute(self, row: int, outs: list[np.ndarray], this: _Making) -> int:
         """Put the first good one of the substitutes into a row; its id."""
-        plan = self.plan
-        places = substitutes(plan.seed, this.epoch, key, self._policy.attempts, plan.length)
+        plan, id = self.plan, int(this.ids[row])
+        places = substitutes(plan.seed, this.epoch, int(this.keys[row]), self._policy.attempts, plan.length)
         for other in plan.at(this.epoch, places).ids:
             one = np.array([other])
-            rows = self._load(one, self._draws(this.epoch, one), this, lambda _, one=one: self._read_now(one, this))
-            self._render(rows, out, this)
+            with self.timeline.span("read", this.number):
+                rows = self._loader.load(one, this.stop, lambda _, one=one: self._read_now(one, this))
+            self._render(rows, [self._draws(branch, this.epoch, one) for branch in self.branches], outs, this)
             if this.stop.is_set():
                 return id
             self._note(rows, this, turn=False)
@@ -201,92 +243,35 @@ class Assembler:
         self.quarantine.exhausted(id)
         return id
 
-    def _read_now(self, ids: np.ndarray, this: _Step) -> list[Any]:
+    def _read_now(self, ids: np.ndarray, this: _Making) -> list[Any]:
         """Samples that nobody began to read."""
         if this.ahead is None:
             return self.source.read(ids.tolist())
         return [this.ahead.take(ticket, this.stop.is_set) for ticket in this.ahead.begin(ids.tolist())]
 
-    def _note(self, rows: _Rows, this: _Step, turn: bool = True) -> None:
+    def _note(self, rows: Loaded, this: _Making, turn: bool = True) -> None:
         self.quarantine.good(len(rows.ids) - len(rows.bad), turn)
         if rows.bad:
             fresh = [failure for failure in rows.bad.values() if failure is not None]
             known = [int(rows.ids[row]) for row, failure in rows.bad.items() if failure is None]
             self.quarantine.bad(fresh, this.epoch, this.step, known=known, turn=turn)
 
-    def _load(self, ids: np.ndarray, draws: list[np.ndarray], this: _Step, read: Read) -> _Rows:
-        """Read, probe, and work out the windows; of the first of these ids, up to `_most` bytes."""
-        bad: dict[int, Failure | None] = {}
-        with self.timeline.span("read", this.number):
-            blobs = self._read(ids, bad, this.stop, read)
-        ids = ids[: len(blobs)]
-        headers = [_BLACK] * len(ids)
-        there = [row for row in range(len(ids)) if row not in bad]
-        for row, header in zip(there, self.engine.probe([blobs[row] for row in there]), strict=True):
-            if isinstance(header, Bad):
-                bad[row] = self._failure(ids[row], header)
-            else:
-                headers[row] = header
-        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
-        corners, sizes = self._parts(ids, sizes, bad)
-        work = self.program.work([u[: len(ids)] for u in draws], sizes)
-        work.windows.boxes[:, :2] += corners
-        if work.windows.limits is not None:
-            work.windows.limits[:, :2] += corners
-        return _Rows(ids, blobs, headers, work, bad)
-
-    def _parts(
-        self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
-    ) -> tuple[np.ndarray | float, np.ndarray]:
-        """The part of each image that counts, in whole pixels: its top left corners and (height, width)."""
-        boxes = self._said.boxes(ids) if self._said is not None else None
-        if boxes is None:
-            return 0.0, sizes
-        first, sizes, outside = parts(boxes, sizes)
-        for row, why in outside.items():
-            bad.setdefault(row, self._failure(ids[row], Bad("corrupt", why)))
-        return first, sizes
-
-    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel, read: Read) -> list[Any]:
-        """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""
-        known = self.quarantine.known(ids)
-        blobs: list[Any] = []
-        held = 0
-        while len(blobs) < len(ids) and held < self._most and not (blobs and stop.is_set()):
-            rows = range(len(blobs), min(len(blobs) + _READ_AT_ONCE, len(ids)))
-            wanted = [row for row in rows if not known[row]]
-            found = read(wanted) if wanted else []
-            if len(found) != len(wanted):
-                raise TypeError(f"{type(self.source).__name__}.read({len(wanted)} ids) gave {len(found)} entries")
-            there = dict(zip(wanted, found, strict=True))
-            for row in rows:
-                blob = there.get(row)
-                if blob is None or isinstance(blob, Failure):
-                    bad[row], blob = blob, None
-                else:
-                    held += len(blob) if isinstance(blob, bytes) else 0
-                blobs.append(blob)
-        return blobs
-
-    def _render(self, rows: _Rows, out: np.ndarray, this: _Step) -> None:
-        """Decode and convert the rows that are good so far; the others become black."""
-        good = [row for row in range(len(rows.ids)) if row not in rows.bad]
-        target = out if len(good) == len(out) else self.backend.empty((len(good), *out.shape[1:]), out.dtype.name)
-        if good:
-            blobs, headers = [rows.blobs[r] for r in good], [rows.headers[r] for r in good]
-            done = self.backend.render(blobs, headers, rows.work[good], target, this.stop, this.number)
-            for row, why in zip(good, done, strict=True):
-                if why is not None:
-                    rows.bad[row] = self._failure(rows.ids[row], why)
-        if target is not out:
-            out[good] = target
-            out[[row for row in range(len(out)) if row not in good]] = self._black()
-
-    def _black(self) -> Any:
-        """A black pixel after conversion, shaped to fill any sample."""
-        convert = self.program.convert
-        level = self.backend.xp.asarray(np.array(convert.offset, self.program.spec.dtype))
-        return level[:, None, None] if convert.layout == "CHW" else level
-
-    def _failure(self, id: Any, why: Bad) -> Failure:
-        return Failure(int(id), self.source.uri(int(id)), "decode", why.reason, why.detail)
+    def _render(self, rows: Loaded, draws: list[list[np.ndarray]], outs: list[np.ndarray], this: _Making) -> None:
+        """Decode and augment the rows that are good so far; the others become black."""
+        for branch, some, out in zip(self.branches, draws, outs, strict=True):
+            good = [row for row in range(len(rows.ids)) if row not in rows.bad]
+            target = out
+            if len(good) < len(out):
+                target = branch.backend.empty((len(good), *out.shape[1:]), out.dtype.name)
+            if good:
+                blobs, headers = [rows.blobs[r] for r in good], [rows.headers[r] for r in good]
+                work = rows.work(branch.program, some)[good]
+                done = branch.backend.render(blobs, headers, work, target, this.stop, this.number)
+                for row, why in zip(good, done, strict=True):
+                    if why is not None:
+                        rows.bad[row] = self._loader.failure(rows.ids[row], why)
+            if target is not out:
+                out[good] = target
+        if rows.bad:
+            for branch, out in zip(self.branches, outs, strict=True):
+                out[sorted(rows.bad)] = branch.black()

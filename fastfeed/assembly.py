@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fastfeed.assemble import Assembler
+from fastfeed.assemble import Assembler, Branch
 from fastfeed.decode import engine_for
 from fastfeed.ops.fuse import Program
 from fastfeed.plan import Plan
@@ -38,26 +38,21 @@ class Assembly:
         plan, threads = self.plan, self.threads
         module = importlib.import_module(self.backend)
         engine = engine_for(self.program, module.engine(self.decode))
+        group = self.program.mix.op.group if self.program.mix is not None else 1
         backend = partial(
             module.compile,
             engine=engine,
             timeline=timeline,
-            batch=plan.batch,
+            batch=plan.batch + 2 * (group - 1),  # a group that a batch cuts is made whole
             threads=threads,
             gpu=plan.world.gpu,
             decode=self.decode,
         )
-        made = Assembler(
-            self.source,
-            self.program,
-            plan,
-            engine,
-            backend(self.program),
-            quarantine,
-            timeline,
-            max(1, min(_CHUNK, -(-plan.batch // threads))),
-            self.slots,
-            weigh=self.weigh,
-        )
-        raw = self.program.raw()
-        return made, made.sibling(raw, backend(raw))
+
+        def branches(programs: list[Program]) -> list[Branch]:
+            return [Branch(program, backend(program), plan.batch, self.slots) for program in programs]
+
+        programs = [self.program, *self.program.others]
+        chunk = max(1, min(_CHUNK, -(-plan.batch // threads)))
+        made = Assembler(self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh)
+        return made, made.sibling(branches([program.raw() for program in programs]))

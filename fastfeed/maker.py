@@ -60,7 +60,8 @@ class ThreadMaker:
     def use_memory(self, allocate: Allocate) -> None:
         for assembler in (self._assembler, self._raw):
             if assembler.backend.xp is np:  # a GPU's batches are in its memory
-                assembler.slots.come_from(allocate)
+                for branch in assembler.branches:
+                    branch.slots.come_from(allocate)
 
     def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None, raw: bool) -> Making:
         assembler = self._raw if raw else self._assembler

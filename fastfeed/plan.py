@@ -123,12 +123,16 @@ class Plan:
         """1 for a sample, 0 for padding: shape (batch,), float32. All ones unless tail is "pad"."""
         return (self._positions(step) < self.length).astype(np.float32)
 
-    def _positions(self, step: int) -> np.ndarray:
+    def first(self, step: int) -> int:
+        """Where in an epoch, counted over all ranks, this rank's samples of a step begin."""
         steps = self.steps
         if not 0 <= step < steps:
             raise ConfigError(f"step must be in [0, {steps}), got {step}")
-        start, (first, last) = int(step) * self.global_batch, self.bounds
-        return np.arange(start + first, start + last, dtype=np.int64)
+        return int(step) * self.global_batch + self.bounds[0]
+
+    def _positions(self, step: int) -> np.ndarray:
+        first = self.first(step)
+        return np.arange(first, first + self.batch, dtype=np.int64)
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:
         """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at any world size."""

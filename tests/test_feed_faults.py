@@ -11,7 +11,7 @@ import pytest
 from feeds import NUMBERS, equal, feed, joined
 from photos import folder
 
-from fastfeed import assemble
+from fastfeed import assemble, loading
 from fastfeed.errors import (
     ConfigError,
     FeedClosed,
@@ -138,7 +138,7 @@ def test_large_files_are_decoded_as_they_come(photos, monkeypatch):
     with feed(photos, batch=10, threads=1) as data:
         whole = list(data)
     monkeypatch.setattr(assemble, "_READ_BYTES", 1)
-    monkeypatch.setattr(assemble, "_READ_AT_ONCE", 3)
+    monkeypatch.setattr(loading, "_READ_AT_ONCE", 3)
     with feed(photos, batch=10, threads=1) as data:
         assert equal(list(data), whole)
 

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.decode.base import Bad, Header, Stop
-from fastfeed.ops.fuse import Work
+from fastfeed.ops.mixed import Mixed
+from fastfeed.ops.program import Program, Work
 from fastfeed.slots import Allocate
 
 __all__ = ["Backend"]
@@ -23,6 +24,7 @@ class Backend(Protocol):
     where: str  # its batches lie: "memory", "the memory of GPU 0"
     xp: Any  # numpy, or what has its functions where this backend's batches lie
     empty: Allocate  # memory for a batch there
+    renders: Program  # whose samples `render` gives: where samples are mixed afterwards, conversion may come later
 
     def render(
         self,
@@ -33,7 +35,11 @@ class Backend(Protocol):
         stop: Stop,
         batch: int = 0,  # its number, for the timeline
     ) -> list[Bad | None]:
-        """Blobs to finished samples in `out` (n, *spec.shape); a bad sample's slot is that of a black image."""
+        """Blobs to samples in `out` (n, *renders.shape); what a bad sample's slot holds has no meaning."""
+        ...
+
+    def mix(self, made: np.ndarray, members: np.ndarray, mixed: Mixed, out: np.ndarray) -> None:
+        """Finished samples in `out` from rendered ones: `members` (int64 (len(out), group)) are their rows in `made`."""
         ...
 
     def here(self) -> AbstractContextManager[None]:

@@ -12,10 +12,13 @@ import numpy as np
 
 from fastfeed.backends.chain import look_up, run
 from fastfeed.backends.kernels.functions import OpFailed
+from fastfeed.backends.mixing import mix
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
-from fastfeed.decode.bordered import decode as decode_bordered
+from fastfeed.decode.bordered import decode
+from fastfeed.decode.several import decode_several
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.fuse import Program, Work
+from fastfeed.ops.mixed import Mixed
+from fastfeed.ops.program import Program, Work
 from fastfeed.slots import Allocate, aligned
 from fastfeed.timeline import Timeline
 
@@ -33,7 +36,9 @@ class CpuBackend:
     here = staticmethod(nullcontext)
 
     def __init__(self, program: Program, engine: Engine, timeline: Timeline) -> None:
-        self._program, self._engine, self._timeline = program, engine, timeline
+        self._final, self._engine, self._timeline = program.convert, engine, timeline
+        # samples are mixed as bytes: a quarter of the memory, and a table converts what comes out
+        self.renders = self._program = program if program.mix is None else program.raw()
         self._scratch = threading.local()
 
     def render(
@@ -47,10 +52,16 @@ class CpuBackend:
     ) -> list[Bad | None]:
         program, timeline = self._program, self._timeline
         direct = program.spec == program.pixels and not program.chain
-        pixels = out if direct else self._pixels(len(blobs))
+        images = out.reshape(-1, *out.shape[2:]) if program.views else out
+        pixels = images if direct else self._pixels(len(images))
         with timeline.span("decode", batch):
             request = Request(blobs, headers, work.windows, program.filter)
-            done = decode_bordered(self._engine, request, program.border, pixels, stop)
+            if program.views:
+                several = pixels.reshape(len(blobs), program.views, *pixels.shape[1:])
+                done = decode_several(self._engine, request, program.border, several, stop)
+            else:
+                done = decode(self._engine, request, program.border, pixels, stop)
+        out = images
         if program.chain:
             with timeline.span("augment", batch):
                 self._change(pixels, work, out, done, stop)
@@ -65,15 +76,24 @@ class CpuBackend:
         for row, target in enumerate(out):
             if stop.is_set():
                 return
-            image, table = pixels[row], None
-            if done[row] is None:
-                try:
-                    image, table = run(layers, work.taken, row, image)
-                except OpFailed as failed:
-                    done[row] = Bad("op_failed", str(failed))
-            if done[row] is not None:
-                image = np.zeros((1, 1, target.shape[0 if how.layout == "CHW" else 2]), np.uint8)
-            convert_one(how, image, target, table)
+            sample = row // work.views
+            if done[sample] is not None:
+                continue
+            try:
+                image, table = run(layers, work.taken, row, pixels[row])
+            except OpFailed as failed:
+                done[sample] = Bad("op_failed", str(failed))
+            else:
+                convert_one(how, image, target, table)
+
+    def mix(self, made: np.ndarray, members: np.ndarray, mixed: Mixed, out: np.ndarray) -> None:
+        how = self._final
+        if how.keeps_bytes and how.layout == "HWC":
+            mix(made, members, mixed, out)
+            return
+        pixels = self._pixels(len(out))
+        mix(made, members, mixed, pixels)
+        convert(how, pixels, out)
 
     def settle(self) -> None:
         pass
@@ -115,9 +135,7 @@ def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.n
     table = how.table()
     if first is not None:
         table = table[first] if first.ndim == 1 else np.take_along_axis(table, first, axis=0)
-    if image.shape[:2] != planes.shape[1:]:  # one pixel for all
-        planes[...] = table[image[0, 0], np.arange(len(planes))][:, None, None]
-    elif how.dtype == "float32" and how.layout == "HWC":
+    if how.dtype == "float32" and how.layout == "HWC":
         cv2.LUT(image, table[None], dst=target)
     elif how.dtype == "float32":
         for c, plane in enumerate(planes):

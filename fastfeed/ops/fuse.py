@@ -12,16 +12,12 @@ from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fold import Step, Windows
 from fastfeed.ops.function import as_op
+from fastfeed.ops.labels import targets
 from fastfeed.ops.program import Link, Program, Work, border_of, filter_of
 from fastfeed.ops.views import Branch
 from fastfeed.spec import Spec
 
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
-
-try:
-    from fastfeed.ops.labels import targets
-except ImportError:
-    def targets(ops, classes): return None
 
 _SLOTS = 4096  # for the ops of one branch of views
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastfeed.timeline import Timeline
 
 __all__ = ["CLOSED", "Inbox"]
 
+_IMAGES = 4  # axes of a batch of images; one more where each sample has several views
 CLOSED = "the feed was closed while a batch was waited for"
 
 
@@ -26,10 +28,10 @@ class Inbox:
         # ("batch", placed), ("error", exception), ("end", None)
         self.results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
-    def add(self, images: np.ndarray, rest: tuple[Any, ...], timeline: Timeline) -> None:
-        """A batch; placed here and now."""
-        labels, weights, ids, epoch, step, columns = rest
-        batch = Batch(images, labels, weights, ids, epoch, step, columns)
+    def add(self, images: np.ndarray, rest: Batch, timeline: Timeline) -> None:
+        """A batch, the rest of which came beside its images; placed here and now."""
+        several = (images, *rest.views) if images.ndim > _IMAGES else ()
+        batch = replace(rest, images=images, views=several)
         if self._place is None:
             self.results.put(("batch", batch))
             return

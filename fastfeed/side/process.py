@@ -86,7 +86,7 @@ class _Helper:
             recipe = Packed.load(fd, sizes)
             assemblers = recipe.assemblers()
             for assembler, lent in zip(assemblers, self._lent, strict=True):
-                assembler.slots.come_from(lent.allocate)
+                assembler.branches[0].slots.come_from(lent.allocate)
             self._assemblers, self._pool = assemblers, Pool(recipe.assembly.threads)
         except BaseException as error:
             self._failed = pack_error(error)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any
+
+import numpy as np
 
 from fastfeed.assemble import Assembler
 from fastfeed.batch import Batch
@@ -16,6 +19,8 @@ from fastfeed.side.memory import Lent
 from fastfeed.side.wire import pack_error
 
 __all__ = ["Send", "Walk"]
+
+_NOTHING = np.empty(0, np.uint8)  # images travel as memory
 
 Send = Callable[[Any, Sequence[int]], None]  # (message, descriptors); for many threads
 
@@ -90,7 +95,7 @@ class Walk:
     def _deliver(self, batch: Batch) -> None:
         images = batch.images
         slot, fds = self._lent.lend(images)
-        rest = (batch.labels, batch.weights, batch.ids, batch.epoch, batch.step, dict(batch.columns))
+        rest = replace(batch, images=_NOTHING, views=batch.views[1:], columns=dict(batch.columns))
         try:
             self._send(("batch", self._number, slot, images.shape, images.dtype.str, rest), fds)
         except BaseException:  # however sending ended, the feed has not got the slot

@@ -1,8 +1,9 @@
-"""A fit with feed.keras_backup that kills itself after some batches, to be started until it ends by itself.
+"""Fits with feed.keras_backup that kill themselves after some batches, to be started until one ends by itself.
 
-Arguments: backend, folder, save_freq ("epoch" or batches), batches to live (0: to the end), steps per execution.
-The folder gets a line in trained.jsonl for each batch: [attempt, epoch, step, labels]; weights.json at the end.
-With "words" instead of a backend it prints what is refused.
+Argument: the backend. Each line of input starts a fit in a process of its own, forked once Keras is loaded, which takes
+longer than the fit: [folder, save_freq ("epoch" or batches), batches to live (0: to the end), steps per execution] as
+JSON; how it ended is printed. The folder gets a line in trained.jsonl for each batch: [attempt, epoch, step, labels];
+weights.json at the end. With "words" and a folder instead of a backend it prints what is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +108,25 @@ def words(folder: Path) -> dict[str, str]:
     return found
 
 
+def serve() -> None:
+    for line in sys.stdin:
+        folder, *arguments = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                run(Path(folder), *arguments)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    os._exit(0)  # at once: taking frameworks down takes seconds
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "words":
         print(json.dumps(words(Path(sys.argv[2]))))
     else:
-        every = sys.argv[3] if sys.argv[3] == "epoch" else int(sys.argv[3])
-        run(Path(sys.argv[2]), every, int(sys.argv[4]), int(sys.argv[5]))
+        serve()

@@ -105,14 +105,22 @@ def ports(count: int) -> list[int]:
     return found
 
 
-def work(program: str, *arguments: object, launcher: Sequence[str] = (), **environ: str) -> subprocess.Popen[str]:
-    """Start a program of this folder."""
+def work(
+    program: str,
+    *arguments: object,
+    launcher: Sequence[str] = (),
+    asked: bool = False,
+    errors: Any = subprocess.PIPE,
+    **environ: str,
+) -> subprocess.Popen[str]:
+    """Start a program of this folder; `asked`: it reads from us; `errors`: a file for them."""
     command = [sys.executable, "-W", "ignore", *launcher, str(HERE / program), *map(str, arguments)]
     return subprocess.Popen(
         command,
         env=environment(**environ),
+        stdin=subprocess.PIPE if asked else None,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=errors,
         text=True,
         start_new_session=True,  # a launcher that hangs ends with all of its ranks
     )

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import random
 import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,18 +21,48 @@ RUNS = [  # backend, save_freq, batches to live in each attempt (None: chosen by
 ]
 
 
+Fit = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Fit]]:
+    """`fitted(backend)` is who runs fits on it, `(*arguments) -> (exit code, errors)`, and has loaded Keras once."""
+    started: dict[str, tuple[subprocess.Popen[str], Path]] = {}
+
+    def on(backend: str) -> Fit:
+        if backend not in started:
+            said = tmp_path_factory.mktemp("said") / backend
+            with said.open("w") as errors:
+                started[backend] = at_work.work("keras_backup_run.py", backend, asked=True, errors=errors), said
+        process, said = started[backend]
+
+        def fit(*arguments: object) -> tuple[int, str]:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(json.dumps([*arguments], default=str) + "\n")
+            process.stdin.flush()
+            code = process.stdout.readline()
+            assert code, said.read_text()[-4000:]
+            return int(code), said.read_text()
+
+        return fit
+
+    yield on
+    for process, _ in started.values():
+        process.communicate(timeout=at_work.LIMIT_S)
+
+
 @pytest.mark.parametrize(("backend", "every", "lives", "together"), RUNS)
 @pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)])
-def test_killed_fits_end_as_undisturbed(tmp_path: Path, backend, every, lives, together, seed):
+def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, lives, together, seed):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
+    fit = fitted(backend)
     rng = random.Random(seed)
     lives = [rng.randrange(every if every != "epoch" else STEPS, 8) for _ in range(2)] if lives is None else lives
     order, steps = at_work.order(EPOCHS), EPOCHS * STEPS
     reached, done = 0, 0
     for attempt, batches in enumerate([*lives, 0]):
-        arguments = (backend, tmp_path, every, batches, together)
-        [(code, _, err)] = at_work.ended([at_work.work("keras_backup_run.py", *arguments)])
+        code, err = fit(tmp_path, every, batches, together)
         assert code == (-signal.SIGKILL if batches else 0), err[-4000:]
         trained = [json.loads(line) for line in (tmp_path / "trained.jsonl").read_text().splitlines()]
         trained = [(epoch * STEPS + step, ids) for number, epoch, step, ids in trained if number == attempt]

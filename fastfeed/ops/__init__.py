@@ -16,13 +16,16 @@ from fastfeed.ops.color import (
 )
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
 from fastfeed.ops.convert import Normalize, ToFloat, ToLayout
+from fastfeed.ops.crops import Crop, Pad, RandomCrop
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.function import Function
 from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Resize
 from fastfeed.ops.jitter import ColorJitter
 from fastfeed.ops.labels import LabelSmoothing, OneHot
 from fastfeed.ops.mix import CutMix, MixUp, Mosaic, RandomChoice
+from fastfeed.ops.views import FiveCrop, MultiCrop, TenCrop, View
 from fastfeed.ops.warp import Affine, Perspective, Rotate
 
 OPS = (
@@ -66,6 +69,13 @@ OPS = (
     Affine,
     Perspective,
     Rotate,
+    FiveCrop,
+    TenCrop,
+    MultiCrop,
+    Function,
+    Crop,
+    Pad,
+    RandomCrop,
 )
 
 __all__ = [
@@ -77,10 +87,13 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Contrast",
+    "Crop",
     "CutMix",
     "CutOut",
     "Decode",
     "Equalize",
+    "FiveCrop",
+    "Function",
     "Gamma",
     "GaussianBlur",
     "GaussianNoise",
@@ -93,12 +106,15 @@ __all__ = [
     "Maybe",
     "MixUp",
     "Mosaic",
+    "MultiCrop",
     "Normalize",
     "OneHot",
     "OneOf",
+    "Pad",
     "Perspective",
     "Posterize",
     "RandomChoice",
+    "RandomCrop",
     "RandomErasing",
     "RandomFlip",
     "RandomResizedCrop",
@@ -108,6 +124,8 @@ __all__ = [
     "Sequential",
     "Sharpness",
     "Solarize",
+    "TenCrop",
     "ToFloat",
     "ToLayout",
+    "View",
 ]

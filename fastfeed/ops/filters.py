@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_range, freeze, need_bytes
 from fastfeed.ops.normal import LENGTH
 from fastfeed.spec import Spec
 
 __all__ = ["GaussianBlur", "GaussianNoise", "JPEGCompression", "Sharpness"]
+
+_MOST = 65_500  # pixels a side of a JPEG, by libjpeg
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,12 @@ class JPEGCompression:
             raise ConfigError(f"JPEGCompression quality must be two integers in [1, 100], got {self.quality!r}")
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        need_bytes(self, spec)
+        if max(n or 0 for n in spec.size) > _MOST:
+            raise SpecError(
+                f"JPEGCompression needs images of at most {_MOST} pixels a side, got {spec}; crop before it"
+            )
+        return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = (int(q) for q in self.quality)

@@ -2,16 +2,131 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
 import numpy as np
 
 from fastfeed.decode.base import Bad, Engine, Request, Stop
-from fastfeed.ops.base import Border
+from fastfeed.ops.base import Border, shade
+from fastfeed.ops.fold import Windows
 
-__all__ = ["decode"]
+__all__ = ["continued", "decode"]
+
+_NEAR = 1e-6  # of a pixel: sums of fractions
 
 
 def decode(engine: Engine, request: Request, border: Border | None, out: np.ndarray, stop: Stop) -> list[Bad | None]:
-    """As `engine.decode`; where a window reaches beyond its limit, the border is seen."""
-    if border is None:
+    """As `engine.decode`; where a window reaches beyond its limit, the border is seen.
+
+    The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and "reflect" continue what
+    exists within the limit, whether the window sees it or not: padding, then cropping, is a crop of the padded image.
+    """
+    windows, size = request.windows, out.shape[1:3]
+    if border is None or windows.limits is None:
         return engine.decode(request, out, stop)
-    raise AssertionError("being written")
+    beyond = _beyond(windows.boxes, windows.limits)
+    if not beyond.any():
+        return engine.decode(request, out, stop)
+    part = _part(windows, beyond, border.mode, size)
+    done: list[Bad | None] = [None] * len(request)
+    fill = shade(border.fill, out.shape[3])
+    for (height, width), rows in _alike(part.high - part.low):
+        if stop.is_set():
+            break
+        if height == 0 or width == 0:
+            out[rows] = fill
+            continue
+        sizes = np.broadcast_to(np.array([height, width], np.int64), (len(rows), 2))
+        wanted = replace(request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes))
+        pixels = np.empty((len(rows), height, width, out.shape[3]), np.uint8)
+        for row, image, bad in zip(rows, pixels, engine.decode(wanted, pixels, stop), strict=True):
+            done[row] = bad
+            if bad is not None:
+                out[row] = 0
+            elif (height, width) == size and not (part.first[row] + part.low[row]).any():
+                out[row] = image
+            else:
+                _lay(image, part, row, windows.flips[row], border.mode, fill, out[row])
+    return done
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What to decode for n windows, and where it lies in results of one size before they are mirrored."""
+
+    boxes: np.ndarray  # float64 (n, 4): of the source
+    first: np.ndarray  # int64 (n, 2): row and column of the result where what exists begins; may be negative
+    length: np.ndarray  # int64 (n, 2): its height and width there
+    low: np.ndarray  # int64 (n, 2): the part of that which is decoded: from here
+    high: np.ndarray  # to here, not included
+
+
+def _beyond(boxes: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """bool (n, 2): up or down, left or right."""
+    ends, last = boxes[:, :2] + boxes[:, 2:], limits[:, :2] + limits[:, 2:]
+    return (boxes[:, :2] < limits[:, :2] - _NEAR) | (ends > last + _NEAR)
+
+
+def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]) -> _Part:
+    boxes, limits = windows.boxes, windows.limits
+    assert limits is not None
+    full = np.broadcast_to(np.array(size, np.int64), beyond.shape)
+    unit = boxes[:, 2:] / full  # source pixels per pixel of the result
+    start = np.where(beyond, np.rint((limits[:, :2] - boxes[:, :2]) / unit), 0)
+    last = np.where(beyond, np.rint((limits[:, :2] + limits[:, 2:] - boxes[:, :2]) / unit), full)
+    first, length = start.astype(np.int64), np.maximum((last - start).astype(np.int64), 1)
+    low = np.clip(-first, 0, length)
+    high = np.clip(full - first, low, length)
+    if mode != "constant":
+        for axis in (0, 1):
+            seen = continued(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
+            low[:, axis], high[:, axis] = seen.min(axis=1), seen.max(axis=1) + 1
+    unit = np.where(beyond, limits[:, 2:] / length, unit)
+    corner = np.where(beyond, limits[:, :2] + low * unit, boxes[:, :2])
+    extent = np.where(beyond, (high - low) * unit, boxes[:, 2:])
+    return _Part(np.concatenate([corner, extent], axis=1), first, length, low, high)
+
+
+def continued(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
+    """The index in [0, length) that is seen at an index outside of it, too."""
+    if mode == "edge":
+        return np.clip(at, 0, length - 1)
+    period = np.maximum(2 * (length - 1), 1)
+    back = np.abs(at) % period
+    return np.minimum(np.minimum(back, period - back), length - 1)
+
+
+def _alike(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
+    """Rows of equal shape."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for row, (height, width) in enumerate(shapes.tolist()):
+        found.setdefault((height, width), []).append(row)
+    return list(found.items())
+
+
+def _lay(
+    image: np.ndarray, part: _Part, row: int, flip: np.ndarray, mode: str, fill: tuple[int, ...], out: np.ndarray
+) -> None:
+    """The decoded part, mirrored already, with its border into one result."""
+    edges, inside = [], True
+    for axis in (0, 1):
+        first, low, high = (int(a[row, axis]) for a in (part.first, part.low, part.high))
+        before, after = first + low, out.shape[axis] - first - high
+        inside &= before >= 0 and after >= 0
+        edges.append((after, before) if flip[axis] else (before, after))
+    (top, bottom), (left, right) = edges
+    if mode == "constant":
+        out[:] = fill
+        out[top : top + image.shape[0], left : left + image.shape[1]] = image
+    elif inside:
+        how = cv2.BORDER_REPLICATE if mode == "edge" else cv2.BORDER_REFLECT_101
+        out[:] = cv2.copyMakeBorder(image, top, bottom, left, right, how).reshape(out.shape)
+    else:  # reflected from beyond the window
+        places = []
+        for axis in (0, 1):
+            at = continued(np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode)
+            at = at - part.low[row, axis]
+            places.append(image.shape[axis] - 1 - at[::-1] if flip[axis] else at)
+        out[:] = image[np.ix_(*places)]

@@ -13,54 +13,105 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, check_filter, check_size, freeze, need_pixels
+from fastfeed.ops.base import Border, Kind, check_fill, check_filter, check_size, freeze, need_pixels
 from fastfeed.spec import Spec
 
-__all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
+__all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize", "fitted", "moves", "whole"]
 
 
-def _moves(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
+def moves(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """The parameters of a geometric op; no flip unless given."""
     flip = np.zeros((len(box), 2), bool) if flip is None else flip
     return {"box": box.astype(np.float64), "size": size.astype(np.int64), "flip": flip}
 
 
-def _whole(sizes: np.ndarray) -> np.ndarray:
+def whole(sizes: np.ndarray) -> np.ndarray:
+    """Boxes that keep all."""
     return np.concatenate([np.zeros_like(sizes), sizes], axis=1)
 
 
-@dataclass(frozen=True, slots=True)
+def fitted(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(height, width) of cuts of the shape `want`, so large or as large as there is room, (n, 2); which fit, (n, 1)."""
+    fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
+    return np.minimum(want * fit, sizes), fit == 1.0  # rounding may not reach outside the image
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Resize:
-    """Scale to (height, width), or scale so that the short side is `size` and keep the shape."""
+    """Scale to (height, width), or scale so that the short side is `size` and keep the shape.
+
+    fit   "exact" (what a pair means): to that size, whatever the shape becomes; an int is a square
+          "short" (what an int means): the short side becomes `size`
+          "long": the long side becomes `size`
+          "pad": as large as fits inside `size`, in the middle, `fill` (RGB) around it; an int is a square
+    """
 
     size: int | tuple[int, int]  # pixels
     filter: str = "bilinear"
+    fit: Literal["exact", "short", "long", "pad"] | None = None
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "size")
+        freeze(self, "size", "fill")
         check_size("Resize", self.size)
         check_filter("Resize", self.filter)
+        check_fill("Resize fill", self.fill)
+        if self.fit not in (None, "exact", "short", "long", "pad"):
+            raise ConfigError(f'Resize fit must be "exact", "short", "long" or "pad", got {self.fit!r}')
+        if self.fit in ("short", "long") and isinstance(self.size, tuple):
+            raise ConfigError(
+                f'Resize fit="{self.fit}" needs one side, got {self.size}; write Resize({min(self.size)}, '
+                f'fit="{self.fit}"), or fit="pad" for both'
+            )
+        if self.fill != (0, 0, 0) and self.fit != "pad":
+            raise ConfigError(f'Resize fill is for fit="pad", got fit={self.fit!r}; leave it out')
+
+    def __repr__(self) -> str:
+        more = "" if self.fit is None else f", fit={self.fit!r}"
+        more += "" if self.fill == (0, 0, 0) else f", fill={self.fill}"
+        return f"Resize(size={self.size!r}, filter={self.filter!r}{more})"
+
+    @property
+    def border(self) -> Border | None:
+        """Around the image with fit="pad"."""
+        return Border("constant", self.fill) if self.fit == "pad" else None
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        if isinstance(self.size, tuple):
-            return spec.with_size(*self.size)
         height, width = spec.size
+        if self._fit in ("exact", "pad"):
+            return spec.with_size(*check_size("Resize", self.size))
         if height is None or width is None:
             return spec.with_size(None, None)
         new = self._sizes(np.array([[height, width]]))[0]
         return spec.with_size(int(new[0]), int(new[1]))
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _moves(_whole(sizes), self._sizes(sizes))
+        new = self._sizes(sizes)
+        if self._fit != "pad":
+            return moves(whole(sizes), new)
+        want = np.array(check_size("Resize", self.size), np.int64)
+        unit = sizes / new  # source pixels per pixel of the result
+        box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
+        return moves(box, np.broadcast_to(want, sizes.shape))
+
+    @property
+    def _fit(self) -> str:
+        return self.fit or ("exact" if isinstance(self.size, tuple) else "short")
 
     def _sizes(self, sizes: np.ndarray) -> np.ndarray:
-        if isinstance(self.size, tuple):
-            return np.broadcast_to(np.array(self.size, np.int64), sizes.shape)
-        short = sizes.min(axis=1, keepdims=True)
-        return np.where(sizes == short, self.size, np.maximum(self.size * sizes // short, 1))
+        """Of the scaled image, without what "pad" lays around it."""
+        want = np.array(check_size("Resize", self.size), np.int64)
+        if self._fit == "exact":
+            return np.broadcast_to(want, sizes.shape)
+        if self._fit == "pad":
+            scale = (want / sizes).min(axis=1, keepdims=True)
+            return np.clip(np.rint(sizes * scale).astype(np.int64), 1, want)
+        known = (sizes.min if self._fit == "short" else sizes.max)(axis=1, keepdims=True)
+        return np.where(sizes == known, want[0], np.maximum(want[0] * sizes // known, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +133,9 @@ class CenterCrop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("CenterCrop", self.size), np.int64)
-        fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
-        kept = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
-        corner = np.where(fit == 1.0, np.rint((sizes - want) / 2), (sizes - kept) / 2)
-        return _moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+        kept, fits = fitted(want, sizes)
+        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - kept) / 2)
+        return moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +179,7 @@ class RandomResizedCrop:
         top = np.where(none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1)))
         left = np.where(none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1)))
         size = np.array(check_size("RandomResizedCrop", self.size), np.int64)
-        return _moves(np.stack([top, left, box_h, box_w], axis=1), np.broadcast_to(size, sizes.shape))
+        return moves(np.stack([top, left, box_h, box_w], axis=1), np.broadcast_to(size, sizes.shape))
 
     def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.ratio
@@ -163,7 +213,7 @@ class RandomFlip:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         allowed = {"horizontal": (False, True), "vertical": (True, False), "both": (True, True)}[self.direction]
-        return _moves(_whole(sizes), sizes, (u < self.p) & np.array(allowed))
+        return moves(whole(sizes), sizes, (u < self.p) & np.array(allowed))
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -27,16 +27,23 @@ EXAMPLES = {
 
 
 def pillow(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Image.transform, as torchvision calls it."""
-    matrix = values["matrix"][row]
-    flat = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    """Image.transform, as torchvision calls it, of the image with two pixels of fill around it.
+
+    Without these Pillow stops at once where the image ends; with them it fades into the fill over a pixel.
+    """
+    channels = image.shape[2]
+    fill = shade(op.fill, channels)
+    framed = np.empty((image.shape[0] + 4, image.shape[1] + 4, channels), np.uint8)
+    framed[:] = fill
+    framed[2:-2, 2:-2] = image
+    matrix = np.array([[1, 0, 2], [0, 1, 2], [0, 0, 1]]) @ values["matrix"][row]
+    flat = Image.fromarray(framed[:, :, 0] if channels == 1 else framed)
     how = {"bilinear": Image.Resampling.BILINEAR, "nearest": Image.Resampling.NEAREST}[op.filter]
-    fill = shade(op.fill, image.shape[2])
     kind = Image.Transform.AFFINE if np.array_equal(matrix[2], [0, 0, 1]) else Image.Transform.PERSPECTIVE
     data = tuple((matrix / matrix[2, 2]).ravel()[: 6 if kind == Image.Transform.AFFINE else 8])
-    seen = flat.transform(flat.size, kind, data, how, fillcolor=fill if len(fill) == 3 else fill[0])
+    seen = flat.transform(image.shape[1::-1], kind, data, how, fillcolor=fill if channels == 3 else fill[0])
     return np.asarray(seen).reshape(image.shape)
 
 
-# At the image's own edge OpenCV fades into the fill over a pixel where Pillow stops at once: those pixels may differ.
-MEANING = {kind: Meaning(pillow, 1, 0.97, "Pillow Image.transform") for kind in (Rotate, Affine, Perspective)}
+# nearest: where a pixel's center falls on the line between two others, rounding decides
+MEANING = {kind: Meaning(pillow, 1, 0.995, "Pillow Image.transform") for kind in (Rotate, Affine, Perspective)}

@@ -1,0 +1,173 @@
+"""Ops that cut at full size, and those that lay a border around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import Border, Kind, check_fill, check_size, freeze, need_pixels
+from fastfeed.ops.geometry import fitted, moves
+from fastfeed.spec import Spec
+
+__all__ = ["Crop", "Pad", "RandomCrop"]
+
+Padding = int | tuple[int, int] | tuple[int, int, int, int]
+Mode = Literal["constant", "edge", "reflect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """Cut a given box.
+
+    An image of a size known only when it is read may be too small: the box moves inward as far as it must, and one
+    that is larger than the image is the largest of its shape, enlarged, as `CenterCrop` does it.
+    """
+
+    top: int  # pixels
+    left: int
+    size: int | tuple[int, int]  # pixels; an int is a square
+
+    kind: ClassVar[Kind] = "geometry"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, "size")
+        check_size("Crop", self.size)
+        for name in ("top", "left"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value <= 65_535:
+                raise ConfigError(f"Crop {name} must be an integer in [0, 65535] pixels, got {value!r}")
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        want = check_size("Crop", self.size)
+        if spec.fixed and not _larger(spec.size, (self.top + want[0], self.left + want[1])):
+            raise SpecError(
+                f"{self!r} reaches beyond {spec}; put Resize before it, or Pad where a border is wanted, or write "
+                "CenterCrop(size)"
+            )
+        return spec.with_size(*want)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        want = np.array(check_size("Crop", self.size), np.int64)
+        kept, _ = fitted(want, sizes)
+        corner = np.minimum([[self.top, self.left]], sizes - kept)
+        return moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomCrop:
+    """Cut a box of `size` at a random place, after `padding` was laid around the image; as torchvision's `RandomCrop`.
+
+    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right)
+    mode     what is seen there: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
+
+    An image of a size known only when it is read may be too small with its padding: it gives the largest part of the
+    same shape, enlarged, as `CenterCrop` does it.
+    """
+
+    size: int | tuple[int, int]  # pixels; an int is a square
+    padding: Padding = 0
+    mode: Mode = "constant"
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    kind: ClassVar[Kind] = "geometry"
+    draws: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        freeze(self, "size", "padding", "fill")
+        check_size("RandomCrop", self.size)
+        _sides("RandomCrop", self.padding)
+        check_fill("RandomCrop fill", self.fill)
+        _border("RandomCrop", self.mode, self.fill)
+
+    @property
+    def border(self) -> Border | None:
+        """None without padding."""
+        return _border("RandomCrop", self.mode, self.fill) if _sides("RandomCrop", self.padding).any() else None
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        want = check_size("RandomCrop", self.size)
+        if spec.fixed and not _larger(_padded(spec.size, self.padding), want):
+            raise SpecError(
+                f"{self!r} needs images at least that large, got {spec}; write padding=..., or put Resize before it"
+            )
+        return spec.with_size(*want)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        want, sides = np.array(check_size("RandomCrop", self.size), np.int64), _sides("RandomCrop", self.padding)
+        padded = sizes + sides[:2] + sides[2:]
+        kept, fits = fitted(want, padded)
+        room = padded - kept
+        corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)
+        return moves(np.concatenate([corner - sides[:2], kept], axis=1), np.broadcast_to(want, sizes.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """Lay a border around the image.
+
+    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right)
+    mode     what is seen there: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
+    """
+
+    padding: Padding
+    mode: Mode = "constant"
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    kind: ClassVar[Kind] = "geometry"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, "padding", "fill")
+        _sides("Pad", self.padding)
+        check_fill("Pad fill", self.fill)
+        _border("Pad", self.mode, self.fill)
+
+    @property
+    def border(self) -> Border | None:
+        """None without padding."""
+        return _border("Pad", self.mode, self.fill) if _sides("Pad", self.padding).any() else None
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        return spec.with_size(*_padded(spec.size, self.padding))
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        sides = _sides("Pad", self.padding)
+        size = sizes + sides[:2] + sides[2:]
+        return moves(np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size)
+
+
+def _sides(name: str, padding: Any) -> np.ndarray:
+    """int64 (4,): top, left, bottom, right."""
+    given = (padding,) if not isinstance(padding, tuple) else padding
+    whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= 65_535 for n in given)
+    if len(given) not in (1, 2, 4) or not whole:
+        raise ConfigError(
+            f"{name} padding must be an int, (top and bottom, left and right) or (top, left, bottom, right), in "
+            f"[0, 65535] pixels, got {padding!r}"
+        )
+    return np.array(given * (4 // len(given)), np.int64)
+
+
+def _padded(size: tuple[int | None, int | None], padding: Padding) -> tuple[int | None, int | None]:
+    top, left, bottom, right = _sides("", padding).tolist()
+    height, width = size
+    return (None if height is None else height + top + bottom, None if width is None else width + left + right)
+
+
+def _larger(size: tuple[int | None, int | None], want: tuple[int, int]) -> bool:
+    return all(side is not None and side >= least for side, least in zip(size, want, strict=True))
+
+
+def _border(name: str, mode: Mode, fill: tuple[int, int, int]) -> Border:
+    if mode not in ("constant", "edge", "reflect"):
+        raise ConfigError(f'{name} mode must be "constant", "edge" or "reflect", got {mode!r}')
+    if mode != "constant" and fill != (0, 0, 0):
+        raise ConfigError(f'{name} fill is for mode="constant", got mode={mode!r}; leave it out')
+    return Border(mode, fill)

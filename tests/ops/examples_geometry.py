@@ -1,0 +1,30 @@
+"""Examples of the ops that cut, scale, mirror and pad."""
+
+from fastfeed.ops.crops import Crop, Pad, RandomCrop
+from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+
+EXAMPLES = {
+    Resize: [
+        Resize(24),
+        Resize((30, 17), filter="lanczos"),
+        Resize(90),
+        Resize([9, 8]),
+        Resize(33, fit="long"),
+        Resize((40, 30), fit="pad", fill=(10, 200, 30)),
+        Resize(21, "box", "pad"),
+    ],
+    CenterCrop: [CenterCrop(24), CenterCrop((50, 20)), CenterCrop([9, 8])],
+    Crop: [Crop(3, 4, 10), Crop(0, 1, [9, 24])],
+    RandomCrop: [
+        RandomCrop(24),
+        RandomCrop((28, 24), padding=4, fill=(255, 0, 9)),
+        RandomCrop([12, 60], padding=[3, 70], mode="reflect"),
+        RandomCrop(25, (0, 1, 2, 3), "edge"),
+    ],
+    Pad: [Pad(3), Pad([2, 5], "reflect"), Pad((0, 30, 1, 2), fill=(1, 2, 3)), Pad(0, "edge")],
+    RandomResizedCrop: [
+        RandomResizedCrop(24),
+        RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),
+    ],
+    RandomFlip: [RandomFlip(), RandomFlip(1.0, "both")],
+}

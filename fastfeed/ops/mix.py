@@ -7,6 +7,7 @@ of ranks, or on a restart; and every sample has a lambda of its own, which timm 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -152,8 +153,8 @@ class RandomChoice:
     For ops that put samples together; `OneOf` chooses among ops that change one image.
     """
 
-    ops: tuple[Any, ...]
-    weights: tuple[float, ...] | None = None  # how often, in proportion; None: all equally
+    ops: Sequence[Any]
+    weights: Sequence[float] | None = None  # how often, in proportion; None: all equally
 
     kind: ClassVar[Kind] = "mix"
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.dali_here import fn, math, types
-from fastfeed.backends.dali_terms import At, gray, rounded, truncated
+from fastfeed.backends.dali_terms import At, gray, renamed, rounded, truncated
 from fastfeed.ops.color import (
     LUT,
     AutoContrast,
@@ -53,7 +53,7 @@ def grayscale(op: Grayscale, values: Any, image: Any, at: At) -> Any:
     return fn.color_space_conversion(gray(image, at), image_type=types.GRAY, output_type=types.RGB)
 
 
-def sixths(op: Hue, values: dict[str, Any]) -> dict[str, Any]:
+def sixths(op: Hue, values: dict[str, Any], at: At) -> dict[str, Any]:
     """Where red, green and blue are on the wheel, turned: float64 (n, 3)."""
     return {"sixths": 6 * values["shift"][:, None] + np.array([5, 3, 1])}
 
@@ -79,7 +79,7 @@ def solarize(op: Solarize, values: Any, image: Any, at: At) -> Any:
     return image ^ fn.cast(255 * (image >= values["threshold"]), dtype=types.UINT8)
 
 
-def masks(op: Posterize, values: dict[str, Any]) -> dict[str, Any]:
+def masks(op: Posterize, values: dict[str, Any], at: At) -> dict[str, Any]:
     return {"mask": 0xFF00 >> values["bits"] & 0xFF}
 
 
@@ -121,13 +121,8 @@ def equalize(op: Equalize, values: Any, image: Any, at: At) -> Any:
     rest = float(height * width) - top  # pixels that are not of the lightest value
     step = math.floor(rest / 255.0)
     kept = fn.cast(step < 1.0, dtype=types.FLOAT)
-    spread = (255.0 - equal(negative)) * (rest / 255.0 / math.max(step, 1.0))
+    spread = (255.0 - renamed("equalize")(negative)) * (rest / 255.0 / math.max(step, 1.0))
     return rounded(image * kept + spread * (1.0 - kept))
-
-
-def equal(image: Any) -> Any:
-    named = getattr(fn, "equalize", None)  # before DALI 2.2 (?) it was experimental
-    return (named or fn.experimental.equalize)(image)
 
 
 def _ends(image: Any) -> tuple[Any, Any]:

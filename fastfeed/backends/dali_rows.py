@@ -7,18 +7,20 @@ One input carries all of them, and a conditional split takes it along with the i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastfeed.backends.dali_here import fn
+from fastfeed.backends.dali_terms import At
 from fastfeed.ops.layers import Layer, Taken
 
-__all__ = ["Place", "Plan", "numbers", "plan"]
+__all__ = ["Feeds", "Place", "Places", "numbers"]
 
-Feed = Callable[[Any, dict[str, Any]], dict[str, Any]]  # (op, its params) -> what its lowering is fed
+# by type of op: (op, its params of n samples, At) -> what its lowering gets instead, arrays (n, ...)
+Feeds = dict[type, Callable[[Any, Any, At], dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,62 +38,42 @@ class Place:
         return part if len(self.shape) == 1 else fn.reshape(part, shape=list(self.shape))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Where the numbers of one layer lie."""
-
-    layer: Layer
-    choice: Place  # index of the op, or their number for none
-    values: tuple[Any, ...]  # per op, as its params but with a Place for each array
-
-
-def plan(layers: Sequence[Layer], sample: Sequence[Taken], feeds: dict[type, Feed]) -> tuple[Plan, ...]:
-    """The places, for any samples of these layers; `sample` says of one what there is."""
-    counted = _Counter()
-    return tuple(_planned(counted, *both, feeds) for both in zip(layers, sample, strict=True))
-
-
-def numbers(layers: Sequence[Layer], taken: Sequence[Taken], feeds: dict[type, Feed]) -> np.ndarray:
-    """One row per sample, float32 (n, numbers); integers are exact up to 2 ** 24."""
-    n = len(taken[0].choice)
-    columns = [
-        part for layer, one in zip(layers, taken, strict=True) for part in _leaves(_fed(layer, one, feeds))
-    ]
-    return np.concatenate([np.asarray(part, np.float32).reshape(n, -1) for part in columns], axis=1)
-
-
-class _Counter:
-    """Hands out places, in the order of `_leaves`."""
+class Places:
+    """Hands out places in a row, in the order in which `numbers` fills it."""
 
     def __init__(self) -> None:
         self._next = 0
 
-    def place(self, array: np.ndarray) -> Place:
-        found = Place(self._next, array.shape[1:])
+    def of(self, layer: Layer, one: Taken, at: At, feeds: Feeds) -> tuple[Place, tuple[Any, ...]]:
+        """Those of one layer: of the choice, and of each op's values. `one` may be of any samples."""
+        choice, *values = self._places(_fed(layer, one, at, feeds))
+        return choice, tuple(values)
+
+    def _places(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._places(one) for name, one in value.items()}
+        if isinstance(value, tuple):
+            return tuple(self._places(one) for one in value)
+        found = Place(self._next, np.shape(value)[1:])
         self._next += math.prod(found.shape)
         return found
 
-    def places(self, value: Any) -> Any:
-        """The same value with a Place for each array."""
-        if isinstance(value, dict):
-            return {name: self.places(one) for name, one in value.items()}
-        if isinstance(value, tuple):
-            return tuple(self.places(one) for one in value)
-        return self.place(np.asarray(value))
+
+def numbers(layers: list[tuple[Layer, At]], taken: list[Taken], feeds: Feeds) -> np.ndarray:
+    """One row per sample, float32 (n, numbers); integers are exact up to 2 ** 24."""
+    n = len(taken[0].choice)
+    parts: list[Any] = []
+    for (layer, at), one in zip(layers, taken, strict=True):
+        parts += _leaves(_fed(layer, one, at, feeds))
+    return np.concatenate([np.asarray(part, np.float32).reshape(n, -1) for part in parts], axis=1)
 
 
-def _planned(counted: _Counter, layer: Layer, one: Taken, feeds: dict[type, Feed]) -> Plan:
-    choice, *values = counted.places(_fed(layer, one, feeds))
-    return Plan(layer, choice, tuple(values))
-
-
-def _fed(layer: Layer, one: Taken, feeds: dict[type, Feed]) -> tuple[Any, ...]:
-    choice = np.where(one.choice < 0, len(layer.ops), one.choice)
-    fed = []
+def _fed(layer: Layer, one: Taken, at: At, feeds: Feeds) -> tuple[Any, ...]:
+    """The choice, where none is the number of ops, and each op's values."""
+    fed = [np.where(one.choice < 0, len(layer.ops), one.choice)]
     for op, values in zip(layer.ops, one.values, strict=True):
-        feed = feeds.get(type(op))
-        fed.append(values if feed is None else feed(op, values))
-    return (choice, *fed)
+        fed.append(feeds[type(op)](op, values, at) if type(op) in feeds else values)
+    return tuple(fed)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

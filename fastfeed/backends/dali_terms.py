@@ -7,7 +7,7 @@ from typing import Any
 
 from fastfeed.backends.dali_here import fn, math, types
 
-__all__ = ["At", "gray", "rounded", "truncated"]
+__all__ = ["At", "gray", "renamed", "rounded", "truncated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +34,8 @@ def truncated(values: Any) -> Any:
 def rounded(values: Any) -> Any:
     """Numbers to bytes: clipped, to the nearest."""
     return fn.cast(math.clamp(values, 0.0, 255.0), dtype=types.UINT8)
+
+
+def renamed(name: str) -> Any:
+    """An operator that was experimental in the first versions of DALI 2."""
+    return getattr(fn, name, None) or getattr(fn.experimental, name)

@@ -20,6 +20,7 @@ _PUBLIC = {
     "Balanced": "order",
     "Batch": "batch",
     "Blocks": "order",
+    "Boxes": "batch",
     "Brightness": "ops",
     "Cache": "sources",
     "CenterCrop": "ops",
@@ -55,6 +56,7 @@ _PUBLIC = {
     "Mosaic": "ops",
     "MultiCrop": "ops",
     "Normalize": "ops",
+    "Objects": "sources",
     "OneHot": "ops",
     "OneOf": "ops",
     "Pad": "ops",
@@ -101,6 +103,7 @@ __all__ = [
     "Balanced",
     "Batch",
     "Blocks",
+    "Boxes",
     "Brightness",
     "Cache",
     "CenterCrop",
@@ -135,6 +138,7 @@ __all__ = [
     "Mosaic",
     "MultiCrop",
     "Normalize",
+    "Objects",
     "OneHot",
     "OneOf",
     "Pad",
@@ -192,7 +196,7 @@ if TYPE_CHECKING:
     from fastfeed import errors, scaling
     from fastfeed.adapters.anywhere import prefetch_to_device
     from fastfeed.backends.options import GpuDecode
-    from fastfeed.batch import Batch
+    from fastfeed.batch import Batch, Boxes
     from fastfeed.checkpoint import load_state, save_state
     from fastfeed.faults import Failure, FaultPolicy
     from fastfeed.feed import Feed
@@ -255,6 +259,7 @@ if TYPE_CHECKING:
         ImageFolder,
         MDSShards,
         Mixture,
+        Objects,
         RawShards,
         Storage,
         Table,

@@ -4,6 +4,7 @@ from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source
 from fastfeed.sources.cache import Cache
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.located import Objects
 from fastfeed.sources.mds import MDSShards
 from fastfeed.sources.mixture import Mixture
 from fastfeed.sources.rawshards import RawShards
@@ -18,6 +19,7 @@ __all__ = [
     "ImageFolder",
     "MDSShards",
     "Mixture",
+    "Objects",
     "RawShards",
     "Source",
     "Storage",

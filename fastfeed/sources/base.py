@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from fastfeed.spec import Spec
 
-__all__ = ["Annotated", "Fetching", "Pending", "Sharded", "Source"]
+__all__ = ["Annotated", "Fetching", "Instances", "Located", "Pending", "Sharded", "Source"]
 
 
 class Source(Protocol):
@@ -103,4 +103,33 @@ class Annotated(Protocol):
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """What else is carried to the batch, by name; each array has len(ids) entries."""
+        ...
+
+
+class Instances(NamedTuple):
+    """Objects in n images, those of one after those of another: m in all."""
+
+    boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image
+    labels: np.ndarray  # int64 (m,)
+    counts: np.ndarray  # int64 (n,): how many each image has; their sum is m
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A source that says where things are in its images."""
+
+    object_classes: tuple[str, ...]  # names by label of an object; empty where they have no names
+
+    @property
+    def most(self) -> int:
+        """Room for so many objects per image; of more the largest are kept. 0: there are no boxes."""
+        ...
+
+    def objects(self, ids: np.ndarray) -> Instances | None:
+        """Boxes of these images; of those without any the count is 0. None: there are no boxes."""
+        ...
+
+    def masks(self, ids: Sequence[int]) -> list[Any] | None:
+        """The class of each pixel, an entry per id: a PNG's bytes, uint8 (height, width) of the displayed image,
+        None where nothing is known, or the Failure that happened instead. None: there are no masks."""
         ...

@@ -10,7 +10,9 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["difference", "fingerprint"]
+__all__ = ["WITH", "difference", "fingerprint"]
+
+WITH = " with objects "  # between a source's and that of its boxes and masks
 
 _SLICES = 16
 _ASPECTS = {"names": "names of samples", "labels": "labels or classes"}
@@ -37,6 +39,11 @@ def difference(before: str, now: str, length: int, uri: Callable[[int], str]) ->
     if len(sources) > 1 and before.count(" + ") == now.count(" + "):  # a mixture's
         changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
         return f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}" if changed else "nothing changed"
+    if WITH in before and WITH in now:
+        (before, old_objects), (now, new_objects) = before.rsplit(WITH, 1), now.rsplit(WITH, 1)
+        changed = difference(old_objects, new_objects, length, uri).replace("labels or classes", "classes")
+        below = difference(before, now, length, uri)
+        return below if old_objects == new_objects else f"of objects {changed}; of images {below}"
     old, new = _parts(before), _parts(now)
     if not old and not new:
         return ""

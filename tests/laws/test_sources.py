@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from fastfeed.sources import (
     ImageFolder,
     MDSShards,
     Mixture,
+    Objects,
     RawShards,
     Source,
     Storage,
@@ -82,6 +84,18 @@ def held(root: Path, changed: bool) -> Table:
     return Table(image_bytes(root / "t.parquet", blobs, 2, label=list(range(6))), image="image", label="label")
 
 
+def located(root: Path, changed: bool) -> Objects:
+    return Objects(ImageFolder(photos(root, False)), [[[1, 2, 9 + changed, 8]] * (i % 3) for i in range(7)])
+
+
+def boxed(root: Path, changed: bool) -> Path:
+    boxes = [{"image_id": 3, "category_id": 1, "bbox": [1, 2, 9 + changed, 8]}]
+    images = [{"id": i, "file_name": f"{'ab'[i > 2]}/{i - 3 * (i > 2):04}.jpg"} for i in range(7)]
+    found = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "thing"}]}
+    (root / "instances.json").write_text(json.dumps(found))
+    return root / "instances.json"
+
+
 # (folder, whether one sample's content is another) -> source
 SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder": lambda root, changed: ImageFolder(photos(root, changed)),
@@ -101,6 +115,8 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "RawShards": lambda root, changed: RawShards(raw_folder(root, (3, 1, 4), 2 if changed else None)),
     "RawShards, remote": lambda root, changed: RawShards(uploaded(raw_folder(root, (3, 2), 2 if changed else None))),
     "Mixture": mixture,
+    "Objects": located,
+    "Objects.coco": lambda root, changed: Objects.coco(photos(root, False), boxed(root, changed)),
     "Table, CSV": lambda root, changed: listed(root, changed, "csv"),
     "Table, JSON lines": lambda root, changed: listed(root, changed, "jsonl"),
     "Table, Parquet": lambda root, changed: listed(root, changed, "parquet"),

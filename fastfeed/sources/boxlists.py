@@ -1,0 +1,131 @@
+"""Boxes as people have them, an array per image, into one array: a million small ones would take a gigabyte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sources.base import Instances
+
+__all__ = ["FORMATS", "BoxLists"]
+
+# what the four numbers are -> columns that begin at left and top, columns of right and bottom, or of width and height
+FORMATS = {
+    "xyxy": ([0, 1], [2, 3], False),
+    "yxyx": ([1, 0], [3, 2], False),
+    "xywh": ([0, 1], [2, 3], True),
+    "yxhw": ([1, 0], [3, 2], True),
+}
+
+Where = Callable[[int], str]  # sample -> its name, for messages
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxLists:
+    """Those of n images, m in all."""
+
+    boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
+    labels: np.ndarray  # int32 (m,)
+    ends: np.ndarray  # int64 (n + 1,): image i has the boxes [ends[i], ends[i + 1])
+
+    @classmethod
+    def of(
+        cls, boxes: Sequence[Any], labels: Sequence[Any] | None, format: str, classes: int, where: Where
+    ) -> BoxLists:
+        """From one array (k, 4) and one (k,) per image. ConfigError names the image; `classes` 0: any label >= 0."""
+        arrays = [_array(one, (4,), i, where, "boxes") for i, one in enumerate(boxes)]
+        ends = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+        flat = np.concatenate([np.empty((0, 4)), *arrays])
+        if labels is None:
+            named = np.zeros(len(flat), np.int64)
+        else:
+            given = [_array(one, (), i, where, "labels") for i, one in enumerate(labels)]
+            _as_many(given, arrays, where)
+            named = np.concatenate([np.empty(0, np.int64), *given])
+        return cls.flat(flat, named, ends, format, classes, lambda i, k: f"box {k} of {where(i)}")
+
+    @classmethod
+    def flat(
+        cls,
+        boxes: np.ndarray,
+        labels: np.ndarray,
+        ends: np.ndarray,
+        format: str,
+        classes: int,
+        where: Callable[[int, int], str],  # (image, number of its box)
+    ) -> BoxLists:
+        """From one array, checked: finite, not inverted, labels that there are."""
+        first, last, lengths = FORMATS[format]
+        given, made = boxes, np.empty((len(boxes), 4))
+        with np.errstate(over="ignore", invalid="ignore"):
+            made[:, :2], made[:, 2:] = given[:, first], given[:, last]
+            if lengths:
+                made[:, 2:] += made[:, :2]
+            made = made.astype(np.float32)  # an edge at 60,000 pixels is right to 1/256
+
+        def refuse(wrong: Any, what: str) -> None:
+            if wrong.any():
+                at = int(wrong.argmax())
+                image = int(np.searchsorted(ends, at, side="right")) - 1
+                place = where(image, at - int(ends[image]))
+                raise ConfigError(f"Objects: {place} {what.format(box=given[at].tolist(), label=labels[at])}")
+
+        sides = "its width or height is negative" if lengths else "its right or bottom edge lies before the other"
+        refuse(~np.isfinite(made).all(axis=1), "must be finite numbers, got {box}")
+        order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
+        refuse((made[:, 2:] < made[:, :2]).any(axis=1), order)
+        refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is no object")
+        if classes:
+            refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")
+        refuse(labels > np.iinfo(np.int32).max, "must have a label below 2**31, got {label}")
+        return cls(made, labels.astype(np.int32), ends)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    @property
+    def most(self) -> int:
+        """The largest number in one image."""
+        return int(np.diff(self.ends).max(initial=0))
+
+    def take(self, ids: np.ndarray) -> Instances:
+        """Those of some images."""
+        ids = np.asarray(ids, np.int64)
+        counts = self.ends[ids + 1] - self.ends[ids]
+        rows = np.repeat(self.ends[ids] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return Instances(self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64), counts)
+
+    def content(self, first: int, last: int) -> tuple[Any, ...]:
+        """Buffers that say all of images [first, last)."""
+        own = slice(int(self.ends[first]), int(self.ends[last]))
+        counts = np.diff(self.ends[first : last + 1])
+        return tuple(np.ascontiguousarray(a).data for a in (self.boxes[own], self.labels[own], counts))
+
+
+def _array(given: Any, shape: tuple[int, ...], i: int, where: Where, what: str) -> np.ndarray:
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of several lengths
+        array = np.empty(0, object)
+    kinds = "iuf" if shape else "iu"
+    if not array.size and array.dtype != object:
+        return np.empty((0, *shape), np.float64 if shape else np.int64)
+    if array.ndim != 1 + len(shape) or array.shape[1:] != shape or array.dtype.kind not in kinds:
+        wanted = "numbers of shape (k, 4)" if shape else "integers of shape (k,)"
+        raise ConfigError(
+            f"Objects: {what} of {where(i)} must be {wanted}, got {array.dtype}{list(array.shape)}; "
+            f"an image without objects has an empty list"
+        )
+    return array.astype(np.float64 if shape else np.int64, copy=False)
+
+
+def _as_many(labels: list[np.ndarray], boxes: list[np.ndarray], where: Where) -> None:
+    if len(labels) != len(boxes):
+        raise ConfigError(f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}")
+    for i, (some, there) in enumerate(zip(labels, boxes, strict=True)):
+        if len(some) != len(there):
+            raise ConfigError(f"Objects: {where(i)} has {len(there)} boxes and {len(some)} labels")

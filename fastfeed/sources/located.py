@@ -1,0 +1,217 @@
+"""Boxes and masks beside any source's images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.faults import Failure
+from fastfeed.sources.base import Annotated, Fetching, Instances, Pending, Sharded, Source
+from fastfeed.sources.boxlists import FORMATS, BoxLists
+from fastfeed.sources.cache import Cache
+from fastfeed.sources.coco import read_coco
+from fastfeed.sources.fetch import Unread
+from fastfeed.sources.fingerprint import WITH, fingerprint
+from fastfeed.sources.maskfiles import Masks, masks_of
+from fastfeed.sources.packed import cache_of
+from fastfeed.sources.storage import Storage
+
+__all__ = ["Objects"]
+
+
+class Objects:
+    """`Objects(source, boxes, labels)`: the same samples, and where things are in their images.
+
+    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`.
+
+    - `boxes`: one array (k, 4) per sample, k may be 0; in pixels of the image as it is displayed (EXIF orientation
+      done). What they hold is `format`: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
+      "yxhw". A box is half-open: [0, 0, width, height] is the whole image. What reaches outside is cut off.
+    - `labels`: one integer array (k,) per sample; left out, all are 0. Their names are `classes`, kept as
+      `object_classes`: labels and classes of the images stay the source's own.
+    - `most`: room for so many boxes per image in a batch; of more, the largest as they are seen then. Left out: the
+      largest number of any sample.
+    - `masks`: one per sample: uint8 (height, width), the bytes of a PNG, or its path (`s3://` too), of the image's
+      displayed size; values are class ids, of a palette PNG the indices, and 255 is "not known". None: nothing is
+      known of that image. `boxes` may be None where there are only masks.
+
+    A mask that is missing, broken or of another size makes its sample a bad one. `Objects.coco` reads COCO's files.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        boxes: Sequence[Any] | None = None,
+        labels: Sequence[Any] | None = None,
+        masks: Sequence[Any] | None = None,
+        *,
+        classes: Sequence[str] = (),
+        format: str = "xyxy",
+        most: int | None = None,
+        storage: dict[str, Any] | Storage | None = None,  # of masks
+        cache: str | os.PathLike[str] | Cache | None = None,
+    ) -> None:
+        if format not in FORMATS:
+            raise ConfigError(f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}")
+        if isinstance(classes, str):
+            raise ConfigError(f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]")
+        if boxes is None and masks is None:
+            raise ConfigError("Objects needs boxes, masks or both, got neither; without them use the source itself")
+        if boxes is None and labels is not None:
+            raise ConfigError("Objects: labels are of boxes, got labels without boxes; pass boxes, or leave labels out")
+        for what, given in (("boxes", boxes), ("masks", masks)):
+            if given is not None and len(given) != len(source):
+                raise ConfigError(
+                    f"Objects: {what} must be one per sample, got {len(given)} for {len(source)} samples; "
+                    "a sample without objects has an empty list"
+                )
+        names = tuple(classes)
+        where = self._namer(source)
+        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where)
+        storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most)
+
+    @classmethod
+    def coco(
+        cls,
+        images: str | os.PathLike[str] | Source,
+        annotations: str | os.PathLike[str],
+        *,
+        most: int | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+    ) -> Objects:
+        """`Objects.coco("train2017", "instances_train2017.json")`: images and boxes of a COCO file.
+
+        images: the folder that `file_name`s begin at, local or remote; or an ImageFolder or Table of these files.
+        Samples are the file's images in its order, those without annotations too. Labels count the categories by
+        ascending category id: `object_classes` are their names. Crowds (`iscrowd`: 1) are left out, as trainers do;
+        so are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
+        """
+        storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        source, lists, names = read_coco(images, os.fspath(annotations), storage)
+        made = cls.__new__(cls)
+        made._set(source, lists, None, names, most)
+        return made
+
+    def _set(
+        self, source: Source, lists: BoxLists | None, masks: Masks | None, names: tuple[str, ...], most: int | None
+    ) -> None:
+        if most is not None and (isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1):
+            raise ConfigError(
+                f"Objects: most must be an integer >= 1, got {most!r}; it is the room for boxes per image"
+            )
+        if most is not None and lists is None:
+            raise ConfigError(f"Objects: most is the room for boxes, got most={most} without boxes; leave it out")
+        self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
+        self._lists, self._masks, self._most = lists, masks, most
+        self._said = source if isinstance(source, Annotated) else None
+        self._fingerprint = ""
+
+    @staticmethod
+    def _namer(source: Source) -> Any:
+        return lambda i: f"sample {i} ({source.uri(i)})"
+
+    # -- Source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def uri(self, i: int) -> str:
+        """As the source says."""
+        return self.source.uri(i)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """As the source does."""
+        return self.source.read(ids)
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Of the images, as the source says: int64, shape (len(ids),)."""
+        return self.source.label(ids)
+
+    @property
+    def fingerprint(self) -> str:
+        """The source's, and one of the objects; of masks in files only their paths count."""
+        if not self._fingerprint:
+            own = fingerprint(len(self), (), ("\0".join(self.object_classes).encode(),), self._content)
+            self._fingerprint = self.source.fingerprint + WITH + own
+        return self._fingerprint
+
+    def _content(self, first: int, last: int) -> Iterator[Any]:
+        if self._lists is not None:
+            yield from self._lists.content(first, last)
+        if self._masks is not None:
+            yield from self._masks.content(first, last)
+
+    # -- Fetching
+
+    @property
+    def remote(self) -> bool:
+        """The source is."""
+        return isinstance(self.source, Fetching) and self.source.remote
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read; only of a source that is remote."""
+        assert isinstance(self.source, Fetching)
+        return self.source.fetch(ids)
+
+    # -- Sharded
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """As the source's; one unit where it has none."""
+        return self.source.bounds if isinstance(self.source, Sharded) else np.array([0, len(self)], np.int64)
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """As the source's; 0 where it does not know."""
+        return self.source.sizes(ids) if isinstance(self.source, Sharded) else np.zeros(len(ids), np.int64)
+
+    def shard(self, unit: int) -> str:
+        """As the source's."""
+        return self.source.shard(unit) if isinstance(self.source, Sharded) else repr(self.source)
+
+    # -- Annotated
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """As the source says."""
+        return None if self._said is None else self._said.weights(ids)
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """The parts of images that count, as the source says; objects are `objects`."""
+        return None if self._said is None else self._said.boxes(ids)
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """As the source says."""
+        return {} if self._said is None else self._said.columns(ids)
+
+    # -- Located
+
+    @property
+    def most(self) -> int:
+        """Room for so many boxes per image; 0: there are no boxes."""
+        if self._lists is None:
+            return 0
+        return max(1, self._lists.most) if self._most is None else int(self._most)
+
+    def objects(self, ids: np.ndarray) -> Instances | None:
+        """Boxes of these images, in pixels."""
+        return None if self._lists is None else self._lists.take(ids)
+
+    def masks(self, ids: Sequence[int]) -> list[Any] | None:
+        """Masks of these images, not decoded yet."""
+        if self._masks is None:
+            return None
+        found = zip(ids, self._masks.read(ids), strict=True)
+        return [self._failure(int(i), one) if isinstance(one, Unread) else one for i, one in found]
+
+    def _failure(self, i: int, why: Unread) -> Failure:
+        return Failure(i, self.uri(i), "read", why.reason, f"its mask: {why.detail}" if why.detail else "its mask")
+
+    def __repr__(self) -> str:
+        kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""
+        boxes = [] if self._lists is None else [f"{len(self._lists.boxes)} boxes{kinds}"]
+        return f"{self.source!r} with {' and '.join(boxes + ([] if self._masks is None else ['masks']))}"

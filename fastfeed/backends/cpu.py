@@ -91,7 +91,7 @@ class CpuBackend:
         if how.keeps_bytes and how.layout == "HWC":
             mix(made, members, mixed, out)
             return
-        pixels = self._pixels(len(out))
+        pixels = np.empty((len(out), *made.shape[1:]), np.uint8)
         mix(made, members, mixed, pixels)
         convert(how, pixels, out)
 

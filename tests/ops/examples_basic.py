@@ -35,7 +35,7 @@ EXAMPLES = {
         RandomResizedCrop(24),
         RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),
     ],
-    RandomFlip: [RandomFlip(), RandomFlip(1.0, "both")],
+    RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.4, "both")],
     ToFloat: [ToFloat(), ToFloat("float16")],
     Normalize: [Normalize.imagenet(), Normalize([0.5, 0.5, 0.5], np.array([0.5, 0.25, 0.125]))],
     ToLayout: [ToLayout("CHW"), ToLayout("HWC")],

@@ -1,0 +1,63 @@
+"""Every simple op against the word of another library, or its formula: photographs, then what is unusual."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from op_examples import MEANING, SIMPLE
+from photos import picture
+
+from fastfeed.backends.chain import run
+from fastfeed.draws import uniform
+from fastfeed.errors import SpecError
+from fastfeed.ops.layers import layers, taken
+from fastfeed.spec import Spec
+
+PHOTOS = [picture(seed, (56, 72), detail=1 + seed % 4) for seed in range(16)]
+NOISY = [np.random.default_rng(seed).integers(0, 256, (56, 72, 3), dtype=np.uint8) for seed in range(2)]
+PLAIN = [np.full((56, 72, 3), level, np.uint8) for level in (0, 255)]
+UNUSUAL = [(1, 1), (1, 40), (40, 1), (2, 3), (3, 500)]
+
+
+def changed(op, images, seed=3):
+    """By the cpu backend, and the values it was done with."""
+    n, size = len(images), np.array(images[0].shape[:2])
+    u = uniform(seed, 0, np.arange(n), 0, op.draws)
+    what = taken(op, u, np.tile(size, (n, 1)))
+    made = []
+    for row, image in enumerate(images):
+        out, table = run(layers(op), what, row, image.copy())
+        made.append(out if table is None else look_up(out, table))
+    return made, what[0].values[0]
+
+
+def look_up(image, table):
+    table = np.broadcast_to(table.reshape(256, -1), (256, image.shape[2]))
+    return np.stack([table[:, c][image[:, :, c]] for c in range(image.shape[2])], axis=2)
+
+
+@pytest.mark.parametrize("op", SIMPLE, ids=repr)
+def test_means_what_it_says(op):
+    meaning, images = MEANING[type(op)], [*PHOTOS, *NOISY, *PLAIN]
+    made, values = changed(op, images)
+    for row, (image, got) in enumerate(zip(images, made, strict=True)):
+        want = meaning.oracle(op, values, row, image.copy())
+        assert got.shape == want.shape and got.dtype == np.uint8
+        apart = np.abs(got.astype(int) - want)
+        near = (apart <= meaning.within).mean()
+        assert near >= meaning.share, (
+            f"{op!r} on image {row}: {apart.max()} levels from {meaning.source}, {near:.2%} within {meaning.within}"
+        )
+
+
+@pytest.mark.parametrize("op", SIMPLE, ids=repr)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_takes_images_of_unusual_shapes(op, channels):
+    for size in UNUSUAL:
+        images = [np.random.default_rng(seed).integers(0, 256, (*size, channels), dtype=np.uint8) for seed in range(4)]
+        try:
+            op.out(Spec((*size, channels), "uint8", "HWC"))
+        except SpecError:
+            continue
+        for image, got in zip(images, changed(op, images)[0], strict=True):
+            assert got.shape == image.shape and got.dtype == np.uint8

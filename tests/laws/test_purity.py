@@ -1,0 +1,58 @@
+"""What a sample becomes depends on (seed, epoch, sample) alone: not on ranks, batches, threads or restarts."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from op_examples import ALL, listed
+from photos import picture
+
+from fastfeed import recipes
+from fastfeed.feed import Feed
+from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
+from fastfeed.sources import Arrays
+from fastfeed.world import World
+
+SOURCE = Arrays(np.stack([picture(i, (24, 32)) for i in range(22)]), np.arange(22) % 3, classes=["a", "b", "c"])
+LISTS = [
+    *([*listed(op)] for op in ALL if op.kind != "decode" and op.draws),
+    recipes.imagenet_train(20),
+    recipes.cifar_train(),
+    [*recipes.stock_photo_train(20), RandomChoice([MixUp(), CutMix(), Mosaic()])],
+]
+
+
+def sums(ops, world: int, batch: int, threads: int, epoch: int, start: int = 0) -> dict[int, int]:
+    """Checksum of image and label by sample, over all ranks of a world."""
+    found: dict[int, int] = {}
+    for rank in range(world):
+        where = World(rank=rank, size=world)
+        with Feed(SOURCE, ops, batch=batch, world=where, threads=threads, tail="pad", seed=5) as feed:
+            for got in feed.batches(epoch, start):
+                for row in np.flatnonzero(got.weights):
+                    images = [view[row] for view in got.views] or [got.images[row]]
+                    sum = zlib.crc32(got.labels[row].tobytes())
+                    for image in images:
+                        sum = zlib.crc32(np.ascontiguousarray(image).tobytes(), sum)
+                    assert found.setdefault(int(got.ids[row]), sum) == sum
+    return found
+
+
+@pytest.mark.parametrize("ops", LISTS, ids=lambda ops: repr(ops[-1]))
+def test_samples_are_pure(ops):
+    alone = sums(ops, 1, 8, 1, epoch=1)
+    assert len(alone) == len(SOURCE)
+    assert sums(ops, 2, 4, 2, epoch=1) == alone
+    assert sums(ops, 3, 7, 3, epoch=1) == alone
+    later = sums(ops, 1, 8, 2, epoch=1, start=1)
+    assert 0 < len(later) < len(alone) and later.items() <= alone.items()
+
+
+@pytest.mark.parametrize("ops", LISTS, ids=lambda ops: repr(ops[-1]))
+def test_epochs_differ(ops):
+    one, two = sums(ops, 1, 8, 1, epoch=0), sums(ops, 1, 8, 1, epoch=1)
+    certain = all(getattr(op, "p", None) in (0, 1) for op in ops if op.draws and op.kind == "geometry")
+    changed = any(one[id] != two[id] for id in one)
+    assert changed or (certain and not any(op.draws for op in ops if op.kind != "geometry"))

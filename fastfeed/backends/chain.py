@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.backends.kernels import KERNELS, MEASURED, TABLES
 from fastfeed.ops.layers import Layer, Taken
 
-__all__ = ["look_up", "run"]
+__all__ = ["change", "look_up", "run"]
 
 
 def run(
@@ -44,6 +44,16 @@ def look_up(image: np.ndarray, table: np.ndarray, out: np.ndarray | None = None)
     target = image if out is None else out
     cv2.LUT(image, table if table.ndim == 1 else table[None], dst=target)
     return target
+
+
+def change(
+    layers: Sequence[Layer], taken: Sequence[Taken], bad: Sequence[object], pixels: np.ndarray, out: np.ndarray
+) -> None:
+    """All images after all layers, as bytes; pixels may be overwritten, those that are bad are left out."""
+    for row, why in enumerate(bad):
+        if why is None:
+            image, table = run(layers, taken, row, pixels[row])
+            out[row] = image if table is None else look_up(image, table)
 
 
 def _after(first: np.ndarray | None, then: np.ndarray) -> np.ndarray:

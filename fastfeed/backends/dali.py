@@ -20,14 +20,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.backends import chain, dali_chain
 from fastfeed.backends.dali_ops import Graph, gpus, plain
 from fastfeed.backends.lane import Lane
 from fastfeed.backends.memory import Gpu, Host
+from fastfeed.backends.mixing import mix
 from fastfeed.backends.options import GpuDecode
 from fastfeed.backends.share import Share, kept, mine
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
+from fastfeed.decode.bordered import decode as decode_bordered
 from fastfeed.errors import ConfigError
-from fastfeed.ops.fuse import Program, Work
+from fastfeed.ops.mixed import Mixed
+from fastfeed.ops.program import Program, Work
 from fastfeed.timeline import Timeline
 
 __all__ = ["DaliBackend", "compile", "engine"]
@@ -69,7 +73,9 @@ class DaliBackend:
         gpu: int,
         how: GpuDecode,
     ) -> None:
+        dali_chain.check(program)
         self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
+        self.renders = program
         count = gpus()
         # a launcher that shows each process its own GPU alone leaves one, number 0
         self._device = gpu % count if count else None
@@ -79,7 +85,7 @@ class DaliBackend:
         path, encoded = _kept_file(), program.decode is not None
         load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
-        self._graph = Graph(program, batch, threads, self._device, decoded, load)
+        self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
         self.share = Share(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
@@ -98,13 +104,24 @@ class DaliBackend:
         stop: Stop,
         batch: int = 0,
     ) -> list[Bad | None]:
+        views = max(1, self._program.views)
+        if views > 1:  # a view is a sample of its own here, header and all: what opened a file may be used once
+            blobs = [blob for blob in blobs for _ in range(views)]
+            headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
+            out = out.reshape(-1, *out.shape[2:])
         this = _Batch(blobs, headers, work, out, stop, batch, [None] * len(blobs))
         try:
             with self.here():
                 self._fill(this)
         finally:
             self.settle()  # what is held may be overwritten once it is let go
-        return this.done
+        done = this.done
+        return [next((bad for bad in done[k : k + views] if bad), None) for k in range(0, len(done), views)]
+
+    def mix(self, made: Any, members: np.ndarray, mixed: Mixed, out: Any) -> None:
+        with self.here():
+            mix(made, members, mixed, out, self.xp, self._program.spec.layout)
+        self.settle()  # `made` may be let go
 
     def _fill(self, work: _Batch) -> None:
         share = self.share.value
@@ -171,7 +188,7 @@ class DaliBackend:
         request = work.request(rows, self._program.filter)
         try:
             with self._timeline.span("dali", work.number):
-                images, came = lane.run(request.blobs, request.headers, request.windows)
+                images, came = lane.run(request.blobs, request.headers, work.work[rows])
                 if came:
                     work.held.append(images)
                     self._take(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.taken(images))
@@ -201,21 +218,28 @@ class DaliBackend:
 
     def _pixels(self, work: _Batch, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
         """Have the engine make these rows' pixels, by all threads."""
-        pixels = np.empty((len(rows), *(side or 0 for side in self._program.pixels.shape)), np.uint8)
+        program = self._program
+        pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
+        done = np.empty((len(rows), *(side or 0 for side in program.done.shape)), np.uint8) if program.chain else pixels
         parts = min(self._threads, len(rows))
         edges = [len(rows) * k // parts for k in range(parts + 1)]
 
         def some(k: int) -> list[Bad | None]:
             first, last = edges[k], edges[k + 1]
-            request = work.request(rows[first:last], self._program.filter)
-            return self._engine.decode(request, pixels[first:last], work.stop)
+            request = work.request(rows[first:last], program.filter)
+            found = decode_bordered(self._engine, request, program.border, pixels[first:last], work.stop)
+            if program.chain:
+                taken = work.work[rows[first:last]].taken
+                chain.change(program.layers, taken, found, pixels[first:last], done[first:last])
+            return found
 
         with self._timeline.span("decode", work.number):
             if parts == 1:
-                return pixels, some(0)
+                found = some(0)
+                return done, found
             # threads of its own for a moment: nothing to close, and a start costs less than an image
             with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
-                return pixels, [bad for found in pool.map(some, range(parts)) for bad in found]
+                return done, [bad for found in pool.map(some, range(parts)) for bad in found]
 
     def _lay(self, work: _Batch, rows: list[int], pixels: np.ndarray, found: list[Bad | None]) -> None:
         """Into the batch, converted; a bad one turns black."""

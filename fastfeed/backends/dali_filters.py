@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali_here import fn, math, types
+from fastfeed.backends.dali_here import fn, types
 from fastfeed.backends.dali_terms import At, renamed, rounded, truncated
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.ops.normal import normal, wrapped

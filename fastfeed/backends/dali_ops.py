@@ -22,19 +22,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from fastfeed.backends.dali_chain import Chain
+from fastfeed.backends.dali_here import CodeStream, GetCUDADeviceCount, Pipeline, fn, types
 from fastfeed.decode.base import Header
-from fastfeed.errors import MissingExtra
 from fastfeed.ops.fuse import Program, Windows
-
-try:
-    from nvidia.dali import Pipeline, fn, types
-    from nvidia.dali.backend import GetCUDADeviceCount
-    from nvidia.nvimgcodec import CodeStream
-except ImportError as error:
-    raise MissingExtra(
-        "Feed(backend=\"dali\") needs NVIDIA DALI: pip install 'fastfeed[cuda13]', "
-        "or 'fastfeed[cuda12]' for an older driver (never both)"
-    ) from error
 
 __all__ = ["DTYPES", "FILTERS", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain", "rois"]
 
@@ -142,8 +133,13 @@ class Graph:
         """The graph decodes."""
         return self.program.decode is not None and not self.decoded
 
+    @property
+    def chain(self) -> Chain:
+        """What happens behind decoding."""
+        return Chain(self.program, self.device is not None)
 
-def decode(data: Any, roi: Any, graph: Graph) -> Any:
+
+def decode(data: Any, given: Any, graph: Graph) -> Any:
     """To pixels on the device."""
     gpu = graph.device is not None
     if not graph.encoded:
@@ -161,13 +157,19 @@ def decode(data: Any, roi: Any, graph: Graph) -> Any:
     )
 
 
-def cut(pixels: Any, roi: Any, graph: Graph) -> Any:
+def cut(pixels: Any, given: Any, graph: Graph) -> Any:
     """The window, scaled and flipped."""
+    roi = given["roi"]
     how, size = FILTERS[graph.program.filter], graph.program.pixels.size
     return fn.resize(pixels, roi_start=roi[:2], roi_end=roi[2:], size=size, interp_type=how, antialias=True)
 
 
-def convert(pixels: Any, roi: Any, graph: Graph) -> Any:
+def chain(pixels: Any, given: Any, graph: Graph) -> Any:
+    """The ops behind decoding."""
+    return graph.chain.change(pixels, given)
+
+
+def convert(pixels: Any, given: Any, graph: Graph) -> Any:
     """pixel * scale + offset, dtype and layout in one pass."""
     how = graph.program.convert
     if how.keeps_bytes:
@@ -181,11 +183,11 @@ def convert(pixels: Any, roi: Any, graph: Graph) -> Any:
     )
 
 
-LOWERING = (decode, cut, convert)  # in this order, each (what comes in, roi, graph) -> what goes out
+LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, other inputs, graph) -> what goes out
 
 
 def build(graph: Graph) -> Pipeline:
-    """Inputs "data" and "roi"; outputs the samples and the size of what was decoded.
+    """Inputs "data", "roi", and those of the chain; outputs the samples and the size of what was decoded.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
     after an error and whose outputs are not overwritten.
@@ -200,10 +202,11 @@ def build(graph: Graph) -> Pipeline:
             layout=None if graph.encoded else "HWC",
             device="gpu" if gpu and graph.decoded else "cpu",
         )
-        roi = fn.external_source(name="roi", dtype=types.FLOAT, ndim=1)
+        inputs = {"roi": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
+        given = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}
         shape, result = None, data
         for lower in LOWERING:
-            result = lower(result, roi, graph)
+            result = lower(result, given, graph)
             shape = result.shape() if shape is None else shape
         pipe.set_outputs(result, shape)
     pipe.build()

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fastfeed.backends.dali_here import fn, types
 from fastfeed.backends.dali_terms import At
 from fastfeed.ops.base import shade

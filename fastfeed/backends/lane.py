@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.backends.dali_ops import Graph, build, rois
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.fuse import Windows, Work
 
 __all__ = ["Lane"]
 
@@ -25,15 +25,17 @@ class Lane:
         op = graph.program.decode
         with _size_limit(3 * op.max_pixels if op is not None and graph.encoded else 0):
             self._pipe = build(graph)
+        self._chain = graph.chain
         self._codec = NvImageCodec(graph.device, graph.threads) if graph.decoded else None
 
-    def run(self, blobs: Sequence[Any], headers: Sequence[Header], windows: Windows) -> tuple[Any, list[int]]:
+    def run(self, blobs: Sequence[Any], headers: Sequence[Header], work: Work) -> tuple[Any, list[int]]:
         """(DALI's tensors of the rows that came out, which rows they are).
 
         A row is left out where its decoder said that it is bad, and is -1 where it decoded another size than its header
         has. DALI has no error of its own for bad bytes: any exception may be one.
         """
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
+        windows = work.windows
         rows, data, boxes, want = list(range(len(blobs))), blobs, windows.boxes, sizes
         if self._codec is not None:
             corners, want = regions(windows, sizes, self._graph.program.filter)
@@ -44,6 +46,8 @@ class Lane:
         if not rows:
             return None, []
         self._pipe.feed_input("roi", rois(Windows(boxes, windows.flips[rows], windows.sizes[rows])))
+        for name, value in self._chain.feed(work[rows]).items():
+            self._pipe.feed_input(name, value)
         self._pipe.feed_input("data", [_array(blob) for blob in data])
         images, shapes = self._pipe.run()  # outputs are there when it returns, so the decoder's images are free again
         decoded = np.asarray(shapes.as_tensor())[:, :2]

@@ -25,6 +25,7 @@ from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Res
 from fastfeed.ops.jitter import ColorJitter
 from fastfeed.ops.labels import LabelSmoothing, OneHot
 from fastfeed.ops.mix import CutMix, MixUp, Mosaic, RandomChoice
+from fastfeed.ops.policy import AutoAugment, RandAugment, TrivialAugmentWide
 from fastfeed.ops.views import FiveCrop, MultiCrop, TenCrop, View
 from fastfeed.ops.warp import Affine, Perspective, Rotate
 
@@ -76,12 +77,16 @@ OPS = (
     Crop,
     Pad,
     RandomCrop,
+    AutoAugment,
+    RandAugment,
+    TrivialAugmentWide,
 )
 
 __all__ = [
     "LUT",
     "OPS",
     "Affine",
+    "AutoAugment",
     "AutoContrast",
     "Brightness",
     "CenterCrop",
@@ -113,6 +118,7 @@ __all__ = [
     "Pad",
     "Perspective",
     "Posterize",
+    "RandAugment",
     "RandomChoice",
     "RandomCrop",
     "RandomErasing",
@@ -127,5 +133,6 @@ __all__ = [
     "TenCrop",
     "ToFloat",
     "ToLayout",
+    "TrivialAugmentWide",
     "View",
 ]

@@ -1,0 +1,143 @@
+"""Policies: which ops a sample takes, and how strongly, is drawn for each sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.layers import Layer, Taken
+from fastfeed.ops.policies import POLICIES
+from fastfeed.ops.strengths import NAMES, RAND, WIDE, Choice, check_look, check_whole, pick
+from fastfeed.spec import Spec
+
+__all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]
+
+_BINS = "the levels between which strength is divided; 31 is usual"
+
+
+@dataclass(frozen=True, slots=True)
+class RandAugment:
+    """Do `num_ops` random ops to each sample, all at one strength.
+
+    Of fourteen: nothing, shears, translations, rotation, brightness, color, contrast, sharpness, posterize, solarize,
+    autocontrast, equalize; what has two directions takes a random one. Cubuk et al., "RandAugment: Practical automated
+    data augmentation with a reduced search space" (2019), with the strengths of torchvision's `RandAugment`.
+    """
+
+    num_ops: int = 2  # in turn, in [1, 16]
+    magnitude: int = 9  # level of strength, in [0, bins)
+    bins: int = 31  # levels, in [2, 1000]
+    filter: str = "nearest"  # of what moves pixels; or "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        check_whole("RandAugment num_ops", self.num_ops, 1, 16, "2 is usual")
+        check_whole("RandAugment bins", self.bins, 2, 1000, _BINS)
+        check_whole(
+            "RandAugment magnitude",
+            self.magnitude,
+            0,
+            self.bins - 1,
+            f"it is one of bins={self.bins} levels, 9 is usual",
+        )
+        check_look(self)
+
+    @property
+    def draws(self) -> int:
+        """Which, and the direction."""
+        return 2 * self.num_ops
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return (RAND.layer(NAMES, self.filter, self.fill),) * self.num_ops
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+        level, found = np.full(len(sizes), self.magnitude, np.int64), []
+        for k, layer in enumerate(self.layers):
+            choice = Choice(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
+            found.append(RAND.take(NAMES, layer, choice, self.bins, sizes))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TrivialAugmentWide:
+    """Do one random op to each sample, at a random strength: nothing to tune.
+
+    Of `RandAugment`'s fourteen ops, with wider strengths. Müller & Hutter, "TrivialAugment: Tuning-free Yet
+    State-of-the-Art Data Augmentation" (2021), with the strengths of torchvision's `TrivialAugmentWide`.
+    """
+
+    bins: int = 31  # levels of strength, in [2, 1000]
+    filter: str = "nearest"  # of what moves pixels; or "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 3  # which, how strongly, the direction
+
+    def __post_init__(self) -> None:
+        check_whole("TrivialAugmentWide bins", self.bins, 2, 1000, _BINS)
+        check_look(self)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return (WIDE.layer(NAMES, self.filter, self.fill),)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+        choice = Choice(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
+        return [WIDE.take(NAMES, self.layers[0], choice, self.bins, sizes)]
+
+
+@dataclass(frozen=True, slots=True)
+class AutoAugment:
+    """Do one of 25 learned pairs of ops to each sample, each of the two with its own probability.
+
+    `policy` is the data set they were learned on: "imagenet", "cifar10" or "svhn". Cubuk et al., "AutoAugment: Learning
+    Augmentation Strategies from Data" (2018), with the strengths of torchvision's `AutoAugment`; directions are random.
+    """
+
+    policy: str = "imagenet"
+    filter: str = "nearest"  # of what moves pixels; or "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 5  # which pair, whether each, the directions
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, str) or self.policy not in POLICIES:
+            raise ConfigError(f"AutoAugment policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
+        check_look(self)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return tuple(RAND.layer(self._names(k), self.filter, self.fill) for k in (0, 1))
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+        pairs, found = POLICIES[self.policy], []
+        pair = pick(u[:, 0], len(pairs))
+        for k, layer in enumerate(self.layers):
+            names = self._names(k)
+            index = np.array([names.index(steps[k][0]) for steps in pairs], np.int64)[pair]
+            done = u[:, 1 + k] < np.array([steps[k][1] for steps in pairs])[pair]
+            level = np.array([steps[k][2] or 0 for steps in pairs], np.int64)[pair]
+            choice = Choice(np.where(done, index, -1), level, u[:, 3 + k] < 0.5)
+            found.append(RAND.take(names, layer, choice, 10, sizes))
+        return found
+
+    def _names(self, k: int) -> tuple[str, ...]:
+        """All that the k-th of a pair may be."""
+        return tuple(sorted({steps[k][0] for steps in POLICIES[self.policy]}))

@@ -103,6 +103,19 @@ def check_a_sharding_lays_batches_over_devices():
         assert len(labels.addressable_shards) == 4
 
 
+def check_soft_labels_are_split_by_sample_alone():
+    """Whatever a sharding says of the images' other axes: five classes do not divide among two devices."""
+    mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("batch", "rows"))
+    for sharding, parts in ((SHARDED, (2, 5)), (NamedSharding(mesh, PartitionSpec("batch", "rows")), (4, 5))):
+        source = ff.Arrays(IMAGES, np.arange(44) % 5)
+        with ff.Feed(source, [ff.OneHot(5), ff.CutMix()], batch=8, seed=3) as data:
+            for (images, labels), batch in zip(data.to_jax(sharding), data.batches(0), strict=True):
+                assert labels.dtype == np.float32 and {s.data.shape for s in labels.addressable_shards} == {parts}
+                assert images.sharding.is_equivalent_to(sharding, 4)
+                np.testing.assert_array_equal(labels, batch.labels)
+                np.testing.assert_array_equal(images, batch.images)
+
+
 def check_a_device_may_be_chosen():
     with feed() as data:
         images, labels = next(iter(data.to_jax(jax.devices()[2])))

@@ -84,6 +84,11 @@ def test_padding_does_not_count_in_evaluation(session):
     assert session["val_loss"][1] == pytest.approx(session["val_loss"][0], abs=1e-5)
 
 
+def test_soft_labels_are_trained_on_and_weighed_by_class(session):
+    told, by_hand = session["soft"]
+    assert told == pytest.approx(by_hand, rel=1e-5)
+
+
 def test_batches_are_finished_by_the_feeds_threads(session):
     """Cut, weighed and, but for TensorFlow, copied to Keras's device: not by the thread that trains."""
     assert session["placers"] == ["fastfeed-"]

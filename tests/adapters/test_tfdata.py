@@ -28,6 +28,13 @@ result["padded"] = [len(y) for _, y in padded.to_tfdata()]
 result["mapped"] = len(list(padded.to_tfdata().map(lambda x, y: (tf.cast(x, tf.float32), y)).take(2)))
 ranks = ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2))
 result["weights"] = [w.numpy().tolist() for _, _, w in ranks.to_tfdata()]
+soft = ff.Feed(ff.Arrays(images, labels), [ff.OneHot(22), ff.CutMix()], batch=4, seed=1)
+result["soft_spec"] = str(soft.to_tfdata().element_spec[1])
+result["soft"] = all(
+    np.array_equal(y.numpy(), b.labels) and np.allclose(y.numpy().sum(1), 1)
+    for (_, y), b in zip(soft.to_tfdata(), soft.batches(0), strict=True)
+)
+soft.close()
 feed.seek(5, 3)
 result["restored"] = len(list(data))
 ranks.close(), padded.close()
@@ -55,6 +62,7 @@ def test_a_dataset_walks_the_feed():
     assert "shape=(4, 3, 8, 6), dtype=tf.float32" in result["spec"]
     assert "shape=(4,), dtype=tf.int64" in result["spec"]
     assert result["same"]
+    assert "shape=(4, 22), dtype=tf.float32" in result["soft_spec"] and result["soft"]
     assert result["padded"] == [8, 8, 6]
     assert result["weights"] == [[1.0] * 8, [0.0] * 8]  # rank 1 of 2 has only padding in the last step
     assert result["restored"] == 2

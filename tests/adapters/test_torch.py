@@ -32,6 +32,15 @@ def test_tensors_hold_the_batches_of_the_feed():
                 np.testing.assert_array_equal(labels.numpy(), batch.labels)
 
 
+def test_soft_labels_are_floats_as_cross_entropy_takes_them():
+    with feed([*OPS, ff.OneHot(44), ff.MixUp()]) as data:
+        for (images, labels), batch in zip(data.to_torch("cpu"), data.batches(0), strict=True):
+            assert labels.dtype == torch.float32 and labels.shape == (8, 44)
+            np.testing.assert_array_equal(labels.numpy(), batch.labels)
+            loss = torch.nn.functional.cross_entropy(images.mean((1, 2, 3))[:, None].expand(8, 44), labels)
+            assert loss.item() == pytest.approx(np.log(44), rel=1e-5)  # whatever the labels: they sum to 1
+
+
 def test_kept_tensors_stay_as_they_were():
     with feed(threads=2) as data:
         loader = data.to_torch("cpu")

@@ -1,0 +1,57 @@
+"""What trainers are given of a batch, before any framework: labels and their weights."""
+
+import numpy as np
+
+import fastfeed as ff
+from fastfeed.adapters.epochs import Epochs
+from fastfeed.adapters.tuples import Parts, label_spec
+
+IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
+FACTORS = np.array([1, 4, 1, 0.5], np.float32)
+SOFT = [ff.OneHot(4), ff.MixUp(1.0)]
+
+
+def feed(ops, **options):
+    return ff.Feed(ff.Arrays(IMAGES, LABELS), ops, **{"batch": 8, "seed": 2, **options})
+
+
+def test_zeros_look_as_batches_do():
+    for ops in ([], [ff.OneHot(4)], [*SOFT, ff.ToFloat("float16"), ff.ToLayout("CHW")]):
+        for factors in (None, FACTORS):
+            with feed(ops) as data:
+                epochs = Epochs(data, factors)
+                found = next(epochs.walk())
+                assert [(z.shape, z.dtype) for z in epochs.zeros()] == [(f.shape, f.dtype) for f in found]
+                assert label_spec(data) == (found[1].shape[1:], str(found[1].dtype))
+
+
+def test_integer_labels_weigh_what_their_class_weighs():
+    with feed([]) as data:
+        parts = Parts.of(data, factors=FACTORS[:3])  # classes beyond weigh 1, and so does no label
+        for batch in data.batches(0):
+            _, labels, weights = parts(batch)
+            assert weights.tolist() == [{-1: 1, 0: 1, 1: 4, 2: 1, 3: 1}[label] for label in labels.tolist()]
+
+
+def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
+    table = {-1: 1, 0: 1, 1: 4, 2: 1, 3: 0.5}
+    with feed([ff.OneHot(4)]) as data, feed([]) as plain:
+        for batch, same in zip(data.batches(0), plain.batches(0), strict=True):
+            weights = Parts.of(data, factors=FACTORS)(batch)[2]
+            assert weights.dtype == np.float32
+            assert weights.tolist() == [table[label] for label in same.labels.tolist()]
+    with feed(SOFT) as data:
+        mixed = [batch.labels for batch in data.batches(0)]
+        assert any(0.1 < share < 0.9 for labels in mixed for share in labels.ravel())
+        for factors in (FACTORS, np.append(FACTORS, [9, 9]), FACTORS[:3]):  # more than there are, and fewer
+            known = np.append(factors, [1])[:4]
+            for batch in data.batches(0):
+                weights = Parts.of(data, factors=factors.astype(np.float32))(batch)[2]
+                rest = 1 - batch.labels.sum(axis=1)  # of a partner without a label
+                np.testing.assert_allclose(weights, batch.labels @ known + rest, rtol=1e-6)
+
+
+def test_padding_of_soft_labels_is_cut_off():
+    with feed([ff.OneHot(4)], tail="pad", shuffle=False) as data:
+        parts = Parts.of(data)
+        assert [parts(batch)[1].shape for batch in data.batches(0)] == [(8, 4), (8, 4), (4, 4)]

@@ -22,7 +22,6 @@ __all__ = [
     "check_p",
     "check_range",
     "check_size",
-    "fill_bytes",
     "freeze",
     "need_bytes",
     "need_pixels",
@@ -170,12 +169,6 @@ def check_fill(name: str, fill: Any) -> None:
         or not all(isinstance(v, (int, np.integer)) and 0 <= v <= 255 for v in fill)
     ):
         raise ConfigError(f"{name} must be three integers in [0, 255], RGB, got {fill!r}")
-
-
-def fill_bytes(fill: tuple[int, int, int], channels: int) -> np.ndarray:
-    """An RGB color as bytes of an image with that many channels: uint8 (channels,); gray is Pillow's "L" of it."""
-    red, green, blue = (int(v) for v in fill)
-    return np.array(fill if channels == 3 else [(19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16], np.uint8)
 
 
 def shade(fill: tuple[int, int, int], channels: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from fastfeed.backends.kernels.scratch import planes
 from fastfeed.ops.filters import GaussianBlur, JPEGCompression, Sharpness
 
 __all__ = ["KERNELS"]
@@ -24,17 +25,16 @@ def sharpness(op: Sharpness, values: dict[str, Any], row: int, image: np.ndarray
     if min(image.shape[:2]) < 3:
         return image
     factor = float(values["factor"][row])
-    smooth = np.empty_like(image)
+    smooth = planes(*image.shape)
     if factor <= 2:
         share = (1 - factor) * 9 / 13
         cv2.blur(image, (3, 3), dst=smooth)
     else:
         share = 1 - factor
         cv2.filter2D(image, -1, _SMOOTH, dst=smooth)
-    cv2.addWeighted(image, 1 - share, smooth, share, -0.499, dst=smooth)
-    for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
-        smooth[edge] = image[edge]
-    return smooth
+    inner = image[1:-1, 1:-1]
+    cv2.addWeighted(inner, 1 - share, smooth[1:-1, 1:-1], share, -0.499, dst=inner)
+    return image
 
 
 def blur(op: GaussianBlur, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -47,8 +47,10 @@ def blur(op: GaussianBlur, values: dict[str, Any], row: int, image: np.ndarray) 
     half = min(op.taps // 2, math.ceil(4 * sigma))
     weights = np.exp(-0.5 * (np.arange(-half, half + 1) / sigma) ** 2).astype(np.float32)
     weights /= weights.sum()
-    out = np.empty_like(image)
-    return cv2.sepFilter2D(image, -1, weights * 2, weights / 2, dst=out, borderType=cv2.BORDER_REFLECT_101)
+    source = planes(*image.shape)
+    np.copyto(source, image)
+    cv2.sepFilter2D(source, -1, weights * 2, weights / 2, dst=image, borderType=cv2.BORDER_REFLECT_101)
+    return image
 
 
 def jpeg(op: JPEGCompression, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -57,7 +59,7 @@ def jpeg(op: JPEGCompression, values: dict[str, Any], row: int, image: np.ndarra
     if image.shape[2] == 1:
         _, file = cv2.imencode(".jpg", image, quality)
         return cv2.imdecode(file, cv2.IMREAD_GRAYSCALE)[:, :, None]
-    _, file = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), quality)
+    _, file = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR, dst=planes(*image.shape)), quality)
     return cv2.imdecode(file, cv2.IMREAD_COLOR_RGB)
 
 

@@ -8,24 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.fuse import Program
+from fastfeed.ops.fold import Step
+from fastfeed.ops.function import Function
+from fastfeed.ops.program import Program
 from fastfeed.plan import Plan
+
+_LONG = 60  # characters of a field's value
 
 __all__ = ["feed_text", "megabytes", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
-    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults."""
+    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults, and so of ops within it."""
+    if isinstance(op, Function):
+        return repr(op)
     if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
         return f"{type(op).__name__}.imagenet()"
     parts = []
     for field in dataclasses.fields(op):
         value = getattr(op, field.name)
         if field.default is dataclasses.MISSING:
-            parts.append(repr(value))
+            parts.append(_value(value))
         elif value != field.default:
-            parts.append(f"{field.name}={value!r}")
+            parts.append(f"{field.name}={_value(value)}")
     return f"{type(op).__name__}({', '.join(parts)})"
+
+
+def _value(value: Any) -> str:
+    if dataclasses.is_dataclass(value):
+        return short(value)
+    if isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
+        return f"[{', '.join(map(short, value))}]"
+    text = repr(value)
+    return text if len(text) <= _LONG else f"{text[: _LONG - 4]}...{text[-1]}"
 
 
 def _imagenet(kind: type[Any]) -> Any:
@@ -36,7 +51,7 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, he
     """What a feed will do; `held` batches are in memory at most, in the memory that is called `where`."""
     spec, world = program.spec, plan.world
     ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
-    shape = (plan.batch, *spec.shape)
+    shape = (plan.batch, *program.shape)
     lines = [
         f"Feed from {source!r}",
         f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
@@ -51,7 +66,7 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, he
 
 def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -> str:
     """What a device holds of a feed's batches; `raw`: they arrive as bytes and are converted there."""
-    shape, spec = (plan.batch, *program.spec.shape), program.spec
+    shape, spec = (plan.batch, *program.shape), program.spec
     text = f"placed on {name}: at most {held} batches, {megabytes(shape, spec.dtype, held)}"
     if raw:
         text += f", and the bytes of one, {megabytes(shape, 'uint8')}, which becomes {spec.dtype} there"
@@ -61,15 +76,38 @@ def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -
 def program_text(program: Program, path: str) -> str:
     """The two tables: what was written, what runs."""
     wrote = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
-    geometry = " + ".join(type(s.op).__name__ for s in program.window) or "whole image"
     runs = [("read", "bytes" if program.given.encoded else "arrays", str(program.given))]
-    verb = "decode" if program.given.encoded else "cut"
-    runs.append((verb, f"{geometry}, one {program.filter} resampling", str(program.pixels)))
-    if program.spec != program.pixels:
-        how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
-        runs.append(("convert", how, str(program.spec)))
+    for one in (program, *program.others):
+        runs += _branch(one)
+    if program.targets is not None:
+        smoothed = f", {program.targets.smoothing:g} of each spread over all" if program.targets.smoothing else ""
+        runs.append(("labels", f"a share of every class{smoothed}", f"float32[{program.targets.classes}]"))
     lines = ["  you wrote", *_columns(wrote), "  runs as", *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
+
+
+def _branch(program: Program) -> list[tuple[str, ...]]:
+    """What images go through from bytes to the batch."""
+    verb = "decode" if program.given.encoded else "cut"
+    several = f"{program.views} views: " if program.views else ""
+    runs = [(verb, f"{several}{_window(program.window)}, one {program.filter} resampling", str(program.pixels))]
+    for link in program.chain:
+        first = link.steps[0].op
+        own = sorted({repr(op) for layer in link.layers for op in layer.ops if isinstance(op, Function)})
+        yours = f": {', '.join(own)}, yours, on the processor" if own else ""
+        what = _window(link.steps) if first.kind == "geometry" else f"{type(first).__name__}{yours}"
+        runs.append(("change", what, str(link.spec)))
+    if program.mix is not None:
+        op = program.mix.op
+        runs.append(("mix", f"{type(op).__name__}, {op.group} neighbors of the epoch's order", str(program.done)))
+    if program.spec != program.done:
+        how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
+        runs.append(("convert", how, str(program.spec)))
+    return runs
+
+
+def _window(steps: tuple[Step, ...]) -> str:
+    return " + ".join(type(s.op).__name__ for s in steps) or "whole image"
 
 
 def megabytes(shape: tuple[int | None, ...], dtype: str, count: int = 1) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends import dali_colors, dali_erasing, dali_filters, dali_warps
+from fastfeed.backends import dali_colors, dali_erasing, dali_filters, dali_warps, dali_windows
 from fastfeed.backends.dali_here import fn, types
 from fastfeed.backends.dali_rows import Place, Places, numbers
 from fastfeed.backends.dali_terms import At
@@ -23,7 +23,7 @@ from fastfeed.ops.program import Program, Work
 
 __all__ = ["FEEDS", "GRAIN", "LOWERING", "Chain", "check"]
 
-_MODULES: tuple[Any, ...] = (dali_colors, dali_erasing, dali_filters, dali_warps)
+_MODULES: tuple[Any, ...] = (dali_colors, dali_erasing, dali_filters, dali_warps, dali_windows)
 
 
 def _all(name: str) -> dict[type, Any]:

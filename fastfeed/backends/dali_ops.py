@@ -22,12 +22,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from fastfeed.backends import dali_windows
 from fastfeed.backends.dali_chain import Chain
 from fastfeed.backends.dali_here import CodeStream, GetCUDADeviceCount, Pipeline, fn, types
+from fastfeed.backends.dali_terms import At
+from fastfeed.backends.dali_windows import FILTERS
 from fastfeed.decode.base import Header
-from fastfeed.ops.fuse import Program, Windows
+from fastfeed.ops.fold import Window
+from fastfeed.ops.program import Program
 
-__all__ = ["DTYPES", "FILTERS", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain", "rois"]
+__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain"]
 
 _ORIENTATION = 0x0112
 _TAIL = 64  # bytes; some writers pad behind the end marker
@@ -74,12 +78,6 @@ def _opaque(image: Any) -> bool:
 
 PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG": _plain_png, "WEBP": _plain_webp}
 
-FILTERS = {
-    "bilinear": types.INTERP_LINEAR,
-    "bicubic": types.INTERP_CUBIC,
-    "lanczos": types.INTERP_LANCZOS3,
-}
-
 DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
 
 
@@ -90,7 +88,8 @@ def gpus() -> int:
 
 def plain(program: Program, blob: Any, header: Header) -> bool:
     """DALI shows this sample as the cpu backend does."""
-    if program.filter not in FILTERS:
+    ops = [op for layer in program.layers for op in layer.ops]
+    if any(filter not in FILTERS for filter in [program.filter, *(op.filter for op in ops if isinstance(op, Window))]):
         return False
     if program.decode is None:
         return True
@@ -108,13 +107,6 @@ def _parses(blob: bytes) -> bool:
         return CodeStream(blob).height > 0  # it parses when it is asked
     except RuntimeError:
         return False
-
-
-def rois(windows: Windows) -> np.ndarray:
-    """Top, left, bottom, right, float32 (n, 4); a mirrored axis runs backwards, which DALI's resize understands."""
-    start, end = windows.boxes[:, :2], windows.boxes[:, :2] + windows.boxes[:, 2:]
-    start, end = np.where(windows.flips, end, start), np.where(windows.flips, start, end)
-    return np.concatenate([start, end], axis=1).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +150,11 @@ def decode(data: Any, given: Any, graph: Graph) -> Any:
 
 
 def cut(pixels: Any, given: Any, graph: Graph) -> Any:
-    """The window, scaled and flipped."""
-    roi = given["roi"]
-    how, size = FILTERS[graph.program.filter], graph.program.pixels.size
-    return fn.resize(pixels, roi_start=roi[:2], roi_end=roi[2:], size=size, interp_type=how, antialias=True)
+    """The window, scaled and flipped, in its border."""
+    program = graph.program
+    height, width, channels = (side or 0 for side in program.pixels.shape)
+    at = At((height, width), channels, graph.device is not None)
+    return dali_windows.cut(pixels, given["window"], program.filter, program.border, at)
 
 
 def chain(pixels: Any, given: Any, graph: Graph) -> Any:
@@ -187,7 +180,7 @@ LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, 
 
 
 def build(graph: Graph) -> Pipeline:
-    """Inputs "data", "roi", and those of the chain; outputs the samples and the size of what was decoded.
+    """Inputs "data", "window", and those of the chain; outputs the samples and the size of what was decoded.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
     after an error and whose outputs are not overwritten.
@@ -202,7 +195,7 @@ def build(graph: Graph) -> Pipeline:
             layout=None if graph.encoded else "HWC",
             device="gpu" if gpu and graph.decoded else "cpu",
         )
-        inputs = {"roi": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
+        inputs = {"window": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
         given = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}
         shape, result = None, data
         for lower in LOWERING:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali_ops import Graph, build, rois
+from fastfeed.backends.dali_ops import Graph, build
+from fastfeed.backends.dali_windows import fed, inner
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
 from fastfeed.ops.fuse import Windows, Work
@@ -35,17 +36,19 @@ class Lane:
         has. DALI has no error of its own for bad bytes: any exception may be one.
         """
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
-        windows = work.windows
+        program = self._graph.program
+        windows, places = inner(work.windows, program.border, program.pixels.size)
         rows, data, boxes, want = list(range(len(blobs))), blobs, windows.boxes, sizes
         if self._codec is not None:
-            corners, want = regions(windows, sizes, self._graph.program.filter)
+            corners, want = regions(windows, sizes, program.filter)
             found = self._codec.decode(blobs, corners, want)
             rows = [row for row in rows if found[row] is not None]
             data, want = [found[row] for row in rows], want[rows]
             boxes = boxes[rows] - np.concatenate([corners[rows], np.zeros_like(corners[rows])], axis=1)
         if not rows:
             return None, []
-        self._pipe.feed_input("roi", rois(Windows(boxes, windows.flips[rows], windows.sizes[rows])))
+        window = fed(Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows])
+        self._pipe.feed_input("window", window)
         for name, value in self._chain.feed(work[rows]).items():
             self._pipe.feed_input(name, value)
         self._pipe.feed_input("data", [_array(blob) for blob in data])

@@ -12,7 +12,7 @@ from fastfeed.decode.base import Bad, Engine, Request, Stop
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.fold import Windows
 
-__all__ = ["continued", "decode"]
+__all__ = ["continued", "decode", "placed"]
 
 _NEAR = 1e-6  # of a pixel: sums of fractions
 
@@ -50,6 +50,18 @@ def decode(engine: Engine, request: Request, border: Border | None, out: np.ndar
             else:
                 _lay(image, part, row, windows.flips[row], border.mode, fill, out[row])
     return done
+
+
+def placed(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How `decode` lays n windows into results of one size: (boxes of the source, sizes they get, corners there).
+
+    float64 (n, 4), int64 (n, 2), int64 (n, 2); corners are those of the mirrored part, and may be negative.
+    """
+    if windows.limits is None:
+        return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
+    part = _part(windows, _beyond(windows.boxes, windows.limits), mode, size)
+    sizes, corners = part.high - part.low, part.first + part.low
+    return part.boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

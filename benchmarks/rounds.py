@@ -63,6 +63,18 @@ def ratio(result: dict[str, dict[str, Any]], of: str, to: str) -> float:
     return round(statistics.median(a / b for a, b in pairs), 3)
 
 
+def cpu_rounds(rounds: int, contestants: dict[str, Callable[[], int]]) -> dict[str, list[float]]:
+    """Microseconds of processor time per image of each contestant in each round."""
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for i in range(rounds + 1):
+        for name in list(contestants) if i % 2 else list(contestants)[::-1]:
+            busy = time.process_time()
+            images = contestants[name]()
+            if i:
+                found[name].append(1e6 * (time.process_time() - busy) / images)
+    return found
+
+
 def finish(question: str, result: dict[str, Any], out: Path | None) -> None:
     """Print the result, and keep it."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

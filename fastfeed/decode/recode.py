@@ -60,8 +60,10 @@ class Recoder:
         for step in self._program.steps:
             if step.op.draws:
                 raise ConfigError(f"{step.op} is random: a file is written once and must not depend on chance")
-        if self._program.spec.dtype != "uint8" or self._program.spec.layout != "HWC":
-            raise ConfigError("a JPEG holds uint8 pixels: ops must be geometry such as Resize(512)")
+            if step.op.kind not in ("decode", "geometry") or getattr(step.op, "border", None) is not None:
+                raise ConfigError(
+                    f"Recoder cuts and scales; ops must be geometry without a border, such as Resize(512), got {step.op}"
+                )
         self.quality, self.subsampling = quality, subsampling
         self.threads = threads or cores_for(World.detect())
         self._decode = self._program.decode or Decode()

@@ -16,7 +16,7 @@ from PIL import Image
 from fastfeed.decode import Bad, Recoder
 from fastfeed.decode.native import built
 from fastfeed.errors import ConfigError
-from fastfeed.ops import CenterCrop, Decode, Normalize, RandomFlip, Resize, ToFloat, ToLayout
+from fastfeed.ops import CenterCrop, Decode, Invert, Normalize, RandomFlip, Resize, ToFloat, ToLayout
 
 ENGINES = ["pillow", pytest.param("native", marks=pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL))]
 SMALL = Resize(48, filter="lanczos")
@@ -189,6 +189,10 @@ def test_a_stop_is_obeyed(engine):
         ({"threads": 0}, "threads must be an integer >= 1"),
         ({"decode": "gpu"}, "decode must be auto, native or pillow"),
         ({"ops": [RandomFlip()]}, "is random"),
+        (
+            {"ops": [Resize((64, 64)), Invert()]},
+            "ops must be geometry without a border, such as Resize(512), got Invert()",
+        ),
         ({"ops": [Resize(9), ToFloat()]}, "uint8 pixels"),
         ({"ops": [Resize(9), Normalize((0.5,) * 3, (0.5,) * 3)]}, "uint8 pixels"),
         ({"ops": [Resize(9), ToLayout("CHW")]}, "uint8 pixels"),

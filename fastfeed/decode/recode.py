@@ -62,7 +62,7 @@ class Recoder:
                 raise ConfigError(f"{step.op} is random: a file is written once and must not depend on chance")
             if step.op.kind not in ("decode", "geometry") or getattr(step.op, "border", None) is not None:
                 raise ConfigError(
-                    f"Recoder cuts and scales; ops must be geometry without a border, such as Resize(512), got {step.op}"
+                    f"a recoder's ops must be geometry without a border, such as Resize(512), got {step.op}"
                 )
         self.quality, self.subsampling = quality, subsampling
         self.threads = threads or cores_for(World.detect())

@@ -193,9 +193,9 @@ def test_a_stop_is_obeyed(engine):
             {"ops": [Resize((64, 64)), Invert()]},
             "ops must be geometry without a border, such as Resize(512), got Invert()",
         ),
-        ({"ops": [Resize(9), ToFloat()]}, "uint8 pixels"),
-        ({"ops": [Resize(9), Normalize((0.5,) * 3, (0.5,) * 3)]}, "uint8 pixels"),
-        ({"ops": [Resize(9), ToLayout("CHW")]}, "uint8 pixels"),
+        ({"ops": [Resize(9), ToFloat()]}, "ops must be geometry"),
+        ({"ops": [Resize(9), Normalize((0.5,) * 3, (0.5,) * 3)]}, "ops must be geometry"),
+        ({"ops": [Resize(9), ToLayout("CHW")]}, "ops must be geometry"),
         ({"ops": Resize(9)}, "must be a list of ops"),
     ],
 )

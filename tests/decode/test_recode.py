@@ -191,7 +191,7 @@ def test_a_stop_is_obeyed(engine):
         ({"ops": [RandomFlip()]}, "is random"),
         (
             {"ops": [Resize((64, 64)), Invert()]},
-            "ops must be geometry without a border, such as Resize(512), got Invert()",
+            "got Invert",
         ),
         ({"ops": [Resize(9), ToFloat()]}, "ops must be geometry"),
         ({"ops": [Resize(9), Normalize((0.5,) * 3, (0.5,) * 3)]}, "ops must be geometry"),

@@ -14,9 +14,10 @@ import numpy as np
 
 from fastfeed.backends import dali_colors, dali_erasing, dali_filters, dali_warps, dali_windows
 from fastfeed.backends.dali_here import fn, types
-from fastfeed.backends.dali_rows import Place, Places, numbers
-from fastfeed.backends.dali_terms import At
+from fastfeed.backends.dali_rows import Feeds, Place, Places, fed, numbers
+from fastfeed.backends.dali_terms import At, rounded
 from fastfeed.errors import ConfigError
+from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.function import Function
 from fastfeed.ops.layers import Layer, Taken, simple
 from fastfeed.ops.program import Program, Work
@@ -31,7 +32,7 @@ def _all(name: str) -> dict[type, Any]:
 
 
 LOWERING = _all("LOWERING")  # (op, values as nodes of the graph, image, At) -> image, all uint8 HWC
-FEEDS = _all("FEEDS")  # see dali_rows.Feeds
+FEEDS: Feeds = _all("FEEDS")
 GRAIN = _all("GRAIN")  # (op, params of n samples, row, At) -> noise, int16 HWC: values["grain"] for the lowering
 
 
@@ -77,11 +78,11 @@ class Chain:
         if not self._stages:
             return {}
         layers = [(stage.layer, stage.at) for stage in self._stages]
-        fed: dict[str, Any] = {"chain": numbers(layers, list(work.taken), FEEDS)}
+        found: dict[str, Any] = {"chain": numbers(layers, list(work.taken), FEEDS)}
         for stage, one in zip(self._stages, work.taken, strict=True):
             if stage.grain:
-                fed[stage.grain] = _grain(stage, one)
-        return fed
+                found[stage.grain] = _grain(stage, one)
+        return found
 
     def change(self, pixels: Any, given: dict[str, Any]) -> Any:
         """Images after all layers; given: the inputs as nodes of the graph."""
@@ -97,7 +98,8 @@ def _layer(stage: _Stage, data: dict[str, Any]) -> Any:
     def one(k: int, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
             return data["pixels"]
-        return lowered(stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain")), data, stage.at)
+        op, values = stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain"))
+        return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], stage.at), layout="HWC")
 
     def among(first: int, last: int, data: dict[str, Any]) -> Any:
         if first == last:
@@ -112,24 +114,40 @@ def _layer(stage: _Stage, data: dict[str, Any]) -> Any:
     return one(0, data) if stage.every else among(0, len(stage.layer.ops), data)
 
 
-def lowered(op: Any, values: Values, data: dict[str, Any], at: At) -> Any:
-    """One op."""
-    return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], at), layout="HWC")
-
-
 class Values:
     """An op's values as nodes of the graph, made where they are asked for: inside its branch.
 
     Constants there have to come from it, too: of their own they would be as many as the whole batch.
     """
 
-    __slots__ = ("_grain", "_places", "_row")
+    __slots__ = ("_grain", "places", "row")
 
     def __init__(self, places: dict[str, Any], row: Any, grain: Any = None) -> None:
-        self._places, self._row, self._grain = places, row, grain
+        self.places, self.row, self._grain = places, row, grain
 
     def __getitem__(self, name: str) -> Any:
-        return self._grain if name == "grain" else self._places[name].of(self._row)
+        return self._grain if name == "grain" else self.places[name].of(self.row)
+
+
+def _chains(op: AugMix, values: dict[str, Any], at: At) -> dict[str, Any]:
+    """Of all versions, layer by layer what `fed` says."""
+    both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
+    return {"shares": values["shares"], "chains": tuple(tuple(fed(*one, at, FEEDS) for one in chain) for chain in both)}
+
+
+def _augmix(op: AugMix, values: Values, image: Any, at: At) -> Any:
+    """Every version after its chain, in its share."""
+    shares = values["shares"]
+    total = image * shares[0]
+    for k, places in enumerate(values.places["chains"], 1):
+        version = image
+        for layer, (choice, *ops) in zip(op.chain, places, strict=True):
+            version = _layer(_Stage(layer, at, False, choice, tuple(ops), ""), {"pixels": version, "row": values.row})
+        total = total + version * shares[k]
+    return rounded(total)
+
+
+LOWERING[AugMix], FEEDS[AugMix] = _augmix, _chains
 
 
 def _grainy(op: Any) -> bool:
@@ -150,7 +168,7 @@ def _grain(stage: _Stage, one: Taken) -> list[np.ndarray]:
 @lru_cache(16)
 def _stages(program: Program, gpu: bool) -> tuple[_Stage, ...]:
     """Of any samples' params: their shapes are always the same."""
-    some = program.work(program.draw(lambda slot, n: np.zeros((1, n))), np.array([[64, 64]]))
+    some = program.work(program.draw(lambda slot, n: np.full((1, n), 0.5)), np.array([[64, 64]]))
     found, places, taken = [], Places(), iter(some.taken)
     for link in program.chain:
         op, (height, width) = link.steps[0].op, link.given.size

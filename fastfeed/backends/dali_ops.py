@@ -179,7 +179,7 @@ def convert(pixels: Any, given: Any, graph: Graph) -> Any:
 LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, other inputs, graph) -> what goes out
 
 
-def build(graph: Graph) -> Pipeline:
+def build(graph: Graph) -> Any:
     """Inputs "data", "window", and those of the chain; outputs the samples and the size of what was decoded.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on

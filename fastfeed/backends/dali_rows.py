@@ -17,7 +17,7 @@ from fastfeed.backends.dali_here import fn
 from fastfeed.backends.dali_terms import At
 from fastfeed.ops.layers import Layer, Taken
 
-__all__ = ["Feeds", "Place", "Places", "numbers"]
+__all__ = ["Feeds", "Place", "Places", "fed", "numbers"]
 
 # by type of op: (op, its params of n samples, At) -> what its lowering gets instead, arrays (n, ...)
 Feeds = dict[type, Callable[[Any, Any, At], dict[str, Any]]]
@@ -46,7 +46,7 @@ class Places:
 
     def of(self, layer: Layer, one: Taken, at: At, feeds: Feeds) -> tuple[Place, tuple[Any, ...]]:
         """Those of one layer: of the choice, and of each op's values. `one` may be of any samples."""
-        choice, *values = self._places(_fed(layer, one, at, feeds))
+        choice, *values = self._places(fed(layer, one, at, feeds))
         return choice, tuple(values)
 
     def _places(self, value: Any) -> Any:
@@ -64,16 +64,16 @@ def numbers(layers: list[tuple[Layer, At]], taken: list[Taken], feeds: Feeds) ->
     n = len(taken[0].choice)
     parts: list[Any] = []
     for (layer, at), one in zip(layers, taken, strict=True):
-        parts += _leaves(_fed(layer, one, at, feeds))
+        parts += _leaves(fed(layer, one, at, feeds))
     return np.concatenate([np.asarray(part, np.float32).reshape(n, -1) for part in parts], axis=1)
 
 
-def _fed(layer: Layer, one: Taken, at: At, feeds: Feeds) -> tuple[Any, ...]:
+def fed(layer: Layer, one: Taken, at: At, feeds: Feeds) -> tuple[Any, ...]:
     """The choice, where none is the number of ops, and each op's values."""
-    fed = [np.where(one.choice < 0, len(layer.ops), one.choice)]
+    found: list[Any] = [np.where(one.choice < 0, len(layer.ops), one.choice)]
     for op, values in zip(layer.ops, one.values, strict=True):
-        fed.append(feeds[type(op)](op, values, at) if type(op) in feeds else values)
-    return tuple(fed)
+        found.append(feeds[type(op)](op, values, at) if type(op) in feeds else values)
+    return tuple(found)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

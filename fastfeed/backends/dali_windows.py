@@ -33,15 +33,15 @@ def fed(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
     return np.concatenate([start, end, *more], axis=1).astype(np.float32)
 
 
-def inner(windows: Windows, border: Border | None, size: tuple[int, ...]) -> tuple[Windows, np.ndarray | None]:
+def inner(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, np.ndarray | None]:
     """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a border."""
     if border is None:
         return windows, None
     boxes, sizes, corners = placed(windows, border.mode, size)
-    empty = ~sizes.all(axis=1)  # nothing is seen of it: one pixel, laid just outside
+    empty = (sizes == 0).any(axis=1, keepdims=True)  # nothing is seen of it: one pixel, laid just outside
     limits = windows.boxes if windows.limits is None else windows.limits
-    boxes = np.where(empty[:, None], limits, boxes)
-    sizes, corners = np.where(empty[:, None], 1, sizes), np.where(empty[:, None], size, corners)
+    boxes = np.where(empty, limits, boxes)
+    sizes, corners = np.where(empty, 1, sizes), np.where(empty, size, corners)
     return Windows(boxes, windows.flips, sizes), corners
 
 

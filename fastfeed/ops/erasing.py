@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
+from fastfeed.ops.amounts import plain, span
+from fastfeed.ops.base import Kind, check_fill, check_p, check_range, need_bytes
 from fastfeed.ops.normal import LENGTH
 from fastfeed.spec import Spec
 
@@ -37,7 +38,7 @@ class RandomErasing:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        freeze(self, "scale", "ratio", "fill")
+        _settle(self)
         check_p("RandomErasing p", self.p)
         check_range("RandomErasing scale", self.scale, 0, 1, "shares of the image's area, such as (0.02, 0.33)")
         low, high = check_range("RandomErasing ratio", self.ratio, 0, math.inf, "height / width, such as (0.3, 3.3)")
@@ -89,9 +90,9 @@ class CutOut:
     draws: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        freeze(self, "fill")
+        _settle(self)
         size: Any = self.size
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 65_535:
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 65_535:
             raise ConfigError(f"CutOut size must be an integer in [1, 65535] pixels, got {size!r}; write CutOut(16)")
         check_fill("CutOut fill", self.fill)
 
@@ -121,7 +122,7 @@ class GridMask:
     theirs for ImageNet at 224 pixels. The grid is never rotated, as theirs may be: squares are exact to the pixel.
     """
 
-    unit: tuple[int, int] = (96, 224)  # pixels
+    unit: int | tuple[int, int] = (96, 224)  # pixels
     keep: float = 0.6
     fill: tuple[int, int, int] = (0, 0, 0)  # RGB
 
@@ -129,12 +130,10 @@ class GridMask:
     draws: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        freeze(self, "unit", "fill")
-        low, high = check_range("GridMask unit", self.unit, 2, 65_535, "in pixels, such as GridMask((96, 224))")
-        if low % 1 or high % 1:
-            raise ConfigError(f"GridMask unit must be two integers in [2, 65535] pixels, got {self.unit!r}")
+        _settle(self)
+        self._units()
         keep: Any = self.keep
-        if isinstance(keep, bool) or not isinstance(keep, (int, float, np.number)) or not 0 < keep < 1:
+        if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep < 1:
             raise ConfigError(f"GridMask keep must be in (0, 1), got {keep!r}; 0.6 hides 16 % of the image")
         check_fill("GridMask fill", self.fill)
 
@@ -143,11 +142,20 @@ class GridMask:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """A pixel is hidden where (y - top) % unit and (x - left) % unit are both below share * unit, an integer."""
-        low, high = (int(n) for n in self.unit)
-        unit = low + (u[:, 0] * (high - low + 1)).astype(np.int64)
-        kept = np.clip(np.floor(unit * float(self.keep) + 0.5), 1, unit - 1)
+        low, high = self._units()
+        unit = low + np.floor(u[:, 0] * (high - low + 1)).astype(np.int64)
+        kept = np.clip(np.floor(unit * self.keep + 0.5), 1, unit - 1)
         top, left = (np.floor(u[:, 1:] * unit[:, None]).astype(np.int64)).T
         return {"unit": unit, "share": (unit - kept) / unit, "top": top, "left": left}
+
+    def _units(self) -> tuple[int, int]:
+        return span("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", whole=True)
+
+
+def _settle(op: Any) -> None:
+    """Fields as values."""
+    for field in fields(op):
+        object.__setattr__(op, field.name, plain(getattr(op, field.name)))
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

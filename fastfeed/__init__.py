@@ -16,6 +16,7 @@ __version__ = "0.1.0.dev0"
 _PUBLIC = {
     "Affine": "ops",
     "Arrays": "sources",
+    "AugMix": "ops",
     "AutoAugment": "ops",
     "AutoContrast": "ops",
     "Balanced": "order",
@@ -102,6 +103,7 @@ __all__ = [
     "LUT",
     "Affine",
     "Arrays",
+    "AugMix",
     "AutoAugment",
     "AutoContrast",
     "Balanced",
@@ -210,6 +212,7 @@ if TYPE_CHECKING:
     from fastfeed.ops import (
         LUT,
         Affine,
+        AugMix,
         AutoAugment,
         AutoContrast,
         Brightness,

@@ -1,5 +1,6 @@
 """What should happen to an image, as data."""
 
+from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.color import (
     LUT,
     AutoContrast,
@@ -80,12 +81,14 @@ OPS = (
     AutoAugment,
     RandAugment,
     TrivialAugmentWide,
+    AugMix,
 )
 
 __all__ = [
     "LUT",
     "OPS",
     "Affine",
+    "AugMix",
     "AutoAugment",
     "AutoContrast",
     "Brightness",

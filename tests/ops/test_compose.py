@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from examples_compose import darker
@@ -176,7 +178,7 @@ def test_geometry_gives_the_same_behind_decoding_and_in_its_window():
     """In the second list a function that does nothing keeps the flip out of the window."""
     images = np.stack([picture(i) for i in range(12)])
     for op in (Maybe(MIRROR), OneOf([MIRROR, UPSIDE_DOWN])):
-        lists = ([op], [Function(lambda image, _: image, 0), op], [Sequential([Function(lambda i, _: i, 0), op])])
+        lists: Any = ([op], [Function(lambda image, _: image, 0), op], [Sequential([Function(lambda i, _: i, 0), op])])
         first, *others = [np.concatenate([b.images for b in Feed(Arrays(images), ops, batch=4)]) for ops in lists]
         assert any((one != image).any() for one, image in zip(first, images, strict=True))
         for other in others:
@@ -219,7 +221,7 @@ def test_they_are_values():
         (lambda: Sequential([MIRROR, Decode()]), "Sequential ops[1] must be an op that moves or changes pixels"),
         (lambda: OneOf([ToFloat()]), "write it into the list of ops itself, where all samples take it"),
         (lambda: OneOf([]), "OneOf ops must be a list of one op or more, such as [RandomFlip()], got []"),
-        (lambda: Sequential(MIRROR), "Sequential ops must be a list of one op or more"),
+        (lambda: Sequential(cast("Any", MIRROR)), "Sequential ops must be a list of one op or more"),
         (
             lambda: OneOf([MIRROR, darker], [1]),
             "OneOf weights must be 2 numbers >= 0, one per op and not all 0, got [1]",
@@ -227,7 +229,7 @@ def test_they_are_values():
         (lambda: OneOf([MIRROR], [-1]), "got [-1]"),
         (lambda: OneOf([MIRROR], [0]), "got [0]"),
         (lambda: OneOf([MIRROR], [float("nan")]), "got [nan]"),
-        (lambda: OneOf([MIRROR], "ab"), "got 'ab'"),
+        (lambda: OneOf([MIRROR], cast("Any", "ab")), "got 'ab'"),
     ],
 )
 def test_what_they_cannot_hold_is_said_at_once(make, text):

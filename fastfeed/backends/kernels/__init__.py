@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastfeed.backends.kernels import colors, erasing, filters, functions, noise, tables, warps, windows
+from fastfeed.backends.kernels import augmix, colors, erasing, filters, functions, noise, tables, warps, windows
 
 __all__ = ["KERNELS", "MEASURED", "TABLES"]
 
-_MODULES: tuple[Any, ...] = (colors, erasing, filters, functions, noise, tables, warps, windows)
+_MODULES: tuple[Any, ...] = (augmix, colors, erasing, filters, functions, noise, tables, warps, windows)
 
 
 def _all(name: str) -> dict[type, Any]:

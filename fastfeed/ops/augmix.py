@@ -1,0 +1,94 @@
+"""AugMix: several short chains of random ops, blended with each other and with the image itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.layers import Layer, Taken
+from fastfeed.ops.quantiles import beta, dirichlet
+from fastfeed.ops.strengths import MIX, NAMES, Choice, check_look, check_whole, pick
+from fastfeed.spec import Spec
+
+__all__ = ["AugMix"]
+
+_BINS, _DEEPEST = 10, 3  # levels of strength; the most ops in a chain of random length
+_MILD = ("Brightness", "Color", "Contrast", "Sharpness")
+_ALL = tuple(name for name in NAMES if name != "Identity")
+_FEW = tuple(name for name in _ALL if name not in _MILD)  # the paper's: none that its test of robustness uses
+
+
+@lru_cache(maxsize=64)
+def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
+    return MIX.layer(_ALL if all_ops else _FEW, filter, fill)
+
+
+@dataclass(frozen=True, slots=True)
+class AugMix:
+    """Blend the image with `mixture_width` versions of it, each after a short chain of random ops.
+
+    The image's own share is Beta(alpha, alpha), the versions divide the rest by Dirichlet(alpha, ...). Hendrycks et
+    al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (2019), with the ops and
+    strengths of torchvision's `AugMix`; the blend is rounded, where torchvision cuts it off.
+    """
+
+    severity: int = 3  # strengths are drawn from the lowest of ten levels: this many, in [1, 10]
+    mixture_width: int = 3  # versions, in [1, 16]
+    chain_depth: int = -1  # ops in a chain, in [1, 16]; -1: one to three, at random
+    alpha: float = 1.0  # in [0.01, 50]; higher: shares more alike
+    all_ops: bool = True  # brightness, color, contrast and sharpness, too
+    filter: str = "bilinear"  # of what moves pixels; or "nearest"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        check_whole("AugMix severity", self.severity, 1, 10, "3 is usual")
+        check_whole("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
+        if self.chain_depth != -1 or isinstance(self.chain_depth, bool):
+            check_whole("AugMix chain_depth", self.chain_depth, 1, 16, "-1 draws one to three")
+        number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
+        if not number or not 0.01 <= self.alpha <= 50:
+            raise ConfigError(f"AugMix alpha must be a number in [0.01, 50], got {self.alpha!r}; 1.0 is usual")
+        check_look(self)
+
+    @property
+    def draws(self) -> int:
+        """The shares; of each chain its length, and of each op which, how strongly, the direction."""
+        return self.mixture_width * (1 + (self.chain_depth < 0) + 3 * self._depth)
+
+    @property
+    def chain(self) -> tuple[Layer, ...]:
+        """What may happen in each of the chains."""
+        return (_layer(self.all_ops, self.filter, self.fill),) * self._depth
+
+    @property
+    def _depth(self) -> int:
+        return _DEEPEST if self.chain_depth < 0 else self.chain_depth
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
+        """shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one Taken per layer."""
+        width, own = self.mixture_width, beta(u[:, 0], self.alpha, self.alpha)[:, None]
+        shares = np.concatenate([own, (1 - own) * dirichlet(u[:, 1:width], self.alpha, width)], axis=1)
+        each = np.split(u[:, width:], width, axis=1)
+        return {"shares": shares, "chains": tuple(self._chain(columns, sizes) for columns in each)}
+
+    def _chain(self, u: np.ndarray, sizes: np.ndarray) -> tuple[Taken, ...]:
+        names, depth = _ALL if self.all_ops else _FEW, np.full(len(u), self._depth, np.int64)
+        if self.chain_depth < 0:
+            depth, u = 1 + pick(u[:, 0], _DEEPEST), u[:, 1:]
+        found = []
+        for k, layer in enumerate(self.chain):
+            which, strength, direction = u[:, 3 * k : 3 * k + 3].T
+            name = np.where(k < depth, pick(which, len(names)), -1)
+            choice = Choice(name, pick(strength, self.severity), direction < 0.5)
+            found.append(MIX.take(names, layer, choice, _BINS, sizes))
+        return tuple(found)

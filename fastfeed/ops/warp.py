@@ -209,7 +209,7 @@ def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
 
 def _convex(corners: np.ndarray) -> np.ndarray:
     edges = np.roll(corners, -1, axis=1) - corners
-    return (_cross(edges, np.roll(edges, -1, axis=1)) > 0).all(axis=1)
+    return np.all(_cross(edges, np.roll(edges, -1, axis=1)) > 0, axis=1)
 
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:

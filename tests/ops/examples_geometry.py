@@ -26,5 +26,5 @@ EXAMPLES = {
         RandomResizedCrop(24),
         RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),
     ],
-    RandomFlip: [RandomFlip(), RandomFlip(1.0, "both")],
+    RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.3, "both")],
 }

@@ -221,7 +221,7 @@ class LUT:
     @property
     def per_channel(self) -> bool:
         """There is a row for each of three channels."""
-        return isinstance(self.table, tuple) and any(isinstance(row, tuple) for row in self.table)
+        return isinstance(self.table, tuple) and bool(self.table) and isinstance(self.table[0], tuple)
 
     def out(self, spec: Spec) -> Spec:
         need_bytes(self, spec)

@@ -36,66 +36,61 @@ def saturation(op: Saturation, values: dict[str, Any], row: int, image: np.ndarr
 def hue(op: Hue, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """Exact but for the rounding of one product, and without a division: HSV itself is never computed.
 
-    A turn by a third moves channels to their neighbors. What is left is at most a sixth either way; over such a turn a
-    channel moves only between the pixel's least and greatest, at the pace of share * (greatest - least).
+    A turn by a third moves channels to their neighbors. What is left is at most a sixth either way, see `_turn`.
     """
     if image.shape[2] == 1:
         return image
     turn = 6 * float(values["shift"][row])  # in sixths
     thirds = round(turn / 2)
     share = turn - 2 * thirds  # in [-1, 1]
-    order = (0, 1, 2) if share >= 0 else (0, 2, 1)  # backwards is forwards with two channels swapped
+    order = (0, 1, 2) if share >= 0 else (0, 2, 1)  # backwards is forwards with two channels swapped; its own inverse
     height, width = image.shape[:2]
     step = max(_BLOCK // width, 1)
     for top in range(0, height, step):
         part = image[top : top + step]
         held = planes(18, *part.shape[:2])
-        moved = held[5:8]
-        first = [held[order.index(c)] for c in range(3)]
-        cv2.split(part, first)
+        channels = list(held[1:4])
+        cv2.split(part, [channels[c] for c in order])
         if share:
             _turn(held, abs(share))
-        else:
-            moved = held[:3]
-        cv2.merge([moved[order.index((c - thirds) % 3)] for c in range(3)], part)
+        cv2.merge([channels[order[(c - thirds) % 3]] for c in range(3)], part)
     return image
 
 
 def _turn(held: np.ndarray, share: float) -> None:
-    """Planes 5 to 7 become 0 to 2, turned forwards by share of a sixth; the rest is working memory.
+    """Planes 1 to 3 turned forwards by this share of a sixth, in bytes; the others are working memory.
 
-    With each plane p, the next n and the one before v, M and m the greatest and the least of all three:
-    p rises by the least of d - max(n - p, 0), v - m, M - p and falls by the least of d - max(p - n, 0), M - v, p - m;
-    where d = share * (M - m), and nothing below 0. Bytes suffice, as no difference here is negative.
+    In an even sixth of the circle the least channel follows the middle one, which follows the greatest, cyclically.
+    There the middle one rises by share * (greatest - least). Once it is the greatest, the former greatest falls by what
+    is left. Odd sixths are even ones of the negative.
     """
-    held[3:5] = held[:2]
-    here, ahead, behind = held[:3], held[1:4], held[2:5]
-    rise, fall, gap = held[5:8], held[8:11], held[11:14]
-    most, least, pace = held[14], held[15], held[16]
-    np.maximum(held[0], held[1], out=fall[0])
-    np.maximum(held[1], held[2], out=fall[1])
-    np.maximum(held[2], held[0], out=fall[2])
-    np.maximum(fall[0], held[2], out=most)
-    np.minimum(held[0], held[1], out=least)
-    np.minimum(least, held[2], out=least)
+    held[0], held[4] = held[3], held[1]
+    here, first, second, third = held[1:4], *held[1:4]
+    over, middle, odd, most, least, pace, room = held[5:9], held[9:13], *held[13:18]
+    np.greater_equal(held[:4], held[1:5], out=over.view(bool))
+    np.bitwise_xor(over[0], over[1], out=odd)
+    np.bitwise_xor(odd, over[2], out=odd)
+    np.negative(odd, out=odd)
+    np.equal(over[1:], over[:3], out=middle[:3].view(bool))
+    np.negative(middle[:3], out=middle[:3])
+    middle[3] = middle[0]
+    np.bitwise_xor(here, odd, out=here)
+    np.maximum(first, second, out=most)
+    np.minimum(first, second, out=least)
+    np.minimum(most, third, out=room)
+    np.maximum(room, least, out=room)
+    np.maximum(most, third, out=most)
+    np.minimum(least, third, out=least)
+    np.subtract(most, room, out=room)  # between the middle channel and the greatest
     np.subtract(most, least, out=pace)
     cv2.convertScaleAbs(pace, dst=pace, alpha=share)
-    np.subtract(fall, here, out=rise)
-    np.minimum(rise, pace, out=rise)
-    np.subtract(pace, rise, out=rise)
-    np.subtract(behind, least, out=gap)
-    np.minimum(rise, gap, out=rise)
-    np.subtract(most, here, out=gap)
-    np.minimum(rise, gap, out=rise)
-    np.subtract(fall, ahead, out=fall)
-    np.minimum(fall, pace, out=fall)
-    np.subtract(pace, fall, out=fall)
-    np.subtract(most, behind, out=gap)
-    np.minimum(fall, gap, out=fall)
-    np.subtract(here, least, out=gap)
-    np.minimum(fall, gap, out=fall)
-    np.add(rise, here, out=rise)
-    np.subtract(rise, fall, out=rise)
+    np.minimum(room, pace, out=room)
+    np.subtract(pace, room, out=pace)
+    np.bitwise_and(middle[1:], pace, out=over[:3])
+    np.subtract(here, over[:3], out=here)
+    np.bitwise_and(middle[:3], room, out=over[:3])
+    np.add(here, over[:3], out=here)
+    np.bitwise_xor(here, odd, out=here)
 
 
 KERNELS = {Grayscale: grayscale, Saturation: saturation, Hue: hue}

@@ -6,6 +6,7 @@ arithmetic makes of all 256 bytes, so both ways give the same.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import cv2
@@ -29,8 +30,9 @@ __all__ = ["ALONE", "MEASURED", "TABLES"]
 _BYTES = np.arange(256)
 _SAME = np.arange(256, dtype=np.uint8)
 _NEGATIVE = _SAME[::-1].copy()
-# Pillow cuts off where OpenCV rounds: half a level less, but whole numbers must stay what they are. Float32 holds 2**-16
-# at 255; its errors in a product and a sum are less than 2**-14.
+_MASKS = np.array([0xFF00 >> bits & 0xFF for bits in range(9)], np.uint8)
+# Pillow cuts off where OpenCV rounds: half a level less, but whole numbers must stay what they are, so by more than
+# float32's errors in a product and a sum.
 _CUT = 0.5 - 2**-14
 
 
@@ -50,13 +52,11 @@ def brightness_table(op: Brightness, values: dict[str, Any], row: int) -> np.nda
 
 
 def _toward(values: dict[str, Any], row: int, image: np.ndarray) -> tuple[float, float]:
-    """Slope and shift of Contrast. OpenCV's gray is Pillow's but for a few pixels that differ by 1."""
-    if image.shape[2] == 1:
-        gray = image
-    else:
-        gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY, dst=planes(1, *image.shape[:2])[0])
+    """Slope and shift of Contrast. The mean of the grays is that of Pillow but for not rounding each of them."""
+    means = cv2.mean(image)
+    gray = means[0] if image.shape[2] == 1 else (19595 * means[0] + 38470 * means[1] + 7471 * means[2]) / 65536
     factor = float(values["factor"][row])
-    return factor, int(cv2.mean(gray)[0] + 0.5) * (1 - factor)
+    return factor, int(gray + 0.5) * (1 - factor)
 
 
 def contrast(op: Contrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -70,7 +70,7 @@ def contrast_table(op: Contrast, values: dict[str, Any], row: int, image: np.nda
 def solarize(op: Solarize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     flat = image.reshape(image.shape[0], -1)
     # above, not from: the last byte that stays is one less than the first that is inverted
-    last = float(np.ceil(values["threshold"][row])) - 1
+    last = math.ceil(values["threshold"][row]) - 1
     over = cv2.threshold(flat, last, 255, cv2.THRESH_BINARY, dst=planes(1, *flat.shape)[0])[1]
     cv2.bitwise_xor(flat, over, dst=flat)
     return image
@@ -80,16 +80,12 @@ def solarize_table(op: Solarize, values: dict[str, Any], row: int) -> np.ndarray
     return np.where(values["threshold"][row] > _BYTES, _SAME, _NEGATIVE)
 
 
-def _mask(values: dict[str, Any], row: int) -> np.uint8:
-    return np.uint8(0xFF00 >> int(values["bits"][row]) & 0xFF)
-
-
 def posterize(op: Posterize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return np.bitwise_and(image, _mask(values, row), out=image)
+    return np.bitwise_and(image, _MASKS[values["bits"][row]], out=image)
 
 
 def posterize_table(op: Posterize, values: dict[str, Any], row: int) -> np.ndarray:
-    return _SAME & _mask(values, row)
+    return _SAME & _MASKS[values["bits"][row]]
 
 
 def invert(op: Invert, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -111,26 +107,28 @@ def own_table(op: LUT, values: dict[str, Any], row: int) -> np.ndarray:
     return np.frombuffer(bytes(op.table), np.uint8)
 
 
-def _equal(plane: np.ndarray) -> np.ndarray:
-    """The table of ImageOps.equalize for one channel."""
-    counts = cv2.calcHist([plane], [0], None, [256], [0, 256]).ravel().astype(np.int64)
-    last = int(counts[np.flatnonzero(counts)[-1]])
-    step = (plane.size - last) // 255
-    if not step:
-        return _SAME
-    before = np.cumsum(counts) - counts + step // 2
-    return np.minimum(before // step, 255).astype(np.uint8)
+def _equal(channels: list[np.ndarray]) -> np.ndarray:
+    """Tables of ImageOps.equalize: (channels, 256)."""
+    found = [cv2.calcHist([plane], [0], None, [256], [0, 256]).ravel() for plane in channels]
+    counts = np.array(found, np.float32).astype(np.int64)
+    total = channels[0].size
+    last = counts[np.arange(len(counts)), 255 - (counts[:, ::-1] != 0).argmax(axis=1)]
+    step = ((total - last) // 255)[:, None]
+    before = counts.cumsum(axis=1) - counts + step // 2
+    equal = np.minimum(before // np.maximum(step, 1), 255).astype(np.uint8)
+    equal[step[:, 0] == 0] = _SAME
+    return equal
 
 
 def equalize(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     done = split(image)
-    for plane in done:
-        cv2.LUT(plane, _equal(plane), dst=plane)
+    for plane, table in zip(done, _equal(done), strict=True):
+        cv2.LUT(plane, table, dst=plane)
     return cv2.merge(done, image)
 
 
 def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return np.stack([_equal(plane) for plane in split(image)], axis=1)
+    return np.ascontiguousarray(_equal(split(image)).T)
 
 
 def _stretch(low: int, high: int) -> np.ndarray:
@@ -143,12 +141,11 @@ def _stretch(low: int, high: int) -> np.ndarray:
 def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     done = split(image)
     for plane in done:
-        low, high = (int(v) for v in cv2.minMaxLoc(plane)[:2])
-        if high - low >= 32:  # fractions are multiples of 1 / 255 at least, float32's errors are below 2**-11
-            slope = 255 / (high - low)
-            cv2.convertScaleAbs(plane, dst=plane, alpha=slope, beta=-low * slope - 0.5 + 2**-10)
+        low, high = cv2.minMaxLoc(plane)[:2]
+        if high - low >= 32:  # what is no whole number is 1 / 255 away from one at least, float32's errors are 2**-11
+            cv2.normalize(plane, plane, 2**-10 - 0.5, 2**-10 + 254.5, cv2.NORM_MINMAX)
         elif high > low:
-            cv2.LUT(plane, _stretch(low, high), dst=plane)
+            cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)
     return cv2.merge(done, image)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.annotate import says_where
 from fastfeed.assembly import Assembly
 from fastfeed.backends.options import DecodeBy, GpuDecode, choose
 from fastfeed.batch import Batch
@@ -16,10 +17,11 @@ from fastfeed.device import Placement
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
 from fastfeed.explain import feed_text, placed_text
 from fastfeed.faults import FaultPolicy
+from fastfeed.fitting import check
 from fastfeed.handover import Handover
 from fastfeed.maker import Maker, Place, ThreadMaker
 from fastfeed.ops.base import Op
-from fastfeed.ops.fuse import Program, fuse
+from fastfeed.ops.fuse import fuse
 from fastfeed.order import Shuffle, Weighted, bind
 from fastfeed.plan import Plan
 from fastfeed.quarantine import Quarantine
@@ -88,8 +90,8 @@ class Feed(Handover):
         )
         # samples that come as often as they weigh need not weigh again in the loss
         self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
-        self.program = fuse(ops, source.spec, classes=len(source.classes))
-        _check_mix(self.program, self.plan)
+        self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
+        check(self.program, self.plan, source)
         policy = FaultPolicy.of(on_bad)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
@@ -262,15 +264,6 @@ class Feed(Handover):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _check_mix(program: Program, plan: Plan) -> None:
-    if program.mix is not None and plan.global_batch < 2 * plan.world.size:
-        each = plan.global_batch / plan.world.size
-        raise ConfigError(
-            f"{type(program.mix.op).__name__} mixes neighbors of a batch and needs batch >= 2, got {each:g} per rank; "
-            "raise batch, or leave it out"
-        )
 
 
 def _timeline_path(world: World) -> str | None:

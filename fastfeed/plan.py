@@ -116,8 +116,8 @@ class Plan:
         """Who comes at these positions of an epoch (int64, counted over all ranks); behind the last it begins again."""
         length = self.length
         served = length if self.tail == "pad" else length - length % self.global_batch
-        here = Epoch(int(epoch), self.samples, served, self.global_batch, int(self.seed))
-        return order_of(self.shuffle).visits(positions % served, here)
+        here, order = Epoch(int(epoch), self.samples, served, self.global_batch, int(self.seed)), order_of(self.shuffle)
+        return order.visits(positions % (length if order.open else served), here)
 
     def weights(self, step: int) -> np.ndarray:
         """1 for a sample, 0 for padding: shape (batch,), float32. All ones unless tail is "pad"."""

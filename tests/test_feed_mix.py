@@ -23,6 +23,7 @@ from fastfeed.ops import (
     ToLayout,
     View,
 )
+from fastfeed.order import Repeated
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.world import World
 
@@ -114,6 +115,8 @@ def test_a_substitute_is_mixed_as_itself(photos):
         ([MultiCrop([View(8)]), MixUp()], SOURCE, SpecError, "MixUp does not go with ops that make several views"),
         ([MixUp()], Arrays(LEVELS, np.arange(N)), ConfigError, "put OneHot(1000) before it"),
         ([LabelSmoothing()], Arrays(LEVELS), ConfigError, "LabelSmoothing(classes=1000)"),
+        ([OneHot(9)], Arrays(LEVELS), ConfigError, "20 images, HWC uint8[8, 8, 3] has no labels, and the list makes"),
+        ([OneHot(9)], Arrays(LEVELS, np.arange(N)), ConfigError, "labels must be in [0, 9) to become soft, got 19 for"),
         ([OneHot(5)], SOURCE, ConfigError, "OneHot classes must be at least the 20 that the source names, got 5"),
     ],
 )
@@ -121,6 +124,11 @@ def test_refuses(ops, source, error, text):
     with pytest.raises(error) as refused:
         Feed(source, ops, batch=4)
     assert text in str(refused.value)
+
+
+def test_refuses_to_mix_samples_with_themselves():
+    with pytest.raises(ConfigError, match="MixUp would mix samples with themselves"):
+        Feed(SOURCE, [MixUp()], batch=4, shuffle=Repeated(2, together=True))
 
 
 def test_refuses_to_mix_alone():

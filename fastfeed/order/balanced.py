@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class Balanced:
 
     Reads from anywhere in storage. Keeps 4 bytes a sample.
     """
+
+    open: ClassVar[bool] = False
 
     length: int | None = None  # positions per epoch; None: as many as the source has samples
     classes: Classes | None = field(default=None, repr=False, compare=False)  # once `bind` has seen the labels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Epoch:
 class Order(Protocol):
     """Which sample comes at which position. A frozen value; its `repr` is saved with a run's state."""
 
+    open: ClassVar[bool]  # it knows who would come at the positions that tail="drop" leaves out
+
     def bind(self, source: Any) -> Order:
         """The same order, having looked once at what it needs of the source; ConfigError where that is not there."""
         ...
@@ -65,6 +67,8 @@ class Order(Protocol):
 class Full:
     """shuffle="full": every sample once, in an order that is as good as random."""
 
+    open: ClassVar[bool] = True
+
     def bind(self, source: Any) -> Full:
         return self
 
@@ -78,6 +82,8 @@ class Full:
 @dataclass(frozen=True, slots=True)
 class AsStored:
     """shuffle="none": every sample once, in the order of the source."""
+
+    open: ClassVar[bool] = True
 
     def bind(self, source: Any) -> AsStored:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Blocks:
     ones meet changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards; with
     shuffle="full" it has about 210. `lanes=1` reads one window after another, whoever the rank.
     """
+
+    open: ClassVar[bool] = False
 
     block: int | None = None  # samples that lie together in storage; None: the source's own shards or row groups
     window: int = 4  # shards that a lane has open

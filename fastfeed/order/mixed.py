@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class Mixed:
     all came once. Within such a pass they come in the order of the part, which for Blocks means from few shards at a
     time on every rank. A sample that comes several times in an epoch is augmented anew each time.
     """
+
+    open: ClassVar[bool] = False
 
     parts: tuple[Part, ...]
     length: int | None = None  # positions per epoch; None: as many as the parts have samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class Repeated:
     All samples come once before any comes again; or, with `together`, all times of a sample stand next to each other
     in a batch ("Augment your batch", Hoffer et al., CVPR 2020).
     """
+
+    open: ClassVar[bool] = True
 
     times: int
     together: bool = False

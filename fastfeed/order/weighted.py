@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class Weighted:
 
     Reads from anywhere in storage. Keeps 8 bytes a sample.
     """
+
+    open: ClassVar[bool] = False
 
     weights: Any = None  # one per sample, in any unit; None: those of the source. Becomes a Line
     length: int | None = None  # positions per epoch; None: as many as the source has samples

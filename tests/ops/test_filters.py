@@ -133,6 +133,18 @@ def test_reading_wraps_around():
     assert normal.wrapped(table, 14, 3).tolist() == [4, 5, 6]
 
 
+def test_noise_goes_on_where_the_table_ends():
+    image = np.full((9, 50, 3), 100, np.uint8)
+    for offset in (normal.LENGTH - 1, normal.LENGTH - 700, 0):
+        values = {"sigma": np.array([30.0]), "offset": np.array([offset])}
+        got = KERNELS[GaussianNoise](GaussianNoise(), values, 0, image.copy())
+        np.testing.assert_array_equal(got, MEANING[GaussianNoise].oracle(None, values, 0, image))
+    large = np.full((1024, 800, 3), 100, np.uint8)  # larger than the table
+    values = {"sigma": np.array([30.0]), "offset": np.array([12_345])}
+    flat = KERNELS[GaussianNoise](GaussianNoise(), values, 0, large).ravel()
+    np.testing.assert_array_equal(flat[: flat.size - normal.LENGTH], flat[normal.LENGTH :])
+
+
 def test_noise_has_its_deviation_and_is_independent():
     gray = np.full((224, 224, 3), 128, np.uint8)
     one, other, *_ = (image.astype(float) - 128 for image in made(GaussianNoise(20), gray))

@@ -3,7 +3,7 @@
 Like the film-grain tables of AV1 (section 7.18.3 of its specification): noise is looked up, not generated, so it costs
 little and is the same on every backend. Making the table takes a fifth of a second, once per process. Statistically:
 
-- It has 2**21 numbers within +-4.9. A 224x224 RGB image reads 150528 of them in a row, 7 %, from anywhere on, each once;
+- It has 2**21 numbers within +-4.9. A 224x224 RGB image reads 150528 of them, 7 %, in a row from anywhere, each once;
   an image of more than 2**21 bytes sees its noise again from there on.
 - Noise of two samples is the same numbers at another shift. Those of two 224x224 RGB images overlap in one of seven
   pairs, at other places of the image: the same place has the same number once in 2**21 pairs.

@@ -95,6 +95,7 @@ _PUBLIC = {
     "load_state": "checkpoint",
     "pin_gpu": "launch",
     "prefetch_to_device": "adapters.anywhere",
+    "recipes": "recipes",
     "save_state": "checkpoint",
     "scaling": "scaling",
 }
@@ -182,6 +183,7 @@ __all__ = [
     "load_state",
     "pin_gpu",
     "prefetch_to_device",
+    "recipes",
     "save_state",
     "scaling",
 ]
@@ -201,7 +203,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from fastfeed import errors, scaling
+    from fastfeed import errors, recipes, scaling
     from fastfeed.adapters.anywhere import prefetch_to_device
     from fastfeed.backends.options import GpuDecode
     from fastfeed.batch import Batch, Boxes

@@ -1,0 +1,94 @@
+"""Lists of ops that others have trained well with: print one, edit it, pass it on.
+
+    ops = fastfeed.recipes.imagenet_train(224)
+    ops.insert(2, fastfeed.RandAugment())
+    feed = fastfeed.Feed(source, ops, batch=256)
+
+They end with float32 HWC, as Keras and JAX take it; add `ToLayout("CHW")` for PyTorch. A `policy` is any op that
+changes pixels, or several of them in a `Sequential`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops import (
+    CenterCrop,
+    ColorJitter,
+    Normalize,
+    RandomCrop,
+    RandomErasing,
+    RandomFlip,
+    RandomResizedCrop,
+    Resize,
+)
+from fastfeed.ops.base import check_p, check_size
+from fastfeed.ops.function import as_op
+
+__all__ = ["cifar_train", "imagenet_eval", "imagenet_train", "stock_photo_train"]
+
+_MEAN = (124, 116, 104)  # ImageNet's mean in bytes: what a zero is after Normalize.imagenet()
+
+
+def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -> list[Any]:
+    """Train an ImageNet classifier: a random crop, mirrored or not.
+
+    torchvision's `references/classification` (presets.py, ClassificationPresetTrain). The recipe of its newer weights
+    is policy=TrivialAugmentWide(), erase=0.1; that of its MobileNetV3 policy=AutoAugment(), erase=0.2.
+    size    height and width, pixels
+    policy  what is done to the crop's pixels, such as RandAugment() or ColorJitter(0.4, 0.4, 0.4)
+    erase   how likely a random rectangle is hidden, in [0, 1]
+    """
+    check_p("imagenet_train erase", erase)
+    erasing = [RandomErasing(erase, fill=_MEAN)] if erase else []
+    crop = RandomResizedCrop(_side("imagenet_train", size))
+    return [crop, RandomFlip(), *_given("imagenet_train", policy), *erasing, Normalize.imagenet()]
+
+
+def imagenet_eval(size: int = 224) -> list[Any]:
+    """Evaluate an ImageNet classifier: the middle of the image, with the usual margin of 1/8.
+
+    224 is cut from a short side of 256, 299 from 342: torchvision's `references/classification` (presets.py,
+    ClassificationPresetEval).
+    """
+    side = _side("imagenet_eval", size)
+    return [Resize(round(side * 256 / 224)), CenterCrop(side), Normalize.imagenet()]
+
+
+def cifar_train(*, policy: Any = None) -> list[Any]:
+    """Train on CIFAR-10 or CIFAR-100: moved by up to four pixels, mirrored or not.
+
+    He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2. Mean and deviation are CIFAR-10's.
+    policy  what is done to the crop's pixels, such as AutoAugment("cifar10")
+    """
+    normalize = Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+    return [RandomCrop(32, padding=4), RandomFlip(), *_given("cifar_train", policy), normalize]
+
+
+def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
+    """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never upside down.
+
+    A crop keeps a third of the photograph or more, so that what it shows is still in it, and hues stay: they tell
+    stone from brick. Values are in [-1, 1], as Inception's and Xception's weights expect them.
+    size    height and width, pixels
+    policy  what is done to the crop's pixels instead of the jitter
+    """
+    crop = RandomResizedCrop(_side("stock_photo_train", size), scale=(0.35, 1.0))
+    colors = _given("stock_photo_train", policy) or [ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)]
+    return [crop, RandomFlip(), *colors, Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
+
+
+def _side(name: str, size: Any) -> int:
+    side, other = check_size(name, size)
+    if side != other or isinstance(size, (tuple, list)):
+        raise ConfigError(f"{name} size must be an int, the side of a square in pixels, got {size!r}")
+    return side
+
+
+def _given(name: str, policy: Any) -> list[Any]:
+    op = as_op(policy)
+    if op is not None and (isinstance(op, type) or getattr(op, "kind", None) != "change"):
+        what = f"the class {op.__name__}; write {op.__name__}()" if isinstance(op, type) else repr(op)
+        raise ConfigError(f"{name} policy must be an op that changes pixels, such as RandAugment(), got {what}")
+    return [] if op is None else [op]

@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
+WORKERS ?= 2 # processes that tests are spread over, by file
 JPEGLIB ?= /usr/include/jpeglib.h
 
 .PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys
@@ -49,7 +50,7 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev launcher-needs browser-needs
 	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

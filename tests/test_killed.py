@@ -53,7 +53,7 @@ def least(folder: Path, size: int) -> dict | None:
     return min((ff.load_state(file) for file in files), key=lambda state: (state["epoch"], state["step"]))
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)])
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)], ids=["by chance"])
 def test_ten_kills_lose_and_repeat_nothing(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int):
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "home"))
     pattern = upload(s3)

@@ -52,7 +52,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 
 @pytest.mark.parametrize(("backend", "every", "lives", "together"), RUNS)
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)])
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)], ids=["by chance"])
 def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, lives, together, seed):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")

@@ -47,9 +47,8 @@ def points_after(stages: Sequence[Stage], points: np.ndarray, rows: np.ndarray) 
     seen = np.ones(len(points), bool)
     for stage in stages:
         seen &= _within(points, _edges(stage.limits[rows]))
-        points, ahead = _through(stage.forward[rows], points[:, None])
-        points = points[:, 0]
-        seen &= ahead[:, 0] & _within(points, _canvas(stage.sizes[rows]))
+        points = _through(stage.forward[rows], points[:, None])[0][:, 0]
+        seen &= _within(points, _canvas(stage.sizes[rows]))
     return points, seen
 
 
@@ -120,19 +119,18 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
 
 
 def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (m, k, 2) through matrices (m, 3, 3), and which of them stay before the eye: bool (m, k)."""
+    """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in sign, lines break."""
     found = points @ matrices[:, :, :2].transpose(0, 2, 1) + matrices[:, None, :, 2]
-    depth = found[..., 2:] * np.sign(matrices[:, 2, 2])[:, None, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return found[..., :2] / found[..., 2:], depth[..., 0] > 1e-9
+        return found[..., :2] / found[..., 2:], found[..., 2]
 
 
 def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """What bounds four corners (m, 4, 2) after matrices; everything where one of them is behind the eye."""
-    moved, ahead = _through(matrices, corners)
-    ahead = ahead.all(axis=1, keepdims=True)
+    """What bounds four corners (m, 4, 2) after matrices; everything where the eye is among them."""
+    moved, depth = _through(matrices, corners)
+    whole = ((depth > 0).all(axis=1) | (depth < 0).all(axis=1))[:, None]
     low, high = moved.min(axis=1), moved.max(axis=1)
-    return np.concatenate([np.where(ahead, low, -np.inf), np.where(ahead, high, np.inf)], axis=1)
+    return np.concatenate([np.where(whole, low, -np.inf), np.where(whole, high, np.inf)], axis=1)
 
 
 def _corners(boxes: np.ndarray) -> np.ndarray:

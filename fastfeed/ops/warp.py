@@ -204,7 +204,7 @@ def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
     forward[:, 2, :] = np.concatenate([g, h, np.ones_like(g)], axis=1)
     matrix = np.linalg.inv(forward)
     matrix[:, :2] *= sides[:, :, None]
-    return matrix / matrix[:, 2:, 2:]
+    return matrix  # third row: 1 at the first corner. The last number alone may be 0
 
 
 def _convex(corners: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ def warp(image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ..
 
 def _by_pillow(image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ...]) -> np.ndarray:
     plain = Image.fromarray(image[:, :, 0] if image.shape[2:] == (1,) else image)
-    data = tuple((matrix / matrix[2, 2]).ravel()[:8])
+    data = tuple((matrix / (matrix[2, 2] or 1e-12)).ravel()[:8])
     how = Image.Resampling.BILINEAR if filter == "bilinear" else Image.Resampling.NEAREST
     shade: Any = tuple(fill) if plain.mode == "RGB" else fill[0]
     seen = plain.transform(plain.size, Image.Transform.PERSPECTIVE, data, how, fillcolor=shade)

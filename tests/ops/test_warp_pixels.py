@@ -1,0 +1,104 @@
+"""What the kernel of Rotate, Affine and Perspective makes of images and masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from examples_warp import EXAMPLES
+from photos import picture
+from PIL import Image
+
+from fastfeed.backends.kernels.warps import KERNELS, warp
+from fastfeed.draws import uniform
+from fastfeed.ops import Affine, Perspective, Rotate
+from fastfeed.ops.warp import affine_matrices
+
+IMAGE = picture(3, (60, 80), 3)
+SIZES = np.array([[60, 80]])
+
+
+def made(op, image, u=()):
+    """One image through the kernel."""
+    values = op.params(np.array([u]), np.array([image.shape[:2]]))
+    return KERNELS[type(op)](op, values, 0, image.copy())
+
+
+def test_a_quarter_turn_is_counterclockwise():
+    square = IMAGE[:, :60]
+    np.testing.assert_array_equal(made(Rotate((90, 90)), square), np.rot90(square))
+    np.testing.assert_array_equal(made(Rotate((180, 180)), square), np.rot90(square, 2))
+    np.testing.assert_array_equal(made(Affine((90, 90)), square), np.rot90(square, -1))
+
+
+def test_translation_moves_right_and_down():
+    moved = made(Affine(translate=(0.25, 0.5), fill=(1, 2, 3)), IMAGE, (0.75, 0.9))  # of 80 and of 60: 10, 24
+    np.testing.assert_array_equal(moved[24:, 10:], IMAGE[:-24, :-10])
+    assert (moved[:24] == [1, 2, 3]).all() and (moved[:, :10] == [1, 2, 3]).all()
+
+
+def test_scale_is_about_the_middle():
+    image = np.zeros((40, 40, 1), np.uint8)
+    image[15:25, 15:25] = 200
+    large = made(Affine(scale=(2, 2), filter="nearest"), image)
+    assert (large[10:30, 10:30] == 200).all() and large.sum() == 400 * 200
+
+
+@pytest.mark.parametrize("op", [op for ops in EXAMPLES.values() for op in ops if op.filter == "bilinear"], ids=repr)
+def test_is_pillows_but_for_the_edge(op):
+    """Without the frame of the laws' oracle: a pixel inside the image's edge or outside of it all is the same."""
+    u = uniform(2, 0, np.arange(6), 0, op.draws)
+    values = op.params(u, np.tile(SIZES, (6, 1)))
+    y, x = np.mgrid[:60, :80] + 0.5
+    for row, matrix in enumerate(values["matrix"]):
+        got = KERNELS[type(op)](op, values, row, IMAGE.copy())
+        data = tuple((matrix / matrix[2, 2]).ravel()[:8])
+        kind, how = Image.Transform.PERSPECTIVE, Image.Resampling.BILINEAR
+        want = np.asarray(Image.fromarray(IMAGE).transform((80, 60), kind, data, how, fillcolor=op.fill))
+        place = np.stack([x, y, np.ones_like(x)], axis=-1) @ matrix.T
+        place = place[..., :2] / place[..., 2:]
+        depth = np.minimum(place, [80, 60] - place).min(axis=-1)
+        far = np.abs(depth) > 0.51
+        assert np.abs(got.astype(int) - want)[far].max() <= 1
+        assert far.mean() > 0.9
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (7, 1), (2, 2), (3, 40_000), (40_000, 1)])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("filter", ["bilinear", "nearest"])
+def test_any_size_and_channels(size, channels, filter):
+    """OpenCV alone ends at 32767 pixels."""
+    image = np.full((*size, channels), 90, np.uint8)
+    for op, u in ((Rotate(40, filter), (0.9,)), (Perspective(0.4, 1.0, filter), (0.5,) * 8)):
+        got = made(op, image, u)
+        assert got.shape == image.shape and got.dtype == np.uint8 and got.flags.c_contiguous
+        assert 0 < got[size[0] // 2, size[1] // 2, 0] <= 90
+
+
+def test_long_images_are_warped_alike():
+    image = np.tile(picture(1, (8, 50), 2), (1, 800, 1))
+    matrix = affine_matrices(0, (3.25, 0.5), 1.1, center=(20_000, 4))[0]
+    there = warp(image[:, :30_000], matrix, "bilinear", (0, 0, 0))
+    np.testing.assert_allclose(
+        warp(image, matrix, "bilinear", (0, 0, 0))[2:-2, 10:25_000], there[2:-2, 10:25_000], atol=2
+    )
+
+
+def test_what_lies_outside_is_the_fill():
+    away = Affine(translate=(1.0, 0), fill=(255, 0, 0))
+    assert (made(away, IMAGE, (1.0,)) == [255, 0, 0]).all()
+    assert (made(away, IMAGE[:, :, :1], (1.0,)) == 76).all()  # the luma of red
+
+
+@pytest.mark.parametrize("op", [Affine(), Rotate(0), Rotate(30), Perspective(0.5, 0.1), Affine(translate=(0.1, 0))])
+def test_no_move_costs_nothing(op):
+    values = op.params(np.full((1, op.draws), 0.5), SIZES)  # the middle of every range
+    assert KERNELS[type(op)](op, values, 0, IMAGE) is IMAGE
+
+
+def test_masks_keep_their_values():
+    mask = np.zeros((50, 60), np.uint8)
+    mask[10:40, 20:50] = 3
+    got = warp(mask, affine_matrices(33, (5, 5), center=(30, 25))[0], "nearest", (255,))
+    assert got.shape == mask.shape and set(np.unique(got)) == {0, 3, 255}
+    tilted = Perspective(0.5, 1.0).params(np.full((1, 8), 0.9), np.array([[50, 60]]))["matrix"][0]
+    assert set(np.unique(warp(mask, tilted, "nearest", (255,)))) == {0, 3, 255}

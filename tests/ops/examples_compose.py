@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from fastfeed.ops.color import Brightness, Equalize, Invert, Solarize
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
 from fastfeed.ops.geometry import CenterCrop, RandomFlip, Resize
 
-
-def darker(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """By up to a half."""
-    return (image * (1 - numbers[0] / 2)).astype(np.uint8)
-
+FLIP = RandomFlip(0.4, "both")
 
 EXAMPLES = {
-    Maybe: [Maybe(RandomFlip(0.5)), Maybe(darker, 0.25), Maybe(OneOf([Sequential([RandomFlip(1.0), darker]), darker]))],
+    Maybe: [
+        Maybe(FLIP),
+        Maybe(Brightness(0.5), 0.25),
+        Maybe(OneOf([Sequential([FLIP, Invert()]), Solarize((64, 200))]), 0.8),
+    ],
     OneOf: [
-        OneOf([RandomFlip(1.0), RandomFlip(1.0, "vertical")]),
-        OneOf([darker, RandomFlip(1.0), Sequential([RandomFlip(), darker])], weights=[1, 2, 0.5]),
+        OneOf([FLIP, RandomFlip(0.7, "both")]),
+        OneOf([Brightness(0.4), FLIP, Sequential([FLIP, Equalize()])], weights=[1, 2, 0.5]),
     ],
     Sequential: [
-        Sequential([Resize((24, 20)), RandomFlip(), CenterCrop(16)]),
-        Sequential([RandomFlip(0.5, "both"), Maybe(darker, 0.75)]),
+        Sequential([Resize((24, 20)), FLIP, CenterCrop(16)]),
+        Sequential([FLIP, Maybe(Brightness((0.2, 0.8)), 0.75)]),
     ],
 }
-MEANING = {}

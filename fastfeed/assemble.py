@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.annotate import Marks, annotator, clear
 from fastfeed.backends.base import Backend
 from fastfeed.backends.mixing import mix_labels
 from fastfeed.batch import Batch
@@ -64,6 +65,7 @@ class _Making:
     outs: list[np.ndarray] = field(default_factory=list)  # the batch's images, per branch
     draws: list[list[np.ndarray]] = field(default_factory=list)  # per branch
     mixed: Mixed | None = None  # of the batch's own rows
+    marks: Marks = field(default_factory=Marks)  # boxes and masks of the batch's own rows
 
 
 class Assembler:
@@ -87,6 +89,7 @@ class Assembler:
         whole = self.backend.whole
         self._loader = Loader(source, engine, quarantine, _READ_WHOLE if whole else _READ_BYTES)
         self._policy: FaultPolicy = quarantine.policy
+        self._annotator = annotator(source, self.program)
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
         self._chunk = plan.batch + 2 * self._group if whole else chunk
@@ -154,7 +157,9 @@ class Assembler:
             weights *= said
         columns = self._said.columns(ids) if self._said is not None else {}
         views = tuple(this.outs) if self.program.views else ()
-        return Batch(this.outs[0], self._labels(this), weights, ids, this.epoch, this.step, columns, views)
+        objects, masks = this.marks.objects, this.marks.masks
+        labels = self._labels(this)
+        return Batch(this.outs[0], labels, weights, ids, this.epoch, this.step, columns, views, objects, masks)
 
     def _labels(self, this: _Making) -> np.ndarray:
         """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""
@@ -178,6 +183,7 @@ class Assembler:
         if mix is not None:
             u = uniform(self.plan.seed, this.epoch, this.keys[this.rows.own], mix.slot, mix.op.draws)
             this.mixed = mix.op.mixed(u, self.program.done.size)
+        this.marks = self._annotator.none(self.plan.batch, mixed=mix is not None)
         this.outs = [branch.slots.take() for branch in self.branches]
 
     def _draws(self, branch: Branch, epoch: int, keys: np.ndarray) -> list[np.ndarray]:
@@ -186,11 +192,12 @@ class Assembler:
     def _make(self, this: _Making, first: int, last: int, read: Read) -> None:
         """Rows [first, last) of those made."""
         if this.mixed is None:
-            self._fill(this, first, last, [out[first:last] for out in this.outs], read)
+            self._fill(this, first, last, [out[first:last] for out in this.outs], this.marks[first:last], read)
             return
         rendered = self.backend.renders
         made = self.backend.empty((last - first, *rendered.shape), rendered.spec.dtype)
-        masked = self._fill(this, first, last, [made], read)
+        marks = self._annotator.none(last - first)
+        masked = self._fill(this, first, last, [made], marks, read)
         begin, end = this.rows.within(first, last)
         if this.stop.is_set() or begin >= end:
             return
@@ -201,8 +208,11 @@ class Assembler:
             mixed.shares[alone, 0] = 1
         with self.timeline.span("mix", this.number):
             self.backend.mix(made, members, mixed, this.outs[0][begin:end])
+            self._annotator.mix(marks, members, mixed, this.marks[begin:end])
 
-    def _fill(self, this: _Making, first: int, last: int, outs: list[np.ndarray], read: Read) -> list[int]:
+    def _fill(
+        self, this: _Making, first: int, last: int, outs: list[np.ndarray], marks: Marks, read: Read
+    ) -> list[int]:
         """Make these rows; `ids` and `weights` are changed where samples are replaced or masked: the latter's rows."""
         at, masked = first, []
         while at < last and not this.stop.is_set():
@@ -213,7 +223,8 @@ class Assembler:
             with self.timeline.span("read", this.number):
                 rows = self._loader.load(this.ids[at:last], this.stop, read_on)  # as many as fit into memory
             here = slice(at - first, at - first + len(rows.ids))
-            self._render(rows, [[u[at:] for u in draws] for draws in this.draws], [out[here] for out in outs], this)
+            draws = [[u[at:] for u in draws] for draws in this.draws]
+            self._render(rows, draws, [out[here] for out in outs], marks[here], this)
             if this.stop.is_set():
                 break
             self._note(rows, this)
@@ -222,11 +233,12 @@ class Assembler:
                     this.weights[row] = 0
                     masked.append(row - first)
                 else:
-                    this.ids[row] = self._substitute(row, [out[row - first :][:1] for out in outs], this)
+                    one = slice(row - first, row - first + 1)
+                    this.ids[row] = self._substitute(row, [out[one] for out in outs], marks[one], this)
             at += len(rows.ids)
         return masked
 
-    def _substitute(self, row: int, outs: list[np.ndarray], this: _Making) -> int:
+    def _substitute(self, row: int, outs: list[np.ndarray], marks: Marks, this: _Making) -> int:
         """Put the first good one of the substitutes into a row; its id."""
         plan, id = self.plan, int(this.ids[row])
         places = substitutes(plan.seed, this.epoch, int(this.keys[row]), self._policy.attempts, plan.length)
@@ -234,7 +246,7 @@ class Assembler:
             one = np.array([other])
             with self.timeline.span("read", this.number):
                 rows = self._loader.load(one, this.stop, lambda _, one=one: self._read_now(one, this))
-            self._render(rows, [self._draws(branch, this.epoch, one) for branch in self.branches], outs, this)
+            self._render(rows, [self._draws(branch, this.epoch, one) for branch in self.branches], outs, marks, this)
             if this.stop.is_set():
                 return id
             self._note(rows, this, turn=False)
@@ -256,17 +268,20 @@ class Assembler:
             known = [int(rows.ids[row]) for row, failure in rows.bad.items() if failure is None]
             self.quarantine.bad(fresh, this.epoch, this.step, known=known, turn=turn)
 
-    def _render(self, rows: Loaded, draws: list[list[np.ndarray]], outs: list[np.ndarray], this: _Making) -> None:
+    def _render(
+        self, rows: Loaded, draws: list[list[np.ndarray]], outs: list[np.ndarray], marks: Marks, this: _Making
+    ) -> None:
         """Decode and augment the rows that are good so far; the others become black."""
         for branch, some, out in zip(self.branches, draws, outs, strict=True):
+            work = rows.work(branch.program, some)
+            self._annotator.mark(rows.ids, rows.headers, work, rows.bad, marks)
             good = [row for row in range(len(rows.ids)) if row not in rows.bad]
             target = out
             if len(good) < len(out):
                 target = branch.backend.empty((len(good), *out.shape[1:]), out.dtype.name)
             if good:
                 blobs, headers = [rows.blobs[r] for r in good], [rows.headers[r] for r in good]
-                work = rows.work(branch.program, some)[good]
-                done = branch.backend.render(blobs, headers, work, target, this.stop, this.number)
+                done = branch.backend.render(blobs, headers, work[good], target, this.stop, this.number)
                 for row, why in zip(good, done, strict=True):
                     if why is not None:
                         rows.bad[row] = self._loader.failure(rows.ids[row], why)
@@ -275,3 +290,4 @@ class Assembler:
         if rows.bad:
             for branch, out in zip(self.branches, outs, strict=True):
                 out[sorted(rows.bad)] = branch.black()
+            clear(marks, sorted(rows.bad))

@@ -66,13 +66,14 @@ Rebuild = Callable[[Iterator[Any]], Any]
 def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
     """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and how to put others in their place.
 
-    Anything else stays as it is. Of a `Batch` images, labels and weights count; ids and columns stay on the host.
+    Anything else stays as it is. Of a `Batch` images, labels, weights, boxes and masks count; ids and columns stay on
+    the host.
     """
     if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
         return [tree], next
     if isinstance(tree, Batch):
-        inner, rebuild = flatten((tree.images, tree.labels, tree.weights))
-        names = ("images", "labels", "weights")
+        names = ("images", "labels", "weights", "objects", "masks")
+        inner, rebuild = flatten(tuple(getattr(tree, name) for name in names))
         return inner, lambda leaves: dataclasses.replace(tree, **dict(zip(names, rebuild(leaves), strict=True)))
     if isinstance(tree, Mapping):
         return _several(list(tree.values()), lambda values: type(tree)(zip(tree, values, strict=True)))  # type: ignore[call-arg]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts, label_spec
+from fastfeed.adapters.tuples import Parts, target_specs
 from fastfeed.device import Placement
 from fastfeed.feed import Feed
 from fastfeed.maker import Place
@@ -41,15 +41,14 @@ class Epochs:
             yield self.zeros()
             return
         for _, placed in self._batches():
-            yield placed if self._placement is None else self._placement.take(placed)
+            yield self.parts.whole(placed if self._placement is None else self._placement.take(placed))
 
-    def zeros(self) -> tuple[np.ndarray, ...]:
+    def zeros(self) -> tuple[Any, ...]:
         """Shapes and types of a batch."""
         batch, program = self.feed.plan.batch, self.feed.program
-        shape, dtype = label_spec(self.feed)
-        images = np.zeros((batch, *program.shape), program.spec.dtype)
-        found = (images, np.zeros((batch, *shape), dtype), np.ones(batch, np.float32))
-        return found if self.parts.weighted else found[:2]
+        found = [np.zeros((batch, *program.shape), program.spec.dtype)]
+        found += [np.zeros((batch, *shape), dtype) for shape, dtype in target_specs(self.feed).values()]
+        return self.parts.whole([*found, np.ones(batch, np.float32)] if self.parts.weighted else found)
 
     def use(self, placement: Placement) -> None:
         """From now on walks are on this device."""

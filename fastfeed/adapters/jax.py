@@ -45,7 +45,8 @@ def placement(device: Any, held: int) -> JaxPlacement:
 
 
 class JaxFeed:
-    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one.
+    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one. Of a
+    source that says where things are, labels are a dict of arrays: "boxes", "labels", "masks".
 
     All batches have one shape, so that nothing is compiled twice: padding stays, with weight 0.
     """
@@ -54,14 +55,14 @@ class JaxFeed:
         self.feed, self._placement = feed, placement
         self._convert = device_convert(feed.program.convert) if later else None
         parts = Parts.of(feed, padded=True)
-        self._place = lambda batch: placement.put(parts(batch))
+        self._place, self._whole = lambda batch: placement.put(parts(batch)), parts.whole
         feed.place_on(placement, raw=later)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for placed in self.feed.placed(self._place, raw=self._convert is not None):
             images, *rest = self._placement.take(placed)
             # here, not where it was copied: in a world of several processes all must begin the same work in one order
-            yield (images if self._convert is None else self._convert(images), *rest)
+            yield self._whole([images if self._convert is None else self._convert(images), *rest])
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every process."""

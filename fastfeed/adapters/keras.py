@@ -75,7 +75,7 @@ class _TensorFlow:
     def data(self, strategy: Any = None) -> Any:
         epochs, tf = self._epochs, self._tf
         strategy = self._strategy if strategy is None else strategy
-        made = self._adapter.dataset(epochs.feed, epochs, Epochs.walk, epochs.parts.weighted)
+        made = self._adapter.dataset(epochs.feed, epochs, Epochs.walk, epochs.parts)
         if self._strategies.is_chosen(strategy):
             return self._strategies.distributed(made, epochs, strategy)
         world = epochs.feed.plan.world

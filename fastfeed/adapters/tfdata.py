@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts, label_spec
+from fastfeed.adapters.tuples import Parts, target_specs
 from fastfeed.device import full
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed import Feed
@@ -26,13 +26,14 @@ _AHEAD = 2  # batches that TensorFlow holds on a device
 
 def to_tfdata(feed: Feed, device: str | None = None) -> Any:
     """Elements are (images, labels), or with weights as a third where samples are masked or other ranks need padding.
+    Of a source that says where things are, labels are a dict: "boxes", "labels", "masks".
 
     Iterating the dataset walks one epoch of the feed; the next iteration walks the next. Behind `.prefetch()`, on a
     `device`, and under a strategy of several devices, TensorFlow takes batches before the trainer does: `feed.state()`
     is ahead then.
     """
     parts = Parts.of(feed)
-    made = dataset(feed, feed, lambda feed: map(parts, feed), parts.weighted)
+    made = dataset(feed, feed, lambda feed: (parts.whole(parts(batch)) for batch in feed), parts)
     return made if device is None else on_device(made, device, feed)
 
 
@@ -44,18 +45,17 @@ def on_device(made: Any, device: str, owner: Any) -> Any:
     return placed
 
 
-def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], weighted: bool) -> Any:
-    """A dataset over `epoch(owner)`, whose tuples are as `adapters.tuples.Parts` makes them.
+def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], parts: Parts) -> Any:
+    """A dataset over `epoch(owner)`, whose tuples are as `parts.whole` makes them.
 
     There is no `.prefetch()` at its end: the feed works ahead itself, and a buffer between it and the trainer would
     hide from the feed's statistics who waits for whom. Nor is its length asserted: an epoch that is restored in the
     middle is shorter. Batches begin with a page, so TensorFlow takes them as they are, without a copy.
     """
     program, batch = feed.program, None if feed.partial else feed.plan.batch
-    shape, dtype = label_spec(feed)
-    signature = (tf.TensorSpec((batch, *program.shape), program.spec.dtype), tf.TensorSpec((batch, *shape), dtype))
-    if weighted:
-        signature += (tf.TensorSpec((batch,), "float32"),)
+    targets = [tf.TensorSpec((batch, *shape), dtype) for shape, dtype in target_specs(feed).values()]
+    weights = [tf.TensorSpec((batch,), "float32")] if parts.weighted else []
+    signature = parts.whole([tf.TensorSpec((batch, *program.shape), program.spec.dtype), *targets, *weights])
     held = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds
 
     def walk() -> Iterable[tuple[Any, ...]]:

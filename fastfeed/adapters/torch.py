@@ -49,18 +49,25 @@ def placement(device: Any, held: int) -> TorchPlacement:
 
 
 class TorchFeed:
-    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one."""
+    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one.
+
+    Of a source that says where things are, labels are a dict of tensors: "boxes", "labels", "masks".
+    """
 
     def __init__(self, feed: Feed, placement: TorchPlacement, later: bool) -> None:
         self.feed, self.device = feed, placement.device
         self._placement = placement
         todo = DeviceConvert(feed.program.convert, self.device) if later else None
         parts = Parts.of(feed)
-        self._raw, self._place = later, lambda batch: placement.put(parts(batch), convert=todo)
+        self._raw, self._place, self._whole = (
+            later,
+            lambda batch: placement.put(parts(batch), convert=todo),
+            parts.whole,
+        )
         feed.place_on(placement, raw=later)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return map(self._placement.take, self.feed.placed(self._place, self._raw))
+        return (self._whole(self._placement.take(placed)) for placed in self.feed.placed(self._place, self._raw))
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""

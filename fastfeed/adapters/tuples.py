@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fastfeed.annotate import annotator
 from fastfeed.batch import Batch
+from fastfeed.errors import ConfigError
 from fastfeed.feed import Feed
 
-__all__ = ["Parts", "label_spec"]
+__all__ = ["Parts", "label_spec", "target_specs"]
 
 
 def label_spec(feed: Feed) -> tuple[tuple[int, ...], str]:
@@ -19,9 +22,20 @@ def label_spec(feed: Feed) -> tuple[tuple[int, ...], str]:
     return ((), "int64") if soft is None else ((soft.classes,), "float32")
 
 
+def target_specs(feed: Feed) -> dict[str, tuple[tuple[int, ...], str]]:
+    """What is learned from each sample, by name: shape and dtype.
+
+    Of a source that says where things are, "boxes" and "labels" of objects, and "masks"; else its label, unnamed.
+    """
+    return dict(annotator(feed.source, feed.program).specs) or {"": label_spec(feed)}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """(images, labels) of a batch, with weights where they may differ from one.
+    """(images, labels) of a batch, with weights where they may differ from one, as flat as devices take them.
+
+    Of a source that says where things are: (images, boxes, labels, masks), or what there is of these; `whole` makes
+    (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on.
 
     Padding that no other rank needs is cut off: trainers divide a batch's loss by its length, whatever the weights.
     Holds nothing of the feed, which holds what is done with its batches: threads end when the last user lets go of it.
@@ -31,21 +45,42 @@ class Parts:
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch
     factors: np.ndarray | None = None  # of the weights, by label; 1 for labels beyond, and for none; float32
+    names: tuple[str, ...] = ("",)  # of targets, as `target_specs`
 
     @classmethod
     def of(cls, feed: Feed, padded: bool = False, factors: np.ndarray | None = None) -> Parts:
         """`padded`: padding stays and the weights tell, for frameworks that compile anew for every shape."""
         plan, cut = feed.plan, feed.partial and not padded
         weighted = feed.weighted or factors is not None or (padded and feed.partial)
-        return cls(weighted, plan.steps - 1 if cut else -1, plan.length % plan.batch, factors)
+        names = tuple(target_specs(feed))
+        if factors is not None and names != ("",):
+            raise ConfigError(
+                f"class_weight is by the label of an image, and this feed gives {', '.join(names)} of objects; "
+                "leave it out, and weigh classes in the loss"
+            )
+        return cls(weighted, plan.steps - 1 if cut else -1, plan.length % plan.batch, factors, names)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
-        images, labels, weights = batch.images, batch.labels, batch.weights
-        if batch.step == self.last:
-            images, labels, weights = images[: self.length], labels[: self.length], weights[: self.length]
+        weights = batch.weights
         if self.factors is not None:
-            weights = weights * _factors(self.factors, labels)
-        return (images, labels, weights) if self.weighted else (images, labels)
+            weights = weights * _factors(self.factors, batch.labels)
+        found = (batch.images, *(_target(batch, name) for name in self.names), *([weights] if self.weighted else []))
+        return tuple(array[: self.length] for array in found) if batch.step == self.last else found
+
+    def whole(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """As trainers take them."""
+        if self.names == ("",):
+            return tuple(flat)
+        images, *rest = flat
+        return images, dict(zip(self.names, rest, strict=False)), *rest[len(self.names) :]
+
+
+def _target(batch: Batch, name: str) -> np.ndarray:
+    if not name:
+        return batch.labels
+    found = batch.masks if name == "masks" else getattr(batch.objects, name)
+    assert found is not None
+    return found
 
 
 def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:

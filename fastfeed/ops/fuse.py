@@ -22,10 +22,11 @@ __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 _SLOTS = 4096  # for the ops of one branch of views
 
 
-def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True, classes: int = 0) -> Program:
+def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
     """Check and fuse a list of ops for a source that yields `given` and names so many classes.
 
-    fixed: all results must be of one size.
+    fixed: all results must be of one size. objects: the source says where things are, so that mixing samples does not
+    need names for labels of whole images; without them these stay as they are.
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
@@ -38,7 +39,8 @@ def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True, classes: int = 0) -
         )
     at = next((i for i, step in enumerate(steps) if step.op.kind == "views"), None)
     mix = _mixing(steps, at is not None)
-    soft = targets([step.op for step in steps], classes)
+    labeled = bool(classes) or not objects or any(step.op.kind == "label" for step in steps)
+    soft = targets([step.op for step in steps], classes) if labeled else None
     if at is None:
         return replace(_program(steps, given), mix=mix, targets=soft)
     programs = [_branch(steps, at, k, branch, given) for k, branch in enumerate(steps[at].op.branches)]

@@ -1,0 +1,44 @@
+"""Segmentation masks from PNG files: their numbers as they are, without color."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import PngImagePlugin
+
+from fastfeed.decode.base import Bad
+from fastfeed.decode.pillow import why
+from fastfeed.decode.sniff import png_intact, sniff
+
+__all__ = ["mask_pixels"]
+
+_MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
+
+
+def mask_pixels(found: Any, size: tuple[int, int]) -> np.ndarray | Bad:
+    """uint8 (height, width) of a PNG's bytes, or of pixels; Bad where they are not of this size. Never raises for what
+    a file holds, and allocates nothing for a wrong size."""
+    if isinstance(found, np.ndarray):
+        shape = (int(found.shape[0]), int(found.shape[1]))
+        return found if shape == size else _other(shape, size)
+    try:
+        format = sniff(found)
+        if format != "PNG":
+            return Bad("not_image" if format is None else "unsupported_format", f"its mask is no PNG, but {format}")
+        image = PngImagePlugin.PngImageFile(io.BytesIO(found), "")
+        if (image.height, image.width) != size:
+            return _other((image.height, image.width), size)
+        if image.mode not in _MODES:
+            return Bad("unsupported_format", f"its mask has colors ({image.mode}); it must be gray or with a palette")
+        if not png_intact(found):
+            return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
+        return np.asarray(image).astype(np.uint8, copy=False)
+    except Exception as error:  # decoders of hostile bytes raise anything
+        reason, detail = why(error, found, "PNG")
+        return Bad(reason, f"its mask: {detail}")
+
+
+def _other(shape: tuple[int, int], size: tuple[int, int]) -> Bad:
+    return Bad("corrupt", f"its mask has {shape[0]}x{shape[1]} pixels (height x width), the image {size[0]}x{size[1]}")

@@ -7,6 +7,8 @@ import threading
 import cv2
 import numpy as np
 
+from fastfeed.slots import aligned
+
 __all__ = ["planes", "split"]
 
 _MINE = threading.local()
@@ -17,7 +19,7 @@ def planes(count: int, height: int, width: int) -> np.ndarray:
     need = count * height * width
     held: np.ndarray | None = getattr(_MINE, "held", None)
     if held is None or len(held) < need:
-        held = _MINE.held = np.empty(need, np.uint8)
+        held = _MINE.held = aligned((need,), "uint8")
     return held[:need].reshape(count, height, width)
 
 

@@ -139,14 +139,17 @@ def _stretch(low: int, high: int) -> np.ndarray:
 
 
 def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    done = split(image)
+    done, same = split(image), True
     for plane in done:
         low, high = cv2.minMaxLoc(plane)[:2]
+        if high - low == 255 or high <= low:
+            continue
+        same = False
         if high - low >= 32:  # what is no whole number is 1 / 255 away from one at least, float32's errors are 2**-11
             cv2.normalize(plane, plane, 2**-10 - 0.5, 2**-10 + 254.5, cv2.NORM_MINMAX)
-        elif high > low:
+        else:
             cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)
-    return cv2.merge(done, image)
+    return image if same else cv2.merge(done, image)
 
 
 def autocontrast_table(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:

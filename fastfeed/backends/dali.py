@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -108,6 +108,7 @@ class DaliBackend:
         if views > 1:  # a view is a sample of its own here, header and all: what opened a file may be used once
             blobs = [blob for blob in blobs for _ in range(views)]
             headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
+            work = replace(work, views=1)
             out = out.reshape(-1, *out.shape[2:])
         this = _Batch(blobs, headers, work, out, stop, batch, [None] * len(blobs))
         try:
@@ -185,10 +186,10 @@ class DaliBackend:
         """Fill these rows; the ones that are refused, with DALI's reason where it has one."""
         if work.stop.is_set():
             return []
-        request = work.request(rows, self._program.filter)
+        request, part = work.request(rows, self._program.filter), work.work[rows]
         try:
             with self._timeline.span("dali", work.number):
-                images, came = lane.run(request.blobs, request.headers, work.work[rows])
+                images, came = lane.run(request.blobs, request.headers, part)
                 if came:
                     work.held.append(images)
                     self._take(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.taken(images))

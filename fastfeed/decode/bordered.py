@@ -60,8 +60,15 @@ def placed(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarr
     if windows.limits is None:
         return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
     part = _part(windows, _beyond(windows.boxes, windows.limits), mode, size)
-    sizes, corners = part.high - part.low, part.first + part.low
-    return part.boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
+    low, high, boxes = part.low, part.high, part.boxes
+    if mode == "reflect":  # up to the edge that is the mirror, whether it is seen or not
+        low = np.where(part.first > 0, 0, low)
+        high = np.where(part.first + part.length < np.array(size), part.length, high)
+        moved, unit = (low != part.low) | (high != part.high), windows.limits[:, 2:] / part.length
+        corner = np.where(moved, windows.limits[:, :2] + low * unit, boxes[:, :2])
+        boxes = np.concatenate([corner, np.where(moved, (high - low) * unit, boxes[:, 2:])], axis=1)
+    sizes, corners = high - low, part.first + low
+    return boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

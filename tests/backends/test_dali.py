@@ -4,8 +4,10 @@ import importlib
 import threading
 from typing import NamedTuple
 
+import dali_cases
 import numpy as np
 import pytest
+from dali_cases import COMPOSITES, NOT_ON_DALI, SAME, SIMPLE_OPS, Within
 from side_by_side import HERE, arrays, compiled, differences, files, needs_dali, picture, rendered
 
 import fastfeed as ff
@@ -15,15 +17,8 @@ from fastfeed.ops import OPS
 from fastfeed.ops.fuse import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
+ELSEWHERE = ("views", "label", "mix")
 WORST: dict[str, tuple[float, float, float]] = {}
-
-
-class Within(NamedTuple):
-    """Allowed differences, in levels of 255."""
-
-    inside: float  # largest, but for the outermost rows and columns
-    edge: float  # largest there
-    mean: float
 
 
 class Case(NamedTuple):
@@ -33,12 +28,14 @@ class Case(NamedTuple):
 
 
 FIXED = Spec((40, 56, 3), "uint8", "HWC")
-SAME = Within(0, 0, 0)
 RESAMPLED = Within(1, 3, 0.25)  # edges: DALI repeats the outermost pixels, Pillow leaves them out
-CASES = {  # every op, in the smallest program that holds it
+CASES = {  # every op that is not in dali_cases, in the smallest program that holds it
     "Decode": Case([ff.Decode(), ff.Resize((48, 64))], ENCODED, Within(1, 1, 0.01)),
     "Resize": Case([ff.Resize((48, 64))], PIXELS, RESAMPLED),
     "CenterCrop": Case([ff.CenterCrop((32, 48))], PIXELS, SAME),
+    "Crop": Case([ff.Crop(3, 4, 20)], FIXED, SAME),
+    "RandomCrop": Case([ff.RandomCrop((32, 48), padding=9, mode="reflect")], FIXED, SAME),
+    "Pad": Case([ff.Pad((7, 40), "reflect"), ff.RandomFlip()], FIXED, SAME),
     "RandomResizedCrop": Case([ff.RandomResizedCrop((32, 48))], PIXELS, RESAMPLED),
     "RandomFlip": Case([ff.RandomFlip(direction="both")], FIXED, SAME),
     "ToFloat": Case([ff.ToFloat("float16")], FIXED, Within(0.07, 0.07, 0.03)),  # half of float16's last place at most
@@ -53,8 +50,7 @@ def whole_windows(n: int) -> Windows:
 
 def check(name: str, found: tuple[float, float, float], within: Within) -> None:
     WORST[name] = found
-    for what, value, allowed in zip(Within._fields, found, within, strict=True):
-        assert value <= allowed, f"{name} {what}: {value:.3g} levels, allowed {allowed}"
+    dali_cases.check(name, found, within)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +70,9 @@ def no_gpu(monkeypatch):
 
 
 def test_every_op_has_a_case():
-    assert set(CASES) == {op.__name__ for op in OPS}, "a new op needs a lowering in dali_ops and a case here"
+    """Views, labels and what mixes samples: see test_dali_chain."""
+    named = {op.__name__ for op in OPS} - {op.__name__ for op in OPS if getattr(op, "kind", "") in ELSEWHERE}
+    assert {*CASES, *SIMPLE_OPS, *COMPOSITES, *NOT_ON_DALI} == named, "a new op needs a lowering and a case"
 
 
 @needs_dali
@@ -99,6 +97,24 @@ def test_ops_agree(name):
 def test_filters_agree(filter, within, size):
     found = differences([ff.RandomResizedCrop(size, filter=filter)], PIXELS, arrays(PIXELS))
     check(f"{filter} to {size[0]}x{size[1]}", found, within)
+
+
+BORDERED = {
+    "letterbox": [ff.Resize((40, 30), fit="pad", fill=(10, 200, 30)), ff.RandomFlip(direction="both")],
+    "padded crop": [ff.RandomCrop((64, 80), padding=20, fill=(255, 0, 9)), ff.RandomFlip()],
+    "padded, scaled": [ff.Pad((9, 30), "reflect"), ff.Resize((64, 48)), ff.RandomFlip(direction="both")],
+    "all but beyond": [ff.Resize((40, 56)), ff.Pad(90, "edge"), ff.CenterCrop((60, 70))],
+    "mirrored from beyond": [ff.RandomCrop((20, 20), padding=(30, 30, 40, 40), mode="reflect"), ff.RandomFlip()],
+    "nothing of it": [ff.Resize((20, 20)), ff.Pad((30, 0, 0, 0), fill=(1, 2, 3)), ff.Crop(0, 0, 10)],
+}
+
+
+@needs_dali
+@pytest.mark.parametrize("changed", [False, True], ids=["decoded", "in the chain"])
+@pytest.mark.parametrize("name", BORDERED)
+def test_borders_agree(name, changed):
+    before = [ff.Resize((48, 60)), ff.Invert()] if changed else []
+    check(f"{name}, {changed}", differences([*before, *BORDERED[name]], PIXELS, arrays(PIXELS)), Within(4, 4, 0.5))
 
 
 @needs_dali

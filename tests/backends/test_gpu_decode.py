@@ -107,7 +107,7 @@ def test_regions_give_the_pixels_of_whole_images():
         assert (kept[0] < sizes[0]).all() and (kept[4] == sizes[4]).all() and (corners + kept <= sizes).all()
         both = []
         for decoded in (False, True):
-            images, rows = lane.Lane(ops.Graph(program, 8, 2, None, decoded)).run(blobs, headers, windows)
+            images, rows = lane.Lane(ops.Graph(program, 8, 2, None, decoded)).run(blobs, headers, Work(windows))
             assert rows == list(range(7))
             both.append(np.asarray(images.as_tensor()).astype(int))
         assert np.abs(both[0] - both[1]).max() <= 1

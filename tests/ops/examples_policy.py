@@ -27,9 +27,13 @@ RESAMPLING = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.
 
 
 def moved(op: Affine, image: Image.Image, matrix: np.ndarray) -> Image.Image:
+    """Laid on a larger sheet of the fill, as Pillow's bilinear filter ends half a pixel beyond the edge of an image."""
     fill: Any = op.fill if image.mode == "RGB" else shade(op.fill, 1)[0]
-    data = tuple(matrix[:2].ravel())
-    return image.transform(image.size, Image.Transform.AFFINE, data, RESAMPLING[op.filter], fillcolor=fill)
+    sheet = ImageOps.expand(image, 2, fill)
+    data = matrix[:2].copy()
+    data[:, 2] += 2
+    how = Image.Transform.AFFINE
+    return sheet.transform(image.size, how, data.ravel().tolist(), RESAMPLING[op.filter], fillcolor=fill)
 
 
 PILLOW: dict[type, Callable[[Any, Image.Image, dict[str, Any]], Image.Image]] = {
@@ -65,6 +69,6 @@ def mixed(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray) -> np
 
 
 MEANING = {
-    # an op may follow another that differs by a level, and Pillow's bilinear edge is half a pixel wider
+    # an op may follow another that rounded a pixel, or a corner, to the other side
     AugMix: Meaning(mixed, 2, 0.97, "Pillow's ops in turn, then a weighted sum: torchvision AugMix.forward"),
 }

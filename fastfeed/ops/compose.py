@@ -40,17 +40,18 @@ def _children(name: str, ops: Any) -> tuple[Any, ...]:
 
 
 def _kind(ops: Sequence[Any]) -> Kind:
-    """Geometry if all of it folds into one window: it is resampled in one way, and nothing beyond the image is seen."""
+    """Geometry if all of it folds into one window: nothing beyond the image is seen."""
     folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
-    return "geometry" if folds and len(_filters(ops)) <= 1 else "change"
+    return "geometry" if folds else "change"
 
 
-def _filters(ops: Sequence[Any]) -> set[str]:
-    return {op.filter for op in ops if hasattr(op, "filter")}
+def _filters(ops: Sequence[Any]) -> list[str]:
+    return [op.filter for op in ops if hasattr(op, "filter")]
 
 
 def _filter(name: str, ops: Sequence[Any]) -> str:
-    for one in _filters(ops):
+    """The last one, as in a list of ops."""
+    for one in reversed(_filters(ops)):
         return one
     raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
 
@@ -166,7 +167,7 @@ class OneOf:
 
     @property
     def kind(self) -> Kind:
-        return _kind(self.ops)
+        return _kind(self.ops) if len(set(_filters(self.ops))) <= 1 else "change"  # a window has one filter
 
     @property
     def filter(self) -> str:
@@ -186,7 +187,7 @@ class OneOf:
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
-            filters = ", ".join(sorted(_filters(self.ops)))
+            filters = ", ".join(sorted(set(_filters(self.ops))))
             if not spec.fixed and "," in filters and all(op.kind == "geometry" for op in self.ops):
                 raise SpecError(
                     f"OneOf needs ops with one filter where images are of many sizes, got {filters}; "

@@ -202,6 +202,8 @@ def test_specs():
     assert Sequential([Resize(32), CenterCrop(24)]).out(ANY_SIZE) == IMAGE.with_size(24, 24)
     assert OneOf([RandomResizedCrop(24), CenterCrop(24)]).out(ANY_SIZE) == IMAGE.with_size(24, 24)
     assert Maybe(Sequential([MIRROR, darker])).out(IMAGE) == IMAGE
+    assert Sequential([Resize(64, "box"), RandomResizedCrop(24, filter="lanczos")]).filter == "lanczos"
+    assert not hasattr(Sequential([MIRROR]), "filter")
     lanczos = OneOf([RandomResizedCrop((40, 56)), RandomResizedCrop((40, 56), filter="lanczos")])
     assert lanczos.out(IMAGE) == IMAGE and lanczos.kind == "change"
 

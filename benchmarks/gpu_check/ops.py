@@ -10,24 +10,17 @@ import numpy as np
 from PIL import Image
 
 import fastfeed as ff
+from benchmarks.gpu_check.chains import CHAINS, SIMPLE, Within, in_turn
 from benchmarks.gpu_check.setting import Setting
 from benchmarks.gpu_check.spoiled import encoded
 from fastfeed.backends import cpu, dali
 from fastfeed.decode import engine_for
 from fastfeed.ops import OPS
-from fastfeed.ops.fuse import Work, fuse
+from fastfeed.ops.fuse import Program, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 from fastfeed.timeline import Timeline
 
 __all__ = ["compared"]
-
-
-class Within(NamedTuple):
-    """Allowed differences, in levels."""
-
-    inside: float  # largest, but for the outermost rows and columns
-    edge: float  # largest there
-    mean: float
 
 
 class Case(NamedTuple):
@@ -36,6 +29,7 @@ class Case(NamedTuple):
     within: Within
 
 
+_ELSEWHERE = ("label", "mix", "views")  # made of the ops here, and of arithmetic on finished batches
 _FIXED = Spec((120, 160, 3), "uint8", "HWC")
 _SAME = Within(0, 0, 0)
 _RESAMPLED = Within(2, 18, 0.3)  # edges: see fastfeed/backends/dali_ops.py
@@ -58,44 +52,57 @@ _CASES = {
 
 def compared(setting: Setting, photos: list[Path]) -> tuple[dict[str, Any], list[str]]:
     """(worst differences by case, what is wrong)."""
-    named = {type(op).__name__ for case in _CASES.values() for op in case.ops}
-    wrong = [f"no case for {op.__name__}" for op in OPS if op.__name__ not in named]
+    cases = _CASES | {name: Case(ops, _FIXED, within) for name, (ops, within) in CHAINS.items()}
+    named = {type(op).__name__ for case in cases.values() for op in case.ops} | {type(op).__name__ for op, _ in SIMPLE}
+    named |= {"Maybe", "Sequential", "Function"}  # inside others; never on a GPU
+    wrong = [f"no case for {op.__name__}" for op in OPS if op.__name__ not in named and op.kind not in _ELSEWHERE]
     pictures = [_picture(path) for path in photos[:8]]
     files = [path.read_bytes() for path in photos[:8]] + _others(pictures)
-    figures = {}
-    for name, case in _CASES.items():
-        if case.given.encoded:
-            blobs: list[Any] = files
-        elif case.given == _FIXED:
-            blobs = [np.ascontiguousarray(picture[:120, :160]) for picture in pictures]
-        else:
-            blobs = pictures
-        found = _differences(setting, case, blobs)
-        figures[name] = {what: float(f"{value:.3g}") for what, value in found._asdict().items()}
-        for what, value, allowed in zip(Within._fields, found, case.within, strict=True):
+    parts = [np.ascontiguousarray(picture[:120, :160]) for picture in pictures]
+    found = {}
+    for name, case in cases.items():
+        blobs: list[Any] = files if case.given.encoded else parts if case.given == _FIXED else pictures
+        program = fuse(case.ops, case.given)
+        found[name] = (_apart(_rendered(setting, program, blobs), program), case.within)
+    program, work = in_turn(_FIXED, 4 * len(SIMPLE))
+    both = _rendered(setting, program, [parts[k % len(parts)] for k in range(4 * len(SIMPLE))], work)
+    for k, (op, within) in enumerate(SIMPLE):
+        found[repr(op)[:60]] = (_apart([out[4 * k : 4 * k + 4] for out in both], program), within)
+    for name, (apart, case_within) in found.items():
+        for what, value, allowed in zip(Within._fields, apart, case_within, strict=True):
             if value > allowed:
                 wrong.append(f"{name}: {what} {value:.3g} levels, allowed {allowed}")
+    figures = {name: {k: float(f"{v:.3g}") for k, v in apart._asdict().items()} for name, (apart, _) in found.items()}
     return figures, wrong
 
 
-def _differences(setting: Setting, case: Case, blobs: list[Any]) -> Within:
-    program = fuse(case.ops, case.given)
-    engine, batch = engine_for(program, "pillow"), 32
-    rng, outs = np.random.default_rng(5), []
-    headers = engine.probe(blobs)
-    sizes = np.array([(h.height, h.width) for h in headers])  # type: ignore[union-attr]
-    draws = program.draw(lambda slot, n: rng.random((len(blobs), n)))
-    windows = program.windows(draws, sizes)
+def _rendered(setting: Setting, program: Program, blobs: list[Any], work: Work | None = None) -> list[np.ndarray]:
+    """By the cpu backend, and by DALI: it must not leave to the processor what it can do."""
+    engine, outs = engine_for(program, "pillow"), []
+    headers: Any = engine.probe(blobs)
+    if work is None:
+        rng = np.random.default_rng(5)
+        sizes = np.array([(h.height, h.width) for h in headers])
+        work = program.work(program.draw(lambda slot, n: rng.random((len(blobs), n))), sizes)
     for backend in (cpu, dali):
-        runner = backend.compile(program, engine, Timeline(), batch, setting.cores, decode=_decode(backend))
-        shape = (len(blobs), *(side or 0 for side in program.spec.shape))
-        out = runner.empty(shape, program.spec.dtype)
-        bad = runner.render(blobs, engine.probe(blobs), Work(windows), out, threading.Event())  # type: ignore[arg-type]
+        runner = backend.compile(program, engine, Timeline(), len(blobs), setting.cores, decode=_decode(backend))
+        if backend is dali and program.decode is None:
+            runner._by_engine = _nobody
+        out = runner.empty((len(blobs), *(side or 0 for side in program.spec.shape)), program.spec.dtype)
+        bad = runner.render(blobs, engine.probe(blobs), work, out, threading.Event())
         runner.settle()
-        assert not any(bad), f"{case.ops}: {backend.__name__} refused good images: {bad}"
+        assert not any(bad), f"{program.steps}: {backend.__name__} refused good images: {bad}"
         outs.append(np.asarray(out.get() if hasattr(out, "get") else out).astype(np.float64))
-    apart = np.abs(outs[0] - outs[1])
-    how = program.convert
+    return outs
+
+
+def _nobody(batch: Any, rows: list[int]) -> None:
+    if rows:
+        raise AssertionError(f"DALI refused {len(rows)} arrays, which cannot be bad")
+
+
+def _apart(outs: list[np.ndarray], program: Program) -> Within:
+    apart, how = np.abs(outs[0] - outs[1]), program.convert
     apart = (np.moveaxis(apart, 1, 3) if how.layout == "CHW" else apart) / np.array(how.scale)
     edge = apart.copy()
     edge[:, 1:-1, 1:-1] = 0

@@ -50,7 +50,8 @@ def lines(op: GridMask, values: dict[str, Any], at: At) -> dict[str, Any]:
 
 
 def grid(op: GridMask, values: Any, image: Any, at: At) -> Any:
-    hidden = values["down"] * values["across"]
+    lines = [values[name].gpu() if at.gpu else values[name] for name in ("down", "across")]
+    hidden = lines[0] * lines[1]
     return fn.cast(image * (1.0 - hidden) + values["fill"] * hidden, dtype=types.UINT8)
 
 

@@ -1,4 +1,4 @@
-"""How far the dali backend may be from the cpu backend, op by op; and lists of ops in which every sample has its own."""
+"""How far the dali backend may be from the cpu backend, op by op; and many ops in one list, each for some samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of ops on the dali backend, on the processor here; `pytest -s` shows by how much they differ from the cpu's."""
+"""Chains of ops on the dali backend, on the processor here; `pytest -s` shows how far they are from the cpu backend."""
 
 import importlib
 import threading

@@ -7,35 +7,40 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from fastfeed.backends.kernels import KERNELS, MEASURED, TABLES
+from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, TABLES
 from fastfeed.ops.layers import Layer, Taken
 
 __all__ = ["change", "look_up", "run"]
 
 
 def run(
-    layers: Sequence[Layer], taken: Sequence[Taken], row: int, image: np.ndarray
+    layers: Sequence[Layer], taken: Sequence[Taken], row: int, image: np.ndarray, leave: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The image after all layers, and the table that is left to be applied to it: neighboring tables become one.
 
-    image: uint8 (height, width, channels), which may be overwritten.
+    image: uint8 (height, width, channels), which may be overwritten. leave: False when no look-up follows that a table
+    could become part of; none is left then.
     """
     table: np.ndarray | None = None
-    for layer, one in zip(layers, taken, strict=True):
-        k = int(one.choice[row])
-        if k < 0:
-            continue
-        op, values = layer.ops[k], one.values[k]
+    chosen = [(layer, one, int(one.choice[row])) for layer, one in zip(layers, taken, strict=True)]
+    todo = [(layer.ops[k], one.values[k]) for layer, one, k in chosen if k >= 0]
+    for i, (op, values) in enumerate(todo):
         kind = type(op)
-        if kind in TABLES:
+        shared = type(todo[i + 1][0]) in TABLES if i + 1 < len(todo) else leave
+        alone = kind in ALONE and not shared
+        if kind in TABLES and not (alone and table is None):
             table = _after(table, TABLES[kind](op, values, row))
             continue
         if table is not None:
             image, table = look_up(image, table), None
-        if kind in MEASURED:
+        if alone:
+            image = ALONE[kind](op, values, row, image)
+        elif kind in MEASURED:
             table = MEASURED[kind](op, values, row, image)
         else:
             image = KERNELS[kind](op, values, row, image)
+    if table is not None and not leave:
+        image, table = look_up(image, table), None
     return image, table
 
 
@@ -52,8 +57,7 @@ def change(
     """All images after all layers, as bytes; pixels may be overwritten, those that are bad are left out."""
     for row, why in enumerate(bad):
         if why is None:
-            image, table = run(layers, taken, row, pixels[row])
-            out[row] = image if table is None else look_up(image, table)
+            out[row] = run(layers, taken, row, pixels[row], leave=False)[0]
 
 
 def _after(first: np.ndarray | None, then: np.ndarray) -> np.ndarray:

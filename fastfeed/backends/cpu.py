@@ -80,7 +80,7 @@ class CpuBackend:
             if done[sample] is not None:
                 continue
             try:
-                image, table = run(layers, work.taken, row, pixels[row])
+                image, table = run(layers, work.taken, row, pixels[row], leave=not how.keeps_bytes)
             except OpFailed as failed:
                 done[sample] = Bad("op_failed", str(failed))
             else:

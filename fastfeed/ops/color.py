@@ -205,18 +205,25 @@ class LUT:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", plain(self.table))
-        rows = self.table if self.per_channel else (self.table,)
-        good = len(rows) in (1, 3) and all(
-            isinstance(row, tuple) and len(row) == 256 and all(type(v) is int and 0 <= v <= 255 for v in row)
-            for row in rows
-        )
-        if not good:
-            found = np.array(self.table, object)
-            got = f"{list(found.shape)} of {type(found.flat[0]).__name__}" if found.size > 8 else repr(self.table)
+        wrong = self._wrong()
+        if wrong:
             raise ConfigError(
-                f"LUT table must be 256 integers in [0, 255], or three rows of 256, got {got}; "
+                f"LUT table must be 256 integers in [0, 255], or three rows of 256, got {wrong}; "
                 "write LUT([255 - v for v in range(256)])"
             )
+
+    def _wrong(self) -> str:
+        """What the table is, if it is none."""
+        rows = self.table if self.per_channel else (self.table,)
+        if len(rows) not in (1, 3):
+            return f"{len(rows)} rows"
+        for row in rows:
+            if not isinstance(row, tuple) or len(row) != 256:
+                return f"{len(row)} values" if isinstance(row, tuple) and len(row) > 8 else repr(row)
+            for at, value in enumerate(row):
+                if type(value) is not int or not 0 <= value <= 255:
+                    return f"{value!r} at [{at}]"
+        return ""
 
     @property
     def per_channel(self) -> bool:

@@ -17,12 +17,11 @@ _MINE = threading.local()  # fresh memory would cost as much as the blend
 
 def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """Every version after its chain, in its share; in float32, rounded once."""
-    from fastfeed.backends.chain import look_up, run  # the chain needs this module's table
+    from fastfeed.backends.chain import run  # the chain needs this module's table
 
     found, chain = [image], op.chain
     for taken in values["chains"]:
-        version, table = run(chain, taken, row, image.copy())
-        found.append(version if table is None else look_up(version, table))
+        found.append(run(chain, taken, row, image.copy(), leave=False)[0])
     flat = [one.reshape(len(image), -1) for one in found]
     shares = values["shares"][row].tolist()
     if len(flat) % 2:

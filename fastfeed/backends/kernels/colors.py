@@ -113,16 +113,16 @@ class Turn:
         middle3[...] = middle0
         np.bitwise_xor(here, odd, here)
         room, pace, most, least = before, after, over0, over1  # no more needed as what they were
-        np.maximum(first, second, most)
-        np.minimum(first, second, least)
-        np.minimum(most, third, room)
-        np.maximum(room, least, room)
-        np.maximum(most, third, most)
-        np.minimum(least, third, least)
+        np.maximum(first, second, out=most)
+        np.minimum(first, second, out=least)
+        np.minimum(most, third, out=room)
+        np.maximum(room, least, out=room)
+        np.maximum(most, third, out=most)
+        np.minimum(least, third, out=least)
         np.subtract(most, room, room)  # from the middle one up to the greatest
         np.subtract(most, least, pace)
         cv2.convertScaleAbs(pace, pace, share)
-        np.minimum(room, pace, room)  # how far the middle one rises
+        np.minimum(room, pace, out=room)  # how far the middle one rises
         np.subtract(pace, room, pace)  # how far the greatest falls
         np.invert(pace, pace)
         np.invert(room, room)

@@ -48,7 +48,7 @@ def brightness(op: Brightness, values: dict[str, Any], row: int, image: np.ndarr
 
 
 def brightness_table(op: Brightness, values: dict[str, Any], row: int) -> np.ndarray:
-    return brightness(op, values, row, _SAME.copy())
+    return brightness(op, values, row, _SAME[None].copy())[0]
 
 
 def _toward(values: dict[str, Any], row: int, image: np.ndarray) -> tuple[float, float]:
@@ -64,7 +64,7 @@ def contrast(op: Contrast, values: dict[str, Any], row: int, image: np.ndarray) 
 
 
 def contrast_table(op: Contrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return line(_SAME.copy(), *_toward(values, row, image))
+    return line(_SAME[None].copy(), *_toward(values, row, image))[0]
 
 
 def solarize(op: Solarize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -124,7 +124,8 @@ def equalize(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) 
     done = split(image)
     for plane, table in zip(done, _equal(done), strict=True):
         cv2.LUT(plane, table, dst=plane)
-    return cv2.merge(done, image)
+    cv2.merge(done, image)
+    return image
 
 
 def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -149,7 +150,9 @@ def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.n
             cv2.normalize(plane, plane, 2**-10 - 0.5, 2**-10 + 254.5, cv2.NORM_MINMAX)
         else:
             cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)
-    return image if same else cv2.merge(done, image)
+    if not same:
+        cv2.merge(done, image)
+    return image
 
 
 def autocontrast_table(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:

@@ -180,7 +180,8 @@ LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, 
 
 
 def build(graph: Graph) -> Any:
-    """Inputs "data", "window", and those of the chain; outputs the samples and the size of what was decoded.
+    """Inputs "data", "window", and those of the chain; outputs the samples, the size of what was decoded,
+    and what nobody needs.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
     after an error and whose outputs are not overwritten.
@@ -201,6 +202,7 @@ def build(graph: Graph) -> Any:
         for lower in LOWERING:
             result = lower(result, given, graph)
             shape = result.shape() if shape is None else shape
-        pipe.set_outputs(result, shape)
+        # an input that leads nowhere, as where all samples take Invert(), would be left out, and could not be fed
+        pipe.set_outputs(result, shape, *given.values())
     pipe.build()
     return pipe

@@ -52,7 +52,7 @@ class Lane:
         for name, value in self._chain.feed(work[rows]).items():
             self._pipe.feed_input(name, value)
         self._pipe.feed_input("data", [_array(blob) for blob in data])
-        images, shapes = self._pipe.run()  # outputs are there when it returns, so the decoder's images are free again
+        images, shapes, *_ = self._pipe.run()  # all is there when it returns, so the decoder's images are free again
         decoded = np.asarray(shapes.as_tensor())[:, :2]
         if (decoded == want).all():
             return images, rows

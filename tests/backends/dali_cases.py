@@ -32,7 +32,7 @@ AFTER_EACH_OTHER = Within(255, 255, 1.0)
 SIMPLE_OPS = {
     "LUT": SAME,
     "AutoContrast": ROUNDED,
-    "Brightness": SAME,
+    "Brightness": ROUNDED,
     "Contrast": ROUNDED,
     "Equalize": Within(2, 2, 0.6),
     "Gamma": ROUNDED,
@@ -58,7 +58,7 @@ COMPOSITES = {
     "Maybe": ROUNDED,
     "OneOf": ROUNDED,
     "Sequential": ROUNDED,
-    "ColorJitter": Within(3, 3, 0.3),
+    "ColorJitter": Within(8, 8, 0.3),
     "AutoAugment": AFTER_EACH_OTHER,
     "RandAugment": AFTER_EACH_OTHER,
     "TrivialAugmentWide": AFTER_EACH_OTHER,

@@ -203,6 +203,12 @@ def test_regions_of_windows_with_borders(op):
     assert np.abs(rendered(runner.renders, own, work, blobs).astype(int) - want).max() <= 4
 
 
+def test_ops_that_need_no_number(graph_alone):
+    given = Spec((*SIZE, 3), "uint8", "HWC")
+    want, got, _, _ = both([ff.Invert(), ff.Grayscale()], given, images(4))
+    assert np.abs(want.astype(int) - got).max() <= 1
+
+
 def test_how_many_samples_take_an_op():
     plain = np.full((512, 2, 3, 3), 20, np.uint8)
     seen = {}

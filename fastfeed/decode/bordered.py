@@ -12,8 +12,9 @@ from fastfeed.decode.base import Bad, Engine, Request, Stop
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.fold import Windows
 
-__all__ = ["continued", "decode", "placed"]
+__all__ = ["continued", "decode", "frame", "placed"]
 
+_MODES = {"constant": cv2.BORDER_CONSTANT, "edge": cv2.BORDER_REPLICATE, "reflect": cv2.BORDER_REFLECT_101}
 _NEAR = 1e-6  # of a pixel: sums of fractions
 
 
@@ -117,6 +118,15 @@ def continued(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
     return np.minimum(np.minimum(back, period - back), length - 1)
 
 
+def frame(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
+    """So many more pixels at the top, bottom, left and right, into `out`."""
+    how = _MODES[mode] | cv2.BORDER_ISOLATED
+    made = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
+    if not out.flags.c_contiguous:
+        out[:] = made.reshape(out.shape)
+    return out
+
+
 def _alike(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
     """Rows of equal shape."""
     found: dict[tuple[int, int], list[int]] = {}
@@ -135,13 +145,8 @@ def _lay(
         before, after = first + low, out.shape[axis] - first - high
         inside &= before >= 0 and after >= 0
         edges.append((after, before) if flip[axis] else (before, after))
-    (top, bottom), (left, right) = edges
-    if mode == "constant":
-        out[:] = fill
-        out[top : top + image.shape[0], left : left + image.shape[1]] = image
-    elif inside:
-        how = cv2.BORDER_REPLICATE if mode == "edge" else cv2.BORDER_REFLECT_101
-        out[:] = cv2.copyMakeBorder(image, top, bottom, left, right, how).reshape(out.shape)
+    if inside:
+        frame(image, [*edges[0], *edges[1]], mode, fill, out)
     else:  # reflected from beyond the window
         places = []
         for axis in (0, 1):

@@ -9,8 +9,9 @@ import cv2
 import numpy as np
 
 from fastfeed.decode.base import Header, Request
-from fastfeed.decode.bordered import decode
+from fastfeed.decode.bordered import decode, frame
 from fastfeed.decode.pixels import PixelsEngine
+from fastfeed.ops.base import shade
 from fastfeed.ops.fold import Window, Windows
 
 __all__ = ["KERNELS"]
@@ -25,7 +26,7 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
     if part is not None:
         down, across = values["flip"][row].tolist()
         if down or across:
-            return cv2.flip(part, -1 if down and across else int(across)).reshape(*size, -1)
+            return cv2.flip(part, -1 if down and across else int(across)).reshape(part.shape)
         return np.ascontiguousarray(part)
     one = slice(row, row + 1)
     windows = Windows(values["box"][one], values["flip"][one], values["size"][one], values["limit"][one])
@@ -38,15 +39,27 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
 def _whole_pixels(
     op: Window, values: dict[str, Any], row: int, image: np.ndarray, size: tuple[int, ...]
 ) -> np.ndarray | None:
-    """A view of what is cut, if there is nothing to scale and no border to see."""
-    top, left, height, width = values["box"][row].tolist()
-    if (height, width) != size or not (top.is_integer() and left.is_integer()):
+    """What is cut, a view if no border is seen; None if there is something to scale, or to reflect from afar."""
+    box = values["box"][row].tolist()
+    if tuple(box[2:]) != size or not (box[0].is_integer() and box[1].is_integer()):
         return None
-    if op.border is not None:  # what an earlier crop cut away is border, too
-        y, x, h, w = values["limit"][row].tolist()
-        if top < y or left < x or top + height > y + h or left + width > x + w:
-            return None
-    return image[int(top) : int(top + height), int(left) : int(left + width)]
+    top, left, height, width = map(int, box)
+    bottom, right = top + height, left + width
+    if op.border is None:
+        return image[top:bottom, left:right]
+    limit = values["limit"][row].tolist()  # what an earlier crop cut away is border, too
+    if not all(side.is_integer() for side in limit):
+        return None
+    y, x, high, wide = map(int, limit)
+    seen = image[max(top, y) : max(0, min(bottom, y + high)), max(left, x) : max(0, min(right, x + wide))]
+    if seen.shape[:2] == size:
+        return seen
+    edges = [max(0, y - top), max(0, bottom - y - high), max(0, x - left), max(0, right - x - wide)]
+    most = (max(edges[:2]), max(edges[2:])) if op.border.mode == "reflect" else (0, 0)
+    if seen.shape[0] <= most[0] or seen.shape[1] <= most[1]:
+        return None
+    out = np.empty((*size, image.shape[2]), np.uint8)
+    return frame(seen, edges, op.border.mode, shade(op.border.fill, image.shape[2]), out)
 
 
 KERNELS = {Window: cut}

@@ -29,6 +29,7 @@ __all__ = ["ALONE", "MEASURED", "TABLES"]
 
 _BYTES = np.arange(256)
 _SAME = np.arange(256, dtype=np.uint8)
+_SHARES = _BYTES / 255.0
 _NEGATIVE = _SAME[::-1].copy()
 _MASKS = np.array([0xFF00 >> bits & 0xFF for bits in range(9)], np.uint8)
 # Pillow cuts off where OpenCV rounds: half a level less, but whole numbers must stay what they are, so by more than
@@ -98,7 +99,7 @@ def invert_table(op: Invert, values: dict[str, Any], row: int) -> np.ndarray:
 
 def gamma_table(op: Gamma, values: dict[str, Any], row: int) -> np.ndarray:
     """As torchvision: 255.999 times the power, cut."""
-    return ((255 + 1 - 1e-3) * (_BYTES / 255.0) ** values["gamma"][row]).astype(np.uint8)
+    return ((255 + 1 - 1e-3) * _SHARES ** values["gamma"][row]).astype(np.uint8)
 
 
 def own_table(op: LUT, values: dict[str, Any], row: int) -> np.ndarray:
@@ -108,15 +109,18 @@ def own_table(op: LUT, values: dict[str, Any], row: int) -> np.ndarray:
 
 
 def _equal(channels: list[np.ndarray]) -> np.ndarray:
-    """Tables of ImageOps.equalize: (channels, 256)."""
-    found = [cv2.calcHist([plane], [0], None, [256], [0, 256]).ravel() for plane in channels]
-    counts = np.array(found, np.float32).astype(np.int64)
-    total = channels[0].size
-    last = counts[np.arange(len(counts)), 255 - (counts[:, ::-1] != 0).argmax(axis=1)]
-    step = ((total - last) // 255)[:, None]
-    before = counts.cumsum(axis=1) - counts + step // 2
-    equal = np.minimum(before // np.maximum(step, 1), 255).astype(np.uint8)
-    equal[step[:, 0] == 0] = _SAME
+    """Tables of ImageOps.equalize: (channels, 256). Counts are whole numbers in float64, whose division is quicker."""
+    counts = np.empty((len(channels), 256))
+    steps = np.empty((len(channels), 1))
+    for row, plane in enumerate(channels):
+        counts[row] = cv2.calcHist([plane], [0], None, [256], [0, 256]).ravel()
+        steps[row] = (plane.size - int(counts[row, counts[row].nonzero()[0][-1]])) // 255
+    before = counts.cumsum(axis=1)
+    before -= counts
+    before += steps // 2
+    before /= np.maximum(steps, 1)
+    equal = np.minimum(before, 255, out=before).astype(np.uint8)
+    equal[steps[:, 0] == 0] = _SAME
     return equal
 
 

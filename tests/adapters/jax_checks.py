@@ -48,6 +48,17 @@ def check_arrays_hold_the_batches_of_the_feed():
                 np.testing.assert_array_equal(labels, batch.labels)
 
 
+def check_objects_come_as_a_dict_of_arrays():
+    boxes = [[[i % 4, 1, 6, 7]] * (i % 3) for i in range(44)]
+    with ff.Feed(ff.Objects(ff.Arrays(IMAGES), boxes), OPS, batch=8) as data:
+        for sharding in (None, SHARDED):
+            for (images, found), batch in zip(data.to_jax(sharding), data.batches(data.state()["epoch"]), strict=True):
+                assert images.shape == (8, 3, 8, 6) and list(found) == ["boxes", "labels"]
+                assert found["boxes"].sharding.device_set == images.sharding.device_set
+                np.testing.assert_array_equal(found["boxes"], batch.objects.boxes)
+                np.testing.assert_array_equal(found["labels"], batch.objects.labels)
+
+
 def check_memory_is_taken_as_it_is_and_not_used_again():
     big = np.random.default_rng(1).integers(0, 256, (64, 64, 64, 3), dtype=np.uint8)
     with ff.Feed(ff.Arrays(big, np.arange(64)), [], batch=8, threads=2) as data:

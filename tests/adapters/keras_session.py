@@ -159,6 +159,18 @@ with ff.Feed(ff.Arrays(images, labels), soft, batch=22, seed=3) as mixed:
         by_hand.append((entropy * (1 + 1.5 * batch.labels[:, 1])).mean())
     result["soft"] = [float(told), float(np.mean(by_hand))]
 
+# objects: a model of two losses learns from a dict; its loss by hand, of a model that does not learn
+where = np.stack([labels, labels, labels + 2, labels + 4], 1)[:, None]
+inputs = keras.Input((8, 8, 3))
+pooled = keras.layers.GlobalAveragePooling2D()(inputs)
+boxed = keras.layers.Reshape((1, 4))(keras.layers.Dense(4, kernel_initializer="zeros")(pooled))
+kinds = keras.layers.Reshape((1,))(keras.layers.Dense(1, kernel_initializer="zeros")(pooled))
+net = keras.Model(inputs, {"boxes": boxed, "labels": kinds})
+net.compile(keras.optimizers.SGD(0.0), loss={"boxes": "mae", "labels": "mae"}, jit_compile=False)
+with ff.Feed(ff.Objects(ff.Arrays(images), where, labels[:, None]), [ff.ToFloat()], batch=22) as objects:
+    told = net.fit(objects.to_keras(), verbose=0).history["loss"][0]
+    result["objects"] = [float(told), float(np.abs(where).mean() + labels.mean())]
+
 # a folder with broken files trains as if they were not there; one of broken files alone stops with words
 with ff.Feed(ff.ImageFolder(folder / "some"), [ff.Resize((8, 8)), ff.ToFloat()], batch=8) as some:
     steps = Steps()

@@ -89,6 +89,11 @@ def test_soft_labels_are_trained_on_and_weighed_by_class(session):
     assert told == pytest.approx(by_hand, rel=1e-5)
 
 
+def test_boxes_and_their_labels_are_trained_on(session):
+    told, by_hand = session["objects"]
+    assert told == pytest.approx(by_hand, rel=1e-5)
+
+
 def test_batches_are_finished_by_the_feeds_threads(session):
     """Cut, weighed and, but for TensorFlow, copied to Keras's device: not by the thread that trains."""
     assert session["placers"] == ["fastfeed-"]

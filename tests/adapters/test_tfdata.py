@@ -35,6 +35,15 @@ result["soft"] = all(
     for (_, y), b in zip(soft.to_tfdata(), soft.batches(0), strict=True)
 )
 soft.close()
+boxes, masks = [[[i % 4, 1, 6, 7]] * (i % 3) for i in range(22)], [np.full((8, 6), i, np.uint8) for i in range(22)]
+located = ff.Feed(ff.Objects(ff.Arrays(images), boxes, masks=masks), [ff.RandomFlip()], batch=4, seed=1)
+result["located_spec"] = {k: str(v) for k, v in located.to_tfdata().element_spec[1].items()}
+result["located"] = all(
+    np.array_equal(y["boxes"], b.objects.boxes) and np.array_equal(y["labels"], b.objects.labels)
+    and np.array_equal(y["masks"], b.masks)
+    for (_, y), b in zip(located.to_tfdata(), located.batches(0), strict=True)
+)
+located.close()
 feed.seek(5, 3)
 result["restored"] = len(list(data))
 ranks.close(), padded.close()
@@ -63,6 +72,11 @@ def test_a_dataset_walks_the_feed():
     assert "shape=(4,), dtype=tf.int64" in result["spec"]
     assert result["same"]
     assert "shape=(4, 22), dtype=tf.float32" in result["soft_spec"] and result["soft"]
+    assert result["located"] and result["located_spec"] == {
+        "boxes": "TensorSpec(shape=(4, 2, 4), dtype=tf.float32, name=None)",
+        "labels": "TensorSpec(shape=(4, 2), dtype=tf.int64, name=None)",
+        "masks": "TensorSpec(shape=(4, 8, 6), dtype=tf.uint8, name=None)",
+    }
     assert result["padded"] == [8, 8, 6]
     assert result["weights"] == [[1.0] * 8, [0.0] * 8]  # rank 1 of 2 has only padding in the last step
     assert result["restored"] == 2

@@ -41,6 +41,21 @@ def test_soft_labels_are_floats_as_cross_entropy_takes_them():
             assert loss.item() == pytest.approx(np.log(44), rel=1e-5)  # whatever the labels: they sum to 1
 
 
+def test_objects_come_as_a_dict_of_tensors():
+    boxes = [[[i % 4, 1, 6, 7]] * (i % 3) for i in range(44)]
+    masks = [np.full((8, 6), i, np.uint8) for i in range(44)]
+    with ff.Feed(ff.Objects(ff.Arrays(IMAGES), boxes, masks=masks), OPS, batch=8) as data:
+        for (images, found), batch in zip(data.to_torch("cpu"), data.batches(0), strict=True):
+            assert images.shape == (8, 3, 8, 6) and list(found) == ["boxes", "labels", "masks"]
+            assert [found[name].dtype for name in found] == [torch.float32, torch.int64, torch.uint8]
+            np.testing.assert_array_equal(found["boxes"], batch.objects.boxes)
+            np.testing.assert_array_equal(found["labels"], batch.objects.labels)
+            np.testing.assert_array_equal(found["masks"], batch.masks)
+            one = int(batch.objects.counts.argmax())  # as torchvision's detectors take them: a dict per image
+            real = found["labels"][one] >= 0
+            assert found["boxes"][one][real].shape == (int(batch.objects.counts[one]), 4)
+
+
 def test_kept_tensors_stay_as_they_were():
     with feed(threads=2) as data:
         loader = data.to_torch("cpu")

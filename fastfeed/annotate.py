@@ -18,9 +18,9 @@ from fastfeed.faults import Failure
 from fastfeed.ops.follow import Stage, boxes_after, stages
 from fastfeed.ops.mixed import BLEND, MOSAIC, Mixed
 from fastfeed.ops.program import Program, Work
-from fastfeed.sources.base import Located
+from fastfeed.sources.base import says_where
 
-__all__ = ["Annotator", "Marks", "annotator", "clear", "says_where"]
+__all__ = ["Annotator", "Marks", "annotator", "clear"]
 
 _UNKNOWN = 255  # class of a pixel: not known, or none of the image's
 
@@ -115,11 +115,6 @@ class Annotator:
             mix(made.masks[..., None], members, mixed, out.masks[..., None])
         if made.objects is not None and out.objects is not None:
             _together(made.objects, members, mixed, self.size, out.objects)
-
-
-def says_where(source: Any) -> bool:
-    """It has boxes or masks."""
-    return isinstance(source, Located) and (source.most > 0 or source.masks([]) is not None)
 
 
 def annotator(source: Any, program: Program) -> Annotator:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.annotate import says_where
 from fastfeed.assembly import Assembly
 from fastfeed.backends.options import DecodeBy, GpuDecode, choose
 from fastfeed.batch import Batch
@@ -27,7 +26,7 @@ from fastfeed.plan import Plan
 from fastfeed.quarantine import Quarantine
 from fastfeed.side.maker import SideMaker
 from fastfeed.side.recipe import Recipe
-from fastfeed.sources.base import Annotated, Source
+from fastfeed.sources.base import Annotated, Source, says_where
 from fastfeed.sources.fingerprint import difference
 from fastfeed.stats import FeedStats, Meter
 from fastfeed.timeline import Timeline

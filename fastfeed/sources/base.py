@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from fastfeed.spec import Spec
 
-__all__ = ["Annotated", "Fetching", "Instances", "Located", "Pending", "Sharded", "Source"]
+__all__ = ["Annotated", "Fetching", "Instances", "Located", "Pending", "Sharded", "Source", "says_where"]
 
 
 class Source(Protocol):
@@ -133,3 +133,8 @@ class Located(Protocol):
         """The class of each pixel, an entry per id: a PNG's bytes, uint8 (height, width) of the displayed image,
         None where nothing is known, or the Failure that happened instead. None: there are no masks."""
         ...
+
+
+def says_where(source: Any) -> TypeGuard[Located]:
+    """It has boxes or masks."""
+    return isinstance(source, Located) and (source.most > 0 or source.masks([]) is not None)

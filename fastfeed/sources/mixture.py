@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Annotated, Fetching, Pending, Sharded, Source
+from fastfeed.sources.base import Annotated, Fetching, Instances, Pending, Sharded, Source, says_where
 from fastfeed.sources.shards import Then
 
 __all__ = ["Mixture"]
@@ -44,7 +44,12 @@ class Mixture:
                     f"{source.spec} from {name!r}; resize arrays beforehand, or use files"
                 )
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
-        self.classes, self._labels = self._merge()
+        self.classes, self._labels = self._merge([(n, s.classes) for n, s in named.items()], "class names")
+        self._located = {i: s for i, s in enumerate(self.sources) if says_where(s)}
+        boxed = [i for i, source in self._located.items() if source.most]
+        kinds = [(self.names[i], self._located[i].object_classes) for i in boxed]
+        self.object_classes, tables = self._merge(kinds, "names for labels of objects")
+        self._kinds = dict(zip(boxed, tables, strict=True))
 
     def _shares(self, weights: Mapping[str, float] | Sequence[float] | None) -> tuple[float, ...]:
         if weights is None:
@@ -62,15 +67,17 @@ class Mixture:
             )
         return shares
 
-    def _merge(self) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
+    def _merge(
+        self, sources: Sequence[tuple[str, tuple[str, ...]]], what: str
+    ) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
         """Class names of all, and per source a table from its labels to these; None where they are the same."""
-        named = [source.classes for source in self.sources]
+        named = [classes for _, classes in sources]
         if not any(named):
             return (), [None] * len(named)
-        for name, classes in zip(self.names, named, strict=True):
+        for name, classes in sources:
             if not classes:
                 raise ConfigError(
-                    f"Mixture: source {name!r} has no class names and others have, so labels may not mean the same; "
+                    f"Mixture: source {name!r} has no {what} and others have, so labels may not mean the same; "
                     "give it classes=..."
                 )
         if all(classes == named[0] for classes in named):
@@ -199,6 +206,43 @@ class Mixture:
                 column[at] = value
             merged[name] = column
         return merged
+
+    # -- Located
+
+    @property
+    def most(self) -> int:
+        """As the source with the most room says; 0 where none has boxes."""
+        return max((source.most for source in self._located.values()), default=0)
+
+    def objects(self, ids: np.ndarray) -> Instances | None:
+        """As the sources say, none where one says nothing; labels by the merged names. None where none has boxes."""
+        if not self._kinds:
+            return None
+        parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64))]
+        counts = np.zeros(len(ids), np.int64)
+
+        def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
+            return part, self._located[part].objects(own) if part in self._kinds else None
+
+        for at, (part, found) in self._gather(ids, ask):
+            if found is not None:
+                counts[at], table = found.counts, self._kinds[part]
+                labels = found.labels if table is None else table[found.labels]
+                parts.append((found.boxes, labels, np.repeat(at, found.counts)))
+        boxes, labels, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return Instances(boxes[order], labels[order], counts)
+
+    def masks(self, ids: Sequence[int]) -> list[Any] | None:
+        """As the sources say, None where one says nothing; their numbers are taken to mean the same."""
+        if all(source.masks([]) is None for source in self._located.values()):
+            return None
+
+        def ask(part: int, _: Source, own: np.ndarray) -> list[Any]:
+            found = self._located[part].masks(own.tolist()) if part in self._located else None
+            return [None] * len(own) if found is None else [self._own(part, one) for one in found]
+
+        return self._place(ids, ask)
 
     def _said(self, ids: np.ndarray, what: str, shape: tuple[int, ...], dtype: Any, fill: float) -> np.ndarray | None:
         none = np.empty(0, np.int64)

@@ -15,7 +15,7 @@ from remotes import uploaded
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources import Arrays, ImageFolder, Objects, TarShards
+from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, TarShards
 from fastfeed.sources.base import Annotated, Fetching, Located, Sharded
 from fastfeed.sources.fingerprint import difference
 
@@ -169,3 +169,25 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], error: str):
 def test_a_pickle_holds_arrays_not_boxes():
     many = Objects(Arrays(np.zeros((2000, 1, 1), np.uint8)), [[[0, 0, 1, 1]] * 8] * 2000)
     assert len(pickle.dumps(many)) < 2000 * (8 * (16 + 4) + 8 + 8) + 20_000
+
+
+def test_a_mixture_says_what_its_sources_say(tmp_path: Path):
+    pixels = Arrays(np.zeros((3, 20, 30, 3), np.uint8), [0, 1, 1], classes=("a", "b"))
+    mask = np.zeros((20, 30), np.uint8)
+    files = [str(tmp_path / "none.png")] * 3
+    one = Objects(IMAGES, BOXES, LABELS, classes=("x", "y", "z"))
+    two = Objects(pixels, [[[1, 1, 2, 2]] * 3] * 3, [[0, 1, 0]] * 3, masks=files, classes=("y", "w"))
+    mixed = Mixture({"one": one, "plain": pixels, "two": two, "masks": Objects(pixels, masks=[mask] * 3)})
+    assert isinstance(mixed, Located) and (mixed.most, mixed.object_classes) == (3, ("w", "x", "y", "z"))
+    found = mixed.objects(np.array([8, 2, 5, 0, 10]))  # two, one, plain, one, masks
+    assert found is not None and found.counts.tolist() == [3, 2, 0, 1, 0]
+    assert found.labels.tolist() == [2, 0, 2, 1, 3, 2] and found.boxes[3].tolist() == [0, 0, 30, 20]
+    failure, nothing, there, _ = mixed.masks([8, 0, 11, 4]) or []
+    assert isinstance(failure, Failure) and (failure.id, nothing) == (8, None) and there is mask
+    assert pickle.loads(pickle.dumps(mixed)).fingerprint == mixed.fingerprint
+    plain = Mixture([IMAGES, IMAGES])
+    assert (plain.most, plain.objects(ALL), plain.masks([1])) == (0, None, None)
+    same = Mixture([one, one])
+    assert same.object_classes == one.object_classes and same.masks([0]) is None
+    with pytest.raises(ConfigError, match="source '1' has no names for labels of objects and others have"):
+        Mixture([one, Objects(IMAGES, BOXES, LABELS)])

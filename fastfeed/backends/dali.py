@@ -1,9 +1,9 @@
 """NVIDIA DALI: the whole program as one graph, on the GPU of this rank or, where there is none, on the processor.
 
 Every sample gets the pixels it would get alone, whatever else is in its batch. What DALI's decoder would show otherwise
-than the cpu backend, or cannot decode, is decoded, cut and scaled by the cpu backend's engine, and only converted on
+than the cpu backend, or cannot decode, is decoded, cut, scaled and changed as by the cpu backend, and only converted on
 the device; so is the share of JPEGs that the processor takes over from a GPU. DALI says that a batch failed, not which
-sample: such a batch is halved until the sample is alone, and the engine's word on it is final.
+sample: such a batch is halved until the sample is alone, and the engine's word on it is final. Arrays cannot be bad.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class DaliBackend:
         decoded = how.engine == "nvimagecodec" and encoded
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
+        where += f", {len(program.layers)} layers" if program.chain else ""
         self.share = Share(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self.lanes = how.lanes if self._device is not None else 1  # on the processor one has all threads
@@ -105,7 +106,7 @@ class DaliBackend:
         batch: int = 0,
     ) -> list[Bad | None]:
         views = max(1, self._program.views)
-        if views > 1:  # a view is a sample of its own here, header and all: what opened a file may be used once
+        if self._program.views:  # each is a sample of its own here, header and all: what opened a file may be used once
             blobs = [blob for blob in blobs for _ in range(views)]
             headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
             work = replace(work, views=1)
@@ -196,7 +197,7 @@ class DaliBackend:
         except MemoryError:
             raise
         except Exception as error:  # DALI has no error of its own for bad bytes, so any may be one
-            if _out_of_memory(error):
+            if _out_of_memory(error) or self._program.decode is None:
                 raise
             if len(rows) == 1:
                 return [(rows[0], error)]

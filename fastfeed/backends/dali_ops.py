@@ -1,6 +1,7 @@
-"""What each part of a Program is in DALI's terms. Read it from the tables: PLAIN, FILTERS, DTYPES, LOWERING.
+"""What each part of a Program is in DALI's terms. Read it from the tables: PLAIN, DTYPES, LOWERING.
 
-Where DALI and the cpu backend differ:
+Ops that change pixels are in `dali_chain` and the modules it names, windows in `dali_windows`; what all of them do to a
+sample is decided before, as for every backend, and enters the graph as numbers. Where DALI and the cpu backend differ:
 
 - Kinds of file. Only those in PLAIN reach DALI's decoder, because it shows the others otherwise (transparent pixels,
   animations, palettes, CMYK) or lets damage pass. The rest comes as finished pixels: see `backends/dali.py`.
@@ -11,6 +12,14 @@ Where DALI and the cpu backend differ:
 - Overshoot. Pillow clips to bytes between its two passes, DALI does not, so bicubic and lanczos differ where the
   sharpest edges ring: one pixel in a thousand by more than 2 levels.
 - JPEGs shrunk to less than a third. The cpu backend shrinks them in the DCT domain first; DALI decodes every pixel.
+- Sums. What is rounded or cut may come out one level apart: Brightness, Contrast, Saturation, Hue, Grayscale, Equalize,
+  AutoContrast, Gamma, Sharpness, GaussianBlur, GaussianNoise, bilinear warps. Invert, Solarize, Posterize, LUT,
+  RandomErasing, CutOut, GridMask, flips, whole-pixel crops and borders are the same bytes.
+- Warps by the nearest pixel. Where a pixel's center falls on the line between two others, either may be taken.
+- Policies and AugMix. After a sum that came out a level apart, a pixel may lie on the other side of a threshold.
+- JPEGCompression. The same bytes on the processor, where both call one library; on a GPU NVIDIA's sums are its own.
+
+Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy image.
 """
 
 from __future__ import annotations

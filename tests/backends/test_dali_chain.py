@@ -209,6 +209,14 @@ def test_ops_that_need_no_number(graph_alone):
     assert np.abs(want.astype(int) - got).max() <= 1
 
 
+def test_what_dali_cannot_do_to_some_samples_is_not_left_to_the_processor(monkeypatch):
+    """Arrays are never bad, so it is the op."""
+    chain = importlib.import_module("fastfeed.backends.dali_chain")
+    monkeypatch.setitem(chain.LOWERING, ff.Invert, lambda op, values, image, at: chain.fn.reshape(image, shape=[7]))
+    with pytest.raises(RuntimeError, match="reshape"):
+        both([ff.Maybe(ff.Invert(), 0.3)], Spec((*SIZE, 3), "uint8", "HWC"), images(8))
+
+
 def test_how_many_samples_take_an_op():
     plain = np.full((512, 2, 3, 3), 20, np.uint8)
     seen = {}
@@ -248,7 +256,8 @@ def test_views_and_mixed_samples_agree(op):
         assert np.array_equal(want.labels, got.labels)
         for a, b in zip(every(want.images), every(got.images), strict=True):
             assert a.shape == b.shape
-            assert np.abs(a - b).max() <= 18 / 255 and np.abs(a - b).mean() < 2 / 255  # edges: see dali_ops
+            # edges: see dali_ops; and the cpu backend halves an image once for all of its small views
+            assert np.abs(a - b).max() <= 18 / 255 and np.abs(a - b).mean() < 2 / 255
 
 
 def every(images):

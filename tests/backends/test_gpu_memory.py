@@ -129,9 +129,9 @@ def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
     import fastfeed as ff
 
     with ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=4) as feed:
-        made, gpu = feed._maker._assembler, Gpu(0)
+        made, gpu = feed._maker._assembler.branches[0], Gpu(0)
         made.backend.xp, made.backend.empty = gpu.xp, gpu.empty
-        made.slots = made.slots.like((4, 4, 4, 3), "uint8")
+        made.slots = Slots((4, 4, 4, 3), "uint8", 2, gpu.empty)
         before = made.slots._allocate
         feed._maker.use_memory(lambda shape, dtype: pytest.fail("host memory for a GPU's batches"))
         assert made.slots._allocate == before

@@ -15,7 +15,7 @@ from fastfeed.plan import Plan
 
 _LONG = 60  # characters of a field's value
 
-__all__ = ["feed_text", "megabytes", "placed_text", "program_text", "short"]
+__all__ = ["feed_text", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
@@ -49,28 +49,38 @@ def _imagenet(kind: type[Any]) -> Any:
 
 def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, held: int, where: str) -> str:
     """What a feed will do; `held` batches are in memory at most, in the memory that is called `where`."""
-    spec, world = program.spec, plan.world
+    world = plan.world
     ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
-    shape = (plan.batch, *program.shape)
+    shapes, size = _batch(plan, program)
     lines = [
         f"Feed from {source!r}",
         f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
         f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
         f"  {how}",
         program_text(program, path),
-        f"  a batch is {spec.dtype}[{', '.join(map(str, shape))}], {megabytes(shape, spec.dtype)}; "
-        f"at most {held} are in {where}, {megabytes(shape, spec.dtype, held)}",
+        f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
+        f"at most {held} are in {where}, {held * size / 1e6:.1f} MB",
     ]
     return "\n".join(lines)
 
 
 def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -> str:
     """What a device holds of a feed's batches; `raw`: they arrive as bytes and are converted there."""
-    shape, spec = (plan.batch, *program.shape), program.spec
-    text = f"placed on {name}: at most {held} batches, {megabytes(shape, spec.dtype, held)}"
+    text = f"placed on {name}: at most {held} batches, {held * _batch(plan, program)[1] / 1e6:.1f} MB"
     if raw:
-        text += f", and the bytes of one, {megabytes(shape, 'uint8')}, which becomes {spec.dtype} there"
+        size = plan.batch * math.prod(program.shape)
+        text += f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
     return text
+
+
+def _batch(plan: Plan, program: Program) -> tuple[list[str], int]:
+    """Shapes of a batch's arrays of images, and their bytes."""
+    shapes, size = [], 0
+    for one in (program, *program.others):
+        shape = (plan.batch, *one.shape)
+        shapes.append(f"{one.spec.dtype}[{', '.join(map(str, shape))}]")
+        size += math.prod(shape) * np.dtype(one.spec.dtype).itemsize
+    return shapes, size
 
 
 def program_text(program: Program, path: str) -> str:
@@ -108,12 +118,6 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
 
 def _window(steps: tuple[Step, ...]) -> str:
     return " + ".join(type(s.op).__name__ for s in steps) or "whole image"
-
-
-def megabytes(shape: tuple[int | None, ...], dtype: str, count: int = 1) -> str:
-    """The size of `count` arrays."""
-    size = count * math.prod(n or 0 for n in shape) * np.dtype(dtype).itemsize
-    return f"{size / 1e6:.1f} MB"
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:

@@ -243,7 +243,8 @@ class Feed(Handover):
     @property
     def converts(self) -> bool:
         """There is conversion to do after decoding, and a device may do it instead."""
-        return self.program.raw() != self.program and not self._backend.whole
+        alone = not self.program.others  # conversion there is for one array
+        return alone and self.program.raw() != self.program and not self._backend.whole
 
     def place_on(self, placement: Placement, raw: bool = False) -> None:
         """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from photos import folder
 
-from fastfeed.explain import megabytes, short
+from fastfeed.explain import short
 from fastfeed.feed import Feed
 from fastfeed.ops import CenterCrop, Decode, Normalize, RandomFlip, RandomResizedCrop, Resize, ToFloat, ToLayout
 from fastfeed.sources import Arrays, ImageFolder
@@ -34,11 +34,6 @@ def test_short_is_what_a_user_would_write(op, text):
     assert short(op) == text
     names = [Decode, Resize, CenterCrop, RandomResizedCrop, RandomFlip, ToFloat, ToLayout, Normalize]
     assert eval(text, {kind.__name__: kind for kind in names}) == op
-
-
-def test_megabytes():
-    assert megabytes((256, 224, 224, 3), "float32") == "154.1 MB"
-    assert megabytes((1000, 1000), "uint8", 3) == "3.0 MB"
 
 
 def test_files(tmp_path):

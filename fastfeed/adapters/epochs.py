@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts, target_specs
+from fastfeed.adapters.tuples import Parts, image_specs, target_specs
 from fastfeed.device import Placement
 from fastfeed.feed import Feed
 from fastfeed.maker import Place
@@ -45,9 +45,9 @@ class Epochs:
 
     def zeros(self) -> tuple[Any, ...]:
         """Shapes and types of a batch."""
-        batch, program = self.feed.plan.batch, self.feed.program
-        found = [np.zeros((batch, *program.shape), program.spec.dtype)]
-        found += [np.zeros((batch, *shape), dtype) for shape, dtype in target_specs(self.feed).values()]
+        batch = self.feed.plan.batch
+        specs = [*image_specs(self.feed), *target_specs(self.feed).values()]
+        found = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
         return self.parts.whole([*found, np.ones(batch, np.float32)] if self.parts.weighted else found)
 
     def use(self, placement: Placement) -> None:

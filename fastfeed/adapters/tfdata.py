@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts, target_specs
+from fastfeed.adapters.tuples import Parts, image_specs, target_specs
 from fastfeed.device import full
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed import Feed
@@ -52,10 +52,9 @@ def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, .
     hide from the feed's statistics who waits for whom. Nor is its length asserted: an epoch that is restored in the
     middle is shorter. Batches begin with a page, so TensorFlow takes them as they are, without a copy.
     """
-    program, batch = feed.program, None if feed.partial else feed.plan.batch
-    targets = [tf.TensorSpec((batch, *shape), dtype) for shape, dtype in target_specs(feed).values()]
-    weights = [tf.TensorSpec((batch,), "float32")] if parts.weighted else []
-    signature = parts.whole([tf.TensorSpec((batch, *program.shape), program.spec.dtype), *targets, *weights])
+    batch = None if feed.partial else feed.plan.batch
+    specs = [*image_specs(feed), *target_specs(feed).values(), *([((), "float32")] if parts.weighted else [])]
+    signature = parts.whole([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
     held = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds
 
     def walk() -> Iterable[tuple[Any, ...]]:

@@ -13,7 +13,12 @@ from fastfeed.batch import Batch
 from fastfeed.errors import ConfigError
 from fastfeed.feed import Feed
 
-__all__ = ["Parts", "label_spec", "target_specs"]
+__all__ = ["Parts", "image_specs", "label_spec", "target_specs"]
+
+
+def image_specs(feed: Feed) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of one sample's images; several where there are views of several sizes."""
+    return [(program.shape, program.spec.dtype) for program in (feed.program, *feed.program.others)]
 
 
 def label_spec(feed: Feed) -> tuple[tuple[int, ...], str]:
@@ -35,7 +40,8 @@ class Parts:
     """(images, labels) of a batch, with weights where they may differ from one, as flat as devices take them.
 
     Of a source that says where things are: (images, boxes, labels, masks), or what there is of these; `whole` makes
-    (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on.
+    (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on. Images of several sizes of
+    views are a tuple of arrays.
 
     Padding that no other rank needs is cut off: trainers divide a batch's loss by its length, whatever the weights.
     Holds nothing of the feed, which holds what is done with its batches: threads end when the last user lets go of it.
@@ -46,33 +52,35 @@ class Parts:
     length: int  # of that step's batch
     factors: np.ndarray | None = None  # of the weights, by label; 1 for labels beyond, and for none; float32
     names: tuple[str, ...] = ("",)  # of targets, as `target_specs`
+    sizes: int = 1  # arrays of images
 
     @classmethod
     def of(cls, feed: Feed, padded: bool = False, factors: np.ndarray | None = None) -> Parts:
         """`padded`: padding stays and the weights tell, for frameworks that compile anew for every shape."""
         plan, cut = feed.plan, feed.partial and not padded
         weighted = feed.weighted or factors is not None or (padded and feed.partial)
-        names = tuple(target_specs(feed))
+        names, sizes = tuple(target_specs(feed)), len(image_specs(feed))
         if factors is not None and names != ("",):
             raise ConfigError(
                 f"class_weight is by the label of an image, and this feed gives {', '.join(names)} of objects; "
                 "leave it out, and weigh classes in the loss"
             )
-        return cls(weighted, plan.steps - 1 if cut else -1, plan.length % plan.batch, factors, names)
+        return cls(weighted, plan.steps - 1 if cut else -1, plan.length % plan.batch, factors, names, sizes)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
         weights = batch.weights
         if self.factors is not None:
             weights = weights * _factors(self.factors, batch.labels)
-        found = (batch.images, *(_target(batch, name) for name in self.names), *([weights] if self.weighted else []))
+        images = batch.views if self.sizes > 1 else (batch.images,)
+        found = (*images, *(_target(batch, name) for name in self.names), *([weights] if self.weighted else []))
         return tuple(array[: self.length] for array in found) if batch.step == self.last else found
 
     def whole(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """As trainers take them."""
-        if self.names == ("",):
-            return tuple(flat)
-        images, *rest = flat
-        return images, dict(zip(self.names, rest, strict=False)), *rest[len(self.names) :]
+        images, rest = tuple(flat[: self.sizes]), flat[self.sizes :]
+        if self.names != ("",):
+            rest = [dict(zip(self.names, rest, strict=False)), *rest[len(self.names) :]]
+        return images if self.sizes > 1 else images[0], *rest
 
 
 def _target(batch: Batch, name: str) -> np.ndarray:

@@ -1,0 +1,53 @@
+"""Views of several sizes in every framework: a tuple of arrays in the place of the images."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import fastfeed as ff
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (12, 20, 24, 3), dtype=np.uint8)
+OPS = [ff.MultiCrop((ff.View(16, 2), ff.View(8, 3))), ff.ToFloat()]
+
+
+@pytest.fixture
+def feed():
+    with ff.Feed(ff.Arrays(IMAGES, np.arange(12)), OPS, batch=4, threads=2) as made:
+        yield made
+
+
+def check(feed, got):
+    """What a framework gives is what plain iteration gives."""
+    want = next(iter(feed.batches(0)))
+    views, labels = got
+    assert isinstance(views, tuple) and len(views) == 2
+    for view, other in zip(views, want.views, strict=True):
+        np.testing.assert_array_equal(np.asarray(view), other)
+    np.testing.assert_array_equal(np.asarray(labels), want.labels)
+
+
+def test_torch(feed):
+    pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+    loader = feed.to_torch(device="cpu")
+    check(feed, next(iter(loader)))
+
+
+def test_jax(feed):
+    os.environ.setdefault("NPROC", "8")
+    pytest.importorskip("jax", reason="needs JAX: pip install 'fastfeed[jax]'")
+    check(feed, next(iter(feed.to_jax())))
+
+
+def test_tfdata_and_keras(feed):
+    pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'fastfeed[tf]'")
+    data = feed.to_tfdata()
+    views, labels = data.element_spec
+    assert [tuple(view.shape) for view in views] == [(4, 2, 16, 16, 3), (4, 3, 8, 8, 3)] and labels.shape == (4,)
+    check(feed, next(iter(data)))
+
+
+def test_plain_batches_say_both_sizes(feed):
+    assert "a batch is float32[4, 2, 16, 16, 3] and float32[4, 3, 8, 8, 3], 0.0 MB" in str(feed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +52,7 @@ class Feed(Handover):
     def __init__(
         self,
         source: Source,
-        ops: Sequence[Op],
+        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],  # a bare function: see Function
         *,
         batch: int | None = None,  # samples per rank per step
         global_batch: int | None = None,  # or: samples per step over all ranks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ __all__ = [
     "Geometry",
     "Kind",
     "Op",
+    "Simple",
     "check_fill",
     "check_filter",
     "check_p",
@@ -46,19 +47,28 @@ class Op(Protocol):
     views     several images out of one
     """
 
-    kind: ClassVar[Kind]
-    draws: ClassVar[int]  # uniform numbers it needs per sample
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def draws(self) -> int:
+        """Uniform numbers it needs per sample."""
+        ...
 
     def out(self, spec: Spec) -> Spec:
         """The spec after this op; SpecError when it cannot follow `spec`."""
         ...
+
+
+class Simple(Op, Protocol):
+    """An op that is made of no others."""
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """What it will do to each sample, from its draws (float64 (n, draws)) and (height, width) (int64 (n, 2))."""
         ...
 
 
-class Geometry(Op, Protocol):
+class Geometry(Simple, Protocol):
     """An op that only moves pixels. Its parameters are always these three, so any run of them folds into one window.
 
     box   float64 (n, 4): top, left, height, width of what is kept, in pixels of the image that arrives

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Op
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fold import Step, Windows
@@ -22,7 +21,7 @@ __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 _SLOTS = 4096  # for the ops of one branch of views
 
 
-def fuse(ops: Sequence[Op], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
+def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
     """Check and fuse a list of ops for a source that yields `given` and names so many classes.
 
     fixed: all results must be of one size. objects: the source says where things are, so that mixing samples does not

@@ -13,6 +13,7 @@ from PIL import Image
 from rectangles import BEHIND, KINDS, located, rectangles, samples, seen
 
 import fastfeed as ff
+from fastfeed.errors import StateError
 
 N = 24
 WHITE = (255, 255, 255)
@@ -165,6 +166,50 @@ def test_exif_orientation_is_that_of_the_boxes(tmp_path):
     np.testing.assert_array_equal(seen(batch.images[0]), boxes[0])
     np.testing.assert_array_equal(batch.objects.boxes[0, 0], boxes[0])
     np.testing.assert_array_equal(batch.masks[0], batch.images[0, ..., 0] > 127)
+
+
+class Framed(ff.Arrays):
+    """Only a part of every image counts: without the first 10 rows and 20 columns."""
+
+    def weights(self, ids: np.ndarray) -> None:
+        return None
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray:
+        return np.tile([10.0, 20.0, 50.0, 70.0], (len(ids), 1))
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
+
+
+def test_boxes_are_those_of_the_whole_image_where_a_part_of_it_counts():
+    images, boxes = rectangles(N)
+    source = ff.Objects(Framed(images), boxes[:, None], masks=list((images[..., 0] > 0).astype(np.uint8)))
+    with feed(source, [ff.Resize((50, 70)), ff.RandomFlip()], batch=N) as made:
+        (batch,) = made
+    assert batch.objects is not None and batch.objects.counts.sum() > N / 2
+    for row, image in enumerate(batch.images):
+        np.testing.assert_array_equal(image[..., 0] > 127, batch.masks[row] == 1)
+        if batch.objects.counts[row]:
+            np.testing.assert_array_equal(seen(image), batch.objects.boxes[row, 0])
+
+
+def test_explain_says_what_a_batch_holds():
+    with feed(located(N), [ff.Resize((32, 32)), ff.Mosaic()], batch=8) as made:
+        assert "\n  with boxes float32[8, 4, 4], labels int64[8, 4], masks uint8[8, 32, 32]" in made.explain()
+    with feed(located(N).source, [], batch=8) as made:
+        assert "boxes" not in made.explain()
+
+
+def test_a_saved_position_is_not_restored_over_other_boxes():
+    source = located(N, masks=False)
+    found = source.objects(np.arange(N))
+    assert found is not None
+    with feed(source, [], batch=8) as made:
+        state = made.state()
+    moved = ff.Objects(source.source, found.boxes[:, None] * 0.5, found.labels[:, None], classes=source.object_classes)
+    with feed(moved, [], batch=8) as made:
+        with pytest.raises(StateError, match=r"of objects changed: content of samples in 0\.\.23"):
+            made.restore(state)
 
 
 PURE = [ff.RandomResizedCrop(24), ff.RandomFlip(), ff.Maybe(ff.Rotate(30), 0.5)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.annotate import annotator
 from fastfeed.ops.fold import Step
 from fastfeed.ops.function import Function
 from fastfeed.ops.program import Program
@@ -61,6 +62,9 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, he
         f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
         f"at most {held} are in {where}, {held * size / 1e6:.1f} MB",
     ]
+    if marks := annotator(source, program).specs:
+        said = (f"{name} {dtype}[{', '.join(map(str, (plan.batch, *one)))}]" for name, (one, dtype) in marks.items())
+        lines.append(f"  with {', '.join(said)}")
     return "\n".join(lines)
 
 

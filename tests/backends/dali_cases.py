@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from op_examples import CHANGES, SIMPLE
+from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import SpecError
@@ -134,6 +136,21 @@ def apart(got: np.ndarray, want: np.ndarray) -> Found:
     edge[:, 1:-1, 1:-1] = 0
     inside = levels[:, 1:-1, 1:-1]
     return float(inside.max(initial=0)), float(edge.max()), float(levels.mean())
+
+
+def stored(folder: Path, want: np.ndarray, got: np.ndarray) -> Callable[[], str]:
+    """A function that stores the worst sample: cpu, dali, eight times their difference; and says where."""
+
+    def store() -> str:
+        levels = np.abs(got.astype(np.float64) - want)
+        worst = int(levels.max(axis=(1, 2, 3)).argmax())
+        parts = [want[worst], got[worst], 8 * levels[worst]]
+        pixels = np.concatenate(parts, axis=1).round().clip(0, 255).astype(np.uint8)
+        path = folder / f"worst_{worst}.png"
+        Image.fromarray(pixels.repeat(3 // got.shape[3], axis=2)).save(path)
+        return f"; sample {worst}: cpu | dali | 8 x difference in {path}"
+
+    return store
 
 
 def check(name: str, found: Found, within: Within, picture: Callable[[], str] = str) -> None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import dali_cases
 import numpy as np
 import pytest
-from dali_cases import COMPOSITES, NOT_ON_DALI, SAME, SIMPLE_OPS, Within
-from side_by_side import HERE, arrays, compiled, differences, files, needs_dali, picture, rendered
+from dali_cases import COMPOSITES, NOT_ON_DALI, SAME, SIMPLE_OPS, Within, apart
+from side_by_side import HERE, arrays, compiled, files, levels, needs_dali, picture, rendered
 
 import fastfeed as ff
 from fastfeed.backends import cpu
@@ -48,9 +48,16 @@ def whole_windows(n: int) -> Windows:
     return Windows(np.tile([0.0, 0, 48, 64], (n, 1)), np.zeros((n, 2), bool), np.full((n, 2), (48, 64)))
 
 
-def check(name: str, found: tuple[float, float, float], within: Within) -> None:
-    WORST[name] = found
-    dali_cases.check(name, found, within)
+@pytest.fixture
+def agree(tmp_path):
+    """Both backends on the same samples."""
+
+    def check(name: str, ops: list, given: Spec, blobs: list, within: Within) -> None:
+        want, got = levels(ops, given, blobs)
+        WORST[name] = found = apart(got, want)
+        dali_cases.check(name, found, within, dali_cases.stored(tmp_path, want, got))
+
+    return check
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,10 +84,10 @@ def test_every_op_has_a_case():
 
 @needs_dali
 @pytest.mark.parametrize("name", CASES)
-def test_ops_agree(name):
+def test_ops_agree(agree, name):
     case = CASES[name]
     blobs = files() if case.given.encoded else arrays(case.given)
-    check(name, differences(case.ops, case.given, blobs), case.within)
+    agree(name, case.ops, case.given, blobs, case.within)
 
 
 @needs_dali
@@ -94,9 +101,9 @@ def test_ops_agree(name):
     ],
 )
 @pytest.mark.parametrize("size", [(24, 30), (200, 260)])
-def test_filters_agree(filter, within, size):
-    found = differences([ff.RandomResizedCrop(size, filter=filter)], PIXELS, arrays(PIXELS))
-    check(f"{filter} to {size[0]}x{size[1]}", found, within)
+def test_filters_agree(agree, filter, within, size):
+    ops = [ff.RandomResizedCrop(size, filter=filter)]
+    agree(f"{filter} to {size[0]}x{size[1]}", ops, PIXELS, arrays(PIXELS), within)
 
 
 BORDERED = {
@@ -112,15 +119,15 @@ BORDERED = {
 @needs_dali
 @pytest.mark.parametrize("changed", [False, True], ids=["decoded", "in the chain"])
 @pytest.mark.parametrize("name", BORDERED)
-def test_borders_agree(name, changed):
+def test_borders_agree(agree, name, changed):
     before = [ff.Resize((48, 60)), ff.Invert()] if changed else []
-    check(f"{name}, {changed}", differences([*before, *BORDERED[name]], PIXELS, arrays(PIXELS)), Within(4, 4, 0.5))
+    agree(f"{name}{', in the chain' * changed}", [*before, *BORDERED[name]], PIXELS, arrays(PIXELS), Within(4, 4, 0.5))
 
 
 @needs_dali
-def test_noise_is_the_worst_case():
+def test_noise_is_the_worst_case(agree):
     blobs = [np.random.default_rng(k).integers(0, 256, (90 + k, 120, 3), dtype=np.uint8) for k in range(8)]
-    check("bilinear, pure noise", differences([ff.Resize((32, 40))], PIXELS, blobs), Within(1, 18, 0.5))
+    agree("bilinear, pure noise", [ff.Resize((32, 40))], PIXELS, blobs, Within(1, 18, 0.5))
 
 
 @needs_dali
@@ -146,14 +153,11 @@ def test_windows_away_from_the_edge_agree_to_one_level():
 @pytest.mark.parametrize(
     "ops", [[], [ff.ToLayout("CHW")], [ff.ToFloat()], [ff.ToFloat("float16"), ff.ToLayout("CHW")]], ids=str
 )
-def test_conversions_agree(channels, ops):
+def test_conversions_agree(agree, channels, ops):
     blobs = [picture(20, 31, k, channels) for k in range(3)]
     given = Spec((20, 31, channels), "uint8", "HWC")
-    check(
-        f"{channels} ch {'+'.join(type(op).__name__ for op in ops)}",
-        differences(ops, given, blobs),
-        Within(0.07, 0.07, 0.03),
-    )
+    name = f"{channels} ch {'+'.join(type(op).__name__ for op in ops)}"
+    agree(name, ops, given, blobs, Within(0.07, 0.07, 0.03))
 
 
 @needs_dali

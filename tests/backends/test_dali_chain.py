@@ -14,9 +14,9 @@ from dali_cases import (
     apart,
     check,
     composed,
+    stored,
 )
 from op_examples import EXAMPLES, SIMPLE
-from PIL import Image
 from side_by_side import HERE, compiled, encoded, files, needs_dali, picture
 
 import fastfeed as ff
@@ -86,20 +86,6 @@ def rendered(program, runner, work: Work, blobs: list, bad=()) -> np.ndarray:
     done = runner.render(blobs, headers, work, out, threading.Event())
     assert [k for k, why in enumerate(done) if why is not None] == list(bad), done
     return out
-
-
-def stored(folder, want: np.ndarray, got: np.ndarray):
-    """A function that stores the worst sample: cpu, dali, eight times their difference; and says where."""
-
-    def store() -> str:
-        levels = np.abs(got.astype(int) - want)
-        worst = int(levels.max(axis=(1, 2, 3)).argmax())
-        parts = [want[worst], got[worst], np.minimum(8 * levels[worst], 255).astype(np.uint8)]
-        path = folder / f"worst_{worst}.png"
-        Image.fromarray(np.concatenate(parts, axis=1).repeat(3 // got.shape[3], axis=2)).save(path)
-        return f"; sample {worst}: cpu | dali | 8 x difference in {path}"
-
-    return store
 
 
 def test_every_op_that_changes_pixels_has_a_tolerance():

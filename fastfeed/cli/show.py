@@ -1,4 +1,4 @@
-"""`fastfeed show DIR`: a contact sheet of what the trainer will see."""
+"""`fastfeed show DIR`: a contact sheet of what the trainer will see, or a grid of what ops do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    import numpy as np
     from PIL import Image
 
     from fastfeed.batch import Batch
@@ -19,11 +20,23 @@ __all__ = ["contact_sheet", "folder", "show"]
 
 _MARGIN, _TEXT = 8, 14  # pixels
 _PAPER, _INK = (250, 250, 248), (40, 40, 40)
+_SUFFIXES = (".png", ".jpg", ".webp")
+_PHOTOS, _SHORT = 4, 640  # as many as Mosaic shows; pixels of their short side
+_TRIED = 64  # images, some of which may be bad
 
 
 def show(
     directory: Annotated[Path, typer.Argument(help="Folder of images; its class folders become labels.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The PNG to write.")] = Path("contact-sheet.png"),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="What to write: contact-sheet.png, with --ops ops.png.")
+    ] = None,
+    ops: Annotated[
+        str,
+        typer.Option(
+            help="Draw one photograph and what each op makes of it, at five strengths: a recipe's name, such as "
+            "imagenet_train, a family's, such as color, all, or ops: 'Hue(0.1), RandAugment()'."
+        ),
+    ] = "",
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many samples.")] = 24,
     size: Annotated[int, typer.Option(min=16, max=1024, help="Side of a sample, pixels.")] = 160,
     evaluate: Annotated[bool, typer.Option("--eval", help="Resize and center crop, as for validation.")] = False,
@@ -31,7 +44,7 @@ def show(
     seed: Annotated[int, typer.Option(help="Of the run to look at.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Of the run to look at.")] = 0,
 ) -> None:
-    """Draw the first samples that a training run with this seed sees, augmented and labeled."""
+    """Draw the first samples that a training run with this seed sees, augmented and labeled; or what ops do."""
     from fastfeed.errors import ConfigError
     from fastfeed.feed import Feed
     from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
@@ -40,17 +53,104 @@ def show(
     console = Console()
     source = folder(directory)
     console.print(f"{source!r}", soft_wrap=True, highlight=False)
-    if out.suffix.lower() != ".png" or not out.resolve().parent.is_dir():
-        raise ConfigError(f"--out must be a .png in an existing folder, got {out}")
-    ops = [Resize(round(size * 256 / 224)), CenterCrop(size)] if evaluate else [
+    out = out or Path("ops.png" if ops else "contact-sheet.png")
+    if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():
+        raise ConfigError(f"--out must be a {', '.join(_SUFFIXES)} in an existing folder, got {out}")
+    if ops:
+        _grid(source, ops, size, out, console)
+        return
+    chosen = [Resize(round(size * 256 / 224)), CenterCrop(size)] if evaluate else [
         RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]  # fmt: skip
-    with Feed(source, ops, batch=min(count, len(source)), seed=seed, world=World()) as feed:
+    with Feed(source, chosen, batch=min(count, len(source)), seed=seed, world=World()) as feed:
         batch = next(feed.batches(epoch))
         bad = feed.stats().bad
     contact_sheet(batch, source.classes).save(out)
     console.print(f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False)
     for failure in bad:
         console.print(f"  left out, bad: {failure}", style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console) -> None:
+    """What --ops asks for, drawn. Ops with nothing random share a row."""
+    from dataclasses import replace
+
+    from fastfeed.cli.grid import Row, draw
+    from fastfeed.cli.oplists import arguments, sections, short
+    from fastfeed.cli.strengths import STRENGTHS, Cell, cells, sample_box, scaled
+
+    asked = sections(text)
+    photos = _photographs(source)
+    images = [image for _, image in photos]
+    first, drawn = scaled(images[0], side), []
+    for section in asked:
+        rows: list[Row] = []
+        for op in section.ops:
+            made = cells([op], images, side)
+            if len(made) > 1:
+                rows.append(Row(type(op).__name__, arguments(op), made))
+                continue
+            if not rows or rows[-1].name or len(rows[-1].cells) == len(STRENGTHS):
+                rows.append(Row("", "nothing random", []))
+            rows[-1].cells.append(replace(made[0], words=short(op)))
+        if section.whole:
+            rows.append(Row("all of them", "one after another", cells(section.whole, images, side)))
+        drawn.append((section.heading, rows))
+        for op in section.left_out:
+            console.print(
+                f"  left out, changes nothing that can be seen: {short(op)}",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
+    below = "The first random numbers of an op are 0.1, then 0.3, and so on. A box follows what moves."
+    original = Cell(first, box=sample_box(first))
+    sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draws of {u}" for u in STRENGTHS])
+    sheet.save(out, **({} if out.suffix.lower() == ".png" else {"quality": 82}))
+    count = sum(len(rows) for _, rows in drawn)
+    console.print(f"{count} rows -> [bold]{out}[/]", highlight=False)
+
+
+def _photographs(source: ImageFolder) -> list[tuple[str, np.ndarray]]:
+    """A few of them, by name: the first one that is whole, and others far from it."""
+    from fastfeed.errors import SourceError
+
+    step = max(1, len(source) // _PHOTOS)
+    ids = [first + step * k for first in range(step) for k in range(_PHOTOS) if first + step * k < len(source)]
+    found: list[tuple[str, np.ndarray]] = []
+    for id in ids[:_TRIED]:
+        image = _photograph(source, id)
+        if image is not None:
+            found.append((source.uri(id), image))
+        if len(found) == _PHOTOS:
+            return found
+    if not found:
+        raise SourceError(f"none of the first {min(len(ids), _TRIED)} images of {source!r} can be read")
+    return found
+
+
+def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
+    """In RGB and no larger than needed; None where it is a bad one."""
+    import threading
+
+    import numpy as np
+
+    from fastfeed.decode import Bad, Request, engine_for
+    from fastfeed.faults import Failure
+    from fastfeed.ops import Resize
+    from fastfeed.ops.fuse import fuse
+
+    (blob,) = source.read([id])
+    engine = engine_for(fuse([Resize(_SHORT)], source.spec, fixed=False))
+    header = Bad("missing") if isinstance(blob, Failure) else engine.probe([blob])[0]
+    if isinstance(header, Bad):
+        return None
+    by = min(1.0, _SHORT / min(header.height, header.width))
+    height, width = max(1, round(header.height * by)), max(1, round(header.width * by))
+    program = fuse([Resize((height, width))], source.spec)
+    out = np.empty((1, height, width, program.pixels.channels or 3), np.uint8)
+    windows = program.windows([np.empty((1, 0))], np.array([[header.height, header.width]]))
+    (bad,) = engine.decode(Request([blob], [header], windows, program.filter), out, threading.Event())
+    return None if bad else out[0]
 
 
 def folder(directory: Path) -> ImageFolder:

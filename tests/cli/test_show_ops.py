@@ -1,0 +1,138 @@
+"""`fastfeed show DIR --ops`: what is drawn, and what is said where that is impossible."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from photos import picture
+from PIL import Image
+
+from fastfeed.cli import grid, oplists, strengths
+from fastfeed.cli.oplists import FAMILIES, UNSEEN, sections, short
+from fastfeed.cli.show import show
+from fastfeed.cli.strengths import STRENGTHS, cells, sample_box, scaled
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.ops import OPS, Brightness, Invert, Maybe, Normalize, RandomErasing, RandomFlip, Rotate
+from fastfeed.ops.labels import OneHot
+
+
+def photograph(seed: int) -> np.ndarray:
+    return scaled(np.asarray(picture(seed)), 90)
+
+
+PHOTOS = [photograph(seed) for seed in range(4)]
+SEEN = [op for section in sections("all") for op in section.ops]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("show")
+    (root / "a.jpg").write_bytes(b"broken")
+    for i, photo in enumerate(PHOTOS):
+        Image.fromarray(photo).save(root / f"b{i}.png")
+    return root
+
+
+def test_all_is_every_op_that_can_be_seen():
+    shown = {type(op) for op in SEEN}
+    assert {op.__name__ for op in OPS if op.kind not in UNSEEN and op not in shown} <= {"Function"}
+
+
+@pytest.mark.parametrize("op", SEEN, ids=short)
+def test_every_op_has_its_pictures(op):
+    made = cells([op], PHOTOS, 60)
+    random = op.draws or op.kind == "views"
+    assert len(made) == (len(STRENGTHS) if random else 1)
+    assert all(cell.image.dtype == np.uint8 and cell.image.shape[2] == 3 for cell in made)
+    if random:
+        assert len({cell.image.tobytes() for cell in made}) > 1, "five strengths differ"
+        assert any(cell.words for cell in made) or type(op).__name__ in ("AugMix", "Perspective")
+
+
+def test_strengths_go_from_low_to_high():
+    means = [cell.image.mean() for cell in cells([Brightness(0.5)], PHOTOS, 60)]
+    assert means == sorted(means) and means[0] < 0.8 * means[2] < means[2] < 0.95 * means[4]
+    assert [cell.words for cell in cells([Rotate(50)], PHOTOS, 60)] == ["-40°", "-20°", "", "+20°", "+40°"]
+    plain = cells([Brightness(0.5)], PHOTOS, 60)[2].image
+    assert np.array_equal(plain, scaled(PHOTOS[0], 60)), "a factor of one in the middle"
+
+
+def test_the_box_follows_what_moves():
+    flipped = cells([RandomFlip()], PHOTOS, 60)
+    left, top, right, bottom = sample_box(flipped[0].image)
+    width = flipped[0].image.shape[1]
+    assert flipped[0].box == pytest.approx((width - right, top, width - left, bottom))
+    assert flipped[4].box == pytest.approx((left, top, right, bottom))
+    assert all(cell.box is None for cell in cells([Invert()], PHOTOS, 60))
+
+
+def test_a_list_is_drawn_one_by_one_and_as_a_whole():
+    (section,) = sections("RandomFlip(), [Brightness(0.2), Normalize.imagenet()], OneHot(3)")
+    assert section.ops == section.whole == (RandomFlip(), Brightness(0.2))
+    assert section.left_out == (Normalize.imagenet(), OneHot(3))
+    (section,) = sections("cifar_train")
+    assert [type(op).__name__ for op in section.ops] == ["RandomCrop", "RandomFlip"]
+    assert [short(op) for op in sections("imagenet_train(96)")[0].ops] == ["RandomResizedCrop(96)", "RandomFlip()"]
+
+
+@pytest.mark.parametrize(
+    ("op", "text"),
+    [
+        (RandomErasing(1.0, fill="noise"), "RandomErasing(1.0, fill='noise')"),
+        (Maybe(Brightness((0.2, 0.8))), "Maybe(Brightness((0.2, 0.8)))"),
+        (Invert(), "Invert()"),
+    ],
+)
+def test_ops_are_written_as_users_write_them(op, text):
+    assert short(op) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nonsense", "got 'nonsense': NameError: name 'nonsense' is not defined"),
+        ("Brightness(", "SyntaxError: "),
+        ("Brightness", "Brightness is a class, write Brightness(...)"),
+        ("3", "3 is no op"),
+        ("Rotate('x')", "Rotate degrees must be"),
+        ("Normalize.imagenet()", "--ops Normalize: nothing of it can be seen; add an op such as RandAugment()"),
+        ("().__class__.__base__", "object is a class, write object(...)"),
+    ],
+)
+def test_what_is_no_list_is_refused_in_one_line(text, words):
+    with pytest.raises(ConfigError) as caught:
+        sections(text)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_crop_that_fits_nowhere_is_refused():
+    with pytest.raises(ConfigError, match="cuts more than a photograph of"):
+        cells(sections("Crop(3000, 0, 20)")[0].ops, PHOTOS, 60)
+
+
+def test_the_sheet(folder, tmp_path, capsys):
+    out = tmp_path / "ops.webp"
+    show(folder, out=out, ops="Hue(0.2), Invert(), Equalize()", size=64)
+    said = capsys.readouterr().out
+    assert "3 rows -> " in said and out.name in said.replace("\n", "")
+    with Image.open(out) as sheet:
+        paper = np.asarray(sheet.convert("RGB"), int)
+    height, width = scaled(PHOTOS[0], 64).shape[:2]
+    assert paper.shape[1] == 2 * 28 + 176 + 5 * (max(width, 96) + 10) - 10
+    assert paper.shape[0] == 28 + height + 18 + 24 + 3 * (height + 29) + 28 - 10
+    for edge in (paper[:20], paper[-20:], paper[:, :20], paper[:, -20:]):
+        assert abs(edge - 251).max() < 6, "nothing reaches into the margin"
+
+
+def test_no_photograph_is_one_error(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"broken")
+    with pytest.raises(SourceError, match=r"none of the first 1 images of ImageFolder.* can be read"):
+        show(tmp_path, out=tmp_path / "x.png", ops="all", size=64)
+    with pytest.raises(ConfigError, match=r"--out must be a \.png, \.jpg, \.webp in an existing folder, got x\.gif"):
+        show(tmp_path, out=Path("x.gif"), ops="all")
+
+
+def test_modules_say_what_they_have():
+    for module in (grid, oplists, strengths):
+        assert all(hasattr(module, name) for name in module.__all__)
+    assert list(FAMILIES) == ["geometry", "color", "filters", "erasing", "policies", "mixing", "views"]

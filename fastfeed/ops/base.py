@@ -45,15 +45,10 @@ class Op(Protocol):
     label     what labels look like
     mix       puts several finished samples together
     views     several images out of one
+
+    Beside `kind` it has `draws`, how many uniform numbers it needs per sample. Both are class variables, or properties
+    where an op is made of others; a protocol can ask for one of these alone, so it asks for neither.
     """
-
-    @property
-    def kind(self) -> Kind: ...
-
-    @property
-    def draws(self) -> int:
-        """Uniform numbers it needs per sample."""
-        ...
 
     def out(self, spec: Spec) -> Spec:
         """The spec after this op; SpecError when it cannot follow `spec`."""

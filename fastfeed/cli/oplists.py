@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["FAMILIES", "Section", "arguments", "sections", "short"]
+__all__ = ["FAMILIES", "Section", "arguments", "sections"]
 
 # one example of every op that can be seen, chosen so that five strengths show what it does
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -48,7 +48,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "erasing": (
         "RandomErasing(1.0)",
         'RandomErasing(1.0, fill="noise")',
-        "CutOut(80)",
+        "CutOut(50)",
         "GridMask((40, 100))",
     ),
     "policies": (
@@ -98,34 +98,11 @@ def sections(text: str) -> list[Section]:
     return [_list(_evaluated(text), "")]
 
 
-def short(op: Any) -> str:
-    """As a user would write it, without what is the default anyway."""
-    return f"{type(op).__name__}({_joined(op, named=False)})"
-
-
 def arguments(op: Any) -> str:
-    """All that are not the default ones, by name."""
-    return _joined(op, named=True)
+    """All that are not the default ones."""
+    from fastfeed.explain import short
 
-
-def _joined(op: Any, named: bool) -> str:
-    said = []
-    for field in fields(op):
-        value = getattr(op, field.name)
-        if field.default is not MISSING and value == field.default:
-            named = True  # those behind one that is left out
-        else:
-            said.append(f"{field.name}={_plain(value)}" if named else _plain(value))
-    return ", ".join(said)
-
-
-def _plain(value: Any) -> str:
-    if is_dataclass(value):
-        return short(value)
-    if isinstance(value, (tuple, list)):
-        some = [_plain(one) for one in value]
-        return f"({', '.join([*some[:3], '...'] if len(some) > 6 else some)})"
-    return repr(value)
+    return short(op)[len(type(op).__name__) + 1 : -1]
 
 
 def _family(name: str) -> Section:

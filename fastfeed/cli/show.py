@@ -75,8 +75,9 @@ def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console
     from dataclasses import replace
 
     from fastfeed.cli.grid import Row, draw
-    from fastfeed.cli.oplists import arguments, sections, short
+    from fastfeed.cli.oplists import arguments, sections
     from fastfeed.cli.strengths import STRENGTHS, Cell, cells, sample_box, scaled
+    from fastfeed.explain import short
 
     asked = sections(text)
     photos = _photographs(source)

@@ -128,7 +128,7 @@ def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.n
 def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """What bounds four corners (m, 4, 2) after matrices; everything where the eye is among them."""
     moved, depth = _through(matrices, corners)
-    whole = ((depth > 0).all(axis=1) | (depth < 0).all(axis=1))[:, None]
+    whole = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
     low, high = moved.min(axis=1), moved.max(axis=1)
     return np.concatenate([np.where(whole, low, -np.inf), np.where(whole, high, np.inf)], axis=1)
 

@@ -48,8 +48,9 @@ def _parsed(place: str, storage: Storage) -> dict[str, Any]:
     data = read_file(place.removeprefix("file://")) if local else storage.read([Span(place)])[0]
     if isinstance(data, Unread):
         raise SourceError(f"Objects.coco: cannot read {place}: {data.reason} {data.detail}".rstrip())
+    data = _bare(data)  # lets go of what was read
     try:
-        found = json.loads(_bare(data))
+        found = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"Objects.coco: {place} is no JSON: {error}") from None
     missing = [key for key in ("images", "annotations", "categories") if not _rows(found, key)]

@@ -23,6 +23,7 @@ import fastfeed as ff
 from fastfeed.backends import cpu
 from fastfeed.decode import Header, engine_for
 from fastfeed.errors import ConfigError
+from fastfeed.ops.fuse import fuse
 from fastfeed.ops.program import Work
 from fastfeed.spec import ENCODED, Spec
 
@@ -249,3 +250,37 @@ def test_views_and_mixed_samples_agree(op):
 def every(images):
     """One array, or one for each size of view."""
     return images if isinstance(images, (list, tuple)) else [images]
+
+
+ON_THE_HOST = {  # numbers, and noise that is read from a table
+    "ExternalSource",
+    "Cast",
+    "Cat",
+    "Reshape",
+    "_ArithmeticGenericOp",
+    "_Shape",
+    "_TensorSubscript",
+    "_conditional__Split",
+}
+
+
+def test_the_graph_of_a_gpu_keeps_pixels_there(monkeypatch):
+    """It can be written down without one: every operator exists for a GPU, and what enters one stays."""
+    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    dali = importlib.import_module("nvidia.dali")
+    found: list = []
+    monkeypatch.setattr(dali.Pipeline, "build", lambda pipe: found.append(pipe))
+    given = Spec((*SIZE, 3), "uint8", "HWC")
+    padded = ff.RandomCrop(SIZE, padding=9, mode="reflect")
+    program = fuse([padded, InTurn(alone(given), EACH), ff.AugMix(), ff.Pad(9), *POLICY, ff.ToFloat()], given)
+    ops.build(ops.Graph(program, 8, 2, 0))
+    found[0]._build_graph()
+    there, seen = dali.ops._registry.gpu_ops(), set()
+    for one in found[0]._ops:
+        name, device = getattr(one._op, "schema_name", "ExternalSource"), one.outputs[0].device
+        came = {node.device for node in one.inputs[: 1 + (name == "_conditional__Merge")]}
+        assert device == "cpu" or name in there, name
+        assert "gpu" not in came or device == "gpu" or name == "_Shape", f"{name} brings pixels back"
+        seen.add((name, device))
+    assert {("WarpAffine", "gpu"), ("Filter", "gpu"), ("Equalize", "gpu"), ("_conditional__Split", "gpu")} <= seen
+    assert not {name for name, device in seen if device == "cpu"} - ON_THE_HOST

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fastfeed.backends import chain, dali_chain
-from fastfeed.backends.dali_ops import Graph, gpus, plain
+from fastfeed.backends.dali_ops import Graph, gpus, plain, scales
 from fastfeed.backends.lane import Lane
 from fastfeed.backends.memory import Gpu, Host
 from fastfeed.backends.mixing import mix
@@ -148,6 +148,8 @@ class DaliBackend:
 
     def path(self) -> str:
         where = "the processor" if self._device is None else f"GPU {self._device}"
+        if not scales(self._program):
+            return f"{self._engine.name}; converted on {where}"
         if self._program.decode is None:
             return f"DALI on {where}"
         how = "nvImageCodec -> DALI" if self._graph.decoded else "DALI"

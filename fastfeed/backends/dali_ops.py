@@ -40,7 +40,7 @@ from fastfeed.decode.base import Header
 from fastfeed.ops.fold import Window
 from fastfeed.ops.program import Program
 
-__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain"]
+__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain", "scales"]
 
 _ORIENTATION = 0x0112
 _TAIL = 64  # bytes; some writers pad behind the end marker
@@ -95,10 +95,15 @@ def gpus() -> int:
     return GetCUDADeviceCount()
 
 
+def scales(program: Program) -> bool:
+    """DALI has the filters of all its windows."""
+    ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
+    return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
+
+
 def plain(program: Program, blob: Any, header: Header) -> bool:
     """DALI shows this sample as the cpu backend does."""
-    ops = [op for layer in program.layers for op in layer.ops]
-    if any(filter not in FILTERS for filter in [program.filter, *(op.filter for op in ops if isinstance(op, Window))]):
+    if not scales(program):
         return False
     if program.decode is None:
         return True

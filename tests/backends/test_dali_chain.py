@@ -216,6 +216,13 @@ def test_how_many_samples_take_an_op():
     assert 0.20 < dark < 0.30 and 0.3 * 0.75 - 0.05 < inverted < 0.3 * 0.75 + 0.05
 
 
+def test_a_filter_that_dali_has_not_is_the_engines_work():
+    ops = [ff.Resize(SIZE), ff.Invert(), ff.Resize((20, 30), "box")]
+    want, got, runner, _ = both(ops, Spec((60, 70, 3), "uint8", "HWC"), images(3, (60, 70)))
+    assert np.array_equal(want, got)
+    assert runner.path() == "pixels; converted on the processor"
+
+
 def test_a_function_of_the_users_own_is_an_error():
     def darker(image, numbers):
         return image // 2

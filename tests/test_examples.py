@@ -124,6 +124,19 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
     assert ("images/s" in text) == (run.script != "horovod/before.py")
 
 
+RECIPES = [  # nothing is trained
+    Run("augmentations_torchvision.py", ("torch",), PHOTOS, says=("images (16, 3, 96, 96) torch.float32",)),
+    Run("augmentations_keras.py", (), PHOTOS, says=("images (16, 96, 96, 3) float32",)),
+]
+
+
+@pytest.mark.parametrize("run", RECIPES, ids=str)
+def test_a_recipe_of_another_library_runs_here(run: Run, photos: Path) -> None:
+    text = output(run, photos)
+    for words in (*run.says, "labels (16, 5)", "images/s", "give every photograph the same bytes: True"):
+        assert words in text
+
+
 RESUMED = [
     Run(
         "landmarks_torch_ddp.py",
@@ -154,7 +167,7 @@ def test_keras_goes_on_from_a_backup(photos: Path) -> None:
 
 def test_every_example_is_run_and_explained() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    assert files == {run.script for run in RUNS} | HELPERS, "a new example needs a row in RUNS"
+    assert files == {run.script for run in (*RUNS, *RECIPES)} | HELPERS, "a new example needs a row in RUNS"
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []
 

@@ -2,7 +2,9 @@
 
 - Hue by arithmetic as well: DALI's own turns colors in another space.
 - Equalize: DALI's, on the negative. What it adds up is bytes up to a value, Pillow those below it; of the negative the
-  one is the other. Its scale then becomes Pillow's, which divides by a whole number. One level; Pillow's ties.
+  one is the other. Its scale then becomes Pillow's, which divides by a whole number: within one level. In images as
+  small as CIFAR's that number is 3 or 4, and one level may change it if such an image is equalized again: single
+  samples differ by tens of levels then. To compare each pixel with each would be exact, at 5 ms an image here.
 """
 
 from __future__ import annotations

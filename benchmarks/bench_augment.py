@@ -2,8 +2,10 @@
 
 Processor time per 224 x 224 photograph. Everyone gets the same photographs in memory, in the form that they like best,
 and leaves the given ones as they are; values are the same where they can be passed. Ours is the chain that a feed runs,
-parameters included. Of DALI's time, what handing images in and out takes is taken off. Then: a recipe through a feed
-beside decoding alone, and batches mixed by two threads.
+parameters included. Of DALI's time, what handing images in and out takes is taken off, and of ours the copy that keeps
+the given photographs whole, which a feed does not make. What replaces bytes by a table is also measured up to the
+normalized floats that a trainer gets, as it costs nothing there. Then: a recipe through a feed beside decoding alone,
+and batches mixed by two threads.
 
 --with MODULE imports a module first, such as one that makes torchvision importable; what is not importable is left out
 and said.
@@ -13,59 +15,25 @@ from __future__ import annotations
 
 import importlib
 import statistics
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cv2
 import numpy as np
+from augment_cases import CASES, FORMS, IMAGES, SIDE, Run, each, evaluated, ours, photographs, plain, rows_of
 from bench_feed import decode_alone, walk
-from PIL import Image
 from rounds import DATA, cpu_rounds, finish, interleaved, parser
 
 import fastfeed as ff
-from fastfeed.backends.chain import look_up, run
-from fastfeed.backends.kernels import KERNELS
+from fastfeed.backends.chain import run
+from fastfeed.backends.cpu import convert_one
+from fastfeed.backends.kernels import MEASURED, TABLES
 from fastfeed.backends.mixing import mix
-from fastfeed.ops import OPS
+from fastfeed.ops.convert import Convert
 from fastfeed.ops.layers import layers, taken
 
-IMAGES, SIDE, BATCH, CHUNK = 32, 224, 256, 16
-COLOR = ("Brightness", "Contrast", "Saturation", "Hue", "ColorJitter", "Grayscale", "Equalize", "Invert", "LUT")
+BATCH, CHUNK = 256, 16
 POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")
-Run = Callable[[], int]
-
-CASES = {
-    "Brightness": "Brightness(0.4)",
-    "Contrast": "Contrast(0.4)",
-    "Saturation": "Saturation(0.4)",
-    "Hue": "Hue(0.1)",
-    "ColorJitter": "ColorJitter(0.4, 0.4, 0.4, 0.1)",
-    "Grayscale": "Grayscale()",
-    "Solarize": "Solarize((0, 256))",
-    "Posterize": "Posterize((2, 7))",
-    "Equalize": "Equalize()",
-    "AutoContrast": "AutoContrast()",
-    "Invert": "Invert()",
-    "Gamma": "Gamma((0.7, 1.5))",
-    "LUT": "LUT([*range(255, -1, -1)])",
-    "Sharpness": "Sharpness(0.9)",
-    "GaussianBlur": "GaussianBlur(23, (0.1, 2.0))",
-    "GaussianNoise": "GaussianNoise((1, 25))",
-    "JPEGCompression": "JPEGCompression((30, 95))",
-    "RandomErasing": "RandomErasing(1.0)",
-    "RandomErasing, noise": "RandomErasing(1.0, fill='noise')",
-    "CutOut": "CutOut(112)",
-    "GridMask": "GridMask()",
-    "Rotate": "Rotate(30)",
-    "Affine": "Affine(15, (0.1, 0.1), (0.9, 1.1), 10)",
-    "Perspective": "Perspective(0.5, 1.0)",
-    "RandomFlip": "RandomFlip(1.0)",
-    "RandAugment": "RandAugment()",
-    "TrivialAugmentWide": "TrivialAugmentWide()",
-    "AutoAugment": "AutoAugment('imagenet')",
-    "AugMix": "AugMix()",
-}
 
 
 def main() -> None:
@@ -82,6 +50,7 @@ def main() -> None:
     ops = {name: one(images, tables, options.rounds, name, missing) for name in options.only or CASES}
     result: dict[str, Any] = {"images": IMAGES, "unit": "microseconds of processor time per image", "ops": ops}
     if not options.only:
+        result |= {"tables, to floats": to_floats(images, tables["opencv"], options.rounds)}
         result |= {"feed": recipe(options.rounds, options.threads), "mix": batches(options.rounds)}
     finish("What does each op cost on one core?", result | {"missing": missing}, options.out)
 
@@ -94,23 +63,14 @@ def table(name: str, missing: dict[str, str]) -> Any:
         return None
 
 
-def photographs() -> list[np.ndarray]:
-    """Parts of real ones, as a feed cuts them."""
-    source = ff.ImageFolder(DATA / "imagenet-sample", labeled=False)
-    with ff.Feed(source, [ff.RandomResizedCrop(SIDE)], batch=IMAGES) as feed:
-        return list(next(feed.batches(0)).images)
-
-
 def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str, missing: dict[str, str]) -> dict:
     """Medians of all who have the op, how far their pixels are from ours, and ours against the best."""
-    op, kind = eval(CASES[name], {one.__name__: one for one in OPS}), name.split(",")[0]
+    op, kind = evaluated(name), name.split(",")[0]
     u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
     values = taken(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
-    rows = [
-        {key: found[i].item() if found.ndim == 1 else found[i] for key, found in values.items()} for i in range(IMAGES)
-    ]
-    mine, picture = ours(op, u, sizes, images)
-    runs: dict[str, Run] = {"ours": mine}
+    rows = rows_of(values)
+    mine, copies, picture = ours(op, u, sizes, images)
+    runs: dict[str, Run] = {"ours": mine} | ({"copies": copies} if copies else {})
     differs = {}
     for label, where, form in FORMS:
         function = getattr(tables[where], "OPS", {}).get(kind)
@@ -128,14 +88,13 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
         # not where others draw, nor where torchvision's function is given other values
         if (values or not op.draws) and "noise" not in name.lower() and (label[0] != "t" or kind != "Affine"):
             differs[label] = round(float(np.abs(plain(got).astype(int) - picture).mean()), 2)
-    for graph, label in ((kind, "DALI"), ("nothing", "DALI, nothing")):
-        if tables["dali"] and kind in tables["dali"].OPS and (found := tables["dali"].runner(graph, op, images)):
-            runs[label] = found
+    if tables["dali"] and (found := tables["dali"].runner(kind, op, images)):
+        runs |= {"DALI": found, "DALI, nothing": tables["dali"].runner("nothing", op, images)}
     times = cpu_rounds(rounds, runs)
-    if "DALI" in times:
-        times["DALI"] = [a - b for a, b in zip(times["DALI"], times.pop("DALI, nothing"), strict=True)]
-    else:
-        times.pop("DALI, nothing", None)
+    for label, less in (("ours", "copies"), ("DALI", "DALI, nothing")):
+        if less in times:
+            taken_off = times.pop(less)
+            times[label] = [a - b for a, b in zip(times[label], taken_off, strict=True)]
     faster = {label: against(times, [label]) for label in times if label != "ours"}
     best = [label for label in times if label not in ("ours", "DALI")]
     return {
@@ -148,53 +107,40 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
     }
 
 
-def tensor(image: np.ndarray) -> Any:
-    import torch
+def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, Any]:
+    """Ops that are tables, and Normalize behind them, into a batch of float32: ours, and by hand with OpenCV."""
+    normalize = ff.Normalize.imagenet()
+    found, how = {}, Convert.of([normalize], 3)
+    batch = np.empty((len(images), SIDE, SIDE, 3), np.float32)
+    scale = 1 / (255 * np.array(normalize.std, np.float32))
+    offset = -np.array(normalize.mean, np.float32) / np.array(normalize.std, np.float32)
+    for name in CASES:
+        op = evaluated(name)
+        if type(op) not in (*TABLES, *MEASURED):
+            continue
+        u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
+        rows = rows_of(taken(op, u, sizes)[0].values[0])
+        chain, function = layers(op), by_hand.OPS[name]
 
-    return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
+        def mine(op: Any = op, u: np.ndarray = u, sizes: np.ndarray = sizes, chain: Any = chain) -> int:
+            all_taken = taken(op, u, sizes)
+            for row, given in enumerate(images):
+                image, left = run(chain, all_taken, row, given)
+                convert_one(how, image, batch[row], left)
+            return len(images)
 
+        def theirs(op: Any = op, function: Any = function, rows: Any = rows) -> int:
+            for row, given in enumerate(images):
+                np.multiply(function(given, op, rows[row]), scale, out=batch[row])
+                batch[row] += offset
+            return len(images)
 
-FORMS: list[tuple[str, str, Callable[[np.ndarray], Any]]] = [
-    ("OpenCV by hand", "opencv", lambda image: image),
-    ("Pillow", "pillow", Image.fromarray),
-    ("torchvision, PIL", "vision", Image.fromarray),
-    ("torchvision, tensors", "vision", tensor),
-]
-
-
-def plain(image: Any) -> np.ndarray:
-    if hasattr(image, "numpy"):
-        return image.numpy().transpose(1, 2, 0)
-    return np.asarray(image)
-
-
-def each(function: Any, images: list[Any], op: Any, rows: list[dict[str, Any]]) -> int:
-    for image, row in zip(images, rows, strict=True):
-        function(image, op, row)
-    return len(images)
-
-
-def ours(op: Any, u: np.ndarray, sizes: np.ndarray, images: list[np.ndarray]) -> tuple[Run, np.ndarray]:
-    """As a feed does it, and the first image that comes out. Images are copied where a kernel may overwrite them."""
-    chain = layers(op)
-    copied = any(type(one) in KERNELS for layer in chain for one in layer.ops)
-    scratch, out = np.empty_like(images[0]), np.empty_like(images[0])
-
-    def image(row: int, all_taken: Any) -> np.ndarray:
-        given = images[row]
-        if copied:
-            np.copyto(scratch, given)
-            given = scratch
-        got, left = run(chain, all_taken, row, given)
-        return got if left is None else look_up(got, left, out)
-
-    def go() -> int:
-        all_taken = taken(op, u, sizes)
-        for row in range(len(images)):
-            image(row, all_taken)
-        return len(images)
-
-    return go, image(0, taken(op, u, sizes)).copy().astype(int)
+        times = cpu_rounds(rounds, {"ours": mine, "OpenCV by hand": theirs})
+        found[name] = {
+            "us": {label: round(statistics.median(took), 1) for label, took in times.items()},
+            "faster than OpenCV by hand": against(times, ["OpenCV by hand"]),
+        }
+    return found
 
 
 def against(times: dict[str, list[float]], rivals: list[str]) -> float | None:

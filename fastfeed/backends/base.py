@@ -39,7 +39,7 @@ class Backend(Protocol):
         ...
 
     def mix(self, made: np.ndarray, members: np.ndarray, mixed: Mixed, out: np.ndarray) -> None:
-        """Finished samples in `out` from rendered ones: `members` (int64 (len(out), group)) are their rows in `made`."""
+        """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are their rows in `made`."""
         ...
 
     def here(self) -> AbstractContextManager[None]:

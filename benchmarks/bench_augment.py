@@ -70,7 +70,7 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
     values = taken(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
     rows = rows_of(values)
     mine, copies, picture = ours(op, u, sizes, images)
-    runs: dict[str, Run] = {"ours": mine} | ({"copies": copies} if copies else {})
+    runs: dict[str, Run] = {"ours": mine, "copies": copies}
     differs = {}
     for label, where, form in FORMS:
         function = getattr(tables[where], "OPS", {}).get(kind)
@@ -125,7 +125,7 @@ def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, 
         def mine(op: Any = op, u: np.ndarray = u, sizes: np.ndarray = sizes, chain: Any = chain) -> int:
             all_taken = taken(op, u, sizes)
             for row, given in enumerate(images):
-                image, left = run(chain, all_taken, row, given)
+                image, left = run(chain, all_taken, row, given)  # which leaves them whole: a table is left
                 convert_one(how, image, batch[row], left)
             return len(images)
 

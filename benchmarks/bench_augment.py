@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import statistics
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from typing import Any
 
 import cv2
@@ -52,7 +53,16 @@ def main() -> None:
     if not options.only:
         result |= {"tables, to floats": to_floats(images, tables["opencv"], options.rounds)}
         result |= {"feed": recipe(options.rounds, options.threads), "mix": batches(options.rounds)}
-    finish("What does each op cost on one core?", result | {"missing": missing}, options.out)
+    rivals = {name: version(name) for name in ("torch", "torchvision", "nvidia-dali-cuda130")}
+    more = {"rivals": {name: found for name, found in rivals.items() if found}, "missing": missing}
+    finish("What does each op cost on one core?", result | more, options.out)
+
+
+def version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def table(name: str, missing: dict[str, str]) -> Any:

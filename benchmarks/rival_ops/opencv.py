@@ -9,6 +9,7 @@ import numpy as np
 
 RNG = np.random.default_rng(0)
 RAMP = np.arange(256)
+HALF, BACK = (np.array([[1, 0, by], [0, 1, by], [0, 0, 1]]) for by in (0.5, -0.5))
 
 
 def brightness(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
@@ -122,8 +123,7 @@ def grid(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
 
 def warp(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     """Pixels' centers are at whole numbers here, and half of one there."""
-    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
-    matrix = np.linalg.inv(half) @ v["matrix"] @ half
+    matrix = BACK @ v["matrix"] @ HALF
     height, width = image.shape[:2]
     how = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     if np.array_equal(matrix[2], [0, 0, 1]):

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from feeds import feed
+from photos import folder
 from PIL import Image
 from rectangles import BEHIND, KINDS, located, rectangles, samples, seen
 
@@ -124,21 +125,21 @@ def test_masks_are_their_images_pixel_for_pixel(ops: list[Any]):
             np.testing.assert_array_equal(batch.images[..., 0], batch.masks)
 
 
-def test_a_box_has_many_sides_of_one_story():
+def test_a_box_has_many_sides_of_one_story(tmp_path):
     """Order, room, what is too small, and what lies outside."""
-    images = np.zeros((3, 40, 40, 3), np.uint8)
+    images = ff.ImageFolder(folder(tmp_path / "photos", {"a": 3}, (40, 40)))  # whose sizes nobody knows beforehand
     boxes = [[[0, 0, 8, 8], [-5, -5, 20, 20], [30, 30, 60, 90], [50, 0, 60, 9], [3, 3, 3, 30]], [], [[5, 5, 6.5, 6.5]]]
     labels = [[4, 3, 2, 1, 0], [], [7]]
-    with feed(ff.Objects(ff.Arrays(images), boxes, labels), [], batch=3, shuffle="none") as made:
+    with feed(ff.Objects(images, boxes, labels), [ff.CenterCrop(40)], batch=3, shuffle="none") as made:
         (batch,) = made
     found = batch.objects
     assert found is not None and found.labels.tolist() == [[4, 3, 2, -1, -1], [-1] * 5, [7, -1, -1, -1, -1]]
     assert found.boxes[0].tolist() == [[0, 0, 8, 8], [0, 0, 20, 20], [30, 30, 40, 40], [0] * 4, [0] * 4]
     assert found.counts.tolist() == [3, 0, 1] and found.counts.dtype == found.labels.dtype == np.int64
-    with feed(ff.Objects(ff.Arrays(images), boxes, labels, most=2), [], batch=3, shuffle="none") as made:
+    with feed(ff.Objects(images, boxes, labels, most=2), [ff.CenterCrop(40)], batch=3, shuffle="none") as made:
         (batch,) = made
     assert batch.objects is not None and batch.objects.labels.tolist() == [[3, 2], [-1, -1], [7, -1]]
-    with feed(ff.Objects(ff.Arrays(images), boxes, labels), [ff.Resize((20, 20))], batch=3, shuffle="none") as made:
+    with feed(ff.Objects(images, boxes, labels), [ff.Resize((20, 20))], batch=3, shuffle="none") as made:
         (batch,) = made
     assert batch.objects is not None and batch.objects.counts.tolist() == [3, 0, 0]  # less than a pixel is left
 

@@ -34,7 +34,13 @@ class BoxLists:
 
     @classmethod
     def of(
-        cls, boxes: Sequence[Any], labels: Sequence[Any] | None, format: str, classes: int, where: Where
+        cls,
+        boxes: Sequence[Any],
+        labels: Sequence[Any] | None,
+        format: str,
+        classes: int,
+        where: Where,
+        sizes: np.ndarray | None = None,
     ) -> BoxLists:
         """From one array (k, 4) and one (k,) per image. ConfigError names the image; `classes` 0: any label >= 0."""
         arrays = [_array(one, (4,), i, where, "boxes") for i, one in enumerate(boxes)]
@@ -46,7 +52,7 @@ class BoxLists:
             given = [_array(one, (), i, where, "labels") for i, one in enumerate(labels)]
             _as_many(given, arrays, where)
             named = np.concatenate([np.empty(0, np.int64), *given])
-        return cls.flat(flat, named, ends, format, classes, lambda i, k: f"box {k} of {where(i)}")
+        return cls.flat(flat, named, ends, format, classes, lambda i, k: f"box {k} of {where(i)}", sizes)
 
     @classmethod
     def flat(
@@ -57,8 +63,9 @@ class BoxLists:
         format: str,
         classes: int,
         where: Callable[[int, int], str],  # (image, number of its box)
+        sizes: np.ndarray | None = None,  # (n, 2): height, width of the images, where that is known; NaN where not
     ) -> BoxLists:
-        """From one array, checked: finite, not inverted, labels that there are."""
+        """From one array, checked: finite, not inverted, labels that there are, a part of it inside of the image."""
         first, last, lengths = FORMATS[format]
         given, made = boxes, np.empty((len(boxes), 4))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -78,6 +85,12 @@ class BoxLists:
         refuse(~np.isfinite(made).all(axis=1), "must be finite numbers, got {box}")
         order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
         refuse((made[:, 2:] < made[:, :2]).any(axis=1), order)
+        if sizes is not None:
+            each = np.repeat(sizes, np.diff(ends), axis=0)[:, ::-1]
+            outside = ((made[:, :2] >= each) | (made[:, 2:] < 0)).any(axis=1)
+            at = int(outside.argmax()) if len(each) else 0
+            shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""
+            refuse(outside, f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or mend it")
         refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is no object")
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")

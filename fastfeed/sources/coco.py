@@ -92,6 +92,8 @@ class _Listed:
         try:
             ids = np.array([image["id"] for image in found["images"]], np.int64)
             self.names = [str(image["file_name"]) for image in found["images"]]
+            sizes = [[image.get(side, np.nan) for side in ("height", "width")] for image in found["images"]]
+            self.sizes = np.array(sizes, np.float64).reshape(-1, 2)
             kinds = sorted((int(kind["id"]), str(kind["name"])) for kind in found["categories"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SourceError(
@@ -135,7 +137,8 @@ class _Listed:
         def where(i: int, k: int) -> str:
             return f"annotation {self._ids[int(by[ends[i] + k])]} of sample {i} ({source.uri(i)})"
 
-        return BoxLists.flat(self._boxes[by], self._labels[by], ends, "xywh", len(self.classes), where)
+        boxes, labels = self._boxes[by], self._labels[by]
+        return BoxLists.flat(boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order])
 
 
 _SHOWN = ("id", "image_id", "category_id", "bbox")

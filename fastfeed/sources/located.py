@@ -71,7 +71,9 @@ class Objects:
                 )
         names = tuple(classes)
         where = self._namer(source)
-        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where)
+        size: Any = source.spec.size
+        sizes = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
+        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, sizes)
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most)
 

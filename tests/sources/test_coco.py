@@ -163,3 +163,18 @@ def test_a_bad_box_is_named_by_its_annotation(place: Path):
 )
 def test_polygons_are_skipped_and_nothing_else(text: str, bare: str | None):
     assert _bare(text.encode()).decode() == (text if bare is None else bare)
+
+
+def test_boxes_outside_of_their_images_are_refused_where_sizes_are_said(place: Path):
+    found = annotated()
+    found["annotations"][1]["bbox"] = [60, 0, 5, 5]
+    write(place, found)
+    for images in (None, ImageFolder(place / "images", min_per_class=1)):
+        with pytest.raises(
+            ConfigError, match=r"annotation 2 of sample . .*lies outside of its image, 56 wide and 40 high"
+        ):
+            loaded(place, images)
+    for image in found["images"]:
+        del image["width"]
+    write(place, found)
+    assert len(loaded(place)) == 3

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from op_examples import MEANING, SIMPLE
 from photos import picture
+from PIL import Image
 
 from fastfeed.backends.chain import run
 from fastfeed.draws import uniform
@@ -38,7 +39,24 @@ def look_up(image, table):
 
 @pytest.mark.parametrize("op", SIMPLE, ids=repr)
 def test_means_what_it_says(op):
-    meaning, images = MEANING[type(op)], [*PHOTOS, *NOISY, *PLAIN]
+    check(op, [*PHOTOS, *NOISY, *PLAIN])
+
+
+@pytest.fixture(scope="module")
+def photographs(data):
+    """Real ones, twenty of them, of one size."""
+    files = sorted((data / "imagenet-sample").glob("*.*"))[::7][:20]
+    return [np.asarray(Image.open(file).convert("RGB").resize((128, 96))) for file in files]
+
+
+@pytest.mark.parametrize("op", SIMPLE, ids=repr)
+def test_means_the_same_on_photographs(op, photographs):
+    assert len(photographs) == 20
+    check(op, photographs)
+
+
+def check(op, images):
+    meaning = MEANING[type(op)]
     made, values = changed(op, images)
     for row, (image, got) in enumerate(zip(images, made, strict=True)):
         want = meaning.oracle(op, values, row, image.copy())

@@ -66,15 +66,21 @@ Rebuild = Callable[[Iterator[Any]], Any]
 def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
     """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and how to put others in their place.
 
-    Anything else stays as it is. Of a `Batch` images, labels, weights, boxes and masks count; ids and columns stay on
-    the host.
+    Anything else stays as it is. Of a `Batch` images, views, labels, weights, boxes and masks count; ids and columns
+    stay on the host.
     """
     if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
         return [tree], next
     if isinstance(tree, Batch):
-        names = ("images", "labels", "weights", "objects", "masks")
-        inner, rebuild = flatten(tuple(getattr(tree, name) for name in names))
-        return inner, lambda leaves: dataclasses.replace(tree, **dict(zip(names, rebuild(leaves), strict=True)))
+        names = ("labels", "weights", "objects", "masks")
+        inner, rebuild = flatten((tree.views or (tree.images,), *(getattr(tree, name) for name in names)))
+
+        def placed(leaves: Iterator[Any]) -> Batch:
+            images, *rest = rebuild(leaves)
+            views = images if tree.views else ()
+            return dataclasses.replace(tree, images=images[0], views=views, **dict(zip(names, rest, strict=True)))
+
+        return inner, placed
     if isinstance(tree, Mapping):
         return _several(list(tree.values()), lambda values: type(tree)(zip(tree, values, strict=True)))  # type: ignore[call-arg]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

@@ -11,8 +11,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["SLOT_SUBSTITUTE", "check_seed", "philox", "uniform"]
+__all__ = ["PER_SLOT", "SLOT_SUBSTITUTE", "check_seed", "philox", "uniform"]
 
+PER_SLOT = 2 << 16  # numbers of one sample: two per block; further ones would be those of the next slot
 SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
 
 _MUL0, _MUL1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

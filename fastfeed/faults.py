@@ -29,7 +29,8 @@ REASONS = {
     "label_missing": "the sample has no label",
     "op_failed": "a function in the list of ops failed",
 }
-TRANSIENT = frozenset({"io_error", "timeout"})  # worth another try in the next epoch
+# worth another try in the next epoch: a function may fail for some random numbers alone, or be repaired by then
+TRANSIENT = frozenset({"io_error", "timeout", "op_failed"})
 
 
 @dataclass(frozen=True, slots=True)

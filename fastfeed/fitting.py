@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastfeed.draws import PER_SLOT
 from fastfeed.errors import ConfigError
 from fastfeed.ops.program import Program
 from fastfeed.plan import Plan
@@ -16,10 +17,23 @@ _AT_ONCE = 1 << 20  # labels looked at in one call
 
 def check(program: Program, plan: Plan, source: Source) -> None:
     """ConfigError for what would go wrong in the middle of a run, or train on nonsense."""
+    for one in (program, *program.others):
+        _check_draws(one)
     if program.mix is not None:
         _check_partners(type(program.mix.op).__name__, plan)
     if program.targets is not None:
         _check_labels(program, source)
+
+
+def _check_draws(program: Program) -> None:
+    """An op that draws more than its slot has would get the numbers of the op behind it."""
+    for step in (*program.window, *(step for link in program.chain for step in link.steps)):
+        if step.views * step.op.draws > PER_SLOT:
+            each = f" for each of {step.views} views" if step.views > 1 else ""
+            raise ConfigError(
+                f"{type(step.op).__name__} may draw {PER_SLOT} random numbers per sample, got {step.op.draws}{each}; "
+                "give the functions in it fewer draws: one number can seed a generator"
+            )
 
 
 def _check_partners(name: str, plan: Plan) -> None:

@@ -95,5 +95,6 @@ def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Of each label; soft labels have the mean of their classes' factors, by share."""
     if labels.ndim == 2:
         named = min(len(factors), labels.shape[1])
-        return 1 + labels[:, :named] @ (factors[:named] - 1)
+        # no matrix product: the order in which it sums up may depend on the number of rows
+        return 1 + (labels[:, :named] * (factors[:named] - 1)).sum(axis=1)
     return np.append(factors, np.float32(1))[np.minimum(labels, len(factors))]

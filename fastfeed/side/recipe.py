@@ -130,8 +130,18 @@ def _culprit(recipe: Any) -> str:
         try:
             pickle.dumps(value)
         except Exception:  # pickling runs the object's own code, which may raise anything
-            return f"the {name} {value!r}"
+            return _op(value) if name == "program" else f"the {name} {value!r}"
     return "the feed"
+
+
+def _op(program: Any) -> str:
+    """Which entry of the user's list."""
+    for step in program.steps:
+        try:
+            pickle.dumps(step.op)
+        except Exception:  # as above
+            return f"the op {step.op!r}"
+    return "the list of ops"
 
 
 def _named(obj: Any) -> str:

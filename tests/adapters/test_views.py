@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.device import flatten
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 20, 24, 3), dtype=np.uint8)
 OPS = [ff.MultiCrop((ff.View(16, 2), ff.View(8, 3))), ff.ToFloat()]
@@ -47,6 +48,16 @@ def test_tfdata_and_keras(feed):
     views, labels = data.element_spec
     assert [tuple(view.shape) for view in views] == [(4, 2, 16, 16, 3), (4, 3, 8, 8, 3)] and labels.shape == (4,)
     check(feed, next(iter(data)))
+
+
+def test_all_views_are_placed(feed):
+    batch = next(iter(feed))
+    arrays, rebuild = flatten(batch)
+    assert len(arrays) == 4, "the first views are the images: once"
+    again = rebuild(iter([array + 1 for array in arrays]))
+    assert again.images is again.views[0]
+    for view, other in zip(again.views, batch.views, strict=True):
+        np.testing.assert_array_equal(view, other + 1)
 
 
 def test_plain_batches_say_both_sizes(feed):

@@ -4,16 +4,12 @@ import numpy as np
 from meaning import Meaning
 
 from fastfeed.ops import (
-    CenterCrop,
     Decode,
     FiveCrop,
     Function,
     Invert,
     MultiCrop,
     Normalize,
-    RandomFlip,
-    RandomResizedCrop,
-    Resize,
     TenCrop,
     ToFloat,
     ToLayout,
@@ -29,13 +25,6 @@ def darker(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 EXAMPLES = {
     Decode: [Decode(), Decode(matte=(0, 0, 0), max_pixels=10_000)],
-    Resize: [Resize(24), Resize((30, 17), filter="lanczos"), Resize(90), Resize([9, 8])],
-    CenterCrop: [CenterCrop(24), CenterCrop((50, 20)), CenterCrop([9, 8])],
-    RandomResizedCrop: [
-        RandomResizedCrop(24),
-        RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),
-    ],
-    RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.4, "both")],
     ToFloat: [ToFloat(), ToFloat("float16")],
     Normalize: [Normalize.imagenet(), Normalize([0.5, 0.5, 0.5], np.array([0.5, 0.25, 0.125]))],
     ToLayout: [ToLayout("CHW"), ToLayout("HWC")],

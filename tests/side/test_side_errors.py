@@ -13,6 +13,7 @@ from feeds import NUMBERS, equal
 from side_feeds import Failing, Stuck, appears, ended, gone, helper, side
 
 from fastfeed.errors import ConfigError, FastfeedError
+from fastfeed.ops import Resize
 from fastfeed.sources import Arrays
 
 
@@ -44,6 +45,12 @@ def test_a_class_inside_a_function_is_named():
 
     with pytest.raises(ConfigError, match=r"Local.* does not pickle"):
         side(Local(NUMBERS))
+
+
+def test_a_function_that_does_not_pickle_is_named():
+    with pytest.raises(ConfigError) as error:
+        side(Arrays(NUMBERS), [Resize((4, 4)), lambda image, numbers: image])
+    assert str(error.value).startswith("side_process=True hands the op Function(test_a_function_that")
 
 
 def test_side_process_is_true_or_false():

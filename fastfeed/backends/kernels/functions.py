@@ -16,7 +16,7 @@ class OpFailed(Exception):
 
 
 def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """The function's result, if it is an image as it came."""
+    """The function's result, if it is an image as it came: in our memory, as ops behind it overwrite what they get."""
     shape = image.shape
     try:
         result = op.function(image, values["u"][row])
@@ -25,7 +25,9 @@ def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> n
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
         got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
         raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
-    return np.ascontiguousarray(result)
+    if result is not image:
+        np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is no problem
+    return image
 
 
 KERNELS = {Function: call}

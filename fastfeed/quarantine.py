@@ -30,7 +30,7 @@ class Quarantine:
     """Bad samples met so far, and the limits on them.
 
     A file that exists already is read first: samples listed there under the same uri are known to be bad and not read
-    again (delete the line, or the file, after repairing them). Failures that may pass (`io_error`, `timeout`) are
+    again (delete the line, or the file, after repairing them). Failures that may pass (`faults.TRANSIENT`) are
     listed too but tried again. Where the file cannot be written any more the run goes on, with a warning.
     """
 

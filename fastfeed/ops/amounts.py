@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
-__all__ = ["Drawn", "factors", "plain", "shifts", "span"]
+__all__ = ["Drawn", "factors", "shifts", "span"]
 
 
 class Drawn:
@@ -28,9 +27,7 @@ class Drawn:
         """(low, high); ConfigError where the op's fields are none."""
 
     def __post_init__(self) -> None:
-        own: Any = self
-        for field in fields(own):
-            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+        freeze(self)
         self.bounds()
 
     @property
@@ -46,13 +43,6 @@ class Drawn:
         if low == high:
             return {self.value: np.full(len(sizes), low, np.float64)}
         return {self.value: low + u[:, 0] * (high - low)}
-
-
-def plain(value: Any) -> Any:
-    """Arrays and NumPy's numbers as Python's, lists as tuples: what compares, hashes and prints as a value."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    return tuple(plain(one) for one in value) if isinstance(value, (list, tuple)) else value
 
 
 def span(name: str, value: Any, least: float, most: float, hint: str, whole: bool = False) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
 from fastfeed.ops.layers import Layer, Taken
 from fastfeed.ops.quantiles import beta, dirichlet
 from fastfeed.ops.strengths import MIX, NAMES, Choice, check_look, check_whole, pick
@@ -48,6 +48,7 @@ class AugMix:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
+        freeze(self)
         check_whole("AugMix severity", self.severity, 1, 10, "3 is usual")
         check_whole("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
         if self.chain_depth != -1 or isinstance(self.chain_depth, bool):
@@ -55,6 +56,7 @@ class AugMix:
         number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
         if not number or not 0.01 <= self.alpha <= 50:
             raise ConfigError(f"AugMix alpha must be a number in [0.01, 50], got {self.alpha!r}; 1.0 is usual")
+        check_flag("AugMix all_ops", self.all_ops)
         check_look(self)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "Simple",
     "check_fill",
     "check_filter",
+    "check_flag",
     "check_p",
     "check_range",
     "check_size",
@@ -124,22 +125,26 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
 
 def check_size(name: str, size: Any) -> tuple[int, int]:
     """(height, width) in pixels from an int (square) or a pair."""
-    pair: Any = (size, size) if isinstance(size, (int, np.integer)) and not isinstance(size, bool) else size
-    try:
-        height, width = (int(n) for n in pair)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} size must be an int or (height, width), got {size!r}") from None
+    pair = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2 or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair):
+        raise ConfigError(f"{name} size must be an int or (height, width), got {size!r}")
+    height, width = (int(n) for n in pair)
     if not (1 <= height <= 65_535 and 1 <= width <= 65_535):
         raise ConfigError(f"{name} size must be in [1, 65535] pixels, got {size!r}")
     return height, width
 
 
-def freeze(op: Any, *names: str) -> None:
-    """Lists and arrays in these fields become tuples: an op compares, hashes and prints as a value."""
-    for name in names:
-        value = getattr(op, name)
-        if isinstance(value, (list, np.ndarray)):
-            object.__setattr__(op, name, tuple(value.tolist() if isinstance(value, np.ndarray) else value))
+def freeze(op: Any) -> None:
+    """Its fields as values: an op compares, hashes and prints as one."""
+    for field in fields(op):
+        object.__setattr__(op, field.name, _plain(getattr(op, field.name)))
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and NumPy's numbers as Python's, lists as tuples."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    return tuple(_plain(one) for one in value) if isinstance(value, (list, tuple)) else value
 
 
 def check_filter(name: str, filter: str) -> None:
@@ -148,16 +153,22 @@ def check_filter(name: str, filter: str) -> None:
         raise ConfigError(f"{name} filter must be one of {', '.join(FILTERS)}, got {filter!r}")
 
 
-def check_range(name: str, pair: Any, least: float, most: float, hint: str = "") -> tuple[float, float]:
-    """(low, high) with least <= low <= high <= most; `hint` says what to write instead."""
-    try:
-        low, high = (float(v) for v in pair)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}") from None
-    if not least <= low <= high <= most:
-        more = f"; {hint}" if hint else ""
-        raise ConfigError(f"{name} must be {least:g} <= low <= high <= {most:g}, got {pair!r}{more}")
+def check_range(
+    name: str, pair: Any, least: float, most: float, hint: str = "", above: bool = False
+) -> tuple[float, float]:
+    """(low, high) with least <= low <= high <= most; `above`: least < low. `hint` says what to write instead."""
+    more = f"; {hint}" if hint else ""
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_number(v) for v in pair):
+        raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}{more}")
+    low, high = (float(v) for v in pair)
+    if not least <= low <= high <= most or (above and low == least):
+        sign = "<" if above else "<="
+        raise ConfigError(f"{name} must be {least:g} {sign} low <= high <= {most:g}, got {pair!r}{more}")
     return low, high
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
 def check_p(name: str, p: Any) -> None:
@@ -166,12 +177,18 @@ def check_p(name: str, p: Any) -> None:
         raise ConfigError(f"{name} must be in [0, 1], got {p!r}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+
+
 def check_fill(name: str, fill: Any) -> None:
     """Refuse what is no RGB color."""
     if (
         not isinstance(fill, tuple)
         or len(fill) != 3
-        or not all(isinstance(v, (int, np.integer)) and 0 <= v <= 255 for v in fill)
+        or not all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) and 0 <= v <= 255 for v in fill)
     ):
         raise ConfigError(f"{name} must be three integers in [0, 255], RGB, got {fill!r}")
 

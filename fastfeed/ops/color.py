@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import Drawn, factors, plain, shifts, span
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.amounts import Drawn, factors, shifts, span
+from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
 __all__ = [
@@ -113,7 +113,7 @@ class Posterize:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", plain(self.bits))
+        freeze(self)
         self.bounds()
 
     def bounds(self) -> tuple[int, int]:
@@ -204,7 +204,7 @@ class LUT:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", plain(self.table))
+        freeze(self)
         wrong = self._wrong()
         if wrong:
             raise ConfigError(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_p, need_bytes
+from fastfeed.ops.base import Kind, check_p, freeze, need_bytes
 from fastfeed.ops.fold import Step, Window, fold
 from fastfeed.ops.function import as_op
 from fastfeed.ops.layers import Layer, Taken, layers, taken
@@ -100,6 +100,7 @@ class Maybe:
     p: float = 0.5
 
     def __post_init__(self) -> None:
+        freeze(self)
         object.__setattr__(self, "op", _child("Maybe op", self.op))
         check_p("Maybe p", self.p)
 
@@ -149,21 +150,20 @@ class OneOf:
     weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
+        freeze(self)
         object.__setattr__(self, "ops", _children("OneOf", self.ops))
         if self.weights is not None:
             object.__setattr__(self, "weights", self._checked(self.weights))
 
     def _checked(self, weights: Any) -> tuple[float, ...]:
-        try:
-            found = tuple(float(w) for w in weights)
-        except (TypeError, ValueError):
-            found = ()
-        good = all(w >= 0 and math.isfinite(w) for w in found) and sum(found) > 0 and math.isfinite(sum(found))
-        if len(found) != len(self.ops) or not good:
+        numbers = isinstance(weights, tuple) and all(
+            isinstance(w, (int, float)) and not isinstance(w, bool) and w >= 0 for w in weights
+        )
+        if not numbers or len(weights) != len(self.ops) or not 0 < sum(weights) < math.inf:
             raise ConfigError(
                 f"OneOf weights must be {len(self.ops)} numbers >= 0, one per op and not all 0, got {weights!r}"
             )
-        return found
+        return tuple(float(w) for w in weights)
 
     @property
     def kind(self) -> Kind:

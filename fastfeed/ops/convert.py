@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,6 +25,7 @@ class ToFloat:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self)
         if self.dtype not in ("float32", "float16"):
             raise ConfigError(f'ToFloat dtype must be "float32" or "float16", got {self.dtype!r}')
 
@@ -46,14 +48,16 @@ class Normalize:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "mean", "std")
+        freeze(self)
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if not isinstance(values, tuple) or not all(isinstance(v, (int, float, np.number)) for v in values):
+            if not isinstance(values, tuple) or not all(_number(v) for v in values):
                 raise ConfigError(f"Normalize {name} must be a tuple of numbers, one per channel, got {values!r}")
         if len(self.mean) != len(self.std):
             raise ConfigError(f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}")
-        if not all(s > 0 for s in self.std):
-            raise ConfigError(f"Normalize std must be > 0, got {self.std!r}")
+        if not all(map(math.isfinite, self.mean)):
+            raise ConfigError(f"Normalize mean must be finite, got {self.mean!r}")
+        if not all(0 < s < math.inf for s in self.std):
+            raise ConfigError(f"Normalize std must be > 0 and finite, got {self.std!r}")
 
     @classmethod
     def imagenet(cls) -> Normalize:
@@ -82,6 +86,7 @@ class ToLayout:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self)
         if self.layout not in ("HWC", "CHW"):
             raise ConfigError(f'ToLayout layout must be "HWC" or "CHW", got {self.layout!r}')
 
@@ -132,6 +137,10 @@ class Convert:
         """Its value for every byte: dtype, shape (256, channels)."""
         levels = np.arange(256, dtype=np.float64)[:, None]
         return (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _not_encoded(op: Any, spec: Spec) -> None:

@@ -34,7 +34,7 @@ class Crop:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "size")
+        freeze(self)
         check_size("Crop", self.size)
         for name in ("top", "left"):
             value = getattr(self, name)
@@ -78,7 +78,7 @@ class RandomCrop:
     draws: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        freeze(self, "size", "padding", "fill")
+        freeze(self)
         check_size("RandomCrop", self.size)
         _sides("RandomCrop", self.padding)
         check_fill("RandomCrop fill", self.fill)
@@ -123,7 +123,7 @@ class Pad:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "padding", "fill")
+        freeze(self)
         _sides("Pad", self.padding)
         check_fill("Pad fill", self.fill)
         _border("Pad", self.mode, self.fill)

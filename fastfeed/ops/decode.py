@@ -25,14 +25,14 @@ class Decode:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "matte")
+        freeze(self)
         if (
             not isinstance(self.matte, tuple)
             or len(self.matte) != 3
-            or not all(isinstance(v, int) and 0 <= v <= 255 for v in self.matte)
+            or not all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 255 for v in self.matte)
         ):
             raise ConfigError(f"Decode matte must be three integers in [0, 255], got {self.matte!r}")
-        if not isinstance(self.max_pixels, int) or self.max_pixels < 1:
+        if not isinstance(self.max_pixels, int) or isinstance(self.max_pixels, bool) or self.max_pixels < 1:
             raise ConfigError(f"Decode max_pixels must be an integer >= 1, got {self.max_pixels!r}")
 
     def out(self, spec: Spec) -> Spec:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import plain, span
-from fastfeed.ops.base import Kind, check_fill, check_p, check_range, need_bytes
+from fastfeed.ops.amounts import span
+from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
 from fastfeed.ops.normal import LENGTH
 from fastfeed.spec import Spec
 
@@ -38,12 +38,11 @@ class RandomErasing:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        _settle(self)
+        freeze(self)
         check_p("RandomErasing p", self.p)
         check_range("RandomErasing scale", self.scale, 0, 1, "shares of the image's area, such as (0.02, 0.33)")
-        low, high = check_range("RandomErasing ratio", self.ratio, 0, math.inf, "height / width, such as (0.3, 3.3)")
-        if low == 0 or high == math.inf:
-            raise ConfigError(f"RandomErasing ratio must be above 0 and finite, got {self.ratio!r}; write (0.3, 3.3)")
+        hint = "height / width, such as (0.3, 3.3)"
+        check_range("RandomErasing ratio", self.ratio, 0, 1000, hint, above=True)
         if self.fill != "noise":
             if isinstance(self.fill, str):
                 raise ConfigError(f'RandomErasing fill must be (r, g, b) or "noise", got {self.fill!r}')
@@ -90,7 +89,7 @@ class CutOut:
     draws: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        _settle(self)
+        freeze(self)
         size: Any = self.size
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 65_535:
             raise ConfigError(f"CutOut size must be an integer in [1, 65535] pixels, got {size!r}; write CutOut(16)")
@@ -130,7 +129,7 @@ class GridMask:
     draws: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        _settle(self)
+        freeze(self)
         self._units()
         keep: Any = self.keep
         if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep < 1:
@@ -150,12 +149,6 @@ class GridMask:
 
     def _units(self) -> tuple[int, int]:
         return span("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", whole=True)
-
-
-def _settle(op: Any) -> None:
-    """Fields as values."""
-    for field in fields(op):
-        object.__setattr__(op, field.name, plain(getattr(op, field.name)))
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

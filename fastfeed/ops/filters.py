@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import Drawn, factors, plain, span
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.amounts import Drawn, factors, span
+from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.normal import LENGTH
 from fastfeed.spec import Spec
 
@@ -79,7 +79,7 @@ class GaussianNoise:
     draws: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", plain(self.sigma))
+        freeze(self)
         self._bounds()
 
     def out(self, spec: Spec) -> Spec:
@@ -107,7 +107,7 @@ class JPEGCompression:
     draws: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "quality", plain(self.quality))
+        freeze(self)
         self._bounds()
 
     def out(self, spec: Spec) -> Spec:

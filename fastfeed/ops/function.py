@@ -30,7 +30,7 @@ class Function:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
+        if not callable(self.function) or isinstance(self.function, type):
             raise ConfigError(f"Function needs a function (image, numbers) -> image, got {self.function!r}")
         if isinstance(self.draws, bool) or not isinstance(self.draws, int) or not 0 <= self.draws <= 65_536:
             raise ConfigError(f"Function draws must be an integer in [0, 65536], got {self.draws!r}")

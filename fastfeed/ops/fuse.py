@@ -52,6 +52,12 @@ def _program(steps: list[Step], given: Spec) -> Program:
     window = runs.pop(0) if runs and runs[0][0].op.kind == "geometry" else []
     before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), given)
     pixels = (window[-1].spec if window else before).as_bytes()
+    if runs and not pixels.fixed:  # only a second border can be there: what changes pixels has refused them
+        one, two = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
+        raise SpecError(
+            f"{two!r} cannot follow {one!r} where images are of many sizes, got {pixels}: each lays a border around; "
+            "put Resize((height, width)) between them, or leave one out"
+        )
     chain: list[Link] = []
     for run in runs:
         chain.append(Link.of(run, chain[-1].spec if chain else pixels))

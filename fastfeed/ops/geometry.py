@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Border, Kind, check_fill, check_filter, check_size, freeze, need_pixels
+from fastfeed.ops.base import (
+    Border,
+    Kind,
+    check_fill,
+    check_filter,
+    check_p,
+    check_range,
+    check_size,
+    freeze,
+    need_pixels,
+)
 from fastfeed.spec import Spec
 
 __all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize", "fitted", "moves", "whole"]
@@ -55,7 +65,7 @@ class Resize:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "size", "fill")
+        freeze(self)
         check_size("Resize", self.size)
         check_filter("Resize", self.filter)
         check_fill("Resize fill", self.fill)
@@ -124,7 +134,7 @@ class CenterCrop:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "size")
+        freeze(self)
         check_size("CenterCrop", self.size)
 
     def out(self, spec: Spec) -> Spec:
@@ -156,11 +166,12 @@ class RandomResizedCrop:
     draws: ClassVar[int] = 22  # ten areas, ten ratios, a place
 
     def __post_init__(self) -> None:
-        freeze(self, "size", "scale", "ratio")
+        freeze(self)
         check_size("RandomResizedCrop", self.size)
         check_filter("RandomResizedCrop", self.filter)
-        _check_range("RandomResizedCrop scale", self.scale, 1.0)
-        _check_range("RandomResizedCrop ratio", self.ratio, math.inf)
+        check_range("RandomResizedCrop scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True)
+        hint = "width / height, such as (3 / 4, 4 / 3)"
+        check_range("RandomResizedCrop ratio", self.ratio, 0, 1000, hint, above=True)
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
@@ -200,8 +211,8 @@ class RandomFlip:
     draws: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise ConfigError(f"RandomFlip p must be in [0, 1], got {self.p!r}")
+        freeze(self)
+        check_p("RandomFlip p", self.p)
         if self.direction not in ("horizontal", "vertical", "both"):
             raise ConfigError(
                 f'RandomFlip direction must be "horizontal", "vertical" or "both", got {self.direction!r}'
@@ -218,12 +229,3 @@ class RandomFlip:
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:
     return low + u * (high - low)
-
-
-def _check_range(name: str, pair: Any, most: float) -> None:
-    try:
-        low, high = (float(v) for v in pair)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}") from None
-    if not 0 < low <= high <= most:
-        raise ConfigError(f"{name} must be 0 < low <= high <= {most:g}, got {pair!r}")

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfeed.ops.amounts import factors, plain, shifts
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.amounts import factors, shifts
+from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.color import Brightness, Contrast, Hue, Saturation
 from fastfeed.ops.layers import Layer, Taken
 from fastfeed.spec import Spec
@@ -33,11 +33,10 @@ class ColorJitter:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
+        freeze(self)
         hint = "write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
         for name in ("brightness", "contrast", "saturation", "hue"):
-            value = plain(getattr(self, name))
-            object.__setattr__(self, name, value)
-            (shifts if name == "hue" else factors)(f"ColorJitter {name}", value, hint)
+            (shifts if name == "hue" else factors)(f"ColorJitter {name}", getattr(self, name), hint)
 
     @property
     def ops(self) -> tuple[Any, ...]:

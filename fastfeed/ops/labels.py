@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind
+from fastfeed.ops.base import Kind, freeze
 from fastfeed.ops.targets import Targets
 from fastfeed.spec import Spec
 
 __all__ = ["LabelSmoothing", "OneHot", "targets"]
+
+_MOST = 2**24  # classes: 64 MiB of labels per sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class OneHot:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self)
         _check_classes(self)
 
     def out(self, spec: Spec) -> Spec:
@@ -55,6 +58,7 @@ class LabelSmoothing:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
+        freeze(self)
         s: Any = self.smoothing
         if isinstance(s, bool) or not isinstance(s, (int, float, np.number)) or not 0 <= s < 1:
             raise ConfigError(
@@ -104,5 +108,5 @@ def targets(ops: Sequence[Any], classes: int) -> Targets | None:
 
 def _check_classes(op: Any) -> None:
     n = op.classes
-    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
-        raise ConfigError(f"{type(op).__name__} classes must be an integer >= 1 or None, got {n!r}")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MOST):
+        raise ConfigError(f"{type(op).__name__} classes must be an integer in [1, {_MOST}] or None, got {n!r}")

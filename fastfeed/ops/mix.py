@@ -49,6 +49,7 @@ class MixUp:
     group: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
+        freeze(self)
         _check_alpha(self)
         check_p("MixUp p", self.p)
 
@@ -82,6 +83,7 @@ class CutMix:
     group: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
+        freeze(self)
         _check_alpha(self)
         check_p("CutMix p", self.p)
 
@@ -123,7 +125,7 @@ class Mosaic:
     group: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        freeze(self, "center")
+        freeze(self)
         check_p("Mosaic p", self.p)
         check_range("Mosaic center", self.center, 0, 1, "it is (low, high), as shares of height and width")
 
@@ -159,7 +161,7 @@ class RandomChoice:
     kind: ClassVar[Kind] = "mix"
 
     def __post_init__(self) -> None:
-        freeze(self, "ops", "weights")
+        freeze(self)
         for op in self.ops if isinstance(self.ops, tuple) and self.ops else (None,):
             if getattr(op, "kind", None) != "mix" or isinstance(op, type):
                 got = self.ops if op is None else op
@@ -173,7 +175,7 @@ class RandomChoice:
         if (
             not isinstance(w, tuple)
             or len(w) != len(self.ops)
-            or not all(isinstance(v, (int, float, np.number)) and 0 <= v < np.inf for v in w)
+            or not all(isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v < np.inf for v in w)
             or not sum(w) > 0
         ):
             raise ConfigError(

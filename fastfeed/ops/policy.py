@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.layers import Layer, Taken
 from fastfeed.ops.policies import POLICIES
 from fastfeed.ops.strengths import NAMES, RAND, WIDE, Choice, check_look, check_whole, pick
@@ -37,6 +37,7 @@ class RandAugment:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
+        freeze(self)
         check_whole("RandAugment num_ops", self.num_ops, 1, 16, "2 is usual")
         check_whole("RandAugment bins", self.bins, 2, 1000, _BINS)
         check_whole(
@@ -84,6 +85,7 @@ class TrivialAugmentWide:
     draws: ClassVar[int] = 3  # which, how strongly, the direction
 
     def __post_init__(self) -> None:
+        freeze(self)
         check_whole("TrivialAugmentWide bins", self.bins, 2, 1000, _BINS)
         check_look(self)
 
@@ -115,6 +117,7 @@ class AutoAugment:
     draws: ClassVar[int] = 5  # which pair, whether each, the directions
 
     def __post_init__(self) -> None:
+        freeze(self)
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
             raise ConfigError(f"AutoAugment policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
         check_look(self)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import check_fill, freeze
+from fastfeed.ops.base import check_fill
 from fastfeed.ops.color import AutoContrast, Brightness, Contrast, Equalize, Invert, Posterize, Saturation, Solarize
 from fastfeed.ops.filters import Sharpness
 from fastfeed.ops.layers import Layer, Taken
@@ -115,7 +115,6 @@ def pick(u: np.ndarray, n: int) -> np.ndarray:
 
 def check_look(op: Any) -> None:
     """Refuse a filter or fill that moves cannot have."""
-    freeze(op, "fill")
     check_warp_filter(type(op).__name__, op.filter)
     check_fill(f"{type(op).__name__} fill", op.fill)
 

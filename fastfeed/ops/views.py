@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_range, check_size, freeze, need_pixels
+from fastfeed.ops.base import Kind, check_filter, check_flag, check_range, check_size, freeze, need_pixels
+from fastfeed.ops.function import as_op
 from fastfeed.ops.geometry import RandomResizedCrop
 from fastfeed.spec import Spec
 
@@ -40,7 +42,7 @@ class FiveCrop:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "size")
+        freeze(self)
         check_size("FiveCrop", self.size)
 
     def out(self, spec: Spec) -> Spec:
@@ -68,8 +70,9 @@ class TenCrop:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "size")
+        freeze(self)
         check_size("TenCrop", self.size)
+        check_flag("TenCrop vertical", self.vertical)
 
     def out(self, spec: Spec) -> Spec:
         return _fits(self, spec)
@@ -90,15 +93,29 @@ class View:
     count: int = 1
     scale: tuple[float, float] = (0.08, 1.0)  # share of the image's area, as RandomResizedCrop
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height
-    ops: tuple[Any, ...] = ()
+    ops: Sequence[Any] = ()
     filter: str = "bilinear"
 
     def __post_init__(self) -> None:
-        freeze(self, "size", "scale", "ratio", "ops")
+        freeze(self)
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= 64:
             raise ConfigError(f"View count must be an integer in [1, 64], got {self.count!r}")
-        check_range("View scale", self.scale, 0, 1)
-        self.crop  # noqa: B018 - its checks
+        self._check_ops()
+        check_size("View", self.size)
+        check_filter("View", self.filter)
+        check_range("View scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True)
+        check_range("View ratio", self.ratio, 0, 1000, "width / height, such as (3 / 4, 4 / 3)", above=True)
+
+    def _check_ops(self) -> None:
+        if not isinstance(self.ops, tuple):
+            raise ConfigError(f"View ops must be a list of ops such as [RandomFlip()], got {self.ops!r}")
+        object.__setattr__(self, "ops", tuple(as_op(op) for op in self.ops))
+        for i, op in enumerate(self.ops):
+            if isinstance(op, type) or getattr(op, "kind", None) not in ("geometry", "change"):
+                raise ConfigError(
+                    f"View ops[{i}] must be an op that moves or changes pixels, such as RandomFlip(), got {op!r}; "
+                    "write what all views take behind MultiCrop"
+                )
 
     @property
     def crop(self) -> RandomResizedCrop:
@@ -122,7 +139,7 @@ class MultiCrop:
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        freeze(self, "views")
+        freeze(self)
         if not isinstance(self.views, tuple) or not all(isinstance(view, View) for view in self.views):
             raise ConfigError(
                 f"MultiCrop needs a tuple of views, got {self.views!r}; write MultiCrop((View(224, 2), View(96, 8)))"
@@ -139,7 +156,7 @@ class MultiCrop:
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        return tuple(Branch(view.count, view.crop, view.ops) for view in self.views)
+        return tuple(Branch(view.count, view.crop, tuple(view.ops)) for view in self.views)
 
 
 @dataclass(frozen=True, slots=True)

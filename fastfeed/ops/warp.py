@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -70,7 +69,7 @@ class Rotate:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        freeze(self, "degrees", "fill")
+        freeze(self)
         _degrees("Rotate", self.degrees)
         check_warp_filter("Rotate", self.filter)
         check_fill("Rotate fill", self.fill)
@@ -109,7 +108,7 @@ class Affine:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        freeze(self, "degrees", "translate", "scale", "shear", "fill")
+        freeze(self)
         check_warp_filter("Affine", self.filter)
         check_fill("Affine fill", self.fill)
         _check_shares("Affine translate", self.translate)
@@ -158,7 +157,7 @@ class Perspective:
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
-        freeze(self, "fill")
+        freeze(self)
         check_p("Perspective distortion", self.distortion)
         check_p("Perspective p", self.p)
         check_warp_filter("Perspective", self.filter)
@@ -230,11 +229,8 @@ def _degrees(name: str, value: Any, most: float = 360, hint: str = "") -> Range:
 
 
 def _check_shares(name: str, pair: Any) -> None:
-    try:
-        x, y = (float(v) for v in pair)
-    except (TypeError, ValueError):
-        x = y = math.nan
-    if not (0 <= x <= 1 and 0 <= y <= 1):
+    numbers = isinstance(pair, tuple) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in pair)
+    if not numbers or len(pair) != 2 or not all(0 <= v <= 1 for v in pair):
         raise ConfigError(
             f"{name} must be two shares in [0, 1], of width and height, got {pair!r}; write translate=(0.1, 0.1)"
         )

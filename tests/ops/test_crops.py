@@ -12,6 +12,7 @@ from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import Crop, Pad, RandomCrop, Resize
 from fastfeed.ops.base import Border
 from fastfeed.ops.fold import Step, fold
+from fastfeed.ops.fuse import fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 SIDES = st.integers(1, 3000)
@@ -254,3 +255,15 @@ def test_refuses_images_that_are_too_small(op, text):
 def test_needs_pixels(op):
     with pytest.raises(SpecError, match="needs HWC pixels, got encoded bytes; put Decode"):
         op.out(ENCODED)
+
+
+def test_a_second_border_needs_images_of_one_size():
+    ops = [Pad(5), RandomCrop(24, 4), Resize((30, 30))]
+    fuse(ops, Spec((20, 20, 3), "uint8", "HWC"))
+    with pytest.raises(SpecError) as error:
+        fuse(ops, ENCODED)
+    assert str(error.value) == (
+        "RandomCrop(size=24, padding=4, mode='constant', fill=(0, 0, 0)) cannot follow Pad(padding=5, mode='constant', "
+        "fill=(0, 0, 0)) where images are of many sizes, got HWC uint8[?, ?, 3]: each lays a border around; "
+        "put Resize((height, width)) between them, or leave one out"
+    )

@@ -236,17 +236,22 @@ RANGE = "size must be in [1, 65535] pixels, got"
         (lambda: RandomResizedCrop(-1), f"RandomResizedCrop {RANGE} -1"),
         (
             lambda: RandomResizedCrop(8, scale=(0, 1)),
-            "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0, 1)",
+            "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0, 1); shares of the area, such as (0.08, 1.0)",
         ),
         (
             lambda: RandomResizedCrop(8, scale=(0.5, 1.5)),
-            "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0.5, 1.5)",
+            "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0.5, 1.5); "
+            "shares of the area, such as (0.08, 1.0)",
         ),
         (
             lambda: RandomResizedCrop(8, ratio=(2, 1)),
-            "RandomResizedCrop ratio must be 0 < low <= high <= inf, got (2, 1)",
+            "RandomResizedCrop ratio must be 0 < low <= high <= 1000, got (2, 1); "
+            "width / height, such as (3 / 4, 4 / 3)",
         ),
-        (lambda: RandomResizedCrop(8, ratio=1.0), "RandomResizedCrop ratio must be a pair (low, high), got 1.0"),
+        (
+            lambda: RandomResizedCrop(8, ratio=1.0),
+            "RandomResizedCrop ratio must be a pair (low, high), got 1.0; width / height, such as (3 / 4, 4 / 3)",
+        ),
         (
             lambda: RandomResizedCrop(8, filter="cubic"),
             "RandomResizedCrop filter must be one of bilinear, bicubic, lanczos, box, got 'cubic'",

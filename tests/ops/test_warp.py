@@ -199,7 +199,7 @@ SHEAR = "write shear=10, (-10, 10) or (-10, 10, -5, 5)"
         ),
         (
             lambda: Affine(scale=2),
-            "Affine scale must be a pair (low, high), got 2",
+            "Affine scale must be a pair (low, high), got 2; write scale=(0.8, 1.2)",
         ),
         (lambda: Perspective(1.5), "Perspective distortion must be in [0, 1], got 1.5"),
         (lambda: Perspective(p=-1), "Perspective p must be in [0, 1], got -1"),

@@ -108,6 +108,14 @@ def test_crops_stay_inside_the_box():
             assert (batch.images > 100).all()  # at its edge a filter sees what lies half a pixel beyond
 
 
+def test_views_are_of_the_part_that_counts():
+    ops, part = [ff.TenCrop((6, 8)), ff.Invert()], IMAGES[:, 2:14, 3:23]
+    with feed(Told(boxes=np.tile([2.0, 3.0, 12.0, 20.0], (12, 1))), ops, batch=12, shuffle="none") as made:
+        got = next(iter(made)).images
+    with feed(ff.Arrays(part, np.arange(12)), ops, batch=12, shuffle="none") as made:
+        np.testing.assert_array_equal(got, next(iter(made)).images)
+
+
 @pytest.mark.parametrize("box", [(25, 0, 5, 5), (0, -9, 5, 5), (0, 0, 0, 5)])
 def test_a_box_outside_makes_a_bad_sample(box: tuple[float, ...]):
     boxes = np.full((12, 4), NAN)

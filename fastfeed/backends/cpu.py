@@ -126,11 +126,7 @@ def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.n
     """
     planes = target if how.layout == "CHW" else target.transpose(2, 0, 1)
     if how.keeps_bytes:
-        if first is not None and how.layout == "HWC" and image.shape == target.shape:
-            look_up(image, first, target)
-            return
-        image = image if first is None else look_up(image, first)
-        planes[:] = image.transpose(2, 0, 1)
+        planes[:] = (image if first is None else look_up(image, first)).transpose(2, 0, 1)
         return
     table = how.table()
     if first is not None:

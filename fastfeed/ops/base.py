@@ -57,7 +57,7 @@ class Op(Protocol):
 
 
 class Simple(Op, Protocol):
-    """An op that is made of no others."""
+    """An op that moves or changes pixels and is made of no others."""
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """What it will do to each sample, from its draws (float64 (n, draws)) and (height, width) (int64 (n, 2))."""

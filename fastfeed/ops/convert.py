@@ -33,9 +33,6 @@ class ToFloat:
         _not_encoded(self, spec)
         return Spec(spec.shape, self.dtype, spec.layout)
 
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
@@ -72,9 +69,6 @@ class Normalize:
             )
         return Spec(spec.shape, "float32" if spec.dtype == "uint8" else spec.dtype, spec.layout)
 
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
 class ToLayout:
@@ -96,9 +90,6 @@ class ToLayout:
             return spec
         shape = (spec.shape[2], *spec.shape[:2]) if self.layout == "CHW" else (*spec.shape[1:], spec.shape[0])
         return Spec(shape, spec.dtype, self.layout)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
 
 
 @dataclass(frozen=True, slots=True)

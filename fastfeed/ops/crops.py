@@ -62,7 +62,8 @@ class Crop:
 class RandomCrop:
     """Cut a box of `size` at a random place, after `padding` was laid around the image; as torchvision's `RandomCrop`.
 
-    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right)
+    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): the height first, as in
+             sizes, where torchvision has the width first
     mode     what is seen there: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
 
     An image of a size known only when it is read may be too small with its padding: it gives the largest part of the
@@ -111,7 +112,8 @@ class RandomCrop:
 class Pad:
     """Lay a border around the image.
 
-    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right)
+    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): the height first, as in
+             sizes, where torchvision has the width first
     mode     what is seen there: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
     """
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze
 from fastfeed.spec import PIXELS, Spec
@@ -39,6 +37,3 @@ class Decode:
         if not spec.encoded:
             raise SpecError(f"Decode needs encoded bytes, got {spec}; put it first, once, and leave it out for arrays")
         return PIXELS
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}

@@ -38,9 +38,6 @@ class OneHot:
     def out(self, spec: Spec) -> Spec:
         return spec
 
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
 class LabelSmoothing:
@@ -68,9 +65,6 @@ class LabelSmoothing:
 
     def out(self, spec: Spec) -> Spec:
         return spec
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
 
 
 def targets(ops: Sequence[Any], classes: int) -> Targets | None:

@@ -62,9 +62,6 @@ class MixUp:
         own = np.where(taken, beta(u[:, 1], self.alpha, self.alpha), 1.0)
         return Mixed(np.where(taken, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64))
 
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _params(self, u, sizes)
-
 
 @dataclass(frozen=True, slots=True)
 class CutMix:
@@ -104,9 +101,6 @@ class CutMix:
         box[~taken] = 0
         return Mixed(np.where(taken, PASTE, AS_IS), _pair(np.where(taken, 1 - area, 1.0)), box)
 
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _params(self, u, sizes)
-
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
@@ -143,9 +137,6 @@ class Mosaic:
         areas = [top * left, top * (1 - left), (1 - top) * left, (1 - top) * (1 - left)]
         shares = np.where(taken[:, None], np.stack(areas, axis=1), np.eye(1, 4))
         return Mixed(np.where(taken, MOSAIC, AS_IS), shares, box)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _params(self, u, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +200,6 @@ class RandomChoice:
             how[here], box[here] = one.how[here], one.box[here]
             shares[here, : op.group] = one.shares[here]
         return Mixed(how, shares, box)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _params(self, u, sizes)
-
-
-def _params(op: Any, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-    found = op.mixed(u, (sizes[:, 0], sizes[:, 1]))
-    return {"how": found.how, "shares": found.shares, "box": found.box}
 
 
 def _pair(own: np.ndarray) -> np.ndarray:

@@ -48,9 +48,6 @@ class FiveCrop:
     def out(self, spec: Spec) -> Spec:
         return _fits(self, spec)
 
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
     @property
     def branches(self) -> tuple[Branch, ...]:
         return (Branch(5, Places(self.size)),)
@@ -76,9 +73,6 @@ class TenCrop:
 
     def out(self, spec: Spec) -> Spec:
         return _fits(self, spec)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
 
     @property
     def branches(self) -> tuple[Branch, ...]:
@@ -150,9 +144,6 @@ class MultiCrop:
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         return spec.with_size(*check_size("View", self.views[0].size))
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
 
     @property
     def branches(self) -> tuple[Branch, ...]:

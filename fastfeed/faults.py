@@ -39,7 +39,7 @@ class Failure:
 
     id: int
     uri: str
-    stage: str  # "read" or "decode"
+    stage: str  # "read", "decode" or "augment"
     reason: str  # a key of REASONS
     detail: str = ""
     offset: int | None = None  # bytes into the shard, for sources that have shards

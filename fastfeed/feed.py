@@ -69,7 +69,10 @@ class Feed(Handover):
         side_process: bool = False,  # make batches in a helper process: for trainers whose Python is busy
         name: str = "",
     ) -> None:
+        _check_source(source)
         world = world if world is not None else World.detect()
+        if not isinstance(world, World):
+            raise ConfigError(f"world must be a World such as World(rank=0, size=2) or None, got {world!r}")
         threads = cores_for(world) if threads is None else threads
         for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
@@ -273,3 +276,11 @@ def _timeline_path(world: World) -> str | None:
         return path or None
     stem, suffix = os.path.splitext(path)
     return f"{stem}.rank{world.rank}{suffix}"
+
+
+def _check_source(source: Any) -> None:
+    if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
+        got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+        raise ConfigError(
+            f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+        )

@@ -72,7 +72,8 @@ class Loader:
 
     def failure(self, id: Any, why: Bad) -> Failure:
         """As the quarantine lists it."""
-        return Failure(int(id), self._source.uri(int(id)), "decode", why.reason, why.detail)
+        stage = "augment" if why.reason == "op_failed" else "decode"
+        return Failure(int(id), self._source.uri(int(id)), stage, why.reason, why.detail)
 
     def _parts(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]

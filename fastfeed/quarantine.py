@@ -112,12 +112,14 @@ class Quarantine:
             self._stop(f"sample {id} and the {self.policy.attempts} substitutes tried for it are all bad", "attempts")
 
     def _stop(self, why: str, limit: str) -> None:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in self.reasons().most_common())
+        found = self.reasons()
+        reasons = ", ".join(f"{n} {reason}" for reason, n in found.most_common())
         shown = "".join(f"\n  {failure}" for failure in list(self._found.values())[:5])
         more = f"\n  and {len(self._found) - 5} more" if len(self._found) > 5 else ""
         where = f"; all are in {self.path}" if self.path else ""
+        check = "your function" if 2 * found["op_failed"] > sum(found.values()) else "the data"
         raise TooManyFailures(
-            f"too many bad samples: {why} ({reasons}){where}; check the data, or raise the limit with "
+            f"too many bad samples: {why} ({reasons}){where}; check {check}, or raise the limit with "
             f"on_bad=FaultPolicy({limit}=...){shown}{more}",
             list(self._found.values()),
         )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from photos import picture
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed import Feed
 from fastfeed.ops import Brightness, FiveCrop, Function, Invert, Sequential, TenCrop
@@ -108,3 +108,19 @@ def test_no_op_reads_on_in_the_numbers_of_the_next(ops, text):
     with pytest.raises(ConfigError, match=text):
         Feed(SOURCE, ops, batch=4)
     Feed(SOURCE, ops[1:] or [Sequential([Function(mirrored, draws=50_000)] * 2)], batch=4).close()
+
+
+def test_a_failure_names_the_line_and_whom_to_look_at():
+    def broken(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        return np.full(image.shape, "x").astype(np.uint8)
+
+    line = broken.__code__.co_firstlineno + 1
+    with Feed(SOURCE, [broken], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
+        next(iter(feed))
+    assert "is bad in stage augment: " in str(error.value)
+    assert f" (test_feed_functions.py, line {line})" in str(error.value)
+    with Feed(SOURCE, [broken], batch=4) as feed, pytest.raises(TooManyFailures, match="check your function, or raise"):
+        list(feed)
+    with Feed(SOURCE, [Function(divmod)], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
+        next(iter(feed))
+    assert "raised" in str(error.value) and " line " not in str(error.value)

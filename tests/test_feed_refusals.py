@@ -35,6 +35,7 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
         "give batch (per rank) or global_batch, one of them; got batch=8, global_batch=8",
     ),
     ({"batch": 0}, ConfigError, "batch must be an integer >= 1, got 0"),
+    ({"world": 3}, ConfigError, "world must be a World such as World(rank=0, size=2) or None, got 3"),
     (
         {"batch": 31},
         ConfigError,
@@ -129,3 +130,15 @@ def test_real_photographs(data: Path):
         batch = next(iter(photographs))
     assert Spec(batch.images.shape[1:], str(batch.images.dtype), "HWC") == Spec((64, 64, 3), "uint8", "HWC")
     assert len({image.tobytes() for image in batch.images}) == 8
+
+
+@pytest.mark.parametrize(
+    ("source", "got"),
+    [(None, "NoneType"), ("photos", "str"), ([1, 2], "list"), (ImageFolder, "the class ImageFolder")],
+)
+def test_refuses_what_is_no_source(source, got):
+    with pytest.raises(ConfigError) as error:
+        Feed(source, OPS, batch=2)
+    assert str(error.value) == (
+        f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,19 @@ def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> n
     try:
         result = op.function(image, values["u"][row])
     except Exception as error:  # whatever a user's function raises is the sample's fault first
-        raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}") from error
+        raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
         got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
         raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
     if result is not image:
         np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is no problem
     return image
+
+
+def _place(error: Exception) -> str:
+    """The line of the user's function, where it has lines."""
+    at = error.__traceback__ and error.__traceback__.tb_next  # the first is the call above
+    return f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})" if at else ""
 
 
 KERNELS = {Function: call}

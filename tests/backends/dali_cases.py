@@ -24,13 +24,14 @@ class Within(NamedTuple):
     inside: float  # largest, but for the outermost rows and columns
     edge: float  # largest there
     mean: float
+    far: float = 1.0  # share of any one sample that is more than two levels apart: another op would change nearly all
 
 
 SAME = Within(0, 0, 0)
 ROUNDED = Within(1, 1, 0.15)  # sums in another order, rounded or cut
-NEAREST = Within(255, 255, 0.3)  # rarely: a pixel's center falls on the line between two others
+NEAREST = Within(255, 255, 0.3, 0.01)  # rarely: a pixel's center falls on the line between two others
 # what came out one level apart may fall on the other side of a threshold further on, or be looked up next door
-AFTER_EACH_OTHER = Within(255, 255, 1.0)
+AFTER_EACH_OTHER = Within(255, 255, 1.0, 0.3)
 SIMPLE_OPS = {
     "LUT": SAME,
     "AutoContrast": ROUNDED,
@@ -126,16 +127,17 @@ class InTurn:
         return [Taken(np.where(choice < len(self.ops), choice, -1), values)]
 
 
-Found = tuple[float, float, float]
+Found = tuple[float, float, float, float]
 
 
 def apart(got: np.ndarray, want: np.ndarray) -> Found:
-    """Inside, edge, mean, of images (n, height, width, channels)."""
+    """Inside, edge, mean, far, of images (n, height, width, channels)."""
     levels = np.abs(got.astype(np.float64) - want)
     edge = levels.copy()
     edge[:, 1:-1, 1:-1] = 0
     inside = levels[:, 1:-1, 1:-1]
-    return float(inside.max(initial=0)), float(edge.max()), float(levels.mean())
+    far = (levels > 2).mean(axis=(1, 2, 3)).max()
+    return float(inside.max(initial=0)), float(edge.max()), float(levels.mean()), float(far)
 
 
 def stored(folder: Path, want: np.ndarray, got: np.ndarray) -> Callable[[], str]:

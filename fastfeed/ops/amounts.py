@@ -11,7 +11,22 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
-__all__ = ["Drawn", "factors", "shifts", "span"]
+__all__ = ["Always", "Drawn", "factors", "shifts", "span"]
+
+
+class Always:
+    """Ops on bytes that do the same to every sample. Only such ops have this as their base."""
+
+    __slots__ = ()
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {}
 
 
 class Drawn:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import Drawn, factors, shifts, span
+from fastfeed.ops.amounts import Always, Drawn, factors, shifts, span
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
@@ -136,59 +136,23 @@ class Posterize:
 
 
 @dataclass(frozen=True, slots=True)
-class Grayscale:
+class Grayscale(Always):
     """Every channel becomes the pixel's gray, 0.299 R + 0.587 G + 0.114 B: Pillow's mode L, in as many channels."""
 
-    kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 0
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class Equalize:
+class Equalize(Always):
     """Each channel's bytes spread so that its histogram is as flat as it can be. Pillow's ImageOps.equalize."""
 
-    kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 0
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class AutoContrast:
+class AutoContrast(Always):
     """Each channel stretched so that its darkest byte is 0 and its lightest 255. Pillow's ImageOps.autocontrast."""
 
-    kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 0
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class Invert:
+class Invert(Always):
     """A negative: 255 minus every byte. Pillow's ImageOps.invert."""
-
-    kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 0
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from fastfeed.ops.fold import Window
 from fastfeed.ops.layers import Layer, Taken
 from fastfeed.ops.program import Program, Work
 
-__all__ = ["Stage", "boxes_after", "points_after", "stages"]
+__all__ = ["Stage", "boxes_after", "stages"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,16 +40,6 @@ def stages(program: Program, work: Work) -> list[Stage]:
     for layer, one in zip(program.layers, work.taken, strict=True):
         found += _stage(layer, one, found[-1].sizes)
     return found
-
-
-def points_after(stages: Sequence[Stage], points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (x, y) float64 (m, 2) of the images in `rows` (int64 (m,)) after all stages, and which are still seen."""
-    seen = np.ones(len(points), bool)
-    for stage in stages:
-        seen &= _within(points, _edges(stage.limits[rows]))
-        points = _through(stage.forward[rows], points[:, None])[0][:, 0]
-        seen &= _within(points, _canvas(stage.sizes[rows]))
-    return points, seen
 
 
 def boxes_after(
@@ -157,7 +147,3 @@ def _edges(limits: np.ndarray) -> np.ndarray:
 
 def _canvas(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros_like(sizes), sizes[:, ::-1]], axis=1).astype(np.float64)
-
-
-def _within(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    return np.all((points >= edges[:, :2]) & (points <= edges[:, 2:]), axis=1)

@@ -29,7 +29,7 @@ from fastfeed.ops import (
     Rotate,
     Sequential,
 )
-from fastfeed.ops.follow import boxes_after, points_after, stages
+from fastfeed.ops.follow import boxes_after, stages
 from fastfeed.ops.fuse import fuse
 from fastfeed.spec import PIXELS
 from fastfeed.timeline import Timeline
@@ -221,24 +221,8 @@ def test_what_an_earlier_crop_cut_away_does_not_come_back():
     path = stages(program, work)
     after, kept = boxes_after(path, np.array([[40.0, 10, 80, 20], [60, 10, 80, 20]]), np.zeros(2, int))
     assert (after.tolist(), kept.tolist()) == ([[40, 10, 50, 20]], [0])
-    moved, seen = points_after(path, np.array([[40.0, 10], [60, 10]]), np.zeros(2, int))
-    assert (moved.tolist(), seen.tolist()) == ([[40, 10], [60, 10]], [True, False])
     mask = mask_after(path, 0, np.full((100, 100), 3, np.uint8), ignore=9)
     assert (mask[:, :50] == 3).all() and (mask[:, 50:] == 9).all()
-
-
-def test_points_are_the_corners_of_boxes():
-    ops = [Resize((90, 100)), Perspective(0.3, 1.0), RandomFlip(1.0), Rotate(20)]
-    images, boxes, _ = scene(N, 3)
-    _, path = run(ops, images, 3)
-    corners = boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]].reshape(-1, 2)
-    moved, seen = points_after(path, corners, np.arange(N).repeat(4))
-    after, kept = boxes_after(path, boxes, np.arange(N))
-    moved, seen = moved.reshape(N, 4, 2), seen.reshape(N, 4).all(axis=1)
-    assert seen.sum() > 1
-    for row in np.flatnonzero(seen):
-        box = after[list(kept).index(row)]
-        np.testing.assert_allclose(box, [*moved[row].min(axis=0), *moved[row].max(axis=0)], atol=1e-9)
 
 
 def test_a_row_of_stages_is_that_sample_alone():

@@ -20,8 +20,9 @@ class Function:
     """Your own: a function of (uint8 HWC image, its random numbers) to an image of the same shape. On the CPU only.
 
     It is called from many threads. The numbers are float64 (draws,) in [0, 1), a pure function of seed, epoch and
-    sample; take all randomness from them. The image may be changed in place. A bare function in a list is this with
-    eight numbers. What it raises, and any other result, makes the sample a bad one, with the reason `op_failed`.
+    sample; take all randomness from them. The image may be changed in place; copy what you keep of it, as its memory is
+    used again. A bare function in a list is this with eight numbers. What it raises, and any other result, makes the
+    sample a bad one, with the reason `op_failed`.
     """
 
     function: Callable[[np.ndarray, np.ndarray], np.ndarray]

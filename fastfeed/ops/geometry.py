@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import (
     Border,
     Kind,
@@ -126,7 +126,10 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class CenterCrop:
-    """Keep the middle. An image smaller than that gives the largest middle of the same shape, enlarged."""
+    """Keep the middle.
+
+    An image of a size known only when it is read may be smaller: it gives the largest middle of that shape, enlarged.
+    """
 
     size: int | tuple[int, int]  # pixels; an int is a square
 
@@ -139,7 +142,12 @@ class CenterCrop:
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        return spec.with_size(*check_size("CenterCrop", self.size))
+        height, width = check_size("CenterCrop", self.size)
+        if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
+            raise SpecError(
+                f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or Pad for a border"
+            )
+        return spec.with_size(height, width)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("CenterCrop", self.size), np.int64)

@@ -13,7 +13,7 @@ EXAMPLES = {
         Resize((40, 30), fit="pad", fill=(10, 200, 30)),
         Resize(21, "box", "pad"),
     ],
-    CenterCrop: [CenterCrop(24), CenterCrop((50, 20)), CenterCrop([9, 8])],
+    CenterCrop: [CenterCrop(24), CenterCrop((24, 20)), CenterCrop([9, 8])],
     Crop: [Crop(3, 4, 10), Crop(0, 1, [9, 24])],
     RandomCrop: [
         RandomCrop(24),

@@ -38,7 +38,7 @@ MOVES = [
     Resize((50, 90)),
     Resize((70, 70), fit="pad", fill=(0, 40, 0)),
     CenterCrop((70, 60)),
-    CenterCrop(200),
+    CenterCrop((100, 90)),
     Crop(20, 10, (60, 70)),
     RandomCrop((90, 80), padding=(10, 30)),
     RandomCrop(64, (40, 0, 8, 60), "edge"),

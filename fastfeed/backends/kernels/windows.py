@@ -25,9 +25,10 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
     part = _whole_pixels(op, values, row, image, size)
     if part is not None:
         down, across = values["flip"][row].tolist()
-        if down or across:
-            return cv2.flip(part, -1 if down and across else int(across)).reshape(part.shape)
-        return np.ascontiguousarray(part)
+        if not (down or across):
+            return np.ascontiguousarray(part)
+        whole = image if part.shape == image.shape else None  # then the cut is all of it, and may be turned in place
+        return cv2.flip(part, -1 if down and across else int(across), dst=whole).reshape(part.shape)
     one = slice(row, row + 1)
     windows = Windows(values["box"][one], values["flip"][one], values["size"][one], values["limit"][one])
     out = np.empty((1, *size, image.shape[2]), np.uint8)

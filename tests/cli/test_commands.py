@@ -121,7 +121,7 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
 def demos(folder, tmp_path_factory):
     """What two runs of the demo told, and where: over the folder, and over one whose training files are all broken."""
     if importlib.util.find_spec("keras") is None:
-        pytest.skip("Keras is not installed")
+        pytest.skip("Keras is not installed: make test brings it")
     root = tmp_path_factory.mktemp("demos")
     broken = root / "broken"
     shutil.copytree(folder, broken)

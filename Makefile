@@ -50,7 +50,7 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev launcher-needs browser-needs
 	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning)
-	$(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile) $(ARGS)
+	$(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadgroup) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

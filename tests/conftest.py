@@ -26,11 +26,20 @@ _LAUNCHERS = re.compile(
     r"COORDINATOR_ADDRESS)|(TORCHELASTIC|HOROVOD|OMPI|MV2|PMI|PMIX|PALS|MPI|SLURM)_.*|FASTFEED_TIMELINE)"
 )
 
+_NSYS = re.compile(r"test_(runner|nsys|profile_command).*\.py")
+
 # the machines that run these are shared and slow at times: no example may fail for taking long
 settings.register_profile(
     "fastfeed", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("fastfeed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers get whole files, and one of them all that run Nsight Systems: two of it at a time wait for each other."""
+    for item in items:
+        group = "nsys" if _NSYS.fullmatch(item.path.name) else str(item.path.relative_to(ROOT))
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True)

@@ -36,6 +36,17 @@ def refused(kind, words, call):
         raise AssertionError(f"no {kind.__name__}")
 
 
+def check_views_of_several_sizes_are_a_tuple():
+    ops = [ff.MultiCrop((ff.View(8, 2), ff.View(4, 3))), ff.ToFloat()]
+    with feed(ops) as data:
+        want = next(iter(data.batches(0)))
+        views, labels = next(iter(data.to_jax()))
+        assert isinstance(views, tuple) and len(views) == 2
+        for view, other in zip(views, want.views, strict=True):
+            np.testing.assert_array_equal(view, other)
+        np.testing.assert_array_equal(labels, want.labels)
+
+
 def check_arrays_hold_the_batches_of_the_feed():
     with feed() as data:
         loader = data.to_jax()

@@ -1,8 +1,6 @@
-"""Views of several sizes in every framework: a tuple of arrays in the place of the images."""
+"""Views of several sizes: a tuple of arrays in the place of the images. JAX, which forks badly, is in jax_checks.py."""
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import pytest
@@ -34,12 +32,6 @@ def test_torch(feed):
     pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
     loader = feed.to_torch(device="cpu")
     check(feed, next(iter(loader)))
-
-
-def test_jax(feed):
-    os.environ.setdefault("NPROC", "8")
-    pytest.importorskip("jax", reason="needs JAX: pip install 'fastfeed[jax]'")
-    check(feed, next(iter(feed.to_jax())))
 
 
 def test_tfdata_and_keras(feed):

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from fastfeed.decode.native import built
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")
-NO_KERNEL = "fastfeed._native is not built: it needs a C++ compiler and libjpeg-turbo's headers"
+NO_KERNEL = "fastfeed._native is not built: it needs a C++ compiler and libjpeg-turbo's headers: make test"
 STATUS = (None, "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")
 NEVER = 1e9  # enlarge: no window is that much larger than its target, so nothing is shrunk in the DCT domain
 native: Any = importlib.import_module("fastfeed._native") if built() else None

@@ -12,7 +12,7 @@ import pytest
 
 # looked for, not imported: JAX changes the environment of what is started later
 MISSING = [name for name in ("nvidia", "torch", "jax") if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}: make test TORCH=torch==2.13.0")
 ROOT = Path(__file__).parents[1]
 PARTS = ["photos", "rates", "steps", "faults", "agree", "overlap"]
 

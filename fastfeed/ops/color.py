@@ -105,28 +105,16 @@ class Solarize(Drawn):
 
 
 @dataclass(frozen=True, slots=True)
-class Posterize:
+class Posterize(Drawn):
     """Only the highest bits of every byte are kept. Pillow's ImageOps.posterize."""
 
     bits: int | tuple[int, int]  # or the range of a random number of them, both ends included; in [0, 8]
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
-        self.bounds()
+    value: ClassVar[str] = "bits"
 
     def bounds(self) -> tuple[int, int]:
         """(low, high), both included."""
         return span("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", whole=True)
-
-    @property
-    def draws(self) -> int:
-        low, high = self.bounds()
-        return int(low < high)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self.bounds()

@@ -140,6 +140,14 @@ def apart(got: np.ndarray, want: np.ndarray) -> Found:
     return float(inside.max(initial=0)), float(edge.max()), float(levels.mean()), float(far)
 
 
+def show(worst: dict[str, Found], width: int) -> None:
+    """A table of what was found."""
+    if worst:
+        print(f"\n\n{'dali against cpu, levels':{width}}    inside     edge     mean      far")
+    for name, (inside, edge, mean, far) in worst.items():
+        print(f"{name[:width]:{width}} {inside:9.4f} {edge:8.4f} {mean:8.4f} {far:8.4f}")
+
+
 def stored(folder: Path, want: np.ndarray, got: np.ndarray) -> Callable[[], str]:
     """A function that stores the worst sample: cpu, dali, eight times their difference; and says where."""
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import dali_cases
 import numpy as np
 import pytest
-from dali_cases import COMPOSITES, NOT_ON_DALI, SAME, SIMPLE_OPS, Within, apart
+from dali_cases import COMPOSITES, NOT_ON_DALI, SAME, SIMPLE_OPS, Found, Within, apart
 from side_by_side import HERE, arrays, compiled, files, levels, needs_dali, picture, rendered
 
 import fastfeed as ff
@@ -18,7 +18,7 @@ from fastfeed.ops.fuse import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 ELSEWHERE = ("views", "label", "mix")
-WORST: dict[str, tuple[float, float, float]] = {}
+WORST: dict[str, Found] = {}
 
 
 class Case(NamedTuple):
@@ -63,10 +63,7 @@ def agree(tmp_path):
 @pytest.fixture(scope="module", autouse=True)
 def table():
     yield
-    if WORST:
-        print("\n\ndali against cpu, levels    inside     edge     mean      far")
-        for name, (inside, edge, mean, far) in WORST.items():
-            print(f"{name:24} {inside:9.4f} {edge:8.4f} {mean:8.4f} {far:8.4f}")
+    dali_cases.show(WORST, 24)
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,13 @@ from dali_cases import (
     COMPOSITES,
     NOT_ON_DALI,
     SIMPLE_OPS,
+    Found,
     InTurn,
     alone,
     apart,
     check,
     composed,
+    show,
     stored,
 )
 from op_examples import EXAMPLES, SIMPLE
@@ -29,16 +31,13 @@ from fastfeed.spec import ENCODED, Spec
 
 pytestmark = needs_dali
 SIZE, EACH = (40, 56), 5
-WORST: dict[str, tuple[float, float, float]] = {}
+WORST: dict[str, Found] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def table():
     yield
-    if WORST:
-        print("\n\ndali against cpu, levels    inside     edge     mean      far")
-        for name, (inside, edge, mean, far) in WORST.items():
-            print(f"{name[:60]:60} {inside:9.4f} {edge:8.4f} {mean:8.4f} {far:8.4f}")
+    show(WORST, 60)
 
 
 @pytest.fixture(autouse=True)

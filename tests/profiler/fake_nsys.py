@@ -38,6 +38,7 @@ def nsys(
     hangs: bool = False,  # before it starts the command
     full: bool = False,  # its scratch disk
     records: bool = True,
+    lingers: float = 0,  # seconds that a process of it lives on after its end, with all it has inherited
     torn: bool = False,  # what it records
     export: str = "",  # an SQLite file, of any report
 ) -> None:
@@ -52,6 +53,9 @@ def nsys(
     elif words[0] == "profile":
         if hangs:
             time.sleep(60)
+        if lingers and os.fork() == 0:
+            time.sleep(lingers)
+            os._exit(0)
         sys.exit(_profile(words[1:], options or OPTIONS, streams, starts, full, STREAM * records + b"torn" * torn))
 
 

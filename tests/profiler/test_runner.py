@@ -200,6 +200,27 @@ def test_a_command_that_nsys_leaves_behind_is_waited_for(here: Path):
     assert out == "handled 2\n" and '"code": 11' in err and "trace.nsys-rep" in err
 
 
+def test_nobody_waits_for_what_nsys_leaves_behind(here: Path):
+    program = fake_nsys.install(here / "nsys", lingers=60)
+    settings = Settings((sys.executable, "-c", "import sys; print(1); sys.exit(3)"), here / "out", "nsys", nsys=program)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, settings.as_json()], capture_output=True, env=environment(), text=True, timeout=40
+    )
+    assert done.stdout == "1\n" and '"code": 3' in done.stderr and "trace.nsys-rep" in done.stderr
+
+
+def test_a_reader_that_has_gone(here: Path):
+    """`fastfeed profile -- command | true`: the command's first write fails, as it does without nsys."""
+    program = fake_nsys.install(here / "nsys")
+    settings = Settings(("sh", "-c", "trap '' PIPE; echo 1 || exit 9"), here / "out", "nsys", nsys=program)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        command = [sys.executable, "-c", RUN, settings.as_json()]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, env=environment(), text=True, timeout=40)
+    assert '"code": 9' in done.stderr and "trace.nsys-rep" in done.stderr
+
+
 def test_what_an_earlier_run_left_is_replaced_and_nothing_else(run: Run, here: Path):
     out = here / "out"
     out.mkdir()

@@ -21,6 +21,7 @@ from fastfeed.profiler.runner import Recording, Settings, record
 from fastfeed.profiler.runner.capture import options_of
 
 Run = Callable[..., Recording]
+TRIES = 3  # nsys 2022.4 itself leaves no recording once in some hundreds of runs; the command runs all the same
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,8 @@ def run(nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def run(*command: str, delay: int = 0, duration: int = 0) -> Recording:
-        return record(Settings(command, tmp_path / "out", "nsys", delay, duration, nsys), environment())
+        settings = Settings(command, tmp_path / "out", "nsys", delay, duration, nsys)
+        return next(done for n in range(TRIES) if (done := record(settings, environment())).traces or n == TRIES - 1)
 
     return run
 
@@ -75,8 +77,8 @@ def test_the_command_outlives_the_recording(run: Run):
     assert done.code == 5 and done.traces and not done.notes
 
 
-def test_the_command_ends_before_the_recording_begins(run: Run):
-    done = run("sh", "-c", "exit 3", delay=60)
+def test_the_command_ends_before_the_recording_begins(nsys: Path, tmp_path: Path):
+    done = record(Settings(("sh", "-c", "exit 3"), tmp_path / "out", "nsys", delay=60, nsys=nsys), environment())
     assert done.code == 3 and not done.traces and "did the command end within --delay 60?" in done.notes[0]
 
 
@@ -91,17 +93,23 @@ def test_a_command_may_take_its_time_after_a_signal(nsys: Path, tmp_path: Path):
     program += (
         "; done = record(Settings.from_json(sys.argv[1])); print(done.traces, file=sys.stderr); sys.exit(done.code)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, settings.as_json()],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=120)
-    assert (process.returncode, out) == (11, "saved\n") and "trace.nsys-rep" in err
+    recorded = False
+    for _ in range(TRIES):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, settings.as_json()],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=120)
+        assert (process.returncode, out) == (11, "saved\n")
+        recorded = "trace.nsys-rep" in err
+        if recorded:
+            break
+    assert recorded
 
 
 def test_ranks_side_by_side(run: Run):

@@ -7,10 +7,11 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +51,14 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran
     with _scratch() as scratch:
         log = scratch / "nsys.log"
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
-        env["FASTFEED_TMPDIR"] = environ.get("TMPDIR", "")
+        pipes = {"FASTFEED_OUT": _pipe(1), "FASTFEED_ERR": _pipe(2)}
+        env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes}
         env.setdefault("PYTHONUNBUFFERED", "1")  # where nsys keeps the streams to itself they are pipes
         command = capture.nsys_command(
             settings.nsys, known, output, settings.command, settings.delay, settings.duration
         )
         with Foreground() as front, _opened(log) as number, _turn() as begun:
-            watch = _Watch(front, scratch / "pid", log, begun)
+            watch = _Watch(front, scratch / "pid", log, [path for path in pipes.values() if path], begun)
             code = front.run(command, env, started=watch.pid, apart=True, actions=_streams(number), idle=watch.look)
             code = watch.outlived(code)
             _dismissed(front)
@@ -88,8 +90,10 @@ def recordings(out: Path, name: str) -> list[Path]:
 class _Watch:
     """Knows the command's process and its parents: where signals go, and who is left if nsys ends first."""
 
-    def __init__(self, front: Foreground, path: Path, log: Path, begun: Callable[[], None]) -> None:
-        self._front, self._path, self._log, self._begun = front, path, log, begun
+    def __init__(
+        self, front: Foreground, path: Path, log: Path, pipes: Sequence[str], begun: Callable[[], None]
+    ) -> None:
+        self._front, self._path, self._log, self._pipes, self._begun = front, path, log, pipes, begun
         self._patience = time.monotonic() + START_S
         self._chain: list[int] = []
         self._piped, self._shown = False, 0  # bytes of the log that the terminal has
@@ -105,10 +109,12 @@ class _Watch:
 
     def look(self, child: int = 0) -> None:
         """Notice the start; show what came through nsys's pipes, where the command has no other streams."""
-        if self.pid() is None and child and time.monotonic() > self._patience:
-            self._patience += START_S
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)  # it hangs, and has locks of its own that a signal would wait for
+        if self.pid() is None:
+            self._wake()
+            if child and time.monotonic() > self._patience:
+                self._patience += START_S
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)  # it hangs, and has locks of its own that a signal would wait for
         if self._piped:
             with self._log.open("rb") as file:
                 file.seek(self._shown)
@@ -116,6 +122,11 @@ class _Watch:
             self._shown += len(new)
             sys.stdout.buffer.write(new)
             sys.stdout.flush()
+
+    def _wake(self) -> None:
+        """Opening a pipe to write waits for a reader; where that one has gone, the first write shall say so."""
+        for path in self._pipes:
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
     def outlived(self, code: int) -> int:
         """Wait for a command that nsys has left behind; nsys's code where it has not."""
@@ -129,7 +140,7 @@ class _Watch:
 
 
 def _dismissed(front: Foreground) -> None:
-    """See nsys's agents off: they hold the command's streams, and a reader of those would wait for them."""
+    """See nsys's agents off, within limits: the next nsys may be near, and two get in each other's way."""
     deadline = time.monotonic() + _AGENTS_S
     while any(map(_is_nsys, front.orphans())) and time.monotonic() < deadline:
         time.sleep(0.02)  # killing one would leave locks in /dev/shm, and every later nsys would fail
@@ -183,11 +194,18 @@ def _opened(log: Path) -> Iterator[int]:
         os.close(number)
 
 
+def _pipe(number: int) -> str:
+    """The path of a stream that is a pipe; "" for any other, as a file would lose its position when opened again."""
+    return f"/proc/{os.getpid()}/fd/{number}" if stat.S_ISFIFO(os.fstat(number).st_mode) else ""
+
+
 def _streams(log: int) -> list[tuple]:
     """The terminal's streams at numbers that nsys hands on, nsys's own messages into the log."""
+    piped = [number for number in (1, 2) if _pipe(number)]
     return [
-        *((os.POSIX_SPAWN_DUP2, number, number + _FIRST) for number in range(3)),
+        *((os.POSIX_SPAWN_DUP2, number, number + _FIRST) for number in range(3) if number not in piped),
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        *((os.POSIX_SPAWN_DUP2, 0, number + _FIRST) for number in piped),  # nsys takes no number that we mean to use
         *((os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)),
     ]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
-from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, TABLES
+from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, TABLES, lookup
 from fastfeed.ops.layers import Layer, Taken
 
-__all__ = ["change", "look_up", "run"]
+__all__ = ["change", "run"]
 
 
 def run(
@@ -27,12 +26,12 @@ def run(
     for i, (op, values) in enumerate(todo):
         kind = type(op)
         shared = type(todo[i + 1][0]) in TABLES if i + 1 < len(todo) else leave
-        alone = kind in ALONE and not shared
+        alone = kind in ALONE and not shared and not lookup.WIDE
         if kind in TABLES and not (alone and table is None):
             table = _after(table, TABLES[kind](op, values, row))
             continue
         if table is not None:
-            image, table = look_up(image, table), None
+            image, table = lookup.look_up(image, table), None
         if alone:
             image = ALONE[kind](op, values, row, image)
         elif kind in MEASURED:
@@ -40,15 +39,8 @@ def run(
         else:
             image = KERNELS[kind](op, values, row, image)
     if table is not None and not leave:
-        image, table = look_up(image, table), None
+        image, table = lookup.look_up(image, table), None
     return image, table
-
-
-def look_up(image: np.ndarray, table: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Every byte replaced by what the table holds for it, in place unless `out` is given; table (256,) or (256, c)."""
-    target = image if out is None else out
-    cv2.LUT(image, table if table.ndim == 1 else table[None], dst=target)
-    return target
 
 
 def change(

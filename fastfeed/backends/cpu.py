@@ -10,7 +10,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.backends.chain import look_up, run
+from fastfeed.backends.chain import run
+from fastfeed.backends.kernels import lookup
 from fastfeed.backends.kernels.functions import OpFailed
 from fastfeed.backends.mixing import mix
 from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
@@ -112,9 +113,6 @@ class CpuBackend:
 
 def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
     """uint8 (n, height, width, channels) to how.dtype in how.layout, written to `out`."""
-    if how.keeps_bytes:
-        out[:] = pixels.transpose(0, 3, 1, 2) if how.layout == "CHW" else pixels
-        return
     for image, target in zip(pixels, out, strict=True):
         convert_one(how, image, target)
 
@@ -124,21 +122,17 @@ def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.n
 
     A byte has 256 values, so scaling and normalization are one table look-up, exact and without temporaries.
     """
-    planes = target if how.layout == "CHW" else target.transpose(2, 0, 1)
     if how.keeps_bytes:
-        planes[:] = (image if first is None else look_up(image, first)).transpose(2, 0, 1)
+        made = image if first is None else lookup.look_up(image, first)
+        if how.layout == "CHW":
+            cv2.split(made, list(target))
+        else:
+            target[...] = made
         return
     table = how.table()
     if first is not None:
         table = table[first] if first.ndim == 1 else np.take_along_axis(table, first, axis=0)
-    if how.dtype == "float32" and how.layout == "HWC":
-        cv2.LUT(image, table[None], dst=target)
-    elif how.dtype == "float32":
-        for c, plane in enumerate(planes):
-            cv2.LUT(np.ascontiguousarray(image[:, :, c]), table[None, :, c], dst=plane)
-    else:  # OpenCV has no float16 tables
-        for c, plane in enumerate(planes):
-            plane[...] = table[:, c][image[:, :, c]]
+    lookup.convert(image, table, target, how.layout == "CHW")
 
 
 def compile(

@@ -10,6 +10,7 @@
 
 #include "kernel.h"
 #include "pool.h"
+#include "tables.h"
 
 namespace nb = nanobind;
 using namespace fastfeed;
@@ -53,9 +54,15 @@ using Flips = nb::ndarray<const bool, nb::shape<-1, 2>, nb::c_contig, nb::device
 using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
 using Codes = nb::ndarray<int8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Changed = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+using Entries = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<uint32_t, nb::shape<-1, 256>, nb::c_contig, nb::device::cpu>;
 
-void same_length(size_t want, size_t got, const char* what) {
-  if (want != got) throw std::invalid_argument(std::string(what) + " must have one entry per blob");
+void same_length(size_t want, size_t got, const char* what, const char* of = "blob") {
+  if (want != got) throw std::invalid_argument(std::string(what) + " must have one entry per " + of);
 }
 
 void probe(const nb::list& list, Table out, int64_t max_pixels) {
@@ -160,6 +167,48 @@ nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Size
   return result;
 }
 
+int channels_of(const Image& image) {
+  const size_t channels = image.shape(2);
+  if (channels != 1 && channels != 3) throw std::invalid_argument("image must be uint8 (height, width, 1 or 3)");
+  return int(channels);
+}
+
+void look_up_all(Image image, Bytes table, Changed out) {
+  const size_t channels = size_t(channels_of(image)), of = table.ndim() == 2 ? table.shape(1) : 1;
+  if (table.ndim() < 1 || table.ndim() > 2 || table.shape(0) != 256 || (of != 1 && of != channels))
+    throw std::invalid_argument("table must be uint8 (256,) or (256, channels)");
+  if (out.shape(0) != image.shape(0) || out.shape(1) != image.shape(1) || out.shape(2) != channels)
+    throw std::invalid_argument("out must be of the image's shape");
+  uint8_t tables[3][256];
+  for (size_t v = 0; v < 256; ++v)
+    for (size_t c = 0; c < of; ++c) tables[c][v] = table.data()[v * of + c];
+  nb::gil_scoped_release release;
+  look_up(image.data(), out.data(), image.size(), tables, int(of));
+}
+
+void convert_all(Image image, Entries table, Numbers out, bool planar) {
+  const size_t channels = size_t(channels_of(image)), height = image.shape(0), width = image.shape(1);
+  const size_t size = out.itemsize();
+  if ((size != 2 && size != 4) || table.dtype() != out.dtype())
+    throw std::invalid_argument("table and out must be of one dtype of 2 or 4 bytes");
+  if (table.ndim() != 2 || table.shape(0) != 256 || table.shape(1) != channels)
+    throw std::invalid_argument("table must be (256, channels)");
+  const size_t shape[3] = {planar ? channels : height, planar ? height : width, planar ? width : channels};
+  if (out.ndim() != 3 || out.shape(0) != shape[0] || out.shape(1) != shape[1] || out.shape(2) != shape[2])
+    throw std::invalid_argument("out must be of the image's shape, channels first if planar");
+  const uint8_t* entries = static_cast<const uint8_t*>(table.data());
+  uint8_t* made = static_cast<uint8_t*>(out.data());
+  nb::gil_scoped_release release;
+  convert(image.data(), made, height * width, int(channels), entries, int(size), planar);
+}
+
+void count_all(Image image, Counts counts) {
+  const int channels = channels_of(image);
+  same_length(size_t(channels), counts.shape(0), "counts", "channel");
+  nb::gil_scoped_release release;
+  count(image.data(), image.shape(0) * image.shape(1), channels, reinterpret_cast<uint32_t(*)[256]>(counts.data()));
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -175,5 +224,10 @@ NB_MODULE(_native, m) {
       .def("cancel", &Pool::cancel)
       .def_prop_ro("threads", &Pool::size);
   m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
+  m.def("look_up", &look_up_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert());
+  m.def("convert", &convert_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert(),
+        nb::arg("planar"));
+  m.def("count", &count_all, nb::arg("image").noconvert(), nb::arg("counts").noconvert());
+  m.attr("WIDE_LOOK_UPS") = wide_look_ups();
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -124,10 +125,13 @@ class Convert:
         """Numbers stay as they are; only the layout may change."""
         return self.dtype == "uint8"
 
+    @functools.lru_cache(maxsize=8)  # noqa: B019 - equal ones share theirs; they hold nothing else
     def table(self) -> np.ndarray:
-        """Its value for every byte: dtype, shape (256, channels)."""
+        """Its value for every byte: dtype, shape (256, channels), read-only."""
         levels = np.arange(256, dtype=np.float64)[:, None]
-        return (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
+        made = (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
+        made.flags.writeable = False
+        return made
 
 
 def _number(value: Any) -> bool:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from photos import picture
 
-from fastfeed.backends.chain import look_up, run
+from fastfeed.backends.chain import run
 from fastfeed.backends.kernels.augmix import mix
+from fastfeed.backends.kernels.lookup import look_up
 from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError
 from fastfeed.feed import Feed

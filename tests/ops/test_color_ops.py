@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import jpegs
 import numpy as np
 import pytest
 from examples_color import EXAMPLES, turned
 from photos import picture
 
-from fastfeed.backends.chain import look_up, run
-from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, TABLES
+from fastfeed.backends.chain import run
+from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, TABLES, lookup
+from fastfeed.backends.kernels.lookup import look_up
 from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import (
@@ -102,9 +104,15 @@ def test_arithmetic_is_the_look_up_to_the_byte(op, image):
         assert alone.shape == image.shape
 
 
+@pytest.mark.parametrize(
+    "wide", [False, pytest.param(True, marks=pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL))]
+)
 @pytest.mark.parametrize("op", ON_BYTES, ids=repr)
-def test_neighbors_change_nothing_but_speed(op):
-    """The same with a table before, behind, left over or applied."""
+def test_neighbors_change_nothing_but_speed(op, wide, monkeypatch):
+    """The same with a table before, behind, left over or applied; by arithmetic or by a table alone."""
+    if wide and jpegs.native is None:
+        pytest.skip(jpegs.NO_KERNEL)
+    monkeypatch.setattr(lookup, "WIDE", wide)
     parts, images = [*layers(op), *layers(Invert())], [image for image in EVERY if image.shape[2] == 3]
     sizes = np.tile(np.array([[8, 8]]), (len(images), 1))
     u = uniform(4, 0, np.arange(len(images)), 0, op.draws)

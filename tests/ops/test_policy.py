@@ -11,7 +11,8 @@ from examples_policy import EXAMPLES, by_pillow
 from photos import picture
 from PIL import Image
 
-from fastfeed.backends.chain import look_up, run
+from fastfeed.backends.chain import run
+from fastfeed.backends.kernels.lookup import look_up
 from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import AutoAugment, RandAugment, Sequential, TrivialAugmentWide

@@ -3,7 +3,7 @@
 TABLES    (op, values, row) -> table: what a byte becomes, whatever else is in the image. Neighbors become one table.
 MEASURED  (op, values, row, image) -> table: the same, after a look at the image.
 ALONE     (op, values, row, image) -> image: what some of both come to by arithmetic, the same to the byte and faster;
-          for those that have no neighbor to share a look-up with.
+          for those that have no neighbor to share a look-up with, where look-ups are not `lookup.WIDE`.
 KERNELS   (op, values, row, image) -> image: all else. The image is the kernel's to overwrite and to return.
 
 Images are uint8, C-contiguous (height, width, channels) with 1 or 3 channels; tables are uint8 (256,) or

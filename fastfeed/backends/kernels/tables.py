@@ -1,6 +1,6 @@
 """Color ops that replace each byte by another.
 
-Some are faster by arithmetic than by a look-up, where no neighbor could share the look-up. Their table is what the
+Some are faster by arithmetic than by OpenCV's look-up, where no neighbor could share it. Their table is what the
 arithmetic makes of all 256 bytes, so both ways give the same.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from fastfeed.backends.kernels.lookup import count
 from fastfeed.backends.kernels.scratch import planes, split
 from fastfeed.ops.color import (
     LUT,
@@ -108,32 +109,26 @@ def own_table(op: LUT, values: dict[str, Any], row: int) -> np.ndarray:
     return np.frombuffer(bytes(op.table), np.uint8)
 
 
-def _equal(channels: list[np.ndarray]) -> np.ndarray:
-    """Tables of ImageOps.equalize: (channels, 256). Counts are whole numbers in float64, whose division is quicker."""
-    counts = np.empty((len(channels), 256))
-    steps = np.empty((len(channels), 1))
-    for row, plane in enumerate(channels):
-        counts[row] = cv2.calcHist([plane], [0], None, [256], [0, 256]).ravel()
-        steps[row] = (plane.size - int(counts[row, counts[row].nonzero()[0][-1]])) // 255
+def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """Tables of ImageOps.equalize. Counts are whole numbers in float64, whose division is quicker."""
+    counts = count(image).astype(np.float64)
+    pixels = image.shape[0] * image.shape[1]
+    steps = np.array([[(pixels - int(one[one.nonzero()[0][-1]])) // 255] for one in counts])
     before = counts.cumsum(axis=1)
     before -= counts
     before += steps // 2
     before /= np.maximum(steps, 1)
     equal = np.minimum(before, 255, out=before).astype(np.uint8)
     equal[steps[:, 0] == 0] = _SAME
-    return equal
+    return np.ascontiguousarray(equal.T)
 
 
 def equalize(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    done = split(image)
-    for plane, table in zip(done, _equal(done), strict=True):
-        cv2.LUT(plane, table, dst=plane)
+    table, done = equalize_table(op, values, row, image), split(image)
+    for c, plane in enumerate(done):
+        cv2.LUT(plane, np.ascontiguousarray(table[:, c]), dst=plane)
     cv2.merge(done, image)
     return image
-
-
-def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(_equal(split(image)).T)
 
 
 def _stretch(low: int, high: int) -> np.ndarray:

@@ -1,0 +1,150 @@
+#include <cstring>
+
+#include "wide.h"
+
+namespace fastfeed {
+namespace {
+
+template <class Entry>
+void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels, int channels, const uint8_t* table,
+                   bool planar) {
+  const size_t n = size_t(channels);
+  for (size_t i = first; i < pixels; ++i)
+    for (size_t c = 0; c < n; ++c)
+      std::memcpy(out + (planar ? c * pixels + i : i * n + c) * sizeof(Entry),
+                  table + (in[i * n + c] * n + c) * sizeof(Entry), sizeof(Entry));
+}
+
+#ifdef FASTFEED_WIDE
+// A table of wider entries, as one of bytes for each of their bytes.
+template <int kSize>
+struct Entries {
+  Table byte[kSize];
+};
+
+template <int kSize>
+FASTFEED_WIDE inline Entries<kSize> entries_of(const uint8_t* table, int channels, int channel) {
+  Entries<kSize> entries;
+  for (int b = 0; b < kSize; ++b) {
+    uint8_t bytes[256];
+    for (int v = 0; v < 256; ++v) bytes[v] = table[(v * channels + channel) * kSize + b];
+    entries.byte[b] = load(bytes);
+  }
+  return entries;
+}
+
+// The order of 64 bytes after which `store` leaves their entries in the order of before: it works on each quarter of
+// its registers alone.
+template <int kSize>
+FASTFEED_WIDE inline __m512i dealt(__m512i bytes) {
+  // with a mask, though it takes all: GCC 12 warns of its own header otherwise
+  if (kSize == 2) return _mm512_maskz_permutexvar_epi64(0xFF, _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), bytes);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_maskz_permutexvar_epi32(0xFFFF, order, bytes);
+}
+
+// 64 entries from their bytes.
+template <int kSize>
+FASTFEED_WIDE inline void store(uint8_t* out, const __m512i (&b)[kSize]) {
+  __m512i low = _mm512_unpacklo_epi8(b[0], b[1]), high = _mm512_unpackhi_epi8(b[0], b[1]);
+  if constexpr (kSize == 4) {
+    const __m512i then_low = _mm512_unpacklo_epi8(b[2], b[3]), then_high = _mm512_unpackhi_epi8(b[2], b[3]);
+    _mm512_storeu_si512(out + 128, _mm512_unpacklo_epi16(high, then_high));
+    _mm512_storeu_si512(out + 192, _mm512_unpackhi_epi16(high, then_high));
+    high = _mm512_unpackhi_epi16(low, then_low);
+    low = _mm512_unpacklo_epi16(low, then_low);
+  }
+  _mm512_storeu_si512(out, low);
+  _mm512_storeu_si512(out + 64, high);
+}
+
+template <int kSize>
+FASTFEED_WIDE inline void convert_64(uint8_t* out, const Entries<kSize>& entries, __m512i bytes) {
+  bytes = dealt<kSize>(bytes);
+  __m512i made[kSize];
+  for (int b = 0; b < kSize; ++b) made[b] = look(entries.byte[b], bytes);
+  store<kSize>(out, made);
+}
+
+// One channel.
+template <int kSize>
+FASTFEED_WIDE size_t convert_one(const uint8_t* in, uint8_t* out, size_t bytes, const Entries<kSize>& entries) {
+  size_t i = 0;
+  for (; i + 64 <= bytes; i += 64) convert_64<kSize>(out + i * kSize, entries, _mm512_loadu_si512(in + i));
+  return i;
+}
+
+// Three channels side by side: every byte is looked up in the tables of all three, and one of them is meant.
+template <int kSize>
+FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t bytes, const Entries<kSize> (&entries)[3]) {
+  __mmask64 of[3][3];  // [lead][channel]: where they are, dealt
+  for (int lead = 0; lead < 3; ++lead)
+    for (int k = 0; k < 3; ++k)
+      of[lead][(lead + k) % 3] = _mm512_movepi8_mask(dealt<kSize>(_mm512_movm_epi8(kThird << k)));
+  size_t i = 0;
+  for (; i + 192 <= bytes; i += 192)
+    for (int lead = 0; lead < 3; ++lead) {
+      const __m512i v = dealt<kSize>(_mm512_loadu_si512(in + i + 64 * lead));
+      __m512i made[kSize];
+      for (int b = 0; b < kSize; ++b) {
+        made[b] = look(entries[0].byte[b], v);
+        made[b] = _mm512_mask_mov_epi8(made[b], of[lead][1], look(entries[1].byte[b], v));
+        made[b] = _mm512_mask_mov_epi8(made[b], of[lead][2], look(entries[2].byte[b], v));
+      }
+      store<kSize>(out + (i + 64 * size_t(lead)) * kSize, made);
+    }
+  return i;
+}
+
+// Three channels into three planes, 64 pixels at a time.
+template <int kSize>
+FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixels, const Entries<kSize> (&entries)[3]) {
+  uint8_t pick[3][2][64] = {};  // [channel]: out of the first two registers, then out of that and the third
+  for (int c = 0; c < 3; ++c)
+    for (int j = 0; j < 64; ++j) {
+      const int from = 3 * j + c;
+      pick[c][0][j] = uint8_t(from < 128 ? from : 0);
+      pick[c][1][j] = uint8_t(from < 128 ? j : from - 64);
+    }
+  size_t i = 0;
+  for (; i + 64 <= pixels; i += 64) {
+    const __m512i v[3] = {_mm512_loadu_si512(in + 3 * i), _mm512_loadu_si512(in + 3 * i + 64),
+                          _mm512_loadu_si512(in + 3 * i + 128)};
+    for (int c = 0; c < 3; ++c) {
+      const __m512i two = _mm512_permutex2var_epi8(v[0], _mm512_loadu_si512(pick[c][0]), v[1]);
+      const __m512i all = _mm512_permutex2var_epi8(two, _mm512_loadu_si512(pick[c][1]), v[2]);
+      convert_64<kSize>(out + (size_t(c) * pixels + i) * kSize, entries[c], all);
+    }
+  }
+  return i;
+}
+
+// As many pixels as there are in whole registers; returns how many that are.
+template <int kSize>
+FASTFEED_WIDE size_t convert_wide(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table,
+                                  bool planar) {
+  if (channels == 1) return convert_one<kSize>(in, out, pixels, entries_of<kSize>(table, 1, 0));
+  const Entries<kSize> entries[3] = {entries_of<kSize>(table, 3, 0), entries_of<kSize>(table, 3, 1),
+                                     entries_of<kSize>(table, 3, 2)};
+  if (planar) return convert_planes<kSize>(in, out, pixels, entries);
+  return convert_pixels<kSize>(in, out, 3 * pixels, entries) / 3;
+}
+#endif
+
+template <class Entry>
+void convert_all(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, bool planar) {
+  size_t done = 0;
+#ifdef FASTFEED_WIDE
+  if (wide_look_ups()) done = convert_wide<int(sizeof(Entry))>(in, out, pixels, channels, table, planar);
+#endif
+  convert_plain<Entry>(in, out, done, pixels, channels, table, planar);
+}
+
+}  // namespace
+
+void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size, bool planar) {
+  if (size == 2) convert_all<uint16_t>(in, out, pixels, channels, table, planar);
+  else convert_all<uint32_t>(in, out, pixels, channels, table, planar);
+}
+
+}  // namespace fastfeed

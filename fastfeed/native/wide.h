@@ -1,0 +1,32 @@
+// Look-ups of 64 bytes at a time, where the processor has AVX-512 VBMI. Included by what has such a way beside a plain one.
+#pragma once
+
+#include "tables.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define FASTFEED_WIDE __attribute__((target("avx512f,avx512bw,avx512vbmi")))
+
+namespace fastfeed {
+
+constexpr uint64_t kThird = 0x9249249249249249;  // bits 0, 3, 6, ..., 63
+
+struct Table {
+  __m512i part[4];
+};
+
+FASTFEED_WIDE inline Table load(const uint8_t* table) {
+  Table t;
+  for (int k = 0; k < 4; ++k) t.part[k] = _mm512_loadu_si512(table + 64 * k);
+  return t;
+}
+
+// Each instruction looks up in 128 entries by the lower seven bits; the eighth tells which of two to believe.
+FASTFEED_WIDE inline __m512i look(const Table& t, __m512i bytes) {
+  const __m512i low = _mm512_permutex2var_epi8(t.part[0], bytes, t.part[1]);
+  const __m512i high = _mm512_permutex2var_epi8(t.part[2], bytes, t.part[3]);
+  return _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), low, high);
+}
+
+}  // namespace fastfeed
+#endif

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, TABLES, lookup
+from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, NARROW, TABLES, lookup
 from fastfeed.ops.layers import Layer, Taken
 
 __all__ = ["change", "run"]
@@ -26,14 +26,14 @@ def run(
     for i, (op, values) in enumerate(todo):
         kind = type(op)
         shared = type(todo[i + 1][0]) in TABLES if i + 1 < len(todo) else leave
-        alone = kind in ALONE and not shared and not lookup.WIDE
+        alone = None if shared else (ALONE if lookup.WIDE else ALONE | NARROW).get(kind)
         if kind in TABLES and not (alone and table is None):
             table = _after(table, TABLES[kind](op, values, row))
             continue
         if table is not None:
             image, table = lookup.look_up(image, table), None
         if alone:
-            image = ALONE[kind](op, values, row, image)
+            image = alone(op, values, row, image)
         elif kind in MEASURED:
             table = MEASURED[kind](op, values, row, image)
         else:

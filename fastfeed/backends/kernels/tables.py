@@ -26,7 +26,7 @@ from fastfeed.ops.color import (
     Solarize,
 )
 
-__all__ = ["ALONE", "MEASURED", "TABLES"]
+__all__ = ["ALONE", "MEASURED", "NARROW", "TABLES"]
 
 _BYTES = np.arange(256)
 _SAME = np.arange(256, dtype=np.uint8)
@@ -168,12 +168,5 @@ TABLES = {
     LUT: own_table,
 }
 MEASURED = {Contrast: contrast_table, Equalize: equalize_table, AutoContrast: autocontrast_table}
-ALONE = {
-    Brightness: brightness,
-    Solarize: solarize,
-    Posterize: posterize,
-    Invert: invert,
-    Contrast: contrast,
-    Equalize: equalize,
-    AutoContrast: autocontrast,
-}
+ALONE = {Posterize: posterize, Invert: invert, AutoContrast: autocontrast}
+NARROW = {Brightness: brightness, Solarize: solarize, Contrast: contrast, Equalize: equalize}

@@ -4,14 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "clones.h"
 #include "codes.h"
 
-// Variable shifts cost half with BMI2, which came with AVX2.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FASTFEED_NO_CLONES)
-#define FASTFEED_CLONES __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define FASTFEED_CLONES
-#endif
 #define FASTFEED_INLINE inline __attribute__((always_inline))
 
 namespace fastfeed {

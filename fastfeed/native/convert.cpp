@@ -37,10 +37,9 @@ FASTFEED_WIDE inline Entries<kSize> entries_of(const uint8_t* table, int channel
 // its registers alone.
 template <int kSize>
 FASTFEED_WIDE inline __m512i dealt(__m512i bytes) {
-  // with a mask, though it takes all: GCC 12 warns of its own header otherwise
-  if (kSize == 2) return _mm512_maskz_permutexvar_epi64(0xFF, _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), bytes);
+  if (kSize == 2) return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), bytes);
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  return _mm512_maskz_permutexvar_epi32(0xFFFF, order, bytes);
+  return _mm512_permutexvar_epi32(order, bytes);
 }
 
 // 64 entries from their bytes.
@@ -99,22 +98,13 @@ FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t byte
 // Three channels into three planes, 64 pixels at a time.
 template <int kSize>
 FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixels, const Entries<kSize> (&entries)[3]) {
-  uint8_t pick[3][2][64] = {};  // [channel]: out of the first two registers, then out of that and the third
-  for (int c = 0; c < 3; ++c)
-    for (int j = 0; j < 64; ++j) {
-      const int from = 3 * j + c;
-      pick[c][0][j] = uint8_t(from < 128 ? from : 0);
-      pick[c][1][j] = uint8_t(from < 128 ? j : from - 64);
-    }
+  const Channels channels;
   size_t i = 0;
   for (; i + 64 <= pixels; i += 64) {
     const __m512i v[3] = {_mm512_loadu_si512(in + 3 * i), _mm512_loadu_si512(in + 3 * i + 64),
                           _mm512_loadu_si512(in + 3 * i + 128)};
-    for (int c = 0; c < 3; ++c) {
-      const __m512i two = _mm512_permutex2var_epi8(v[0], _mm512_loadu_si512(pick[c][0]), v[1]);
-      const __m512i all = _mm512_permutex2var_epi8(two, _mm512_loadu_si512(pick[c][1]), v[2]);
-      convert_64<kSize>(out + (size_t(c) * pixels + i) * kSize, entries[c], all);
-    }
+    for (int c = 0; c < 3; ++c)
+      convert_64<kSize>(out + (size_t(c) * pixels + i) * kSize, entries[c], channels.pick(v, c));
   }
   return i;
 }

@@ -36,7 +36,7 @@ bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, G
   return true;
 }
 
-FASTFEED_CLONES
+FASTFEED_BIT_CLONES
 boolean Entropy::decode(j_decompress_ptr info, JBLOCKROW* out) {
   const int restart = cursor_.unit(info);
   if (restart) std::memset(means_, 0, sizeof means_);

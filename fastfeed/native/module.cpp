@@ -202,6 +202,12 @@ void convert_all(Image image, Entries table, Numbers out, bool planar) {
   convert(image.data(), made, height * width, int(channels), entries, int(size), planar);
 }
 
+void gray_all(Changed image) {
+  if (image.shape(2) != 3) throw std::invalid_argument("image must be uint8 (height, width, 3)");
+  nb::gil_scoped_release release;
+  gray(image.data(), image.shape(0) * image.shape(1));
+}
+
 void count_all(Image image, Counts counts) {
   const int channels = channels_of(image);
   same_length(size_t(channels), counts.shape(0), "counts", "channel");
@@ -228,6 +234,7 @@ NB_MODULE(_native, m) {
   m.def("convert", &convert_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert(),
         nb::arg("planar"));
   m.def("count", &count_all, nb::arg("image").noconvert(), nb::arg("counts").noconvert());
+  m.def("gray", &gray_all, nb::arg("image").noconvert());
   m.attr("WIDE_LOOK_UPS") = wide_look_ups();
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

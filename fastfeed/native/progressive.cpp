@@ -105,7 +105,7 @@ void Progressive::decode(j_decompress_ptr info, JBLOCKROW* out) {
   if (!good) give_up_(reinterpret_cast<j_common_ptr>(info));
 }
 
-FASTFEED_CLONES
+FASTFEED_BIT_CLONES
 bool Progressive::run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out, uint64_t* known) {
   if (begin_) return refines_ ? next_bits(bits, *out[0], *known) : first_bits(bits, *out[0], *known);
   return refines_ ? next_means(bits, info, out) : first_means(bits, info, out);

@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-// One build for every x86-64: the compiler makes a version per instruction set and the loader picks one.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(FASTFEED_NO_CLONES)
-#define FASTFEED_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FASTFEED_CLONES
-#endif
+#include "clones.h"
 
 namespace fastfeed {
 namespace {

@@ -1,4 +1,4 @@
-// What a table makes of bytes, and how often each byte occurs. Pixels are interleaved, with 1 or 3 channels.
+// What a table makes of bytes, how often each byte occurs, and grays. Pixels are interleaved, with 1 or 3 channels.
 #pragma once
 
 #include <cstddef>
@@ -18,5 +18,8 @@ void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const
 
 // counts[c][v]: how many of channel c are v. At most 2^32 - 1 pixels.
 void count(const uint8_t* in, size_t pixels, int channels, uint32_t (*counts)[256]);
+
+// Pixels of three channels, each replaced by Pillow's L of it, three times.
+void gray(uint8_t* rgb, size_t pixels);
 
 }  // namespace fastfeed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jpegs
 import numpy as np
 import pytest
+from PIL import Image
 
 from fastfeed.backends.cpu import convert
 from fastfeed.backends.kernels import lookup
@@ -36,7 +37,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.skip(jpegs.NO_KERNEL)
     monkeypatch.setattr(lookup, "WIDE", request.param == "kernel")
     if request.param == "OpenCV":
-        monkeypatch.setattr(lookup, "_NATIVE", None)
+        monkeypatch.setattr(lookup, "NATIVE", None)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -84,6 +85,19 @@ def test_the_kernel_refuses(image: tuple[int, ...], table: tuple[int, ...], out:
 
 
 @needs_kernel
+@pytest.mark.parametrize("sides", SIDES, ids=str)
+def test_grays_are_those_of_pillow(sides: tuple[int, int]):
+    pixels = RNG.integers(0, 256, (*sides, 3), dtype=np.uint8)
+    held = np.full(pixels.size + 200, 7, np.uint8)
+    image = held[100:-100].reshape(pixels.shape)
+    image[...] = pixels
+    jpegs.native.gray(image)
+    want = np.asarray(Image.fromarray(pixels).convert("L"))
+    np.testing.assert_array_equal(image, want[:, :, None].repeat(3, axis=2))
+    assert (held[:100] == 7).all() and (held[-100:] == 7).all(), "bytes around the image were written"
+
+
+@needs_kernel
 def test_the_kernel_takes_no_copies():
     """What is written into a converted copy would be lost."""
     image, table = np.zeros((4, 5, 3), np.uint8), np.zeros(256, np.uint8)
@@ -93,6 +107,10 @@ def test_the_kernel_takes_no_copies():
         jpegs.native.look_up(image.astype(np.float32), table, image)
     with pytest.raises(TypeError):
         jpegs.native.count(image, np.zeros((3, 256), np.int64))
+    with pytest.raises(TypeError):
+        jpegs.native.gray(np.zeros((4, 10, 3), np.uint8)[:, ::2])
+    with pytest.raises(ValueError, match=r"image must be uint8 \(height, width, 3\)"):
+        jpegs.native.gray(image[:, :, :1].copy())
     with pytest.raises(ValueError, match="counts must have one entry per channel"):
         jpegs.native.count(image, np.zeros((1, 256), np.uint32))
 

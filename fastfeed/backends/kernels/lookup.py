@@ -10,17 +10,17 @@ import numpy as np
 
 from fastfeed.decode import built
 
-__all__ = ["WIDE", "convert", "count", "look_up"]
+__all__ = ["NATIVE", "WIDE", "convert", "count", "look_up"]
 
-_NATIVE: Any = importlib.import_module("fastfeed._native") if built() else None
+NATIVE: Any = importlib.import_module("fastfeed._native") if built() else None
 # AVX-512 VBMI looks 64 bytes up in two instructions, which is faster than arithmetic; elsewhere OpenCV's will do
-WIDE = bool(_NATIVE and _NATIVE.WIDE_LOOK_UPS)
+WIDE = bool(NATIVE and NATIVE.WIDE_LOOK_UPS)
 
 
 def look_up(image: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Every byte replaced by what the table holds for it, in place; table uint8 (256,) or (256, channels)."""
     if WIDE:
-        _NATIVE.look_up(image, table, image)
+        NATIVE.look_up(image, table, image)
     else:
         cv2.LUT(image, table if table.ndim == 1 else table[None], dst=image)
     return image
@@ -32,7 +32,7 @@ def convert(image: np.ndarray, table: np.ndarray, out: np.ndarray, planar: bool)
     out: contiguous, (height, width, channels), or if planar (channels, height, width).
     """
     if WIDE:
-        _NATIVE.convert(image, table, out, planar)
+        NATIVE.convert(image, table, out, planar)
         return
     if table.dtype == np.float16:  # of which OpenCV knows nothing; for a look-up they are any 16 bits
         table, out = table.view(np.int16), out.view(np.int16)
@@ -46,8 +46,8 @@ def convert(image: np.ndarray, table: np.ndarray, out: np.ndarray, planar: bool)
 def count(image: np.ndarray) -> np.ndarray:
     """How many bytes of each channel have each value: uint32 (channels, 256)."""
     counts = np.empty((image.shape[2], 256), np.uint32)
-    if _NATIVE:
-        _NATIVE.count(image, counts)
+    if NATIVE:
+        NATIVE.count(image, counts)
     else:
         for c in range(len(counts)):
             counts[c] = cv2.calcHist([image], [c], None, [256], [0, 256]).ravel()

@@ -168,5 +168,11 @@ TABLES = {
     LUT: own_table,
 }
 MEASURED = {Contrast: contrast_table, Equalize: equalize_table, AutoContrast: autocontrast_table}
-ALONE = {Posterize: posterize, Invert: invert, AutoContrast: autocontrast}
-NARROW = {Brightness: brightness, Solarize: solarize, Contrast: contrast, Equalize: equalize}
+ALONE = {Posterize: posterize, Invert: invert}
+NARROW = {
+    Brightness: brightness,
+    Solarize: solarize,
+    Contrast: contrast,
+    Equalize: equalize,
+    AutoContrast: autocontrast,
+}

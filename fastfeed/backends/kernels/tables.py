@@ -30,6 +30,7 @@ __all__ = ["ALONE", "MEASURED", "NARROW", "TABLES"]
 
 _BYTES = np.arange(256)
 _SAME = np.arange(256, dtype=np.uint8)
+_PRODUCTS = _BYTES.astype(np.uint16) * 255
 _SHARES = _BYTES / 255.0
 _NEGATIVE = _SAME[::-1].copy()
 _MASKS = np.array([0xFF00 >> bits & 0xFF for bits in range(9)], np.uint8)
@@ -135,7 +136,10 @@ def _stretch(low: int, high: int) -> np.ndarray:
     """The table of ImageOps.autocontrast for one channel, in integers, where Pillow's floats sometimes miss one."""
     if high <= low:
         return _SAME
-    return (np.clip(_BYTES - low, 0, high - low) * 255 // (high - low)).astype(np.uint8)
+    table = np.zeros(256, np.uint8)
+    table[low : high + 1] = _PRODUCTS[: high - low + 1] // np.uint16(high - low)
+    table[high:] = 255
+    return table
 
 
 def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:

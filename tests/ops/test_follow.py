@@ -225,6 +225,14 @@ def test_what_an_earlier_crop_cut_away_does_not_come_back():
     assert (mask[:, :50] == 3).all() and (mask[:, 50:] == 9).all()
 
 
+def test_a_border_over_what_was_cut_off_is_not_known():
+    """All stays where it was, so nothing moves; but the border is none of the image."""
+    program = fuse([CenterCrop(60), Pad(20)], PIXELS.with_size(100, 100))
+    work = program.work(program.draw(lambda slot, k: np.zeros((1, k))), np.array([[100, 100]]))
+    mask = mask_after(stages(program, work), 0, np.full((100, 100), 3, np.uint8), ignore=9)
+    assert (mask[20:80, 20:80] == 3).all() and (mask == 9).sum() == 100 * 100 - 60 * 60
+
+
 def test_a_row_of_stages_is_that_sample_alone():
     images, boxes, _ = scene(N, 5)
     _, path = run([Resize((90, 100)), Rotate(20), RandomCrop(80)], images, 5)

@@ -221,6 +221,34 @@ def test_a_reader_that_has_gone(here: Path):
     assert '"code": 9' in done.stderr and "trace.nsys-rep" in done.stderr
 
 
+def test_pipes_that_cannot_be_opened_again(here: Path):
+    """/proc is hidden, or another user has made them: the command's output comes through nsys, and nothing else."""
+    blind = "; ".join(
+        [
+            "from fastfeed.profiler.runner import child, recorder",
+            "child._POLL_S = 0.001",  # so that the watch looks before nsys begins
+            "recorder._pipe = lambda number: '/proc/0/fd/1'",
+        ]
+    )
+    program = fake_nsys.install(here / "nsys")
+    settings = Settings((sys.executable, "-c", "import sys; print(1); sys.exit(3)"), here / "out", "nsys", nsys=program)
+    command = [sys.executable, "-c", f"{blind}\n{RUN}", settings.as_json()]
+    done = subprocess.run(command, capture_output=True, env=environment(), text=True, timeout=40)
+    assert '"code": 3' in done.stderr and "trace.nsys-rep" in done.stderr
+    assert done.stdout.startswith("1\n") and "cannot" not in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(here: Path, closed: str):
+    program = fake_nsys.install(here / "nsys")
+    code = "import pathlib; print(1); pathlib.Path('ran').touch()"
+    settings = Settings((sys.executable, "-c", code), here / "out", "nsys", nsys=program)
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", RUN, settings.as_json()]
+    done = subprocess.run(command, capture_output=True, env=environment(), text=True, timeout=40)
+    assert done.returncode == 0 and (here / "ran").exists() and (here / "out" / "trace.nsys-rep").exists()
+    assert done.stdout.startswith("1\n") == (">&-" not in closed.split())
+
+
 def test_what_an_earlier_run_left_is_replaced_and_nothing_else(run: Run, here: Path):
     out = here / "out"
     out.mkdir()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Foreground", "Started", "parents", "unrunnable"]
+__all__ = ["Foreground", "Started", "hold_streams", "parents", "unrunnable"]
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _WAITED = (*_FORWARDED, signal.SIGCHLD)
@@ -50,6 +50,15 @@ def parents(pid: int) -> list[int]:
             break
         found.append(parent)
     return found
+
+
+def hold_streams() -> None:
+    """Streams that are closed become /dev/null: else the next file that is opened would be one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number
 
 
 def _adopt(wanted: bool) -> None:
@@ -99,8 +108,9 @@ class Foreground:
         idle: Callable[[int], None] = lambda _: None,  # called a few times per second with the child's number
     ) -> int:
         """Run and return the exit code as a shell has it: 128 + n for signal n."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream:  # None where it is closed
+                stream.flush()
         pid = os.posix_spawnp(
             command[0],
             list(command),

@@ -120,13 +120,15 @@ class _Watch:
                 file.seek(self._shown)
                 new = file.read()
             self._shown += len(new)
-            sys.stdout.buffer.write(new)
-            sys.stdout.flush()
+            if sys.stdout:
+                sys.stdout.buffer.write(new)
+                sys.stdout.flush()
 
     def _wake(self) -> None:
         """Opening a pipe to write waits for a reader; where that one has gone, the first write shall say so."""
         for path in self._pipes:
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+            with contextlib.suppress(OSError):  # /proc is hidden, or the pipe is another user's: nobody opens it then
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
     def outlived(self, code: int) -> int:
         """Wait for a command that nsys has left behind; nsys's code where it has not."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import recorder, surroundings
+from fastfeed.profiler.runner.child import hold_streams
 from fastfeed.profiler.runner.launchers import Launch, interpreter, understand
 from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, clear, rank_of, ready
 
@@ -55,6 +56,7 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
 
 def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> recorder.Ran:
     """Run the command of one rank. If the profiler does not start it, it runs without."""
+    hold_streams()
     try:
         if settings.tool == "nsys":
             return recorder.under_nsys(settings, name, environ)

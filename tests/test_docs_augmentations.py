@@ -4,8 +4,11 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+from photos import folder
 
+import fastfeed
 from fastfeed.cli.oplists import FAMILIES
 from fastfeed.ops import OPS
 
@@ -39,3 +42,16 @@ def test_links_within_the_page_lead_somewhere():
     headings = {line.lstrip("#").strip().lower().replace(" ", "-").replace(",", "") for line in TEXT.splitlines()
                 if line.startswith("##")}  # fmt: skip
     assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= headings
+
+
+def test_code_on_the_page_runs(tmp_path, monkeypatch):
+    """Block after block, as a reader would; every list is then fed."""
+    folder(tmp_path / "photos" / "train", {"a": 130, "b": 126}, (24, 24))
+    monkeypatch.chdir(tmp_path)
+    said = {"np": np, "ff": fastfeed}
+    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(block, said)
+        if block.startswith("ff.MultiCrop"):
+            said["ops"] = [eval(block, said)]
+        with fastfeed.Feed(fastfeed.ImageFolder("photos/train"), said["ops"], batch=8) as feed:
+            assert next(iter(feed)).images.shape[0] == 8 and not feed.stats().bad

@@ -5,7 +5,9 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #pragma GCC diagnostic push
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own header
+#endif
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 #define FASTFEED_WIDE __attribute__((target("avx512f,avx512bw,avx512vbmi")))

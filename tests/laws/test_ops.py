@@ -43,13 +43,15 @@ def same(one, other) -> bool:
 
 
 def test_every_op_has_examples_and_is_public():
-    assert {kind.__name__ for kind in OPS} == {kind.__name__ for kind in EXAMPLES}
+    names = {kind.__name__ for kind in OPS}
+    assert names == {kind.__name__ for kind in EXAMPLES}, "a new op needs EXAMPLES in tests/ops/examples_*.py"
     assert all(len(EXAMPLES[kind]) > 1 for kind in OPS)
     assert all(getattr(fastfeed, kind.__name__) is kind for kind in OPS)
 
 
 def test_every_simple_change_of_pixels_has_a_meaning():
-    assert {type(op).__name__ for op in SIMPLE} == {kind.__name__ for kind in MEANING}
+    names = {type(op).__name__ for op in SIMPLE}
+    assert names == {kind.__name__ for kind in MEANING}, "a new op needs a Meaning in tests/ops/examples_*.py"
 
 
 @pytest.mark.parametrize("op", ALL, ids=repr)

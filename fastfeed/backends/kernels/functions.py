@@ -18,15 +18,15 @@ class OpFailed(Exception):
 
 def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """The function's result, if it is an image as it came: in our memory, as ops behind it overwrite what they get."""
-    shape = image.shape
+    shape, given = image.shape, image[...]  # a view: its shape and its flags are the function's own
     try:
-        result = op.function(image, values["u"][row])
+        result = op.function(given, values["u"][row])
     except Exception as error:  # whatever a user's function raises is the sample's fault first
         raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
         got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
         raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
-    if result is not image:
+    if result is not given:
         np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is no problem
     return image
 

@@ -167,7 +167,7 @@ class RandomChoice:
             not isinstance(w, tuple)
             or len(w) != len(self.ops)
             or not all(isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v < np.inf for v in w)
-            or not sum(w) > 0
+            or not 0 < sum(w) < np.inf
         ):
             raise ConfigError(
                 f"RandomChoice weights must be {len(self.ops)} numbers >= 0, one per op, not all zero, got {w!r}"

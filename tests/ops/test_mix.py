@@ -205,7 +205,7 @@ def test_a_choice_takes_ops_that_mix(ops):
         RandomChoice(ops)
 
 
-@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [0, 0], [-1, 2], ["a", "b"], 3, [1, float("inf")]])
+@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [0, 0], [-1, 2], ["a", "b"], 3, [1, float("inf")], [1e308] * 2])
 def test_wrong_weights_are_refused(weights):
     with pytest.raises(ConfigError, match="RandomChoice weights must be 2 numbers >= 0, one per op, not all zero, got"):
         RandomChoice([MixUp(), CutMix()], weights)

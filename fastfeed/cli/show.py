@@ -23,6 +23,7 @@ _PAPER, _INK = (250, 250, 248), (40, 40, 40)
 _SUFFIXES = (".png", ".jpg", ".webp")
 _PHOTOS, _SHORT = 4, 640  # as many as Mosaic shows; pixels of their short side
 _TRIED = 64  # images, some of which may be bad
+_LONGEST = 4  # times its short side: the middle is shown of what is longer
 
 
 def show(
@@ -130,7 +131,7 @@ def _photographs(source: ImageFolder) -> list[tuple[str, np.ndarray]]:
 
 
 def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
-    """In RGB and no larger than needed; None where it is a bad one."""
+    """In RGB and no larger than needed, of a long one the middle; None where it is a bad one."""
     import threading
 
     import numpy as np
@@ -151,7 +152,11 @@ def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
     out = np.empty((1, height, width, program.pixels.channels or 3), np.uint8)
     windows = program.windows([np.empty((1, 0))], np.array([[header.height, header.width]]))
     (bad,) = engine.decode(Request([blob], [header], windows, program.filter), out, threading.Event())
-    return None if bad else out[0]
+    if bad:
+        return None
+    most = _LONGEST * min(height, width)
+    top, left = max(0, height - most) // 2, max(0, width - most) // 2
+    return np.ascontiguousarray(out[0, top : top + most, left : left + most])
 
 
 def folder(directory: Path) -> ImageFolder:

@@ -126,6 +126,15 @@ def test_the_sheet(folder, tmp_path, capsys):
         assert abs(edge - 251).max() < 6, "nothing reaches into the margin"
 
 
+@pytest.mark.parametrize("size", [(3000, 1), (1, 3000), (1, 1)])
+def test_a_long_photograph_shows_its_middle(size, tmp_path):
+    Image.new("RGB", size, (200, 30, 60)).save(tmp_path / "a.png")
+    out = tmp_path / "ops.png"
+    show(tmp_path, out=out, ops="Invert(), Resize(64), RandomResizedCrop(32), Mosaic()", size=64)
+    with Image.open(out) as sheet:
+        assert max(sheet.size) < 2500, "pictures are at most four times as long as wide"
+
+
 def test_no_photograph_is_one_error(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"broken")
     with pytest.raises(SourceError, match=r"none of the first 1 images of ImageFolder.* can be read"):

@@ -62,6 +62,15 @@ def test_substitutes_do_not_depend_on_batches_and_ranks(damaged):
     assert joined(ranks) == joined(alone)
 
 
+def test_every_epoch_has_other_substitutes(damaged):
+    """Also where its order is that of the one before."""
+    source, bad = damaged
+    with feed(source, batch=8, shuffle=False) as data:
+        one, two = (np.concatenate([batch.ids for batch in data]) for _ in range(2))
+    assert np.flatnonzero(one != np.arange(80)).tolist() == sorted(bad)
+    assert (one != two).sum() > len(bad) / 2
+
+
 def test_masked_samples_are_black_with_weight_zero(damaged):
     source, bad = damaged
     with feed(source, [RandomResizedCrop(16)], batch=8, on_bad="mask") as data:

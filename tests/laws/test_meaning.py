@@ -17,6 +17,8 @@ from fastfeed.spec import Spec
 PHOTOS = [picture(seed, (56, 72), detail=1 + seed % 4) for seed in range(16)]
 NOISY = [np.random.default_rng(seed).integers(0, 256, (56, 72, 3), dtype=np.uint8) for seed in range(2)]
 PLAIN = [np.full((56, 72, 3), level, np.uint8) for level in (0, 255)]
+# levels, over all images of a test: always a level too dark would be within one. Pillow's warps cut where ours round
+ON_AVERAGE = {"Affine": 0.6, "Perspective": 0.6, "Rotate": 0.6, "Saturation": 0.3, "Sharpness": 0.3}
 UNUSUAL = [(1, 1), (1, 40), (40, 1), (2, 3), (3, 500)]
 
 
@@ -58,14 +60,18 @@ def test_means_the_same_on_photographs(op, photographs):
 def check(op, images):
     meaning = MEANING[type(op)]
     made, values = changed(op, images)
+    means = []
     for row, (image, got) in enumerate(zip(images, made, strict=True)):
         want = meaning.oracle(op, values, row, image.copy())
         assert got.shape == want.shape and got.dtype == np.uint8
         apart = np.abs(got.astype(int) - want)
+        means.append(apart.mean())
         near = (apart <= meaning.within).mean()
         assert near >= meaning.share, (
             f"{op!r} on image {row}: {apart.max()} levels from {meaning.source}, {near:.2%} within {meaning.within}"
         )
+    allowed = ON_AVERAGE.get(type(op).__name__, 0.15)
+    assert np.mean(means) <= allowed, f"{op!r}: {np.mean(means):.3f} levels from {meaning.source} on average"
 
 
 @pytest.mark.parametrize("op", SIMPLE, ids=repr)

@@ -131,11 +131,12 @@ def annotator(source: Any, program: Program) -> Annotator:
     for op in [] if program.mix is None else getattr(program.mix.op, "ops", (program.mix.op,)):
         name = type(op).__name__
         if most and name == "CutMix":
-            raise SpecError("CutMix would hide parts of objects that boxes still name; use Mosaic() or MixUp() instead")
+            instead = "Mosaic()" if masked else "Mosaic() or MixUp()"
+            raise SpecError(f"CutMix would hide parts of objects that boxes still name; use {instead} instead")
         if masked and name == "MixUp":
+            instead = "Mosaic(), which pastes" if most else "CutMix() or Mosaic(), which paste"
             raise SpecError(
-                "MixUp gives a pixel two classes, and masks hold one; use CutMix() or Mosaic(), which paste masks as "
-                "they paste images"
+                f"MixUp gives a pixel two classes, and masks hold one; use {instead} masks as images are pasted"
             )
         members = max(members, op.group)
     return Annotator(source, program, most, masked, members)

@@ -53,6 +53,12 @@ def _check_labels(program: Program, source: Source) -> None:
     for first in range(0, len(source), _AT_ONCE):
         labels = source.label(np.arange(first, min(first + _AT_ONCE, len(source))))
         most = max(most, int(labels.max(initial=-1)))
+        if labels.min(initial=-1) < -1:
+            i = int(labels.argmin())
+            raise ConfigError(
+                f"labels must be in [0, {classes}) to become soft, or -1 where there is none, got {labels[i]} for "
+                f"{source.uri(first + i)}; number the classes from 0"
+            )
         if most >= classes:
             i = first + int(labels.argmax())
             raise ConfigError(

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import ConfigError
 from fastfeed.ops import (
     CenterCrop,
@@ -80,15 +82,15 @@ def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
 
 
 def _side(name: str, size: Any) -> int:
-    side, other = check_size(name, size)
-    if side != other or isinstance(size, (tuple, list)):
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
         raise ConfigError(f"{name} size must be an int, the side of a square in pixels, got {size!r}")
-    return side
+    return check_size(name, size)[0]
 
 
 def _given(name: str, policy: Any) -> list[Any]:
     op = as_op(policy)
     if op is not None and (isinstance(op, type) or getattr(op, "kind", None) != "change"):
         what = f"the class {op.__name__}; write {op.__name__}()" if isinstance(op, type) else repr(op)
-        raise ConfigError(f"{name} policy must be an op that changes pixels, such as RandAugment(), got {what}")
+        more = "; write several as one: Sequential([...])" if isinstance(op, (list, tuple)) else ""
+        raise ConfigError(f"{name} policy must be an op that changes pixels, such as RandAugment(), got {what}{more}")
     return [] if op is None else [op]

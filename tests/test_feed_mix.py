@@ -117,6 +117,7 @@ def test_a_substitute_is_mixed_as_itself(photos):
         ([LabelSmoothing()], Arrays(LEVELS), ConfigError, "LabelSmoothing(classes=1000)"),
         ([OneHot(9)], Arrays(LEVELS), ConfigError, "20 images, HWC uint8[8, 8, 3] has no labels, and the list makes"),
         ([OneHot(9)], Arrays(LEVELS, np.arange(N)), ConfigError, "labels must be in [0, 9) to become soft, got 19 for"),
+        ([OneHot(9)], Arrays(LEVELS, np.arange(N) - 12), ConfigError, "or -1 where there is none, got -12 for arr"),
         ([OneHot(5)], SOURCE, ConfigError, "OneHot classes must be at least the 20 that the source names, got 5"),
     ],
 )

@@ -162,14 +162,21 @@ def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
     [
         ([ff.CutMix()], False, "CutMix would hide parts of objects that boxes still name; use Mosaic"),
         ([ff.RandomChoice([ff.MixUp(), ff.CutMix()])], False, "CutMix would hide"),
-        ([ff.MixUp()], True, "MixUp gives a pixel two classes, and masks hold one; use CutMix"),
+        ([ff.MixUp()], True, r"MixUp gives a pixel two classes, and masks hold one; use Mosaic\(\), which"),
+        ([ff.CutMix()], True, r"use Mosaic\(\) instead"),
         ([ff.FiveCrop(16)], False, "boxes and masks belong to one image, got an op that makes several views"),
     ],
-    ids=["boxes, CutMix", "a choice", "masks, MixUp", "views"],
+    ids=["boxes, CutMix", "a choice", "both, MixUp", "both, CutMix", "views"],
 )
 def test_refuses(ops: list[Any], masks: bool, error: str):
     with pytest.raises(SpecError, match=error):
         feed(located(N, masks=masks), ops, batch=8)
+
+
+def test_masks_alone_may_be_pasted():
+    source = ff.Objects(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), masks=[np.zeros((8, 8), np.uint8)] * 4)
+    with pytest.raises(SpecError, match=r"use CutMix\(\) or Mosaic\(\), which paste masks as images are pasted"):
+        feed(source, [ff.MixUp()], batch=4)
 
 
 def test_a_helper_process_makes_the_same():

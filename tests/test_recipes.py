@@ -72,6 +72,8 @@ def test_landmarks_stay_upright_and_normalize_to_one():
             lambda: recipes.imagenet_eval(cast("Any", (224, 224))),
             "imagenet_eval size must be an int, the side of a square",
         ),
+        (lambda: recipes.imagenet_train(cast("Any", "224")), "must be an int, the side of a square in pixels, got "),
+        (lambda: recipes.cifar_train(policy=[RandAugment()]), "write several as one: Sequential([...])"),
         (lambda: recipes.imagenet_train(erase=2), "imagenet_train erase must be in [0, 1], got 2"),
         (lambda: recipes.cifar_train(policy=RandAugment), "got the class RandAugment; write RandAugment()"),
         (

@@ -51,7 +51,7 @@ class AugMix:
         freeze(self)
         check_whole("AugMix severity", self.severity, 1, 10, "3 is usual")
         check_whole("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
-        if self.chain_depth != -1 or isinstance(self.chain_depth, bool):
+        if type(self.chain_depth) is not int or self.chain_depth != -1:
             check_whole("AugMix chain_depth", self.chain_depth, 1, 16, "-1 draws one to three")
         number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
         if not number or not 0.01 <= self.alpha <= 50:

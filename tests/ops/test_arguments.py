@@ -3,6 +3,7 @@
 import ast
 import math
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,25 @@ from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.ops import AugMix, Decode, Function, Normalize, OneOf, RandomFlip, Resize, TenCrop, View
 
 NAN, INF = math.nan, math.inf
+
+
+class Several:
+    """Compares like a tensor of several numbers."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if isinstance(other, (str, type(None))) else self
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("the truth of several numbers is ambiguous")
+
+
 JUNK = [
     *(None, "x", "12", b"x", True, -1, 0, 0.5, 1.5, 10**30, NAN, INF, -INF, 1j, object(), int, {}, {1, 2}, range(2)),
     *((), (1,), (2, 1), (NAN, 1), (-INF, INF), ("a", "b"), (True, False), (1.5, 2.5), (0, 256, 0), (1, 2, 3, 4, 5)),
     *([1, 2], [[1, 2], [3, 4]], np.float32(0.5), np.int64(3), np.bool_(True), np.array(3), np.array([1, 2])),
-    *(np.array([[1, 2]]), np.array([0.25, 0.5], np.float32)),
+    *(np.array([[1, 2]]), np.array([0.25, 0.5], np.float32), Several()),
 ]
 FIRST = {type(op): op for op in reversed(ALL)} | {View: View(8)}
 CASES = [(kind, field.name) for kind, op in FIRST.items() for field in fields(op)]

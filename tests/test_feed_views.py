@@ -69,6 +69,12 @@ def test_multi_crop_has_an_array_per_size(tmp_path):
     np.testing.assert_array_equal(inverted.views[1], 255 - plain.views[1])
 
 
+def test_views_of_two_kinds_are_drawn_apart():
+    got = first(SOURCE, [MultiCrop((View(16, 2), View(16, 2))), Brightness((0.2, 1.0))])
+    for one, other in zip(*got.views, strict=True):
+        assert not any(np.array_equal(a, b) for a in one for b in other)
+
+
 def test_a_view_is_what_its_crop_alone_gives(tmp_path):
     """Files are decoded once for all views, which may cost a level or two."""
     root = tmp_path / "photos" / "a"

@@ -156,6 +156,15 @@ def test_declares_no_more_draws_than_it_may_use(op):
     assert best > (0.5 if rare else 0.9) or not any(other.draws for other in EXAMPLES[kind])
 
 
+def test_geometry_is_done_to_its_share_of_samples():
+    """A window or a change: which of them an op becomes does not change how often it is done."""
+    sizes, flip = np.tile([[40, 56]], (20_000, 1)), RandomFlip(1.0)
+    for op in (every.Maybe(flip, 0.3), every.OneOf([flip, RandomFlip(0.0)], [3, 7])):
+        assert op.params(draw(op, 20_000), sizes)["flip"][:, 1].mean() == pytest.approx(0.3, abs=0.01)
+        (one,) = taken(op, draw(op, 20_000), sizes)
+        assert (one.choice == 0).mean() == pytest.approx(0.3, abs=0.01)
+
+
 @pytest.mark.parametrize("op", ALL, ids=repr)
 def test_fuses(op):
     ops = [op, Resize((24, 24))] if isinstance(op, Decode) else [Decode(), Resize((40, 56)), op]

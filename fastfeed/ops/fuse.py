@@ -11,6 +11,7 @@ from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.fold import Step, Windows
 from fastfeed.ops.function import as_op
+from fastfeed.ops.geometry import RandomFlip, Resize
 from fastfeed.ops.labels import targets
 from fastfeed.ops.program import Link, Program, Work, border_of, filter_of
 from fastfeed.ops.views import Branch
@@ -19,6 +20,7 @@ from fastfeed.spec import Spec
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
 _SLOTS = 4096  # for the ops of one branch of views
+_ENDLESS = 1 << 24  # pixels
 
 
 def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
@@ -130,10 +132,32 @@ def _checked(ops: list[Any], given: Spec) -> list[Step]:
     spec, slot = given, 0
     for op in [Decode(), *ops] if implied else ops:
         _check_order(op, steps)
+        if not spec.encoded:
+            _check_room(op, spec, steps)
         spec = op.out(spec)
         steps.append(Step(op, spec, slot, implied and not steps))
         slot += bool(op.draws)
     return steps
+
+
+def _check_room(op: Any, spec: Spec, steps: list[Step]) -> None:
+    """Refuse to cut more than there is of any image, behind a Resize to one side."""
+    last = next((step.op for step in reversed(steps) if not isinstance(step.op, RandomFlip)), None)
+    cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
+    if not cuts or not isinstance(last, Resize) or spec.fixed:
+        return
+    refused = 0
+    for height, width in last.most(_ENDLESS):
+        try:
+            op.out(spec.with_size(height, width))
+        except SpecError:
+            refused += 1
+    if refused and refused == len(last.most(_ENDLESS)):
+        side = "long" if last.fit == "long" else "short"
+        raise SpecError(
+            f"{op!r} cuts more than {last!r} leaves of any image, whose {side} side is {last.size} then; "
+            "write a larger Resize or a smaller size"
+        )
 
 
 def _check_order(op: Any, steps: list[Step]) -> None:

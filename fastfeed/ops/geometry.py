@@ -108,6 +108,11 @@ class Resize:
         box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
         return moves(box, np.broadcast_to(want, sizes.shape))
 
+    def most(self, endless: int) -> tuple[tuple[int, int], ...]:
+        """(height, width) of the largest results there may be, where the image's shape decides; `endless`: no limit."""
+        want = check_size("Resize", self.size)[0]
+        return {"short": ((want, endless), (endless, want)), "long": ((want, want),)}.get(self._fit, ())
+
     @property
     def _fit(self) -> str:
         return self.fit or ("exact" if isinstance(self.size, tuple) else "short")

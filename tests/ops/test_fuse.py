@@ -15,7 +15,20 @@ from fastfeed.decode.base import Header, Request
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops import CenterCrop, Decode, Normalize, RandomFlip, RandomResizedCrop, Resize, ToFloat, ToLayout
+from fastfeed.ops import (
+    CenterCrop,
+    Crop,
+    Decode,
+    FiveCrop,
+    Normalize,
+    Pad,
+    RandomCrop,
+    RandomFlip,
+    RandomResizedCrop,
+    Resize,
+    ToFloat,
+    ToLayout,
+)
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.fuse import fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
@@ -125,7 +138,8 @@ def test_any_list_stays_inside_the_image(ops, image, seed):
     try:
         program = fuse(ops, PIXELS, fixed=False)
     except SpecError as error:
-        assert "does not fit into HWC uint8[" in str(error)  # what an earlier op of the list leaves
+        said = str(error)  # what an earlier op of the list leaves
+        assert "does not fit into HWC uint8[" in said or "leaves of any image" in said
         return
     got = windows(program, [image] * 3, seed)
     assert np.all(got.boxes[:, :2] >= -1e-6)
@@ -259,3 +273,26 @@ def test_refuses_what_is_no_op(ops, text):
     with pytest.raises(ConfigError) as error:
         fuse(ops, ENCODED)
     assert str(error.value).startswith(text)
+
+
+@pytest.mark.parametrize("resize", [Resize(30), Resize(30, fit="long")], ids=["short", "long"])
+@pytest.mark.parametrize("cut", [CenterCrop(32), RandomCrop((31, 40)), Crop(0, 0, 31), FiveCrop(40)], ids=repr)
+def test_no_image_is_large_enough(resize, cut):
+    side = resize.fit or "short"
+    for between in ([], [RandomFlip()]):
+        with pytest.raises(SpecError) as error:
+            fuse([resize, *between, cut], ENCODED)
+        said = f"{cut!r} cuts more than {resize!r} leaves of any image, whose {side} side is 30 then"
+        assert said in str(error.value)
+        assert "write a larger Resize or a smaller size" in str(error.value)
+
+
+@pytest.mark.parametrize("ops", [
+    [Resize(30), CenterCrop((30, 60))],
+    [Resize(30), RandomCrop(32, padding=1)],
+    [Resize(30), Pad(1), CenterCrop(32)],
+    [Resize(30, fit="long"), CenterCrop(30)],
+    [CenterCrop(32)],
+], ids=repr)  # fmt: skip
+def test_some_images_may_be_large_enough(ops):
+    assert fuse(ops, ENCODED).spec.fixed

@@ -42,10 +42,13 @@ def test_five_crop_gives_the_corners_and_the_middle():
 
 
 @pytest.mark.parametrize("vertical", [False, True])
-def test_ten_crop_mirrors_them(vertical):
-    five, ten = first(SOURCE, [FiveCrop(18)]).images, first(SOURCE, [TenCrop(18, vertical)]).images
-    np.testing.assert_array_equal(ten[:, :5], five)
-    np.testing.assert_array_equal(ten[:, 5:], five[:, :, ::-1] if vertical else five[:, :, :, ::-1])
+@pytest.mark.parametrize("size", [18, 17], ids=["even room", "odd room"])
+def test_ten_crop_is_five_crop_of_the_image_and_of_its_mirror_image(vertical, size):
+    """In torchvision's order: `ten_crop` is five_crop(image) + five_crop(hflip(image))."""
+    mirror = Arrays(np.ascontiguousarray(IMAGES[:, ::-1] if vertical else IMAGES[:, :, ::-1]))
+    ten = first(SOURCE, [TenCrop(size, vertical)]).images
+    np.testing.assert_array_equal(ten[:, :5], first(SOURCE, [FiveCrop(size)]).images)
+    np.testing.assert_array_equal(ten[:, 5:], first(mirror, [FiveCrop(size)]).images)
 
 
 def test_ops_behind_a_split_change_each_view_by_itself():

@@ -55,9 +55,9 @@ class FiveCrop:
 
 @dataclass(frozen=True, slots=True)
 class TenCrop:
-    """FiveCrop, then the same five mirrored: images become (n, 10, height, width, channels).
+    """FiveCrop, then FiveCrop of the mirrored image: images become (n, 10, height, width, channels).
 
-    As torchvision's `TenCrop`; vertical=True mirrors top to bottom instead of left to right.
+    As torchvision's `TenCrop`, in its order; vertical=True mirrors top to bottom instead of left to right.
     """
 
     size: int | tuple[int, int]  # pixels; an int is a square
@@ -176,6 +176,7 @@ class Places:
         second = view >= 5
         vertical = self.mirrored == "vertical"
         flip = np.stack([second & vertical, second & (not vertical)], axis=1)
+        corner = np.where(flip, room - corner, corner)  # the place is in the mirrored image
         size = np.broadcast_to(want, sizes.shape).astype(np.int64)
         return {"box": np.concatenate([corner, kept], axis=1).astype(np.float64), "size": size, "flip": flip}
 

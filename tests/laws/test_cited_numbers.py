@@ -2,10 +2,12 @@
 
 import zlib
 
+import numpy as np
+
 from fastfeed import recipes
 from fastfeed.ops import Normalize, RandomCrop, RandomErasing
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.strengths import MIX, RAND, WIDE, Space
+from fastfeed.ops.strengths import MIX, NAMES, RAND, WIDE, Choice, Space
 
 
 def test_learned_policies_are_those_of_torchvision():
@@ -19,6 +21,14 @@ def test_strengths_are_those_of_torchvision():
     assert Space(0.3, 150 / 331, 0.0, 30.0, 0.9, 8, 4) == RAND
     assert Space(0.99, 0.0, 32.0, 135.0, 0.99, 8, 6) == WIDE
     assert Space(0.3, 1 / 3, 0.0, 30.0, 0.9, 4, 4) == MIX
+
+
+def test_translations_of_policies_are_cut_to_whole_pixels():
+    """`int(magnitude)` in torchvision's `_apply_op`: 8.53 of 32 pixels are 8, either way."""
+    which, level = np.full(2, NAMES.index("TranslateX")), np.full(2, 8)
+    layer = WIDE.layer(NAMES, "nearest", (0, 0, 0))
+    one = WIDE.take(NAMES, layer, Choice(which, level, np.array([False, True])), 31, np.array([[99, 99]] * 2))
+    assert one.values[one.choice[0]]["matrix"][:, 0, 2].tolist() == [-8, 8]
 
 
 def test_recipes_have_the_statistics_and_the_border_of_their_data():

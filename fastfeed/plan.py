@@ -8,7 +8,7 @@ world size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -156,6 +156,8 @@ class Plan:
         what a saved fingerprint has in another way.
         """
         here = self.state(0, 0, fingerprint or "")
+        if not isinstance(state, Mapping):
+            raise StateError(f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave")
         missing = [name for name in here if name not in state]
         if missing:
             raise StateError(

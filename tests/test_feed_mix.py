@@ -112,6 +112,7 @@ def test_a_substitute_is_mixed_as_itself(photos):
     [
         ([MixUp(), Invert()], SOURCE, SpecError, "MixUp works on finished samples; put it behind Invert"),
         ([MixUp(), CutMix()], SOURCE, ConfigError, "got MixUp and CutMix; write RandomChoice([MixUp(), CutMix()])"),
+        ([MixUp(), MixUp(2.0)], SOURCE, ConfigError, "got MixUp and MixUp; leave one of them out"),
         ([MultiCrop([View(8)]), MixUp()], SOURCE, SpecError, "MixUp does not go with ops that make several views"),
         ([MixUp()], Arrays(LEVELS, np.arange(N)), ConfigError, "put OneHot(1000) before it"),
         ([LabelSmoothing()], Arrays(LEVELS), ConfigError, "LabelSmoothing(classes=1000)"),

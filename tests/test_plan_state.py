@@ -89,6 +89,13 @@ def test_restore_names_the_field_that_is_missing(name):
     )
 
 
+@pytest.mark.parametrize("state", [None, 3, "state.json", [1, 2]], ids=repr)
+def test_restore_refuses_what_is_no_state(state):
+    with pytest.raises(StateError) as error:
+        Plan(100, 8, seed=3).position(state, "abc")
+    assert str(error.value) == f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave"
+
+
 @pytest.mark.parametrize(
     ("change", "got"), [({"step": 13}, "13 and 2"), ({"step": -1}, "-1 and 2"), ({"epoch": -1}, "5 and -1")], ids=str
 )

@@ -1,12 +1,12 @@
 """Filters, noise and JPEG's artifacts in DALI's terms.
 
 - Noise is read from the cpu backend's table on the processor: DALI's own draws depend on the batch.
-- DALI plays JPEG's compression through without writing a file: a few levels beside libjpeg, whose sums are integers.
+- DALI plays JPEG's compression through without writing a file: on the processor as libjpeg does, on a GPU with sums of
+  its own.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,10 @@ import numpy as np
 from fastfeed.backends.dali_here import fn, types
 from fastfeed.backends.dali_terms import At, renamed, rounded, truncated
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.ops.normal import normal, wrapped
+from fastfeed.ops.normal import STEPS, steps, wrapped
 
 __all__ = ["FEEDS", "GRAIN", "LOWERING"]
 
-_STEPS = 4096  # the table's numbers are multiples of 1 / 4096, so two bytes hold them
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13  # Pillow's ImageFilter.SMOOTH
 
 
@@ -44,19 +43,14 @@ def blur(op: GaussianBlur, values: Any, image: Any, at: At) -> Any:
     return fn.gaussian_blur(image, sigma=values["sigma"], window_size=op.taps)
 
 
-@cache
-def _table() -> np.ndarray:
-    return np.rint(normal() * _STEPS).astype(np.int16)
-
-
 def grain(op: GaussianNoise, values: dict[str, Any], row: int, at: At) -> np.ndarray:
     shape = (*at.size, at.channels)
-    return wrapped(_table(), int(values["offset"][row]), int(np.prod(shape))).reshape(shape)
+    return wrapped(steps(), int(values["offset"][row]), int(np.prod(shape))).reshape(shape)
 
 
 def noise(op: GaussianNoise, values: Any, image: Any, at: At) -> Any:
     grain = values["grain"].gpu() if at.gpu else values["grain"]
-    return rounded(image + grain * (values["sigma"] / _STEPS))
+    return rounded(image + grain * (values["sigma"] / STEPS))
 
 
 def jpeg(op: JPEGCompression, values: Any, image: Any, at: At) -> Any:

@@ -120,10 +120,12 @@ def _list(ops: list[Any], heading: str) -> Section:
 
 def _evaluated(text: str) -> list[Any]:
     """The ops that an expression names. It is the user's own, as what they type at Python's prompt."""
+    import fastfeed
     from fastfeed import recipes
     from fastfeed.ops import OPS, View
 
-    known = {kind.__name__: kind for kind in (*OPS, View)} | {name: getattr(recipes, name) for name in recipes.__all__}
+    known: dict[str, Any] = {"ff": fastfeed, "fastfeed": fastfeed}  # as in a script
+    known |= {kind.__name__: kind for kind in (*OPS, View)} | {name: getattr(recipes, name) for name in recipes.__all__}
     try:
         found = eval(text, {"__builtins__": {"range": range}}, known)
     except Exception as error:

@@ -209,7 +209,7 @@ def _turned(matrix: np.ndarray) -> str:
         return ""
     angle = np.degrees(np.arctan2(matrix[1, 0], matrix[0, 0]))
     scale = 1 / np.sqrt(abs(np.linalg.det(matrix[:2, :2])))
-    said = [f"{angle:+.0f}°"] if abs(angle) >= 0.5 else []
+    said = [f"{abs(angle):.0f}° {'left' if angle > 0 else 'right'}"] if abs(angle) >= 0.5 else []
     said += [f"{scale:.2f} x"] if abs(scale - 1) > 0.005 else []
     return ", ".join(said)
 

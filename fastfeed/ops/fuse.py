@@ -97,10 +97,9 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
         return None
     names = [type(steps[i].op).__name__ for i in found]
     if len(found) > 1:
-        raise ConfigError(
-            f"a list takes one op that mixes samples, got {' and '.join(names)}; "
-            f"write RandomChoice([{', '.join(f'{name}()' for name in names)}])"
-        )
+        choice = f"write RandomChoice([{', '.join(f'{name}()' for name in names)}])"
+        advice = choice if len({*names}) > 1 else "leave one of them out"
+        raise ConfigError(f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}")
     for step in steps[found[0] + 1 :]:
         if step.op.kind not in ("convert", "label"):
             raise SpecError(f"{names[0]} works on finished samples; put it behind {type(step.op).__name__}")

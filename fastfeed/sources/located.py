@@ -63,11 +63,13 @@ class Objects:
             raise ConfigError("Objects needs boxes, masks or both, got neither; without them use the source itself")
         if boxes is None and labels is not None:
             raise ConfigError("Objects: labels are of boxes, got labels without boxes; pass boxes, or leave labels out")
-        for what, given in (("boxes", boxes), ("masks", masks)):
+        for what, given, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
+            if isinstance(given, (str, bytes, os.PathLike)):
+                raise ConfigError(f"Objects: {what} must be a list, one per sample, got {given!r}")
             if given is not None and len(given) != len(source):
                 raise ConfigError(
                     f"Objects: {what} must be one per sample, got {len(given)} for {len(source)} samples; "
-                    "a sample without objects has an empty list"
+                    f"a sample without has {none}"
                 )
         names = tuple(classes)
         where = self._namer(source)

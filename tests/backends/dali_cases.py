@@ -30,6 +30,7 @@ class Within(NamedTuple):
 SAME = Within(0, 0, 0)
 ROUNDED = Within(1, 1, 0.15)  # sums in another order, rounded or cut
 NEAREST = Within(255, 255, 0.3, 0.01)  # rarely: a pixel's center falls on the line between two others
+BILINEAR = Within(4, 4, 0.05)  # OpenCV looks between pixels in steps of 1/32
 # what came out one level apart may fall on the other side of a threshold further on, or be looked up next door
 AFTER_EACH_OTHER = Within(255, 255, 1.0, 0.3)
 SIMPLE_OPS = {
@@ -47,14 +48,14 @@ SIMPLE_OPS = {
     "Solarize": SAME,
     "GaussianBlur": ROUNDED,
     "GaussianNoise": ROUNDED,
-    "JPEGCompression": Within(2, 2, 0.1),
+    "JPEGCompression": Within(2, 2, 0.1),  # nothing where DALI and OpenCV have the same libjpeg
     "Sharpness": Within(2, 1, 0.6),
     "CutOut": SAME,
     "GridMask": SAME,
     "RandomErasing": SAME,
-    "Affine": NEAREST,
-    "Perspective": NEAREST,
-    "Rotate": NEAREST,
+    "Affine": BILINEAR,
+    "Perspective": BILINEAR,
+    "Rotate": BILINEAR,
     "AugMix": AFTER_EACH_OTHER,
 }
 COMPOSITES = {
@@ -73,6 +74,12 @@ OF_OPS = [  # beside the examples, which are mostly about functions
     ff.OneOf([ff.GaussianNoise(), ff.RandomErasing(1.0, fill="noise"), ff.Invert(), ff.RandomFlip(1.0)]),
     ff.Sequential([ff.RandomFlip(0.5, "both"), ff.OneOf([ff.Brightness(0.5), ff.CutOut(9)], [3, 1])]),
 ]
+
+
+def allowed(op: Any) -> Within:
+    """What an op may differ by."""
+    found = (SIMPLE_OPS | COMPOSITES)[type(op).__name__]
+    return NEAREST if found is BILINEAR and op.filter == "nearest" else found
 
 
 def composed() -> list[Any]:

@@ -54,7 +54,13 @@ def test_every_op_has_its_pictures(op):
 def test_strengths_go_from_low_to_high():
     means = [cell.image.mean() for cell in cells([Brightness(0.5)], PHOTOS, 60)]
     assert means == sorted(means) and means[0] < 0.8 * means[2] < means[2] < 0.95 * means[4]
-    assert [cell.words for cell in cells([Rotate(50)], PHOTOS, 60)] == ["-40°", "-20°", "", "+20°", "+40°"]
+    assert [cell.words for cell in cells([Rotate(50)], PHOTOS, 60)] == [
+        "40° right",
+        "20° right",
+        "",
+        "20° left",
+        "40° left",
+    ]
     plain = cells([Brightness(0.5)], PHOTOS, 60)[2].image
     assert np.array_equal(plain, scaled(PHOTOS[0], 60)), "a factor of one in the middle"
 
@@ -72,6 +78,7 @@ def test_a_list_is_drawn_one_by_one_and_as_a_whole():
     (section,) = sections("RandomFlip(), [Brightness(0.2), Normalize.imagenet()], OneHot(3)")
     assert section.ops == section.whole == (RandomFlip(), Brightness(0.2))
     assert section.left_out == (Normalize.imagenet(), OneHot(3))
+    assert sections("ff.RandomFlip(), fastfeed.recipes.cifar_train()")[0].ops[0] == RandomFlip(), "as in a script"
     (section,) = sections("cifar_train")
     assert [type(op).__name__ for op in section.ops] == ["RandomCrop", "RandomFlip"]
     assert [short(op) for op in sections("imagenet_train(96)")[0].ops] == ["RandomResizedCrop(96)", "RandomFlip()"]

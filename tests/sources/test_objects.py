@@ -156,7 +156,7 @@ def test_bad_boxes_are_refused(box: list[float], error: str):
         ({"labels": LABELS, "masks": [None] * 4}, "labels without boxes"),
         ({"most": 3, "masks": [None] * 4}, "most=3 without boxes"),
         ({"masks": [None] * 3}, "masks must be one per sample, got 3"),
-        ({"masks": "masks"}, "masks must be one per sample"),
+        ({"masks": "masks"}, "masks must be a list, one per sample, got 'masks'"),
         ({"masks": [np.zeros((2, 2)), None, None, None]}, r"mask of sample 0 \(array\[0\]\) must be uint8"),
         ({"masks": [np.zeros((2, 2, 1), np.uint8)] * 4}, r"got uint8\[2, 2, 1\]"),
         ({"masks": [7] * 4}, "must be a uint8 array, the bytes or the path of a PNG, or None, got int"),

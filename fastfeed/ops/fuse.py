@@ -20,7 +20,7 @@ from fastfeed.spec import Spec
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
 _SLOTS = 4096  # for the ops of one branch of views
-_ENDLESS = 1 << 24  # pixels
+_ENDLESS = 1 << 24  # pixels of a side that nothing limits
 
 
 def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
@@ -145,18 +145,21 @@ def _check_room(op: Any, spec: Spec, steps: list[Step]) -> None:
     cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
     if not cuts or not isinstance(last, Resize) or spec.fixed:
         return
-    refused = 0
-    for height, width in last.most(_ENDLESS):
-        try:
-            op.out(spec.with_size(height, width))
-        except SpecError:
-            refused += 1
-    if refused and refused == len(last.most(_ENDLESS)):
+    rooms = last.most(_ENDLESS)
+    if rooms and not any(_fits(op, spec.with_size(*room)) for room in rooms):
         side = "long" if last.fit == "long" else "short"
         raise SpecError(
             f"{op!r} cuts more than {last!r} leaves of any image, whose {side} side is {last.size} then; "
             "write a larger Resize or a smaller size"
         )
+
+
+def _fits(op: Any, spec: Spec) -> bool:
+    try:
+        op.out(spec)
+    except SpecError:
+        return False
+    return True
 
 
 def _check_order(op: Any, steps: list[Step]) -> None:

@@ -15,16 +15,11 @@ from pathlib import Path
 import fake_nsys
 import pytest
 from conftest import environment
+from signalled import RUN, when_ready
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.runner import Recording, Settings, record, recorder
 
-RUN = """
-import dataclasses, json, sys
-from fastfeed.profiler.runner import Settings, record
-done = record(Settings.from_json(sys.argv[1]))
-print(json.dumps(dataclasses.asdict(done), default=str), file=sys.stderr)
-"""
 Run = Callable[..., Recording]
 
 
@@ -166,17 +161,8 @@ def test_signals_reach_the_command_and_it_may_end_in_peace(here: Path, how: str,
     program = fake_nsys.install(here / "nsys") if how == "nsys" else None
     environ = environment(**({} if program else {"CUDA_INJECTION64_PATH": "held"}), TMPDIR=str(here / "scratch"))
     settings = Settings((sys.executable, "-c", HANDLED), here / "out", "auto", nsys=program)
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN, settings.as_json()],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 0 and out == f"handled {int(number)}\n"
+    out, err = when_ready(settings, lambda process: process.send_signal(number), environ)
+    assert out == f"handled {int(number)}\n"
     assert '"code": 11' in err
     assert ("trace.nsys-rep" in err) == (how == "nsys")
     assert left(here) == []
@@ -187,16 +173,8 @@ def test_a_command_that_nsys_leaves_behind_is_waited_for(here: Path):
     program = fake_nsys.install(here / "nsys")
     code = "import os; open('nsys.pid', 'w').write(str(os.getppid()))\n" + HANDLED.replace("SIGTERM", "SIGUSR1")
     settings = Settings((sys.executable, "-c", code), here / "out", "nsys", nsys=program)
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN, settings.as_json()],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        os.kill(int((here / "nsys.pid").read_text()), signal.SIGINT)  # nsys hands it on, and ends at once
-        out, err = process.communicate(timeout=60)
+    # nsys hands it on, and ends at once
+    out, err = when_ready(settings, lambda _: os.kill(int((here / "nsys.pid").read_text()), signal.SIGINT))
     assert out == "handled 2\n" and '"code": 11' in err and "trace.nsys-rep" in err
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, environment
+from signalled import when_ready
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import nsight, readers
@@ -89,23 +89,10 @@ def test_a_command_may_take_its_time_after_a_signal(nsys: Path, tmp_path: Path):
         "signal.signal(signal.SIGTERM, handle); print('ready', flush=True); time.sleep(60)"
     )
     settings = Settings((sys.executable, "-c", code), tmp_path / "out", "nsys", nsys=nsys)
-    program = "import sys; from fastfeed.profiler.runner import Settings, record"
-    program += (
-        "; done = record(Settings.from_json(sys.argv[1])); print(done.traces, file=sys.stderr); sys.exit(done.code)"
-    )
     recorded = False
     for _ in range(TRIES):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, settings.as_json()],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=120)
-        assert (process.returncode, out) == (11, "saved\n")
+        out, err = when_ready(settings, lambda process: process.send_signal(signal.SIGTERM))
+        assert out == "saved\n" and '"code": 11' in err
         recorded = "trace.nsys-rep" in err
         if recorded:
             break

@@ -43,6 +43,8 @@ PHOTOS = ("--data", "{photos}")
 # NPROC: XLA's threads, by default one per core. A device that waits in an all-reduce holds one, and on two cores the
 # device that it waits for may find none free: XLA ends the process after 40 s.
 TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPROC", "8"))
+# At the end of a process, rarely: DistributedDataParallel keeps gloo's threads alive (PyTorch issue 190489)
+GLOO_ABORTS = "terminate called without an active exception"
 RUNS = [
     Run("landmarks_keras.py", ("keras", "tensorflow"), PHOTOS, environ=(("KERAS_BACKEND", "tensorflow"),)),
     Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"),)),
@@ -88,16 +90,19 @@ def output(run: Run, photos: Path, *more: str) -> str:
     command = [sys.executable, *run.launcher, str(EXAMPLES / run.script), *args]
     if run.mpirun:
         command = ["mpirun", *MPIRUN, *command]
-    more_environ = {"OMP_NUM_THREADS": "1", "HVD_PORT": str(free_port()), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        command,
-        env=environment(**more_environ, **dict(run.environ)),
-        cwd=photos.parent,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    for _ in range(2):
+        more_environ = {"OMP_NUM_THREADS": "1", "HVD_PORT": str(free_port()), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        done = subprocess.run(
+            command,
+            env=environment(**more_environ, **dict(run.environ)),
+            cwd=photos.parent,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        if done.returncode == 0 or GLOO_ABORTS not in done.stderr:
+            break
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, environment
+from needs import require
 
 EXAMPLES = ROOT / "examples"
 LIMIT_S = 180  # ends a hang
@@ -81,9 +81,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def output(run: Run, photos: Path, *more: str) -> str:
-    for package in run.needs:
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed; make test TORCH=torch==2.13.0 brings PyTorch and its trainers")
+    require(*run.needs)
     if run.mpirun and shutil.which("mpirun") is None:
         pytest.skip("no mpirun; `make test` installs it where it may, else: apt-get install openmpi-bin")
     args = [str(arg).replace("{photos}", str(photos)) for arg in (*run.args, *more)]

@@ -1,7 +1,6 @@
 """`make gpu-check` on the processor: every part runs or says why not, and the report has its form."""
 
 import importlib
-import importlib.util
 import json
 import subprocess
 import sys
@@ -9,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs
 
 # looked for, not imported: JAX changes the environment of what is started later
-MISSING = [name for name in ("nvidia", "torch", "jax") if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}: make test TORCH=torch==2.13.0")
+pytestmark = needs("nvidia", "torch", "jax")
 ROOT = Path(__file__).parents[1]
 PARTS = ["photos", "rates", "steps", "faults", "agree", "overlap"]
 

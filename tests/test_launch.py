@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import sys
 from types import SimpleNamespace
 
 import pytest
+from needs import require
 
 import fastfeed as ff
 from fastfeed import launch
@@ -138,8 +138,7 @@ FRAMEWORKS = {
 @pytest.mark.parametrize("package", FRAMEWORKS)
 def test_frameworks_that_use_no_gpu_are_not_too_late(package, python):
     """The real ones: the names that are looked at exist."""
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
+    require(package)
     code = f"import sys, warnings; warnings.simplefilter('ignore')\n{FRAMEWORKS[package]}\nimport fastfeed\n"
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = python(f"{code}print(fastfeed.pin_gpu(fastfeed.World(1, 2, 1, 2), {{'{NAME}': '0,1'}}))", **hidden)

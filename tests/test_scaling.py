@@ -90,7 +90,7 @@ def test_the_world_is_found_or_given(monkeypatch):
 
 
 def test_factor_is_what_lambdalr_multiplies_with():
-    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
     plan = plan_batch(32, 0.1, 8, warmup_epochs=2)
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=plan.lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, plan.factor(3))

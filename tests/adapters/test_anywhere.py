@@ -13,7 +13,7 @@ import fastfeed as ff
 from fastfeed.device import flatten
 from fastfeed.errors import ConfigError, FeedClosed
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
 
 Pair = collections.namedtuple("Pair", "x y")
 

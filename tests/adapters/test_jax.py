@@ -1,6 +1,5 @@
 """`to_jax`, in a process of its own because JAX's threads and its number of devices stay in one."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -8,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import needs
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+pytestmark = needs("jax")
 
 PROGRAM = Path(__file__).with_name("jax_checks.py")
 CHECKS = re.findall(r"^def (check_\w+)", PROGRAM.read_text(), re.MULTILINE)

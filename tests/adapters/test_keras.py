@@ -1,6 +1,5 @@
 """`fit`, `evaluate`, `predict` on every backend of Keras that is installed, each in a process of its own."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -10,16 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs
 from PIL import Image
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
+pytestmark = needs("keras")
 
-BACKENDS = [
-    pytest.param(
-        name, marks=pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
-    )
-    for name in ("tensorflow", "jax", "torch")
-]
+BACKENDS = [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax", "torch")]
 STEPS = 5  # 44 samples, batch 8
 ENV = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG")}
 

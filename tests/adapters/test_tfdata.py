@@ -1,13 +1,12 @@
 """`to_tfdata`: shapes, length, order and epochs, in a process of its own because TensorFlow stays in one."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 
-import pytest
+from needs import needs
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+pytestmark = needs("tensorflow")
 
 PROGRAM = """
 import gc, json, os, threading, time, weakref

@@ -10,7 +10,7 @@ import pytest
 import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
 OPS = [ff.RandomFlip(), ff.Normalize.imagenet(), ff.ToLayout("CHW")]

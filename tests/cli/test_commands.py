@@ -1,6 +1,5 @@
 """The command line as a user meets it: in a process of its own, exit codes and words."""
 
-import importlib.util
 import json
 import re
 import shutil
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from needs import require
 from PIL import Image
 
 from fastfeed import __version__
@@ -120,8 +120,7 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
 @pytest.fixture(scope="module")
 def demos(folder, tmp_path_factory):
     """What two runs of the demo told, and where: over the folder, and over one whose training files are all broken."""
-    if importlib.util.find_spec("keras") is None:
-        pytest.skip("Keras is not installed: make test brings it")
+    require("keras")
     root = tmp_path_factory.mktemp("demos")
     broken = root / "broken"
     shutil.copytree(folder, broken)

@@ -1,15 +1,11 @@
 """JAX: two processes with two devices each; Keras on JAX over their devices, and over four of one process."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import ranks_at_work as at_work
+from needs import needs
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
-    for name in ("jax", "keras")
-]
+pytestmark = needs("jax", "keras")
 
 DEVICES = "the batch must divide among the devices of its sharding, got {} samples for 4 devices; change batch to a "
 

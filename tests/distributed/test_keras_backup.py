@@ -1,6 +1,5 @@
 """feed.keras_backup: fits that are killed and started again see every batch in order, and end as if undisturbed."""
 
-import importlib.util
 import json
 import random
 import signal
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import ranks_at_work as at_work
+from needs import needs, require
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
+pytestmark = needs("keras")
 
 EPOCHS, STEPS = 3, at_work.SAMPLES // 8
 RUNS = [  # backend, save_freq, batches to live in each attempt (None: chosen by chance), steps per execution
@@ -54,8 +54,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 @pytest.mark.parametrize(("backend", "every", "lives", "together"), RUNS)
 @pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)], ids=["by chance"])
 def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, lives, together, seed):
-    if importlib.util.find_spec(backend) is None:
-        pytest.skip(f"{backend} is not installed")
+    require(backend)
     fit = fitted(backend)
     rng = random.Random(seed)
     lives = [rng.randrange(every if every != "epoch" else STEPS, 8) for _ in range(2)] if lives is None else lives
@@ -82,7 +81,7 @@ def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, 
     assert not (tmp_path / "backup").exists()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="tensorflow is not installed")
+@needs("tensorflow")
 def test_words(tmp_path):
     [said] = at_work.told([at_work.work("keras_backup_run.py", "words", tmp_path)])
     assert said.pop("other") == (

@@ -1,19 +1,13 @@
 """What `fit` does beside a feed, on every backend of Keras: arguments that are refused, weights, steps, looks."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import ranks_at_work as at_work
+from needs import needs
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed")
+pytestmark = needs("keras")
 
-BACKENDS = [
-    pytest.param(
-        name, marks=pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
-    )
-    for name in ("tensorflow", "jax", "torch")
-]
+BACKENDS = [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax", "torch")]
 FACTORS = {3: 4.0, 8: 0.0, 40: 2.5}
 INSTEAD = {
     "class_weight": "use feed.to_keras(class_weight={...})",

@@ -1,15 +1,12 @@
 """TensorFlow's strategies: two workers, each with its own batches; two devices that share one process's."""
 
-import importlib.util
 import json
 
 import pytest
 import ranks_at_work as at_work
+from needs import needs
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
-    for name in ("tensorflow", "keras")
-]
+pytestmark = needs("tensorflow", "keras")
 
 STEPS = at_work.SAMPLES // 8
 

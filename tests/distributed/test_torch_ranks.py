@@ -1,6 +1,5 @@
 """DistributedDataParallel over gloo: weights of one process; killed, and gone on with at other numbers of ranks."""
 
-import importlib.util
 import json
 import subprocess
 from collections import Counter
@@ -9,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import ranks_at_work as at_work
+from needs import needs
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+pytestmark = needs("torch")
 
 BATCH = at_work.UNEVEN_BATCH
 STEPS = at_work.SAMPLES // BATCH

@@ -1,13 +1,12 @@
 """State of a torch loader where it cannot be used: another global batch, a process that was forked."""
 
-import importlib.util
-
 import pytest
 import ranks_at_work as at_work
+from needs import needs
 
 import fastfeed as ff
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+pytestmark = needs("torch")
 
 
 def test_another_world_size_with_the_same_batch_per_rank_is_refused():

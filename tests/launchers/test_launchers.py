@@ -8,7 +8,6 @@ builds, and its horovodrun sets what is written here.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 import walk_rank
 from conftest import environment
+from needs import require
 
 LIMIT_S = 120  # ends a hang
 HERE = Path(__file__).parent
@@ -38,8 +38,7 @@ def mpirun(folder: Path) -> Commands:
 
 
 def torchrun(folder: Path) -> Commands:
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed: make test TORCH=torch==2.13.0")
+    require("torch")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     return [([*launcher, RANK, str(folder), "--gloo"], {"OMP_NUM_THREADS": "1"})]
 

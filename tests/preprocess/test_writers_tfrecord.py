@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import require
 from packing import entries, files, write
 
 from fastfeed.errors import ConfigError
@@ -64,8 +64,7 @@ json.dump({"found": found, "same": same, "shapes": shapes, "labels": labels, "ca
 
 
 def test_tensorflow_reads_it(tmp_path: Path) -> None:
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("no TensorFlow; pip install tensorflow-cpu")
+    require("tensorflow")
     found = entries(7)
     found[4] = replace(found[4], label=(1 << 62) + 5)
     found[5] = replace(found[5], label=-5, image=found[5].image + bytes(300_000))

@@ -118,7 +118,7 @@ def test_mpirun_records_each_rank(train: Path, tmp_path: Path):
 def test_torchrun_records_each_rank(train: Path, tmp_path: Path):
     torchrun = shutil.which("torchrun", path=str(Path(sys.executable).parent))
     if torchrun is None:
-        pytest.skip("no torchrun; make test TORCH=torch")
+        pytest.skip("no torchrun; make test TORCH=torch==2.13.0")
     command = [torchrun, "--standalone", "--nproc-per-node", "2", str(train), str(tmp_path), "x", "0"]
     done = _recorded(command, tmp_path)
     assert done.code == 0

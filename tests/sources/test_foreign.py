@@ -107,7 +107,7 @@ def test_lists_that_name_what_is_not_there(tmp_path):
 
 def by_dali(shard: Path, locale: str = "C.UTF-8") -> Path:
     """The `.idx` that DALI's program writes by default."""
-    pytest.importorskip("wds2idx", reason="DALI's wds2idx is not installed")
+    pytest.importorskip("wds2idx", reason="no wds2idx, which comes with NVIDIA DALI: make test brings it")
     command = [sys.executable, "-m", "wds2idx", str(shard)]
     subprocess.run(command, check=True, env=environment(LC_ALL=locale), stdout=subprocess.DEVNULL)
     return shard.with_suffix(".idx")

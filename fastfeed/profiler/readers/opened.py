@@ -214,7 +214,7 @@ def _member(path: Path, raw: Any) -> Any:
     """The only file in a zip; its beginning, where the zip was cut off."""
     try:
         archive = zipfile.ZipFile(raw)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):  # the last: how zipfile refuses a newer zip version
+    except (zipfile.BadZipFile, ValueError, RuntimeError):  # the last: a newer version of zip
         return _Torn(raw)
     names = [
         one.filename for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")
@@ -227,8 +227,7 @@ def _member(path: Path, raw: Any) -> Any:
         raise TraceError(f"{path} is a zip of {holds}, one is allowed; unpack it and give the trace")
     try:
         return archive.open(names[0])
-    except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # encrypted, or a
-        # method of compression that zipfile does not know: that is its NotImplementedError
+    except (RuntimeError, zipfile.BadZipFile) as error:  # RuntimeError: encrypted, or compressed in an unknown way
         raise TraceError(f"cannot unpack {path}: {error}; unpack it and give the file that is in it") from error
 
 

@@ -1,0 +1,25 @@
+"""Tests of a package that is not installed are skipped, and say which it is and what brings it. Nothing is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    """A mark for a test, a parameter, or as `pytestmark` a file."""
+    found = missing(*packages)
+    return pytest.mark.skipif(bool(found), reason=found or "nothing is missing")
+
+
+def require(*packages: str) -> None:
+    """The same, inside a test."""
+    if found := missing(*packages):
+        pytest.skip(found)
+
+
+def missing(*packages: str) -> str:
+    """What to say; empty where all of them are installed."""
+    names = [name for name in packages if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(names)} missing: make test TORCH=torch==2.13.0 brings all that tests use" if names else ""

@@ -233,7 +233,8 @@ class Feed(Handover):
         quarantine = self._quarantine
         bad = quarantine.policy.action + (f", listed in {quarantine.path}" if quarantine.path else "")
         where = " of a helper process" if self.side_process else ""
-        how = f"{self.threads} threads{where}, {self.prefetch} batches ahead, bad samples: {bad}"
+        threads, ahead = "thread" + "s" * (self.threads != 1), "batch" + "es" * (self.prefetch != 1)
+        how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
         held = self.prefetch + 2
         text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held, self._backend.where)
         return "\n".join([text, *(f"  {line}" for line in self.notes)])

@@ -71,7 +71,7 @@ def test_arrays_on_two_ranks():
         == """\
 Feed from Arrays: 100 images, HWC uint8[32, 32, 3]
   batch 10, rank 1 of 2 (global 20), 5 steps per epoch, shuffle none, tail pad, seed 0
-  1 threads, 0 batches ahead, bad samples: substitute
+  1 thread, 0 batches ahead, bad samples: substitute
   you wrote
   runs as
     read  arrays                                HWC uint8[32, 32, 3]

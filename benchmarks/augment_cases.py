@@ -10,9 +10,9 @@ from PIL import Image
 from rounds import DATA
 
 import fastfeed as ff
-from fastfeed.backends.chain import run
+from fastfeed.backends.cpu.chain import run
 from fastfeed.ops import OPS
-from fastfeed.ops.layers import layers, taken
+from fastfeed.ops.program.layers import layers, taken
 
 IMAGES, SIDE = 32, 224
 Run = Callable[[], int]

@@ -20,7 +20,7 @@ import numpy as np
 from rounds import DATA, finish, interleaved, parser, ratio
 
 import fastfeed as ff
-from fastfeed.slots import aligned
+from fastfeed.runtime.buffers import aligned
 
 BATCH, REPEATED = 50, 20  # an epoch shows every file so often, with other crops: beginning one is not what is asked
 ADAPTERS = ("torch", "jax", "tfdata", "keras-tensorflow", "keras-jax", "keras-torch")

@@ -26,12 +26,12 @@ from bench_feed import decode_alone, walk
 from rounds import DATA, cpu_rounds, finish, interleaved, parser
 
 import fastfeed as ff
-from fastfeed.backends.chain import run
-from fastfeed.backends.cpu import convert_one
-from fastfeed.backends.kernels import MEASURED, TABLES
-from fastfeed.backends.mixing import mix
+from fastfeed.backends.cpu.backend import convert_one
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels import MEASURED, TABLES
+from fastfeed.backends.cpu.mixing import mix
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.layers import layers, taken
+from fastfeed.ops.program.layers import layers, taken
 
 BATCH, CHUNK = 256, 16
 POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")

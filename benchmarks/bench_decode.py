@@ -21,8 +21,8 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
 from fastfeed.decode import NativeEngine, PillowEngine, Request
-from fastfeed.draws import uniform
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED
 
 SIZE, MODES = 224, {"random crop": 0, "whole image": 1}

@@ -14,7 +14,7 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
 from fastfeed.decode import Request, engine_for
-from fastfeed.draws import uniform
+from fastfeed.sampling.rng import uniform
 
 BATCH, CHUNK, EPOCHS = 50, 16, 6
 

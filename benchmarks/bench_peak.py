@@ -78,7 +78,7 @@ def prepared(name: str, blob: bytes) -> Any:
 
         from fastfeed.decode import NativeEngine, PillowEngine, Request
         from fastfeed.ops import Decode
-        from fastfeed.ops.fuse import Windows
+        from fastfeed.ops.program.compile import Windows
 
         box = (4000, 0, 600, WIDTH) if "strip" in name else (0, 0, HEIGHT, WIDTH)
         windows = Windows(np.array([box], float), np.zeros((1, 2), bool), np.array([(SIZE, SIZE)]))

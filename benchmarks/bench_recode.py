@@ -21,7 +21,7 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 
 from fastfeed.decode import Engine, Header, NativeEngine, PillowEngine, Recoder, Request
 from fastfeed.ops import Decode, Resize
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import ENCODED
 
 SIDE, QUALITY, REPEAT = 512, 90, 4

@@ -18,11 +18,11 @@ import numpy as np
 from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
-from fastfeed.preprocess.libraries import versions
-from fastfeed.preprocess.made import Made
+from fastfeed.preprocess.counts import Tally
+from fastfeed.preprocess.entry import Made
 from fastfeed.preprocess.plan import make_plan
 from fastfeed.preprocess.record import BadSample, Part, Record
-from fastfeed.preprocess.tally import Tally
+from fastfeed.preprocess.versions import versions
 
 
 def main() -> None:

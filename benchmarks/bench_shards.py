@@ -21,8 +21,8 @@ import numpy as np
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
-from fastfeed.sources.index import Section, load, save
-from fastfeed.sources.storage import Stat
+from fastfeed.sources.shards.index import Section, load, save
+from fastfeed.storage.storage import Stat
 
 SHARDS, SAMPLES, BATCH = 10, 1000, 256
 MANY_SHARDS, MANY_SAMPLES = 10_000, 1_000
@@ -121,7 +121,7 @@ import resource, sys, time
 from pathlib import Path
 import numpy as np
 import fastfeed.sources.tar
-from fastfeed.sources.index import load
+from fastfeed.sources.shards.index import load
 def anonymous():
     return sum(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(("RssAnon", "RssFile")))
 before, begin = anonymous(), time.perf_counter()

@@ -19,12 +19,12 @@ _PUBLIC = {
     "AugMix": "ops",
     "AutoAugment": "ops",
     "AutoContrast": "ops",
-    "Balanced": "order",
-    "Batch": "batch",
-    "Blocks": "order",
-    "Boxes": "batch",
+    "Balanced": "sampling",
+    "Batch": "runtime.batch",
+    "Blocks": "sampling",
+    "Boxes": "runtime.batch",
     "Brightness": "ops",
-    "Cache": "sources",
+    "Cache": "storage.disk_cache",
     "CenterCrop": "ops",
     "ColorJitter": "ops",
     "Contrast": "ops",
@@ -36,7 +36,7 @@ _PUBLIC = {
     "Failure": "faults",
     "FaultPolicy": "faults",
     "Feed": "feed",
-    "FeedStats": "stats",
+    "FeedStats": "feed.stats",
     "FiveCrop": "ops",
     "Function": "ops",
     "Gamma": "ops",
@@ -63,7 +63,7 @@ _PUBLIC = {
     "OneOf": "ops",
     "Pad": "ops",
     "Perspective": "ops",
-    "Plan": "plan",
+    "Plan": "sampling.plan",
     "Posterize": "ops",
     "RandAugment": "ops",
     "RandomChoice": "ops",
@@ -72,7 +72,7 @@ _PUBLIC = {
     "RandomFlip": "ops",
     "RandomResizedCrop": "ops",
     "RawShards": "sources",
-    "Repeated": "order",
+    "Repeated": "sampling",
     "Resize": "ops",
     "Rotate": "ops",
     "Saturation": "ops",
@@ -80,7 +80,7 @@ _PUBLIC = {
     "Sharpness": "ops",
     "Solarize": "ops",
     "Spec": "spec",
-    "Storage": "sources",
+    "Storage": "storage.storage",
     "TFRecords": "sources",
     "Table": "sources",
     "TarShards": "sources",
@@ -89,14 +89,14 @@ _PUBLIC = {
     "ToLayout": "ops",
     "TrivialAugmentWide": "ops",
     "View": "ops",
-    "Weighted": "order",
-    "World": "world",
+    "Weighted": "sampling",
+    "World": "distributed.world",
     "errors": "errors",
-    "load_state": "checkpoint",
-    "pin_gpu": "launch",
-    "prefetch_to_device": "adapters.anywhere",
+    "load_state": "sampling.checkpoint",
+    "pin_gpu": "distributed.launch",
+    "prefetch_to_device": "adapters.prefetch_to_device",
     "recipes": "recipes",
-    "save_state": "checkpoint",
+    "save_state": "sampling.checkpoint",
     "scaling": "scaling",
 }
 
@@ -204,13 +204,13 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fastfeed import errors, recipes, scaling
-    from fastfeed.adapters.anywhere import prefetch_to_device
+    from fastfeed.adapters.prefetch_to_device import prefetch_to_device
     from fastfeed.backends.options import GpuDecode
-    from fastfeed.batch import Batch, Boxes
-    from fastfeed.checkpoint import load_state, save_state
+    from fastfeed.distributed.launch import pin_gpu
+    from fastfeed.distributed.world import World
     from fastfeed.faults import Failure, FaultPolicy
     from fastfeed.feed import Feed
-    from fastfeed.launch import pin_gpu
+    from fastfeed.feed.stats import FeedStats
     from fastfeed.ops import (
         LUT,
         Affine,
@@ -265,8 +265,10 @@ if TYPE_CHECKING:
         TrivialAugmentWide,
         View,
     )
-    from fastfeed.order import Balanced, Blocks, Repeated, Weighted
-    from fastfeed.plan import Plan
+    from fastfeed.runtime.batch import Batch, Boxes
+    from fastfeed.sampling import Balanced, Blocks, Repeated, Weighted
+    from fastfeed.sampling.checkpoint import load_state, save_state
+    from fastfeed.sampling.plan import Plan
     from fastfeed.sources import (
         Arrays,
         Cache,
@@ -281,5 +283,3 @@ if TYPE_CHECKING:
         TFRecords,
     )
     from fastfeed.spec import Spec
-    from fastfeed.stats import FeedStats
-    from fastfeed.world import World

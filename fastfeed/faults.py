@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from fastfeed.draws import SLOT_SUBSTITUTE, uniform
 from fastfeed.errors import ConfigError
+from fastfeed.sampling.rng import SLOT_SUBSTITUTE, uniform
 
 __all__ = ["REASONS", "TRANSIENT", "Failure", "FaultPolicy", "substitutes", "too_many"]
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Literal
 
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.world import World
 
 if TYPE_CHECKING:
-    from fastfeed.feed import Feed
-    from fastfeed.plan import Plan
+    from fastfeed.feed.feed import Feed
+    from fastfeed.sampling.plan import Plan
 
 __all__ = ["LINEAR_LIMIT", "RULES", "BatchPlan", "Rule", "plan_batch"]
 

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
-from fastfeed.sources.cache import Cache
+from fastfeed.storage.disk_cache import Cache
 
 BLOCK = 4096  # bytes; files are counted in whole ones
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.batch import Batch
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Normalize, RandomFlip, RandomResizedCrop
+from fastfeed.runtime.batch import Batch
 from fastfeed.sources import Arrays
 
 OPS = [RandomResizedCrop(16), RandomFlip(), Normalize.imagenet()]

@@ -13,9 +13,9 @@ from typing import Any
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
-from fastfeed.sources.fetch import Patience
-from fastfeed.sources.spans import Span, Stat
-from fastfeed.sources.storage import Storage
+from fastfeed.storage.byte_range import Span, Stat
+from fastfeed.storage.retry import Patience
+from fastfeed.storage.storage import Storage
 
 LONG = 20  # seconds; a wait that gets this far has failed
 QUICK = Patience(pause_s=0, longest_pause_s=0, attempts=5, hedge=False)

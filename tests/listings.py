@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastfeed.sources import Storage
-from fastfeed.sources.listing import Summary, list_images
+from fastfeed.sources.listing.listing import Summary, list_images
 
 
 def listed(root: object, out: Path, **how) -> Summary:

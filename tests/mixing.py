@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.plan import Plan
+from fastfeed.sampling.plan import Plan
 
 _CLOSED = 0.05  # of an epoch without a sample of a shard: it was closed, and is opened again for the next one
 

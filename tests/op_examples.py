@@ -9,7 +9,7 @@ from typing import Any
 from meaning import Meaning
 
 from fastfeed.ops import OPS
-from fastfeed.ops.layers import simple
+from fastfeed.ops.program.layers import simple
 
 EXAMPLES: dict[type, list[Any]] = {}
 MEANING: dict[type, Meaning] = {}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fastfeed.order import Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
-from fastfeed.plan import Plan
-from fastfeed.world import World
+from fastfeed.distributed.world import World
+from fastfeed.sampling import Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
+from fastfeed.sampling.plan import Plan
 
 SIZES = (1, 2, 3, 7, 8, 64, 256)
 

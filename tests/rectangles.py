@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.batch import Batch
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
+from fastfeed.runtime.batch import Batch
 from fastfeed.sources import Arrays, Objects
 
 KINDS = 5

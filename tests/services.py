@@ -9,8 +9,8 @@ from typing import Any
 
 from clocks import now, run
 
-from fastfeed.sources.clients import explain
-from fastfeed.sources.fetch import Latencies, Patience, persist
+from fastfeed.storage.clients import explain
+from fastfeed.storage.retry import Latencies, Patience, persist
 
 PATIENCE = Patience(slowest=math.inf)  # so that sums are round
 FOREVER = 1e9

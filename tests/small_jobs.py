@@ -14,7 +14,7 @@ from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.state import Job, open_job
 from fastfeed.preprocess.targets.target import open_target
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.task import Task
 
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 

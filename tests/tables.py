@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastfeed.sources import Table
-from fastfeed.sources.shards import Shards
+from fastfeed.storage.shard_files import Shards
 
 Columns = Mapping[str, Sequence[Any]]
 FORMATS = ("csv", "tsv", "jsonl", "parquet")

@@ -13,9 +13,9 @@ import pytest
 
 from fastfeed.faults import Failure
 from fastfeed.sources import TarShards
-from fastfeed.sources.archive import Member, members
-from fastfeed.sources.build import Peek
-from fastfeed.sources.index import Found
+from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.shards.index import Found
+from fastfeed.sources.shards.tar_headers import Member, members
 
 END = bytes(1024)
 

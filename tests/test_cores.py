@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.cores import cgroup_limits, cores_for
-from fastfeed.world import World
+from fastfeed.distributed.cores import cgroup_limits, cores_for
+from fastfeed.distributed.world import World
 
 
 @pytest.mark.parametrize(

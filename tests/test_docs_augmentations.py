@@ -9,7 +9,7 @@ import pytest
 from photos import folder
 
 import fastfeed
-from fastfeed.cli.oplists import FAMILIES
+from fastfeed.cli.op_lists import FAMILIES
 from fastfeed.ops import OPS
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.draws import SLOT_SUBSTITUTE, philox, uniform
 from fastfeed.errors import ConfigError
+from fastfeed.sampling.rng import SLOT_SUBSTITUTE, philox, uniform
 
 # kat_vectors of Random123: counter, key, result of philox4x32-10
 KNOWN = {

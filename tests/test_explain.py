@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from photos import folder
 
-from fastfeed.explain import short
-from fastfeed.feed import Feed
+from fastfeed.distributed.world import World
+from fastfeed.feed.explain import short
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import CenterCrop, Decode, Normalize, RandomFlip, RandomResizedCrop, Resize, ToFloat, ToLayout
 from fastfeed.sources import Arrays, ImageFolder
-from fastfeed.world import World
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from feeds import NUMBERS, equal, feed, numbers
 
-from fastfeed.batch import Batch
+from fastfeed.distributed.world import World
 from fastfeed.errors import (
     ConfigError,
 )
 from fastfeed.ops import Normalize, RandomFlip, ToLayout
-from fastfeed.plan import Blocks
+from fastfeed.runtime.batch import Batch
+from fastfeed.sampling.plan import Blocks
 from fastfeed.sources import Arrays
-from fastfeed.world import World
 
 # -- batches and epochs
 

@@ -10,7 +10,7 @@ from feeds import feed
 from photos import picture
 
 import fastfeed as ff
-from fastfeed.adapters.tuples import Parts
+from fastfeed.adapters.batch_tuples import Parts
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(12)])
 NAN = float("nan")

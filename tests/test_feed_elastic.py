@@ -10,8 +10,8 @@ import pytest
 from feeds import feed
 
 import fastfeed as ff
-from fastfeed.batch import Batch
-from fastfeed.world import World
+from fastfeed.distributed.world import World
+from fastfeed.runtime.batch import Batch
 
 GLOBAL, SIZES = 96, (1, 2, 6, 64)
 

@@ -11,7 +11,7 @@ import pytest
 from feeds import NUMBERS, equal, feed, joined
 from photos import folder
 
-from fastfeed import assemble, loading
+from fastfeed.distributed.world import World
 from fastfeed.errors import (
     ConfigError,
     FeedClosed,
@@ -19,10 +19,11 @@ from fastfeed.errors import (
     TooManyFailures,
 )
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed import Feed
+from fastfeed.feed import batch_builder as assemble
+from fastfeed.feed import loader as loading
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToLayout
 from fastfeed.sources import Arrays, ImageFolder
-from fastfeed.world import World
 
 # -- bad samples
 

@@ -8,7 +8,7 @@ from photos import picture
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Brightness, FiveCrop, Function, Invert, Sequential, TenCrop
 from fastfeed.sources import Arrays
 

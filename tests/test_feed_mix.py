@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from photos import broken, folder
 
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import (
     CutMix,
     Invert,
@@ -23,9 +24,8 @@ from fastfeed.ops import (
     ToLayout,
     View,
 )
-from fastfeed.order import Repeated
+from fastfeed.sampling import Repeated
 from fastfeed.sources import Arrays, ImageFolder
-from fastfeed.world import World
 
 N = 20
 LEVELS = np.broadcast_to((np.arange(N, dtype=np.uint8) * 12)[:, None, None, None], (N, 8, 8, 3))  # image i is all 12 i

@@ -15,10 +15,10 @@ from PIL import Image
 from rectangles import BEHIND, KINDS, located, rectangles, samples
 
 import fastfeed as ff
-from fastfeed.adapters.tuples import Parts
-from fastfeed.batch import Batch
-from fastfeed.device import flatten
+from fastfeed.adapters.batch_tuples import Parts
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.placement import flatten
 
 N = 24
 

@@ -13,7 +13,7 @@ from photos import broken, folder
 from shards import shard_folder
 
 import fastfeed as ff
-from fastfeed.world import World
+from fastfeed.distributed.world import World
 
 LABELS = np.repeat([0, 1, 2], [30, 15, 5])
 GLOBAL, STEP = 6, 3

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from feeds import NUMBERS, OPS, feed, numbers, ours
 
+from fastfeed.distributed.world import World
 from fastfeed.errors import (
     ConfigError,
     FastfeedError,
     SourceError,
     SpecError,
 )
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Decode, RandomResizedCrop, Resize
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import Spec
-from fastfeed.world import World
 
 # -- refusals
 

@@ -19,8 +19,8 @@ from shards import shard_folder
 from fastfeed.errors import FeedClosed, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, Cache, TarShards
-from fastfeed.sources.fetch import Patience
-from fastfeed.sources.storage import Storage
+from fastfeed.storage.retry import Patience
+from fastfeed.storage.storage import Storage
 
 
 class Far(Arrays):

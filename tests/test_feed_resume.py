@@ -13,11 +13,11 @@ from conftest import environment
 from feeds import feed, joined, numbers
 from photos import folder
 
+from fastfeed.distributed.world import World
 from fastfeed.errors import (
     StateError,
 )
 from fastfeed.sources import Arrays, ImageFolder
-from fastfeed.world import World
 
 # -- ranks and resuming
 

@@ -7,7 +7,7 @@ import pytest
 from photos import broken, folder, jpeg, picture
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import (
     Brightness,
     CenterCrop,

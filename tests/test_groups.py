@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastfeed.groups import Rows
+from fastfeed.feed.mix_groups import Rows
 
 
 @pytest.mark.parametrize("group", [1, 2, 4])

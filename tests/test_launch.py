@@ -10,7 +10,7 @@ import pytest
 from needs import require
 
 import fastfeed as ff
-from fastfeed import launch
+from fastfeed.distributed import launch
 from fastfeed.errors import ConfigError
 
 NAME = "CUDA_VISIBLE_DEVICES"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import epoch_of, once, ranks, served, worlds
 
-from fastfeed.plan import Plan
-from fastfeed.world import World
+from fastfeed.distributed.world import World
+from fastfeed.sampling.plan import Plan
 
 
 @given(worlds(once), st.integers(0, 2**32 - 1))

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import worlds
 
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, StateError
-from fastfeed.order import Blocks, Mixed, Part
-from fastfeed.plan import Plan
-from fastfeed.world import World
+from fastfeed.sampling import Blocks, Mixed, Part
+from fastfeed.sampling.plan import Plan
 
 # -- saving and restoring
 
@@ -135,7 +135,7 @@ SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), 
         ),
         ({"batch": 4, "shuffle": "yes"}, f"{SHUFFLE} 'yes'"),
         ({"batch": 4, "shuffle": 1000}, f"{SHUFFLE} 1000"),
-        ({"batch": 4, "shuffle": Blocks}, f"{SHUFFLE} <class 'fastfeed.order.blocks.Blocks'>"),
+        ({"batch": 4, "shuffle": Blocks}, f"{SHUFFLE} <class 'fastfeed.sampling.blocks.Blocks'>"),
         (
             {"batch": 30, "shuffle": Mixed((Part(0, 9, 1.0),))},
             "the global batch must not exceed the data: got 30 samples per step and 9 samples in the epoch; "

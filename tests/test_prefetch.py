@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import FeedClosed
-from fastfeed.prefetch import Ahead, Cancel, Job, Pool, _end
+from fastfeed.runtime.thread_pool import Ahead, Cancel, Job, Pool, _end
 
 LONG = 20  # seconds; a wait that gets this far has failed
 

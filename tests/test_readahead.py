@@ -12,7 +12,7 @@ from begun import Remote, Shards
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.readahead import ReadAhead, Ticket
+from fastfeed.feed.readahead import ReadAhead, Ticket
 
 
 def never() -> bool:

@@ -15,7 +15,7 @@ from lakes import LONG, wait
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.readahead import ReadAhead
+from fastfeed.feed.readahead import ReadAhead
 
 
 def never() -> bool:

@@ -11,7 +11,7 @@ from photos import folder, picture
 import fastfeed
 from fastfeed import recipes
 from fastfeed.errors import ConfigError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import AutoAugment, CenterCrop, ColorJitter, RandAugment, RandomFlip, Resize, TrivialAugmentWide
 from fastfeed.sources import Arrays, ImageFolder
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import ranks
 
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.order import Blocks
-from fastfeed.plan import Plan
-from fastfeed.simulate import simulate
-from fastfeed.world import World
+from fastfeed.feed.cluster_plan import simulate
+from fastfeed.sampling import Blocks
+from fastfeed.sampling.plan import Plan
 
 
 class Shards:
@@ -65,7 +65,7 @@ def test_counts_what_the_ranks_read(counts, size, batch, shuffle, tail, per_node
 
 
 def test_a_long_epoch_is_judged_by_some_of_its_steps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fastfeed.simulate._SAMPLES", 160_000)  # a 25th: time is what it takes
+    monkeypatch.setattr("fastfeed.feed.cluster_plan._SAMPLES", 160_000)  # a 25th: time is what it takes
     source = Shards([1000] * 200)
     plan = Plan.make(len(source), batch=8, world=World(0, 2), shuffle="none")
     part = simulate(source, plan)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from fastfeed.slots import Slots
+from fastfeed.runtime.buffers import Slots
 
 
 def address(array: np.ndarray) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.timeline import Span, Timeline
+from fastfeed.runtime.timeline import Span, Timeline
 
 SECOND = 1_000_000_000
 
@@ -123,7 +123,8 @@ def test_garbage_collection_writes_what_is_pending(clock, tmp_path):
 def test_interpreter_exit_writes_what_is_pending(tmp_path, python):
     path = tmp_path / "t.jsonl"
     done = python(
-        "import sys; from fastfeed.timeline import *; t = Timeline(sys.argv[1]); t.record(Span('read', 0, 0, 1, 1))",
+        "import sys; from fastfeed.runtime.timeline import *; "
+        "t = Timeline(sys.argv[1]); t.record(Span('read', 0, 0, 1, 1))",
         path,
     )
     assert done.returncode == 0, done.stderr
@@ -135,7 +136,7 @@ def test_a_forked_child_writes_nothing_twice(tmp_path, python):
     path = tmp_path / "t.jsonl"
     done = python(
         "import os, sys\n"
-        "from fastfeed.timeline import *\n"
+        "from fastfeed.runtime.timeline import *\n"
         "t = Timeline(sys.argv[1])\n"
         "t.record(Span('read', 0, 0, 1, 1))\n"
         "child = os.fork()\n"

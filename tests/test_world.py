@@ -10,8 +10,8 @@ import random
 
 import pytest
 
+from fastfeed.distributed.world import LAUNCHERS, World, tasks_per_node
 from fastfeed.errors import ConfigError
-from fastfeed.world import LAUNCHERS, World, tasks_per_node
 
 
 def env(text: str) -> dict[str, str]:

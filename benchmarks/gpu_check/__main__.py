@@ -59,9 +59,9 @@ def checked(options: argparse.Namespace) -> dict[str, Any]:
 
     stand_ins = bare.fill()
     reason = "asked to run on the processor (--cpu)" if options.cpu else machine.gpu_here()
-    from fastfeed.cores import cores_for
     from fastfeed.decode import NativeEngine, built
-    from fastfeed.world import World
+    from fastfeed.distributed.cores import cores_for
+    from fastfeed.distributed.world import World
 
     folder = Path(tempfile.mkdtemp(prefix="gpu-check-", dir=_fast_folder()))
     setting = Setting(not reason, options.quick, cores_for(World(0, 1, 0, 1)), folder, options.images)

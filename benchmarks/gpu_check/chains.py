@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastfeed as ff
-from fastfeed.ops.fuse import Program, fuse
-from fastfeed.ops.layers import Taken
-from fastfeed.ops.program import Work
+from fastfeed.ops.program.compile import Program, fuse
+from fastfeed.ops.program.layers import Taken
+from fastfeed.ops.program.program import Work
 from fastfeed.spec import Spec
 
 __all__ = ["CHAINS", "SIMPLE", "Within", "in_turn"]

@@ -13,12 +13,13 @@ import fastfeed as ff
 from benchmarks.gpu_check.chains import CHAINS, SIMPLE, Within, in_turn
 from benchmarks.gpu_check.setting import Setting
 from benchmarks.gpu_check.spoiled import encoded
-from fastfeed.backends import cpu, dali
+from fastfeed.backends.cpu import backend as cpu
+from fastfeed.backends.dali import backend as dali
 from fastfeed.decode import engine_for
 from fastfeed.ops import OPS
-from fastfeed.ops.fuse import Program, Work, fuse
+from fastfeed.ops.program.compile import Program, Work, fuse
+from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import ENCODED, PIXELS, Spec
-from fastfeed.timeline import Timeline
 
 __all__ = ["compared"]
 

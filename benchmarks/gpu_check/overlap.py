@@ -30,7 +30,7 @@ LEAST = 0.5  # of the copies' time must lie under steps, or they do not overlap
 def run(setting: Setting) -> dict[str, Any]:
     import torch
 
-    from fastfeed.adapters.anywhere import _Prefetched
+    from fastfeed.adapters.prefetch_to_device import _Prefetched
     from fastfeed.adapters.torch import TorchFeed, TorchPlacement
 
     placement = Timed(TorchPlacement("cuda", 4))

@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.gpu_check.contestants import Ours, Rate, Rival, batch_for
 from benchmarks.gpu_check.setting import Setting, Wrong
-from fastfeed.backends.dali import _kept_file
+from fastfeed.backends.dali.backend import _kept_file
+from fastfeed.backends.dali.decode_share import keep, kept
 from fastfeed.backends.options import GpuDecode
-from fastfeed.backends.share import keep, kept
 
 __all__ = ["run"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.epochs import Epochs
+from fastfeed.adapters.keras_epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 
 try:
     keras: Any = importlib.import_module("keras")  # its names appear at run time: nothing for a type checker
@@ -69,7 +69,7 @@ class _TensorFlow:
         self._epochs = epochs
         self._tf: Any = importlib.import_module("tensorflow")
         self._adapter: Any = importlib.import_module("fastfeed.adapters.tfdata")
-        self._strategies: Any = importlib.import_module("fastfeed.adapters.strategies")
+        self._strategies: Any = importlib.import_module("fastfeed.adapters.tf_strategies")
         self._strategy = self._tf.distribute.get_strategy()
 
     def data(self, strategy: Any = None) -> Any:

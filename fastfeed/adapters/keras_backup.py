@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fastfeed.checkpoint import load_state, save_state
 from fastfeed.errors import ConfigError, MissingExtra, StateError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
+from fastfeed.sampling.checkpoint import load_state, save_state
 
 try:
     keras: Any = importlib.import_module("keras")

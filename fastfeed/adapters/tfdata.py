@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.tuples import Parts, image_specs, target_specs
-from fastfeed.device import full
+from fastfeed.adapters.batch_tuples import Parts, image_specs, target_specs
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
-from fastfeed.feed import Feed
-from fastfeed.slots import aligned
+from fastfeed.feed.feed import Feed
+from fastfeed.runtime.buffers import aligned
+from fastfeed.runtime.placement import full
 
 try:
     import tensorflow as tf

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.converting import Where, on_device
-from fastfeed.adapters.ranks import check_ranks
-from fastfeed.adapters.tuples import Parts
-from fastfeed.device import full
+from fastfeed.adapters.batch_tuples import Parts
+from fastfeed.adapters.device_convert import Where, on_device
+from fastfeed.adapters.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
-from fastfeed.slots import aligned
+from fastfeed.runtime.buffers import aligned
+from fastfeed.runtime.placement import full
 
 try:
     torch: Any = importlib.import_module("torch")  # by name: type checkers take `import torch` for this very file

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.decode.base import Bad, Header, Stop
-from fastfeed.ops.mixed import Mixed
-from fastfeed.ops.program import Program, Work
-from fastfeed.slots import Allocate
+from fastfeed.ops.mix_plan import Mixed
+from fastfeed.ops.program.program import Program, Work
+from fastfeed.runtime.buffers import Allocate
 
 __all__ = ["Backend"]
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fastfeed.cli import traces
-from fastfeed.cli.traces import AsJson, InputRange, Steps
+from fastfeed.cli import trace_io as traces
+from fastfeed.cli.trace_io import AsJson, InputRange, Steps
 
 __all__ = ["analyze"]
 

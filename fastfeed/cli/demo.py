@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import REASONS
 
 if TYPE_CHECKING:
-    from fastfeed.feed import Feed
+    from fastfeed.feed.feed import Feed
 
 __all__ = ["demo"]
 
@@ -101,7 +101,7 @@ def _made(root: Path, console: Console) -> Path:
 
 def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple[Feed, Feed]:
     from fastfeed.demo import classifier
-    from fastfeed.feed import Feed
+    from fastfeed.feed.feed import Feed
     from fastfeed.ops import CenterCrop, Normalize, RandomFlip, RandomResizedCrop, Resize
     from fastfeed.sources import ImageFolder
 

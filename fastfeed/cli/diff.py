@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fastfeed.cli import traces
-from fastfeed.cli.traces import AsJson, InputRange, Steps
+from fastfeed.cli import trace_io as traces
+from fastfeed.cli.trace_io import AsJson, InputRange, Steps
 
 __all__ = ["diff"]
 
@@ -26,7 +26,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two runs: idle time by cause, per step, and what of the difference is noise."""
-    from fastfeed.profiler import compare
+    from fastfeed.profiler.compare import compare
     from fastfeed.profiler.reports import difference
 
     limits = traces.gates(fail_on)

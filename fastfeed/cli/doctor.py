@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fastfeed.cores import cgroup_limits
+from fastfeed.distributed.cores import cgroup_limits
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.world import World
 
 __all__ = ["Advice", "Gpu", "Report", "collect", "doctor", "render"]
 

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from fastfeed.cli.facts import show_facts
+from fastfeed.cli.table import show_facts
 
 if TYPE_CHECKING:
-    from fastfeed.sources.packed import Packed
-    from fastfeed.sources.storage import Storage
+    from fastfeed.sources.shards.base import Packed
+    from fastfeed.storage.storage import Storage
 
 __all__ = ["index"]
 
@@ -38,9 +38,9 @@ def index(
     storage: Annotated[list[str] | None, typer.Option("--storage-option", help="name=value for fsspec.")] = None,
 ) -> None:
     """List a folder's images, or index shards, and keep that in a file. Goes on where it was broken off."""
-    from fastfeed.cli.open import kind_of, storage_options
+    from fastfeed.cli.open_source import kind_of, storage_options
     from fastfeed.errors import ConfigError
-    from fastfeed.sources.storage import Storage
+    from fastfeed.storage.storage import Storage
 
     kind, opened, console = kind_of(source), Storage(storage_options(storage or [])), Console()
     begun = time.monotonic()
@@ -59,9 +59,9 @@ def index(
 
 
 def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tuple[Facts, str]:
-    from fastfeed.sources.listing import list_images
-    from fastfeed.sources.partial import kept
-    from fastfeed.sources.storage import is_local
+    from fastfeed.sources.listing.journal import kept
+    from fastfeed.sources.listing.listing import list_images
+    from fastfeed.storage.storage import is_local
 
     place = source.removeprefix("file://")
     name = os.path.basename(os.path.abspath(place) if is_local(place) else place.rstrip("/"))

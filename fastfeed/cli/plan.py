@@ -12,7 +12,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     import numpy as np
 
-    from fastfeed.simulate import Simulation
+    from fastfeed.feed.cluster_plan import Simulation
 
 __all__ = ["plan"]
 
@@ -37,11 +37,11 @@ def plan(
     """Work out what every rank reads in an epoch: samples, bytes, shards, requests per second. Reads no image."""
     import json
 
-    from fastfeed.cli.open import open_source
+    from fastfeed.cli.open_source import open_source
+    from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
-    from fastfeed.plan import Blocks, Plan, Shuffle
-    from fastfeed.simulate import simulate
-    from fastfeed.world import World
+    from fastfeed.feed.cluster_plan import simulate
+    from fastfeed.sampling.plan import Blocks, Plan, Shuffle
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")

@@ -7,7 +7,7 @@ import colorsys
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fastfeed.simulate import Simulation
+from fastfeed.feed.cluster_plan import Simulation
 
 __all__ = ["draw"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fastfeed.cli.preprocess_looks import preview, stats, status, verify
+from fastfeed.cli.preprocess_inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess_run import WORDS, resume, retry, run
 
 __all__ = ["preprocess"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastfeed.cli.open import storage_options
+from fastfeed.cli.open_source import storage_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.given.inputs import Input
+    from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.recipe import Recipe
     from fastfeed.preprocess.targets.target import Target
 
@@ -158,7 +158,7 @@ def opener(place: str, given: Mapping[str, Any]) -> Callable[[Target | None], In
     columns = _names(given["columns"])
 
     def opened(target: Target | None) -> Input:
-        from fastfeed.preprocess.given.inputs import open_input
+        from fastfeed.preprocess.inputs.inputs import open_input
         from fastfeed.preprocess.job import keeping
 
         return open_input(

@@ -70,7 +70,7 @@ def run(
     """Photographs into training shards. Broken off at any moment, the same command goes on; SRC is only read."""
     recipe = o.recipe_of(ctx.params)
     if dry_run:
-        from fastfeed.cli.preprocess_dry import dry_run as only_look
+        from fastfeed.cli.preprocess_dry_run import dry_run as only_look
 
         only_look(src, dst, recipe, ctx.params)
         return
@@ -113,7 +113,7 @@ def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str,
     """SRC, DST and what to make, where DST holds a job."""
     from fastfeed.preprocess.state import load_plan
     from fastfeed.preprocess.targets.target import open_target
-    from fastfeed.sources.spans import is_local
+    from fastfeed.storage.byte_range import is_local
 
     if len(places) > 2:
         raise ConfigError(f"SRC and DST, or DST alone, got {len(places)} places: {' '.join(places)}")
@@ -129,7 +129,7 @@ def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str,
 def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = ()) -> None:
     from fastfeed.preprocess.job import run as work
     from fastfeed.preprocess.reports.progress import shown
-    from fastfeed.preprocess.targets.apart import check_apart
+    from fastfeed.preprocess.targets.overlap import check_apart
 
     given, errors = ctx.params, Console(stderr=True, emoji=False)
     options, source = o.target_options(given), o.opener(src, given)

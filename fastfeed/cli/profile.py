@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fastfeed.cli import traces
-from fastfeed.cli.traces import InputRange, Steps
+from fastfeed.cli import trace_io as traces
+from fastfeed.cli.trace_io import InputRange, Steps
 from fastfeed.errors import ConfigError, FastfeedError
 
 if TYPE_CHECKING:
-    from fastfeed.profiler.gate import Gate
+    from fastfeed.profiler.compare.ci_gate import Gate
     from fastfeed.profiler.runner import Recording
 
 __all__ = ["profile"]
@@ -76,7 +76,7 @@ def _report(
     done: Recording, folder: Path, limits: list[Gate], html: bool, input_range: str, steps: int | None, again: str
 ) -> int:
     """Analyze what was recorded and say it; the exit code of the limits."""
-    from fastfeed.profiler.gate import ABSTAINED
+    from fastfeed.profiler.compare.ci_gate import ABSTAINED
     from fastfeed.profiler.reports import text
 
     files = [*done.traces, *done.timelines]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
-    from fastfeed.batch import Batch
+    from fastfeed.runtime.batch import Batch
     from fastfeed.sources import ImageFolder
 
 __all__ = ["contact_sheet", "folder", "show"]
@@ -46,10 +46,10 @@ def show(
     epoch: Annotated[int, typer.Option(min=0, help="Of the run to look at.")] = 0,
 ) -> None:
     """Draw the first samples that a training run with this seed sees, augmented and labeled; or what ops do."""
+    from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
-    from fastfeed.feed import Feed
+    from fastfeed.feed.feed import Feed
     from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
-    from fastfeed.world import World
 
     console = Console()
     source = folder(directory)
@@ -75,10 +75,10 @@ def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console
     """What --ops asks for, drawn. Ops with nothing random share a row."""
     from dataclasses import replace
 
-    from fastfeed.cli.grid import Row, draw
-    from fastfeed.cli.oplists import arguments, sections
-    from fastfeed.cli.strengths import STRENGTHS, Cell, cells, sample_box, scaled
-    from fastfeed.explain import short
+    from fastfeed.cli.op_grid import Row, draw
+    from fastfeed.cli.op_lists import arguments, sections
+    from fastfeed.cli.op_strengths import STRENGTHS, Cell, cells, sample_box, scaled
+    from fastfeed.feed.explain import short
 
     asked = sections(text)
     photos = _photographs(source)
@@ -139,7 +139,7 @@ def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
     from fastfeed.decode import Bad, Request, engine_for
     from fastfeed.faults import Failure
     from fastfeed.ops import Resize
-    from fastfeed.ops.fuse import fuse
+    from fastfeed.ops.program.compile import fuse
 
     (blob,) = source.read([id])
     engine = engine_for(fuse([Resize(_SHORT)], source.spec, fixed=False))

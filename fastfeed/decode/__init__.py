@@ -8,7 +8,7 @@ from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.decode.recode import Recoder
 from fastfeed.decode.router import RouterEngine
-from fastfeed.ops.fuse import Program
+from fastfeed.ops.program.compile import Program
 
 __all__ = [
     "Bad",

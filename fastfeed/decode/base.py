@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 
 __all__ = ["DECLINED", "ENLARGE", "Bad", "Engine", "Header", "Request", "Stop", "dct_denominator"]
 

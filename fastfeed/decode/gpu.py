@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import MissingExtra
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 
 try:
     from nvidia import nvimgcodec as nv

@@ -27,7 +27,7 @@ from PIL import (
 )
 
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
-from fastfeed.decode.budget import Budget
+from fastfeed.decode.memory_limit import Budget
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pixels import flipped, resampled
 from fastfeed.decode.sniff import ends_early, png_exif, png_intact, sniff

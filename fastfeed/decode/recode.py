@@ -10,16 +10,16 @@ from threading import Event
 import numpy as np
 from PIL import Image
 
-from fastfeed.cores import cores_for
 from fastfeed.decode.base import DECLINED, Bad, Header, Request, Stop
 from fastfeed.decode.native import NativeEngine, built
 from fastfeed.decode.pillow import PillowEngine
+from fastfeed.distributed.cores import cores_for
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Op
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import ENCODED
-from fastfeed.world import World
 
 __all__ = ["Recoder"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
-from fastfeed.ops.layers import Layer, Taken
-from fastfeed.ops.quantiles import beta, dirichlet
-from fastfeed.ops.strengths import MIX, NAMES, Choice, check_look, check_whole, pick
+from fastfeed.ops.beta import beta, dirichlet
+from fastfeed.ops.policy_space import MIX, NAMES, Choice, check_look, check_whole, pick
+from fastfeed.ops.program.layers import Layer, Taken
 from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]

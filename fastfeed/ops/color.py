@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import Always, Drawn, factors, shifts, span
 from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.ranges import Always, Drawn, factors, shifts, span
 from fastfeed.spec import Spec
 
 __all__ = [

@@ -12,9 +12,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_p, freeze, need_bytes
-from fastfeed.ops.fold import Step, Window, fold
 from fastfeed.ops.function import as_op
-from fastfeed.ops.layers import Layer, Taken, layers, taken
+from fastfeed.ops.program.layers import Layer, Taken, layers, taken
+from fastfeed.ops.program.window import Step, Window, fold
 from fastfeed.spec import Spec
 
 __all__ = ["Maybe", "OneOf", "Sequential"]

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import span
 from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
-from fastfeed.ops.normal import LENGTH
+from fastfeed.ops.noise_table import LENGTH
+from fastfeed.ops.ranges import span
 from fastfeed.spec import Spec
 
 __all__ = ["CutOut", "GridMask", "RandomErasing"]

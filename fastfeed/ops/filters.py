@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.amounts import Drawn, factors, span
 from fastfeed.ops.base import Kind, freeze, need_bytes
-from fastfeed.ops.normal import LENGTH
+from fastfeed.ops.noise_table import LENGTH
+from fastfeed.ops.ranges import Drawn, factors, span
 from fastfeed.spec import Spec
 
 __all__ = ["GaussianBlur", "GaussianNoise", "JPEGCompression", "Sharpness"]

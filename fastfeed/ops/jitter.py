@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfeed.ops.amounts import factors, shifts
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.color import Brightness, Contrast, Hue, Saturation
-from fastfeed.ops.layers import Layer, Taken
+from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.ranges import factors, shifts
 from fastfeed.spec import Spec
 
 __all__ = ["ColorJitter"]

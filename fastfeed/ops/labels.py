@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze
-from fastfeed.ops.targets import Targets
+from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import Spec
 
 __all__ = ["LabelSmoothing", "OneHot", "targets"]

@@ -15,8 +15,8 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_p, check_range, freeze, need_pixels
-from fastfeed.ops.mixed import AS_IS, BLEND, MOSAIC, PASTE, Mixed
-from fastfeed.ops.quantiles import beta
+from fastfeed.ops.beta import beta
+from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
 from fastfeed.spec import Spec
 
 __all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice", "member_rows"]

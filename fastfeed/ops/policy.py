@@ -9,9 +9,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
-from fastfeed.ops.layers import Layer, Taken
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.strengths import NAMES, RAND, WIDE, Choice, check_look, check_whole, pick
+from fastfeed.ops.policy_space import NAMES, RAND, WIDE, Choice, check_look, check_whole, pick
+from fastfeed.ops.program.layers import Layer, Taken
 from fastfeed.spec import Spec
 
 __all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]

@@ -7,11 +7,11 @@ The bytes depend on the plan alone, not on workers, engine, or how often the job
 
 from __future__ import annotations
 
-from fastfeed.preprocess.given.inputs import Input, open_input
+from fastfeed.preprocess.inputs.inputs import Input, open_input
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Packing, Recipe, Scaling
 from fastfeed.preprocess.report import Progress, Report
-from fastfeed.preprocess.work import Engine
+from fastfeed.preprocess.task import Engine
 
 __all__ = [
     "Choice",

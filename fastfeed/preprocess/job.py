@@ -12,20 +12,20 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
+from fastfeed.preprocess.counts import Tally
 from fastfeed.preprocess.engines import Engine, Outcome, doing
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.engines.parts import part_of
-from fastfeed.preprocess.finish import MANIFEST, finish, log_run
-from fastfeed.preprocess.given.inputs import Input, as_input, open_input
+from fastfeed.preprocess.finalize import MANIFEST, finish, log_run
+from fastfeed.preprocess.inputs.inputs import Input, as_input, open_input
 from fastfeed.preprocess.plan import Shard
-from fastfeed.preprocess.prepare import check, found_plan, planned, same_source
+from fastfeed.preprocess.planning import check, found_plan, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import BadSample
 from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
-from fastfeed.preprocess.tally import Tally
-from fastfeed.preprocess.targets.apart import check_apart
+from fastfeed.preprocess.targets.overlap import check_apart
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.sources.base import Source
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.tally import Tally
+from fastfeed.preprocess.counts import Tally
 
 __all__ = ["BadSample", "Part", "Record"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from fastfeed.preprocess.counts import Tally
 from fastfeed.preprocess.record import BadSample
-from fastfeed.preprocess.tally import Tally
 
 __all__ = ["Progress", "Report"]
 

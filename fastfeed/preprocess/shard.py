@@ -12,16 +12,16 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.given.inputs import Input
-from fastfeed.preprocess.given.reading import LATER, large, reading
-from fastfeed.preprocess.libraries import check_here
-from fastfeed.preprocess.made import Entry, Made
+from fastfeed.preprocess.counts import Tally
+from fastfeed.preprocess.entry import Entry, Made
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.readahead import LATER, large, reading
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.plan import Plan, Shard, spelled_as
 from fastfeed.preprocess.record import BadSample, Part, Record
-from fastfeed.preprocess.tally import Tally
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.work import NoRoom, Watch
+from fastfeed.preprocess.task import NoRoom, Watch
+from fastfeed.preprocess.versions import check_here
 from fastfeed.preprocess.writers import Writer, writer_for
 
 __all__ = ["ShardTask"]

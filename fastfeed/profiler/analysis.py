@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from fastfeed.profiler.attribution import Attribution, attribute_device, caused
-from fastfeed.profiler.device import device_result, labels, main_process
-from fastfeed.profiler.feeds import feed_results
-from fastfeed.profiler.host import Host
-from fastfeed.profiler.intervals import union
-from fastfeed.profiler.meanings import Doing
-from fastfeed.profiler.onlyhost import host_waits
-from fastfeed.profiler.ranks import Blame, Member, together
-from fastfeed.profiler.result import DeviceResult, Result
-from fastfeed.profiler.share import STARVING, share_of
-from fastfeed.profiler.statistics import FEWEST
-from fastfeed.profiler.steps import find_steps
-from fastfeed.profiler.trace import Origin, Trace
-from fastfeed.profiler.verdict import judge
+from fastfeed.profiler.attribution.attribution import Attribution, attribute_device, caused
+from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.model.intervals import union
+from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.model.statistics import FEWEST
+from fastfeed.profiler.model.trace import Origin, Trace
+from fastfeed.profiler.ranks.ranks import Blame, Member, together
+from fastfeed.profiler.steps.device import device_result, labels, main_process
+from fastfeed.profiler.steps.input_share import STARVING, share_of
+from fastfeed.profiler.steps.steps import find_steps
+from fastfeed.profiler.verdict.feed_timelines import feed_results
+from fastfeed.profiler.verdict.host_only import host_waits
+from fastfeed.profiler.verdict.verdict import judge
 
 __all__ = ["analyze"]
 

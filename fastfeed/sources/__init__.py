@@ -2,16 +2,16 @@
 
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source
-from fastfeed.sources.cache import Cache
 from fastfeed.sources.folder import ImageFolder
-from fastfeed.sources.located import Objects
 from fastfeed.sources.mds import MDSShards
 from fastfeed.sources.mixture import Mixture
-from fastfeed.sources.rawshards import RawShards
-from fastfeed.sources.storage import Storage
+from fastfeed.sources.objects import Objects
+from fastfeed.sources.raw import RawShards
 from fastfeed.sources.table import Table
 from fastfeed.sources.tar import TarShards
 from fastfeed.sources.tfrecord import TFRecords
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.storage import Storage
 
 __all__ = [
     "Arrays",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.layouts import read_cifar, read_mnist
+from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
 from fastfeed.spec import Spec
 
 __all__ = ["Arrays"]

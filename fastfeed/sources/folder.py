@@ -13,20 +13,20 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import Pending
-from fastfeed.sources.cache import Cache
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.files import MAX_BYTES, read_file
-from fastfeed.sources.fingerprint import fingerprint
-from fastfeed.sources.listing import gather
-from fastfeed.sources.listing_file import read
-from fastfeed.sources.objects import RemoteTree, trimmed
-from fastfeed.sources.packed import cache_of
-from fastfeed.sources.rows import Rows
-from fastfeed.sources.shards import Known, Then
-from fastfeed.sources.storage import Span, Stat, Storage, is_local
-from fastfeed.sources.tables.strings import Strings
-from fastfeed.sources.tree import IMAGE_EXTENSIONS, LocalTree
+from fastfeed.sources.listing.file_table import Rows
+from fastfeed.sources.listing.listing import gather
+from fastfeed.sources.listing.listing_file import read
+from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
+from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
+from fastfeed.sources.shards.base import cache_of
+from fastfeed.sources.tables.string_column import Strings
 from fastfeed.spec import ENCODED
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.local_file import MAX_BYTES, read_file
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Known, Then
+from fastfeed.storage.storage import Span, Stat, Storage, is_local
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.beside import Place, names_of, note
-from fastfeed.sources.build import Peek
-from fastfeed.sources.cache import Cache
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.files import read_file
-from fastfeed.sources.index import Found
-from fastfeed.sources.packed import Packed, Paths
-from fastfeed.sources.spans import Span, Stat, is_local
-from fastfeed.sources.storage import Storage
-from fastfeed.sources.urls import find_files
+from fastfeed.sources.shards.base import Packed, Paths
+from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.shards.extra_columns import Place, names_of, note
+from fastfeed.sources.shards.index import Found
+from fastfeed.storage.byte_range import Span, Stat, is_local
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.local_file import read_file
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage
 
 __all__ = ["MDSShards", "columns_of"]
 

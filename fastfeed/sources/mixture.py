@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import Annotated, Fetching, Instances, Pending, Sharded, Source, says_where
-from fastfeed.sources.shards import Then
+from fastfeed.storage.shard_files import Then
 
 __all__ = ["Mixture"]
 

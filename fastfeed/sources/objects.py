@@ -1,181 +1,221 @@
-"""The images below a folder of remote storage. S3 is listed page by page; of other storage, a folder at once."""
+"""Boxes and masks beside any source's images."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import partial
+import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import SourceError
-from fastfeed.sources.calls import call, find
-from fastfeed.sources.fetch import Patience, Unread
-from fastfeed.sources.rows import Rows, packed
-from fastfeed.sources.storage import Stat, Storage, stat_of
-from fastfeed.sources.tree import is_image
+from fastfeed.errors import ConfigError
+from fastfeed.faults import Failure
+from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
+from fastfeed.sources.annotations.coco import read_coco
+from fastfeed.sources.annotations.masks import Masks, masks_of
+from fastfeed.sources.base import Annotated, Fetching, Instances, Pending, Sharded, Source
+from fastfeed.sources.shards.base import cache_of
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.fingerprint import WITH, fingerprint
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage
 
-__all__ = ["RemoteTree", "trimmed"]
-
-_WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
-_ATTEMPTS = 10  # at each page: whoever begins a run wants to know soon what is wrong
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    files: list[tuple[str, Stat]]  # path below the folder; a size of -1 is not known
-    folders: list[str]
-    token: str = ""  # that gives the next page
+__all__ = ["Objects"]
 
 
-class RemoteTree:
-    """The same rules as on a local disk: what is hidden, or in a hidden folder, is left out, and paths are sorted
-    folder by folder. There are no links.
+class Objects:
+    """`Objects(source, boxes, labels)`: the same samples, and where things are in their images.
+
+    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`.
+
+    - `boxes`: one array (k, 4) per sample, k may be 0; in pixels of the image as it is displayed (EXIF orientation
+      done). What they hold is `format`: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
+      "yxhw". A box is half-open: [0, 0, width, height] is the whole image. What reaches outside is cut off.
+    - `labels`: one integer array (k,) per sample; left out, all are 0. Their names are `classes`, kept as
+      `object_classes`: labels and classes of the images stay the source's own.
+    - `most`: room for so many boxes per image in a batch; of more, the largest as they are seen then. Left out: the
+      largest number of any sample.
+    - `masks`: one per sample: uint8 (height, width), the bytes of a PNG, or its path (`s3://` too), of the image's
+      displayed size; values are class ids, of a palette PNG the indices, and 255 is "not known". None: nothing is
+      known of that image. `boxes` may be None where there are only masks.
+
+    A mask that is missing, broken or of another size makes its sample a bad one. `Objects.coco` reads COCO's files.
     """
 
     def __init__(
-        self, root: str, storage: Storage, extensions: Collection[str], who: str, *, at_once: int = 16
+        self,
+        source: Source,
+        boxes: Sequence[Any] | None = None,
+        labels: Sequence[Any] | None = None,
+        masks: Sequence[Any] | None = None,
+        *,
+        classes: Sequence[str] = (),
+        format: str = "xyxy",
+        most: int | None = None,
+        storage: dict[str, Any] | Storage | None = None,  # of masks
+        cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
-        self.root, self._storage, self._who, self.at_once = root, storage, who, at_once
-        self._extensions = frozenset(e.lower() for e in extensions)
-        self._asked: set[Future[Any]] = set()
-        self._stopped = False
+        if format not in FORMATS:
+            raise ConfigError(f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}")
+        if isinstance(classes, str):
+            raise ConfigError(f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]")
+        if boxes is None and masks is None:
+            raise ConfigError("Objects needs boxes, masks or both, got neither; without them use the source itself")
+        if boxes is None and labels is not None:
+            raise ConfigError("Objects: labels are of boxes, got labels without boxes; pass boxes, or leave labels out")
+        for what, given, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
+            if isinstance(given, (str, bytes, os.PathLike)):
+                raise ConfigError(f"Objects: {what} must be a list, one per sample, got {given!r}")
+            if given is not None and len(given) != len(source):
+                raise ConfigError(
+                    f"Objects: {what} must be one per sample, got {len(given)} for {len(source)} samples; "
+                    f"a sample without has {none}"
+                )
+        names = tuple(classes)
+        where = self._namer(source)
+        size: Any = source.spec.size
+        sizes = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
+        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, sizes)
+        storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most)
 
-    def top(self, left_out: Counter[str]) -> Iterator[tuple[list[str], Rows]]:
-        """The first level."""
-        empty = True
-        for page in self._pages(self.root, deep=False):
-            empty = empty and not page.files and not page.folders
-            if any(not path for path, _ in page.files):
-                raise SourceError(f"{self._who}: {self.root} is not a folder; pass the folder that holds the images")
-            shown = [folder for folder in page.folders if folder and not folder.startswith(".")]
-            if len(shown) < len(page.folders):
-                left_out["(hidden)"] += len(page.folders) - len(shown)
-            yield shown, self._rows(page.files, "", left_out)
-        if empty:
-            raise SourceError(
-                f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that holds the images"
+    @classmethod
+    def coco(
+        cls,
+        images: str | os.PathLike[str] | Source,
+        annotations: str | os.PathLike[str],
+        *,
+        most: int | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+    ) -> Objects:
+        """`Objects.coco("train2017", "instances_train2017.json")`: images and boxes of a COCO file.
+
+        images: the folder that `file_name`s begin at, local or remote; or an ImageFolder or Table of these files.
+        Samples are the file's images in its order, those without annotations too. Labels count the categories by
+        ascending category id: `object_classes` are their names. Crowds (`iscrowd`: 1) are left out, as trainers do;
+        so are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
+        """
+        storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        source, lists, names = read_coco(images, os.fspath(annotations), storage)
+        made = cls.__new__(cls)
+        made._set(source, lists, None, names, most)
+        return made
+
+    def _set(
+        self, source: Source, lists: BoxLists | None, masks: Masks | None, names: tuple[str, ...], most: int | None
+    ) -> None:
+        if most is not None and (isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1):
+            raise ConfigError(
+                f"Objects: most must be an integer >= 1, got {most!r}; it is the room for boxes per image"
             )
+        if most is not None and lists is None:
+            raise ConfigError(f"Objects: most is the room for boxes, got most={most} without boxes; leave it out")
+        self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
+        self._lists, self._masks, self._most = lists, masks, most
+        self._said = source if isinstance(source, Annotated) else None
+        self._fingerprint = ""
 
-    def below(self, folder: str, left_out: Counter[str]) -> Iterator[Rows]:
-        """The images below a folder, as storage sorts them: by text."""
-        hidden = [""]  # the hidden folder that was met last: it is counted once
-        for page in self._pages(f"{self.root}/{folder}", deep=True):
-            yield self._rows(page.files, folder + "/", left_out, hidden)
+    @staticmethod
+    def _namer(source: Source) -> Any:
+        return lambda i: f"sample {i} ({source.uri(i)})"
 
-    def once(self, rows: Rows, left_out: Counter[str]) -> Rows:
-        """All of them."""
-        return rows
+    # -- Source
 
-    def stop(self) -> None:
-        """Give up what is being asked."""
-        self._stopped = True
-        for asked in list(self._asked):
-            asked.cancel()
+    def __len__(self) -> int:
+        return len(self.source)
 
-    def marks(self) -> list[Any]:
-        """Nothing."""
-        return []
+    def uri(self, i: int) -> str:
+        """As the source says."""
+        return self.source.uri(i)
 
-    def recall(self, marks: list[Any]) -> None:
-        """Nothing to do."""
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """As the source does."""
+        return self.source.read(ids)
 
-    def _rows(
-        self, files: list[tuple[str, Stat]], above: str, left_out: Counter[str], hidden: list[str] | None = None
-    ) -> Rows:
-        found = []
-        for path, stat in files:
-            if path.startswith(".") or "/." in path:
-                parts = path.split("/")
-                first = next(i for i, part in enumerate(parts) if part.startswith("."))
-                place = "/".join(parts[: first + 1])
-                if hidden is None or place != hidden[0]:
-                    left_out["(hidden)"] += 1
-                if hidden is not None:
-                    hidden[0] = place
-            elif not path.endswith("/") and is_image(path.rpartition("/")[2], self._extensions, left_out):
-                found.append((above + path, stat))  # one that ends in / is what some tools put in place of a folder
-        return Rows(
-            packed([path.encode("utf-8", "surrogateescape") for path, _ in found]),
-            np.array([stat.size for _, stat in found], np.int64),
-            packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in found]),
-        )
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Of the images, as the source says: int64, shape (len(ids),)."""
+        return self.source.label(ids)
 
-    def _pages(self, place: str, deep: bool) -> Iterator[_Page]:
-        patience = replace(self._storage.patience, attempts=_ATTEMPTS)
-        if place.partition("://")[0] in ("s3", "s3a"):
-            look = _s3
-        else:
-            look, patience = _whole, replace(patience, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
-        token = ""
-        while True:
-            page = self._ask(place, partial(look, deep=deep, token=token), patience)
-            yield page
-            if not page.token:
-                return
-            token = page.token
+    @property
+    def fingerprint(self) -> str:
+        """The source's, and one of the objects; of masks in files only their paths count."""
+        if not self._fingerprint:
+            own = fingerprint(len(self), (), ("\0".join(self.object_classes).encode(),), self._content)
+            self._fingerprint = self.source.fingerprint + WITH + own
+        return self._fingerprint
 
-    def _ask(self, place: str, question: Callable[[Any, str], Awaitable[_Page]], patience: Patience) -> _Page:
-        asked = self._storage.ask(place, question, patience)
-        self._asked.add(asked)
-        if self._stopped:  # since before it was among those to cancel
-            asked.cancel()
-        try:
-            found = asked.result()
-        except CancelledError:
-            raise SourceError(f"{self._who}: listing {place} was broken off") from None
-        finally:
-            self._asked.discard(asked)
-        if isinstance(found, Unread):
-            if found.reason == "not_found":
-                return _Page([], [])
-            raise SourceError(f"{self._who}: cannot list {place}: {found.detail or found.reason}")
-        return found
+    def _content(self, first: int, last: int) -> Iterator[Any]:
+        if self._lists is not None:
+            yield from self._lists.content(first, last)
+        if self._masks is not None:
+            yield from self._masks.content(first, last)
 
+    # -- Fetching
 
-def trimmed(place: str) -> str:
-    """An address of a folder without a slash at its end."""
-    return place if place.endswith("://") else place.rstrip("/")
+    @property
+    def remote(self) -> bool:
+        """The source is."""
+        return isinstance(self.source, Fetching) and self.source.remote
 
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read; only of a source that is remote."""
+        assert isinstance(self.source, Fetching)
+        return self.source.fetch(ids)
 
-async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
-    bucket, key, _ = system.split_path(path)
-    prefix = key.rstrip("/") + "/" if key else ""
-    more = {"ContinuationToken": token} if token else {}
-    more |= {} if deep else {"Delimiter": "/"}
-    await system.set_session()
-    # every object has a date that nobody looks at; the client would take longer to read these than for all else
-    system.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_date)
-    found = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
-    files = [
-        (entry["Key"][len(prefix) :], Stat(entry["Size"], entry["ETag"].strip('"')))
-        for entry in found.get("Contents", ())
-        if entry["Key"] != prefix  # what some tools put in place of a folder
-    ]
-    folders = [entry["Prefix"][len(prefix) : -1] for entry in found.get("CommonPrefixes", ())]
-    return _Page(files, folders, found.get("NextContinuationToken", ""))
+    # -- Sharded
 
+    @property
+    def bounds(self) -> np.ndarray:
+        """As the source's; one unit where it has none."""
+        return self.source.bounds if isinstance(self.source, Sharded) else np.array([0, len(self)], np.int64)
 
-def _date(text: Any) -> datetime:
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except (AttributeError, ValueError):  # a number, or a date as in headers
-        from botocore.utils import parse_timestamp
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """As the source's; 0 where it does not know."""
+        return self.source.sizes(ids) if isinstance(self.source, Sharded) else np.zeros(len(ids), np.int64)
 
-        return parse_timestamp(text)
+    def shard(self, unit: int) -> str:
+        """As the source's."""
+        return self.source.shard(unit) if isinstance(self.source, Sharded) else repr(self.source)
 
+    # -- Annotated
 
-async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
-    found = (await find(system, path)).values() if deep else await call(system, "ls", path, detail=True)
-    files, folders = [], []
-    for info in sorted(found, key=lambda info: info["name"]):
-        name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
-        if info["type"] == "directory" and name:
-            folders.append(name)
-        elif info["type"] == "file" and name is not None:
-            files.append((name, stat_of(info) if info.get("size") is not None else Stat(-1, "")))
-    return _Page(files, folders)
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """As the source says."""
+        return None if self._said is None else self._said.weights(ids)
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """The parts of images that count, as the source says; objects are `objects`."""
+        return None if self._said is None else self._said.boxes(ids)
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """As the source says."""
+        return {} if self._said is None else self._said.columns(ids)
+
+    # -- Located
+
+    @property
+    def most(self) -> int:
+        """Room for so many boxes per image; 0: there are no boxes."""
+        if self._lists is None:
+            return 0
+        return max(1, self._lists.most) if self._most is None else int(self._most)
+
+    def objects(self, ids: np.ndarray) -> Instances | None:
+        """Boxes of these images, in pixels."""
+        return None if self._lists is None else self._lists.take(ids)
+
+    def masks(self, ids: Sequence[int]) -> list[Any] | None:
+        """Masks of these images, not decoded yet."""
+        if self._masks is None:
+            return None
+        found = zip(ids, self._masks.read(ids), strict=True)
+        return [self._failure(int(i), one) if isinstance(one, Unread) else one for i, one in found]
+
+    def _failure(self, i: int, why: Unread) -> Failure:
+        return Failure(i, self.uri(i), "read", why.reason, f"its mask: {why.detail}" if why.detail else "its mask")
+
+    def __repr__(self) -> str:
+        kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""
+        boxes = [] if self._lists is None else [f"{len(self._lists.boxes)} boxes{kinds}"]
+        return f"{self.source!r} with {' and '.join(boxes + ([] if self._masks is None else ['masks']))}"

@@ -12,19 +12,19 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import Pending
-from fastfeed.sources.bridge import results
-from fastfeed.sources.cache import Cache, in_bytes
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.fingerprint import fingerprint
-from fastfeed.sources.packed import Paths, cache_of
-from fastfeed.sources.shards import Known, Shards, Then
-from fastfeed.sources.storage import Storage, is_local
+from fastfeed.sources.shards.base import Paths, cache_of
 from fastfeed.sources.tables.columns import Where
-from fastfeed.sources.tables.loose import Loose
-from fastfeed.sources.tables.opening import Asked, Opened, open_table, reopen_table
-from fastfeed.sources.tables.reading import find_table
-from fastfeed.sources.tables.strings import Strings
+from fastfeed.sources.tables.image_files import Loose
+from fastfeed.sources.tables.open_table import Asked, Opened, open_table, reopen_table
+from fastfeed.sources.tables.read_files import find_table
+from fastfeed.sources.tables.string_column import Strings
 from fastfeed.spec import ENCODED
+from fastfeed.storage.disk_cache import Cache, in_bytes
+from fastfeed.storage.event_loop import results
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Known, Shards, Then
+from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["Table"]
 
@@ -105,7 +105,7 @@ class Table:
             remote = opened.urls or not all(map(is_local, roots))
             self._images: Images = Loose(paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote)
         else:
-            from fastfeed.sources.tables.rowgroups import RowGroups  # loads PyArrow
+            from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
 
             shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
             self._images = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory)

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.archive import BLOCK, Member, describes, members
-from fastfeed.sources.beside import Place, names_of, note
-from fastfeed.sources.build import Peek
-from fastfeed.sources.cache import Cache
-from fastfeed.sources.fetch import Unread
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
-from fastfeed.sources.foreign import listed_by_dali, listed_by_wids
-from fastfeed.sources.index import Found
-from fastfeed.sources.packed import Packed, Paths
-from fastfeed.sources.storage import Stat, Storage
+from fastfeed.sources.shards.base import Packed, Paths
+from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.shards.external_indexes import listed_by_dali, listed_by_wids
+from fastfeed.sources.shards.extra_columns import Place, names_of, note
+from fastfeed.sources.shards.index import Found
+from fastfeed.sources.shards.tar_headers import BLOCK, Member, describes, members
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Stat, Storage
 
 __all__ = ["TarShards"]
 

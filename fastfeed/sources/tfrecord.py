@@ -17,15 +17,15 @@ import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.beside import Place, names_of, note
-from fastfeed.sources.build import Peek
-from fastfeed.sources.cache import Cache
-from fastfeed.sources.example import LONGEST_NAME, Example, Malformed, View, Wanted
-from fastfeed.sources.features import plain
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.index import Found
-from fastfeed.sources.packed import Packed, Paths
-from fastfeed.sources.storage import Storage, is_local
+from fastfeed.sources.shards.base import Packed, Paths
+from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.shards.extra_columns import Place, names_of, note
+from fastfeed.sources.shards.index import Found
+from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, Malformed, View, Wanted
+from fastfeed.sources.shards.tf_feature import plain
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["TFRecords", "records"]
 

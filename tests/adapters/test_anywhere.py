@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
-from fastfeed.device import flatten
 from fastfeed.errors import ConfigError, FeedClosed
+from fastfeed.runtime.placement import flatten
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
 

@@ -190,7 +190,7 @@ def test_ranks_that_disagree_are_refused(tmp_path):
     try:
         with feed(world=ff.World.detect({})) as data:
             data.to_torch("cpu")
-        from fastfeed.adapters.ranks import check_ranks
+        from fastfeed.adapters.rank_agreement import check_ranks
 
         with feed(world=ff.World.detect({})) as data:
             with pytest.raises(ConfigError, match=r"rank 0 of 1 .* runs this process as 1 of 2: every process"):

@@ -3,8 +3,8 @@
 import numpy as np
 
 import fastfeed as ff
-from fastfeed.adapters.epochs import Epochs
-from fastfeed.adapters.tuples import Parts, label_spec
+from fastfeed.adapters.batch_tuples import Parts, label_spec
+from fastfeed.adapters.keras_epochs import Epochs
 
 IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
 FACTORS = np.array([1, 4, 1, 0.5], np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
-from fastfeed.device import flatten
+from fastfeed.runtime.placement import flatten
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 20, 24, 3), dtype=np.uint8)
 OPS = [ff.MultiCrop((ff.View(16, 2), ff.View(8, 3))), ff.ToFloat()]

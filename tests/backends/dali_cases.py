@@ -14,7 +14,7 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.errors import SpecError
 from fastfeed.ops.base import Kind
-from fastfeed.ops.layers import Layer, Taken
+from fastfeed.ops.program.layers import Layer, Taken
 from fastfeed.spec import Spec
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.backends import cpu
+from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import Bad, Header, engine_for
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
-from fastfeed.timeline import Timeline
 
 HERE = bool(importlib.util.find_spec("nvidia")) and bool(importlib.util.find_spec("nvidia.dali"))
 needs_dali = pytest.mark.skipif(not HERE, reason="needs NVIDIA DALI: pip install 'fastfeed[cuda13]'")
@@ -93,7 +93,7 @@ def rendered(backend, ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, 
 
 def levels(ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, np.ndarray]:
     """By the cpu backend and by dali: (n, height, width, channels) in levels of 255."""
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     want, bad = rendered(cpu, ops, given, blobs)
     got, also_bad = rendered(dali, ops, given, blobs)
     assert bad == also_bad == [None] * len(blobs)

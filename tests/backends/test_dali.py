@@ -11,10 +11,10 @@ from dali_cases import COMPOSITES, NOT_ON_DALI, SAME, SIMPLE_OPS, Found, Within,
 from side_by_side import HERE, arrays, compiled, files, levels, needs_dali, picture, rendered
 
 import fastfeed as ff
-from fastfeed.backends import cpu
+from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import Request, engine_for
 from fastfeed.ops import OPS
-from fastfeed.ops.fuse import Windows, Work, fuse
+from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 ELSEWHERE = ("views", "label", "mix")
@@ -70,7 +70,7 @@ def table():
 def no_gpu(monkeypatch):
     """The tolerances are for the processor."""
     if HERE:
-        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali"), "gpus", lambda: 0)
+        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpus", lambda: 0)
 
 
 def test_every_op_has_a_case():
@@ -130,7 +130,7 @@ def test_noise_is_the_worst_case(agree):
 @needs_dali
 def test_windows_away_from_the_edge_agree_to_one_level():
     """Down to boxes of one pixel and boxes that lie between pixels."""
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     boxes = np.array(
         [[20, 30, 1, 1], [33.3, 40.7, 60.2, 50.9], [30, 30, 1, 70], [25.5, 31, 80, 1.25], [40, 40, 24, 32]]
     )
@@ -159,7 +159,7 @@ def test_conversions_agree(agree, channels, ops):
 
 @needs_dali
 def test_only_what_dali_shows_alike_reaches_its_decoder():
-    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    ops = importlib.import_module("fastfeed.backends.dali.graph")
     program = fuse([ff.Resize((48, 64))], ENCODED)
     blobs = files()
     taken = [ops.plain(program, b, h) for b, h in zip(blobs, engine_for(program, "pillow").probe(blobs), strict=True)]
@@ -172,7 +172,7 @@ def test_only_what_dali_shows_alike_reaches_its_decoder():
 
 @needs_dali
 def test_bad_samples_are_named_and_black_and_the_others_untouched():
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     ops = [ff.Resize((48, 64)), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
     good = files()[:8]
     whole, _ = rendered(dali, ops, ENCODED, good)
@@ -193,10 +193,10 @@ def test_bad_samples_are_named_and_black_and_the_others_untouched():
 @needs_dali
 def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     """A batch that fails as a whole is halved until the culprits are alone."""
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
     blobs, runs = files()[:9], []
-    run, refused = importlib.import_module("fastfeed.backends.lane").Lane.run, {blobs[2], blobs[7]}
+    run, refused = importlib.import_module("fastfeed.backends.dali.pipeline").Lane.run, {blobs[2], blobs[7]}
 
     def refuse(lane, blobs, *rest):
         runs.append(len(blobs))
@@ -204,7 +204,7 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
             raise RuntimeError("nvImageCodec failure")
         return run(lane, blobs, *rest)
 
-    monkeypatch.setattr("fastfeed.backends.lane.Lane.run", refuse)
+    monkeypatch.setattr("fastfeed.backends.dali.pipeline.Lane.run", refuse)
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
     engine, windows = engine_for(program, "pillow"), whole_windows(9)
     assert runner.render(blobs, engine.probe(blobs), Work(windows), got, threading.Event()) == [None] * 9
@@ -216,8 +216,8 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
 @needs_dali
 def test_what_the_parser_refuses_stays_out_of_the_batch():
     """It would end the process, not only the batch."""
-    dali = importlib.import_module("fastfeed.backends.dali")
-    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
+    ops = importlib.import_module("fastfeed.backends.dali.graph")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
     good = files()[0]
     start = good.index(b"\xff\xdb")
@@ -234,13 +234,13 @@ def test_what_the_parser_refuses_stays_out_of_the_batch():
 @needs_dali
 @pytest.mark.parametrize("why", ["CUDA allocation failed: out of memory", "the driver is gone"])
 def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch, why):
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
 
     def fail(*_):
         raise RuntimeError(why)
 
-    monkeypatch.setattr("fastfeed.backends.lane.Lane.run", fail)
+    monkeypatch.setattr("fastfeed.backends.dali.pipeline.Lane.run", fail)
     windows = whole_windows(4)
     blobs = files()[:4]
     with pytest.raises(RuntimeError, match=why):

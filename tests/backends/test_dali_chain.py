@@ -23,11 +23,11 @@ from op_examples import EXAMPLES, SIMPLE
 from side_by_side import HERE, compiled, encoded, files, needs_dali, picture
 
 import fastfeed as ff
-from fastfeed.backends import cpu
+from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import Header, engine_for
 from fastfeed.errors import ConfigError
-from fastfeed.ops.fuse import fuse
-from fastfeed.ops.program import Work
+from fastfeed.ops.program.compile import fuse
+from fastfeed.ops.program.program import Work
 from fastfeed.spec import ENCODED, Spec
 
 pytestmark = needs_dali
@@ -45,7 +45,7 @@ def table():
 def no_gpu(monkeypatch):
     """The tolerances are for the processor."""
     if HERE:
-        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali"), "gpus", lambda: 0)
+        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpus", lambda: 0)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def graph_alone(monkeypatch):
     def refuse(backend, batch, rows):
         assert not rows, f"DALI refused {len(rows)} samples"
 
-    monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali").DaliBackend, "_by_engine", refuse)
+    monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend").DaliBackend, "_by_engine", refuse)
 
 
 def images(n: int, size=SIZE, channels: int = 3) -> list[np.ndarray]:
@@ -71,7 +71,7 @@ def images(n: int, size=SIZE, channels: int = 3) -> list[np.ndarray]:
 def both(ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, np.ndarray, object, Work]:
     """(cpu's, dali's, the dali backend, what was done)."""
     made = []
-    for backend in (cpu, importlib.import_module("fastfeed.backends.dali")):
+    for backend in (cpu, importlib.import_module("fastfeed.backends.dali.backend")):
         program, runner = compiled(backend, ops, given, len(blobs))
         rng = np.random.default_rng(5)
         sizes = np.tile(np.array([SIZE if given.encoded else given.size]), (len(blobs), 1))
@@ -165,13 +165,13 @@ def test_a_bad_file_costs_no_other_sample_its_chain():
 
 def test_all_by_the_engine_is_the_cpu_backend_to_the_bit():
     from fastfeed.backends.options import GpuDecode
-    from fastfeed.timeline import Timeline
+    from fastfeed.runtime.timeline import Timeline
 
     blobs = [encoded(picture(*SIZE, k), "JPEG", quality=90) for k in range(9)]
     ops = [ff.Resize(SIZE, fit="pad"), *POLICY, ff.Normalize.imagenet()]
     want, _, runner, work = both(ops, ENCODED, blobs)
     program = runner.renders
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     own = dali.compile(program, engine_for(program, "pillow"), Timeline(), 9, 2, decode=GpuDecode(cpu_share=1.0))
     assert np.array_equal(rendered(program, own, work, blobs), want)
 
@@ -180,11 +180,11 @@ def test_all_by_the_engine_is_the_cpu_backend_to_the_bit():
 def test_regions_of_windows_with_borders(op):
     """Decoded by nvImageCodec before the graph, only where they are seen."""
     from fastfeed.backends.options import GpuDecode
-    from fastfeed.timeline import Timeline
+    from fastfeed.runtime.timeline import Timeline
 
     blobs = [encoded(picture(*SIZE, k), "JPEG", quality=95) for k in range(9)]
     want, _, runner, work = both([op, ff.Maybe(ff.Invert())], ENCODED, blobs)
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     how = GpuDecode(engine="nvimagecodec", cpu_share=0.0)
     own = dali.compile(runner.renders, engine_for(runner.renders, "pillow"), Timeline(), 9, 2, decode=how)
     assert np.abs(rendered(runner.renders, own, work, blobs).astype(int) - want).max() <= 4
@@ -198,7 +198,7 @@ def test_ops_that_need_no_number(graph_alone):
 
 def test_what_dali_cannot_do_to_some_samples_is_not_left_to_the_processor(monkeypatch):
     """Arrays are never bad, so it is the op."""
-    chain = importlib.import_module("fastfeed.backends.dali_chain")
+    chain = importlib.import_module("fastfeed.backends.dali.chain")
     monkeypatch.setitem(chain.LOWERING, ff.Invert, lambda op, values, image, at: chain.fn.reshape(image, shape=[7]))
     with pytest.raises(RuntimeError, match="reshape"):
         both([ff.Maybe(ff.Invert(), 0.3)], Spec((*SIZE, 3), "uint8", "HWC"), images(8))
@@ -273,7 +273,7 @@ ON_THE_HOST = {  # numbers, and noise that is read from a table
 
 def test_the_graph_of_a_gpu_keeps_pixels_there(monkeypatch):
     """It can be written down without one: every operator exists for a GPU, and what enters one stays."""
-    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    ops = importlib.import_module("fastfeed.backends.dali.graph")
     dali = importlib.import_module("nvidia.dali")
     found: list = []
     monkeypatch.setattr(dali.Pipeline, "build", lambda pipe: found.append(pipe))

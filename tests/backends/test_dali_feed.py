@@ -137,7 +137,7 @@ def test_the_interpreter_ends_in_the_middle_of_an_epoch(folder):
 
 def test_without_dali_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)  # import raises, as without it
-    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali")]:
+    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali.backend")]:
         monkeypatch.delitem(sys.modules, module)
     with pytest.raises(MissingExtra, match="needs NVIDIA DALI: pip install 'fastfeed\\[cuda13\\]'") as caught:
         ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, backend="dali")
@@ -171,9 +171,9 @@ resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))  # a hostile file m
 import numpy as np, fastfeed as ff
 from fastfeed.backends import cpu, dali, dali_ops
 from fastfeed.decode import Bad, engine_for
-from fastfeed.ops.fuse import Work, fuse
+from fastfeed.ops.program.compile import Work, fuse
 from fastfeed.spec import ENCODED
-from fastfeed.timeline import Timeline
+from fastfeed.runtime.timeline import Timeline
 program = fuse([ff.Resize((64, 64))], ENCODED)
 engine, clock = engine_for(program, "pillow"), Timeline()
 runners = [b.compile(program, engine, clock, 64, 2) for b in (cpu, dali)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastfeed.backends.chain import run
-from fastfeed.backends.kernels.functions import OpFailed
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels.functions import OpFailed
 from fastfeed.ops import Function, Invert
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import PIXELS
 
 

@@ -9,11 +9,11 @@ import pytest
 from side_by_side import encoded, files, needs_dali, picture
 
 import fastfeed as ff
+from fastfeed.backends.dali.decode_share import Share, kept, mine
 from fastfeed.backends.options import GpuDecode, choose
-from fastfeed.backends.share import Share, kept, mine
 from fastfeed.errors import ConfigError
-from fastfeed.feed import BACKENDS
-from fastfeed.ops.fuse import Windows, Work, fuse
+from fastfeed.feed.feed import BACKENDS
+from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.spec import ENCODED
 
 OPS = [ff.RandomResizedCrop(32), ff.RandomFlip(), ff.Normalize.imagenet()]
@@ -21,7 +21,7 @@ OPS = [ff.RandomResizedCrop(32), ff.RandomFlip(), ff.Normalize.imagenet()]
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr("fastfeed.backends.dali.gpus", lambda: 0, raising=False)
+    monkeypatch.setattr("fastfeed.backends.dali.backend.gpus", lambda: 0, raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,8 @@ def test_all_by_the_kernel_is_the_cpu_backend_to_the_bit(folder):
 def test_regions_give_the_pixels_of_whole_images():
     """Down to windows of one pixel, at every edge, in turned images too."""
     module = importlib.import_module("fastfeed.decode.gpu")
-    lane = importlib.import_module("fastfeed.backends.lane")
-    ops = importlib.import_module("fastfeed.backends.dali_ops")
+    lane = importlib.import_module("fastfeed.backends.dali.pipeline")
+    ops = importlib.import_module("fastfeed.backends.dali.graph")
     from fastfeed.decode import engine_for
 
     for filter in ("bilinear", "lanczos"):
@@ -234,9 +234,9 @@ def test_without_a_gpu_gpu_decoding_is_an_error(folder, decode):
 @needs_dali
 def test_the_same_sample_whoever_else_is_in_the_batch():
     """Also files of other kinds, which stay with the engine."""
-    dali = importlib.import_module("fastfeed.backends.dali")
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
     from fastfeed.decode import engine_for
-    from fastfeed.timeline import Timeline
+    from fastfeed.runtime.timeline import Timeline
 
     program = fuse([ff.Resize((48, 64))], ENCODED)
     engine, blobs = engine_for(program, "auto"), files()

@@ -8,11 +8,11 @@ import types
 import numpy as np
 import pytest
 
-from fastfeed.backends.cpu import convert
-from fastfeed.backends.memory import Gpu, Host
+from fastfeed.backends.cpu.backend import convert
+from fastfeed.backends.dali.memory import Gpu, Host
 from fastfeed.errors import DeviceMemory, MissingExtra
-from fastfeed.ops.fuse import fuse
-from fastfeed.slots import Slots
+from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.buffers import Slots
 from fastfeed.spec import Spec
 
 

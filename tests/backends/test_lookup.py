@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.backends.cpu import convert
-from fastfeed.backends.kernels import lookup
+from fastfeed.backends.cpu.backend import convert
+from fastfeed.backends.cpu.kernels import lookup
 from fastfeed.ops import Normalize, ToFloat, ToLayout
 from fastfeed.ops.convert import Convert
 

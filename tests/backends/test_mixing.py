@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from fastfeed.backends.mixing import mix, mix_labels
+from fastfeed.backends.cpu.mixing import mix, mix_labels
 from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
 from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mixed import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
 
 OPS = [MixUp(1.0, p=0.7), CutMix(p=0.7), Mosaic(0.7, center=(0, 1)), RandomChoice([MixUp(), CutMix(), Mosaic(0.7)])]
 SHAPES = [(9, 12, 3), (9, 12, 1), (1, 1, 3), (1, 1, 1), (4, 1, 1), (1, 4, 1), (1, 50, 3), (33, 2, 3)]

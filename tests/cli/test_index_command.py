@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.sources import ImageFolder, Storage, TarShards
-from fastfeed.sources.listing import list_images
-from fastfeed.sources.tree import LocalTree
+from fastfeed.sources.listing.listing import list_images
+from fastfeed.sources.listing.local_tree import LocalTree
 
 FILES = (*(f"{c}/{i}.jpg" for c in "abc" for i in range(4)), "a/more.jpg", "x.jpg", "b/n.txt", "none/n.txt", ".hidden")
 

@@ -13,7 +13,7 @@ from shards import shard_folder
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
-from fastfeed.cli.open import kind_of, storage_options
+from fastfeed.cli.open_source import kind_of, storage_options
 from fastfeed.errors import ConfigError
 
 

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
-from fastfeed.profiler import nsight
-from fastfeed.profiler.runner import surroundings
+from fastfeed.profiler.runner import nsight, surroundings
 
 sys.path.append(str(Path(__file__).parents[1] / "profiler"))  # where the simulator and the stand-in are
 

@@ -7,12 +7,14 @@ import pytest
 from photos import picture
 from PIL import Image
 
-from fastfeed.cli import grid, oplists, strengths
-from fastfeed.cli.oplists import FAMILIES, UNSEEN, arguments, sections
+from fastfeed.cli import op_grid as grid
+from fastfeed.cli import op_lists as oplists
+from fastfeed.cli import op_strengths as strengths
+from fastfeed.cli.op_lists import FAMILIES, UNSEEN, arguments, sections
+from fastfeed.cli.op_strengths import STRENGTHS, cells, sample_box, scaled
 from fastfeed.cli.show import show
-from fastfeed.cli.strengths import STRENGTHS, cells, sample_box, scaled
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.explain import short
+from fastfeed.feed.explain import short
 from fastfeed.ops import OPS, Brightness, Invert, Maybe, Normalize, RandomErasing, RandomFlip, Rotate
 from fastfeed.ops.labels import OneHot
 

@@ -15,7 +15,7 @@ resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
 from fastfeed.decode import Bad, PillowEngine, Request
 from fastfeed.ops import Decode
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 engine, slowest = PillowEngine(Decode()), 0.0
 for path in sorted(Path(sys.argv[1]).rglob("*")):
     if not path.is_file():

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jpegs import encoded, textured, with_orientation
 
-from fastfeed.backends.kernels.windows import cut
+from fastfeed.backends.cpu.kernels.windows import cut
 from fastfeed.decode import Bad, Header, PixelsEngine, Request, engine_for
-from fastfeed.decode.bordered import decode
 from fastfeed.decode.native import built
-from fastfeed.draws import uniform
-from fastfeed.feed import Feed
+from fastfeed.decode.padding import decode
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import CenterCrop, Crop, Invert, Pad, RandomCrop, RandomFlip, RandomResizedCrop, Resize
 from fastfeed.ops.base import Border
-from fastfeed.ops.fold import Window, Windows
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
+from fastfeed.ops.program.window import Window, Windows
+from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import ENCODED
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from fastfeed.decode import Bad, Header, NativeEngine, Request
 from fastfeed.ops import Decode
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
 

@@ -11,11 +11,11 @@ from PIL import Image, ImageFile
 
 from fastfeed.decode import Bad, Header, PillowEngine, Request
 from fastfeed.decode.base import dct_denominator
-from fastfeed.decode.budget import Budget
+from fastfeed.decode.memory_limit import Budget
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 
 GO = threading.Event()
 

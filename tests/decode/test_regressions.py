@@ -15,7 +15,7 @@ from jpegs import decode, decode_one, encoded, textured
 
 from fastfeed.decode import Bad, NativeEngine, Request
 from fastfeed.ops import Decode
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
 

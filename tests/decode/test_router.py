@@ -20,7 +20,7 @@ import fastfeed as ff
 from fastfeed.decode import Bad, Header, NativeEngine, PillowEngine, Request, RouterEngine, engine_for
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
-from fastfeed.ops.fuse import Windows, fuse
+from fastfeed.ops.program.compile import Windows, fuse
 from fastfeed.spec import ENCODED
 
 needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
@@ -193,7 +193,7 @@ resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
 from fastfeed.decode import Bad, NativeEngine, PillowEngine, Request, RouterEngine
 from fastfeed.ops import Decode
-from fastfeed.ops.fuse import Windows
+from fastfeed.ops.program.compile import Windows
 op = Decode()
 for path in sorted(Path(sys.argv[1]).iterdir()):
     blob, row = path.read_bytes(), [path.name]

@@ -7,7 +7,7 @@ import numpy as np
 from fastfeed import recipes
 from fastfeed.ops import Normalize, RandomCrop, RandomErasing
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.strengths import MIX, NAMES, RAND, WIDE, Choice, Space
+from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, Choice, Space
 
 
 def test_learned_policies_are_those_of_torchvision():

@@ -11,7 +11,7 @@ from photos import picture
 from PIL import Image
 
 from fastfeed.errors import ConfigError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize
 from fastfeed.sources import Arrays, ImageFolder
 

@@ -8,10 +8,10 @@ from op_examples import MEANING, SIMPLE
 from photos import picture
 from PIL import Image
 
-from fastfeed.backends.chain import run
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.chain import run
 from fastfeed.errors import SpecError
-from fastfeed.ops.layers import layers, taken
+from fastfeed.ops.program.layers import layers, taken
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
 PHOTOS = [picture(seed, (56, 72), detail=1 + seed % 4) for seed in range(16)]

@@ -12,12 +12,12 @@ from photos import folder, picture
 
 import fastfeed
 from fastfeed import ops as every
-from fastfeed.draws import uniform
 from fastfeed.errors import SpecError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import OPS, Decode, RandomFlip, RandomResizedCrop, Resize
-from fastfeed.ops.fuse import fuse
-from fastfeed.ops.layers import layers, taken
+from fastfeed.ops.program.compile import fuse
+from fastfeed.ops.program.layers import layers, taken
+from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import ENCODED, PIXELS, Spec
 

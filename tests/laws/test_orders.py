@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import SIZES, epoch_of, orders, plans, ranks, served, worlds
 
-import fastfeed.order
-from fastfeed.draws import uniform
+import fastfeed.sampling
+from fastfeed.distributed.world import World
 from fastfeed.errors import StateError
-from fastfeed.order import NAMES, Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
-from fastfeed.plan import Plan
-from fastfeed.world import World
+from fastfeed.sampling import NAMES, Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
+from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.rng import uniform
 
 EXAMPLES = [Balanced(), Blocks(), Mixed((Part(0, 1, 1),)), Repeated(2), Weighted([1]), *NAMES.values()]
 
@@ -25,7 +25,7 @@ EXAMPLES = [Balanced(), Blocks(), Mixed((Part(0, 1, 1),)), Repeated(2), Weighted
 def test_all_orders_are_here():
     found = {
         thing
-        for thing in map(fastfeed.order.__dict__.get, dir(fastfeed.order))
+        for thing in map(fastfeed.sampling.__dict__.get, dir(fastfeed.sampling))
         if isinstance(thing, type) and hasattr(thing, "visits") and not getattr(thing, "_is_protocol", False)
     }
     assert found == {type(example) for example in EXAMPLES}

@@ -10,10 +10,10 @@ from op_examples import ALL, listed
 from photos import picture
 
 from fastfeed import recipes
-from fastfeed.feed import Feed
+from fastfeed.distributed.world import World
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
 from fastfeed.sources import Arrays
-from fastfeed.world import World
 
 SOURCE = Arrays(np.stack([picture(i, (24, 32)) for i in range(22)]), np.arange(22) % 3, classes=["a", "b", "c"])
 LISTS = [

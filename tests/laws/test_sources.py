@@ -30,7 +30,7 @@ from fastfeed.sources import (
     TarShards,
     TFRecords,
 )
-from fastfeed.sources.listing import list_images
+from fastfeed.sources.listing.listing import list_images
 from fastfeed.spec import Spec
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(6)])

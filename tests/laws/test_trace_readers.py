@@ -22,8 +22,9 @@ import pytest
 from traces import DIALECTS, MARK, Work, steady
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler import nsight, readers
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler import readers
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.runner import nsight
 
 READABLE = sorted(set(DIALECTS) - {"nsys_report"})  # without Nsight Systems
 SUFFIXES = {"xplane": ".xplane.pb", "nsys_report": ".nsys-rep", "chrome": ".json"}  # a name may add to what is known
@@ -50,7 +51,9 @@ def made(folder: Path, dialect: str, works: list[Work]) -> Path:
 
 def outcomes(path: Path, dialect: str) -> list[Trace | None]:
     """What is read of a file, by its content and by this reader whatever it is; None stands for a TraceError."""
-    direct: Callable[[Path], Trace] = importlib.import_module(f"fastfeed.profiler.readers.{dialect}").read
+    direct: Callable[[Path], Trace] = importlib.import_module(
+        f"fastfeed.profiler.readers.{readers.READERS[dialect]}"
+    ).read
     return [outcome(path, readers.read), outcome(path, direct)]
 
 

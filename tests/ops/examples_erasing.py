@@ -7,7 +7,7 @@ from meaning import Meaning
 
 from fastfeed.ops.base import shade
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
-from fastfeed.ops.normal import LENGTH, normal
+from fastfeed.ops.noise_table import LENGTH, normal
 
 EXAMPLES = {
     RandomErasing: [

@@ -8,7 +8,7 @@ from meaning import Meaning
 from PIL import Image, ImageEnhance
 
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.ops.normal import LENGTH, normal
+from fastfeed.ops.noise_table import LENGTH, normal
 
 EXAMPLES = {
     Sharpness: [Sharpness(0.9), Sharpness([0.0, 1.0]), Sharpness((2.5, 4.0))],

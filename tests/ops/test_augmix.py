@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from photos import picture
 
-from fastfeed.backends.chain import run
-from fastfeed.backends.kernels.augmix import mix
-from fastfeed.backends.kernels.lookup import look_up
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels.augmix import mix
+from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import AugMix, Maybe
-from fastfeed.ops.layers import taken
+from fastfeed.ops.program.layers import taken
+from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays
 
 

@@ -11,12 +11,12 @@ from examples_color import EXAMPLES, turned
 from photos import picture
 
 import fastfeed as ff
-from fastfeed.backends.chain import run
-from fastfeed.backends.kernels import ALONE, KERNELS, MEASURED, NARROW, TABLES, lookup
-from fastfeed.backends.kernels.lookup import look_up
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels import ALONE, KERNELS, MEASURED, NARROW, TABLES, lookup
+from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.layers import layers, simple, taken
+from fastfeed.ops.program.layers import layers, simple, taken
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
 MANY = 4_000

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from photos import picture
 
-from fastfeed.backends.chain import run
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.chain import run
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import (
     CenterCrop,
     Decode,
@@ -24,10 +23,11 @@ from fastfeed.ops import (
     Sequential,
     ToFloat,
 )
-from fastfeed.ops.fold import Window
 from fastfeed.ops.function import Function
-from fastfeed.ops.fuse import fuse
-from fastfeed.ops.layers import layers, taken
+from fastfeed.ops.program.compile import fuse
+from fastfeed.ops.program.layers import layers, taken
+from fastfeed.ops.program.window import Window
+from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import Spec
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import Crop, Pad, RandomCrop, Resize
 from fastfeed.ops.base import Border
-from fastfeed.ops.fold import Step, fold
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
+from fastfeed.ops.program.window import Step, fold
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 SIDES = st.integers(1, 3000)

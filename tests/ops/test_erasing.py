@@ -7,10 +7,10 @@ import pytest
 from examples_erasing import EXAMPLES, MEANING
 
 from fastfeed import CutOut, GridMask, RandomErasing
-from fastfeed.backends.kernels import KERNELS
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.kernels import KERNELS
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.normal import LENGTH
+from fastfeed.ops.noise_table import LENGTH
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
 SIZES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 300), (300, 2), (33, 47)]

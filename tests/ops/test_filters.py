@@ -11,10 +11,10 @@ from examples_filters import EXAMPLES, MEANING
 from photos import picture
 
 from fastfeed import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.backends.kernels import KERNELS
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.kernels import KERNELS
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops import normal
+from fastfeed.ops import noise_table as normal
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
 GOLDEN = [-4622, 3784, -77, -1971, -11849, 745]  # a table of other numbers is other noise in everybody's samples

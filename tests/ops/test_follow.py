@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfeed.backends.cpu import CpuBackend
-from fastfeed.backends.masks import mask_after
+from fastfeed.backends.cpu.backend import CpuBackend
+from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.decode.base import Header
 from fastfeed.decode.pixels import PixelsEngine
-from fastfeed.draws import uniform
 from fastfeed.ops import (
     Affine,
     CenterCrop,
@@ -29,10 +28,11 @@ from fastfeed.ops import (
     Rotate,
     Sequential,
 )
-from fastfeed.ops.follow import boxes_after, stages
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.move_boxes import boxes_after, stages
+from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import PIXELS
-from fastfeed.timeline import Timeline
 
 MOVES = [
     Resize((50, 90)),

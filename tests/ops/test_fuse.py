@@ -13,7 +13,6 @@ from PIL import Image
 
 from fastfeed.decode.base import Header, Request
 from fastfeed.decode.pixels import PixelsEngine
-from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import (
     CenterCrop,
@@ -30,7 +29,8 @@ from fastfeed.ops import (
     ToLayout,
 )
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.fuse import fuse
+from fastfeed.ops.program.compile import fuse
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 IMAGE = Spec((400, 520, 3), "uint8", "HWC")

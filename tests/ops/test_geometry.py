@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 NONE = np.empty((0, 0))

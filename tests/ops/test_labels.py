@@ -6,7 +6,7 @@ import pytest
 from fastfeed.errors import ConfigError
 from fastfeed.ops import CutMix, LabelSmoothing, MixUp, Mosaic, Normalize, OneHot, RandomChoice, Resize
 from fastfeed.ops.labels import targets
-from fastfeed.ops.targets import Targets
+from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import ENCODED, Spec
 
 

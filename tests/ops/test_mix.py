@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import CutMix, LabelSmoothing, MixUp, Mosaic, RandomChoice, RandomFlip
 from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mixed import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, Spec
 
 N, SIZE = 20_000, (60, 80)

@@ -11,14 +11,14 @@ from examples_policy import EXAMPLES, by_pillow
 from photos import picture
 from PIL import Image
 
-from fastfeed.backends.chain import run
-from fastfeed.backends.kernels.lookup import look_up
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import AutoAugment, RandAugment, Sequential, TrivialAugmentWide
-from fastfeed.ops.layers import Taken, layers, taken
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.strengths import MIX, NAMES, RAND, WIDE, Choice
+from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, Choice
+from fastfeed.ops.program.layers import Taken, layers, taken
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
 POLICY_OPS = [op for kind in (RandAugment, TrivialAugmentWide, AutoAugment) for op in EXAMPLES[kind]]

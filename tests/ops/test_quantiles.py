@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fastfeed.ops.quantiles import beta, dirichlet
+from fastfeed.ops.beta import beta, dirichlet
 
 PAIRS = [(0.05, 0.05), (0.2, 0.2), (0.4, 1.2), (0.5, 3.0), (1, 1), (1, 2.5), (0.3, 1), (8, 8), (30, 2), (1000, 1000)]
 U = (np.arange(20_000) + 0.5) / 20_000

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.draws import uniform
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import Affine, Perspective, Rotate
 from fastfeed.ops.warp import affine_matrices
+from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 IDENTITY = np.eye(3)

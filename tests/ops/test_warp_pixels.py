@@ -8,10 +8,10 @@ from examples_warp import EXAMPLES
 from photos import picture
 from PIL import Image
 
-from fastfeed.backends.kernels.warps import KERNELS, warp
-from fastfeed.draws import uniform
+from fastfeed.backends.cpu.kernels.warps import KERNELS, warp
 from fastfeed.ops import Affine, Perspective, Rotate
 from fastfeed.ops.warp import affine_matrices
+from fastfeed.sampling.rng import uniform
 
 IMAGE = picture(3, (60, 80), 3)
 SIZES = np.array([[60, 80]])

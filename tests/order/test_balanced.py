@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from plans import Rows, balanced, plans, served
 
 from fastfeed.errors import ConfigError
-from fastfeed.order import Balanced
-from fastfeed.order.balanced import Classes
-from fastfeed.plan import Plan
+from fastfeed.sampling import Balanced
+from fastfeed.sampling.balanced import Classes
+from fastfeed.sampling.plan import Plan
 
 
 @given(plans(balanced))

@@ -14,8 +14,8 @@ from mixing import mixing, opened
 from plans import Rows, blocks, served
 
 from fastfeed.errors import ConfigError
-from fastfeed.order import Blocks
-from fastfeed.plan import Plan
+from fastfeed.sampling import Blocks
+from fastfeed.sampling.plan import Plan
 
 
 @given(st.data(), st.integers(1, 2000), st.integers(0, 2**64 - 1), st.integers(0, 100), st.integers(1, 2500))

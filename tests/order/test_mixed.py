@@ -9,8 +9,8 @@ from mixing import opened
 from plans import Rows, mixed, plans, served
 
 from fastfeed.errors import ConfigError
-from fastfeed.order import Blocks, Mixed, Part, bind
-from fastfeed.plan import Plan
+from fastfeed.sampling import Blocks, Mixed, Part, bind
+from fastfeed.sampling.plan import Plan
 
 
 def part_of(order: Mixed, ids: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ def test_shards_of_a_mixture_are_those_of_its_sources():
 
 
 def test_other_orders_choose_among_all_samples_of_a_mixture():
-    from fastfeed.order import Balanced
+    from fastfeed.sampling import Balanced
 
     assert bind(Balanced(), Mixture(100, labels=np.arange(100) % 2)) == Balanced()
 

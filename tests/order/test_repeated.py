@@ -7,8 +7,8 @@ import pytest
 from plans import served
 
 from fastfeed.errors import ConfigError
-from fastfeed.order import Repeated
-from fastfeed.plan import Plan
+from fastfeed.sampling import Repeated
+from fastfeed.sampling.plan import Plan
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from plans import Rows, served, weights
 
 from fastfeed.errors import ConfigError
-from fastfeed.order import Weighted
-from fastfeed.plan import Plan
+from fastfeed.sampling import Weighted
+from fastfeed.sampling.plan import Plan
 
 SLACK = 1e-9  # an expected count may miss a whole number by what doubles lose
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.work import NoRoom, Watch
+from fastfeed.preprocess.task import NoRoom, Watch
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.preprocess.pixels.raster import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
 
 TURNED = {  # stored pixels -> as displayed, by EXIF orientation (CIPA DC-008, 4.6.4.A)
     1: lambda a: a,

@@ -12,8 +12,8 @@ from PIL import Image, ImageFilter
 
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
-from fastfeed.preprocess.looking.survey import GOOD, ROW, Survey, SurveyTask, load_survey
-from fastfeed.preprocess.work import NoRoom
+from fastfeed.preprocess.survey.survey import GOOD, ROW, Survey, SurveyTask, load_survey
+from fastfeed.preprocess.task import NoRoom
 from fastfeed.spec import ENCODED
 
 POISONED = Bad("worker_crash")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastfeed.preprocess.pixels.accept import refused
+from fastfeed.preprocess.pixels.limits import refused
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import Limits
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from surveying import by_hand
 
-from fastfeed.preprocess.looking.choose import Chosen, Pair, choose, needs_pixels
-from fastfeed.preprocess.looking.survey import BAD, GOOD, PLAIN, Survey
 from fastfeed.preprocess.recipe import Choice, Recipe, Scaling
+from fastfeed.preprocess.survey.select import Chosen, Pair, choose, needs_pixels
+from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, Survey
 
 BUCKETS = ((512, 512), (512, 768), (768, 512))
 

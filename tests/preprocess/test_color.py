@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from fastfeed.preprocess.pixels import raster
+from fastfeed.preprocess.pixels import decode as raster
 from fastfeed.preprocess.pixels.color import profile_of
-from fastfeed.preprocess.pixels.raster import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
 
 P3 = icc.rgb_profile("Display P3")
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

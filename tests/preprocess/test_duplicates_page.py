@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from surveying import Files, Shelf, saved, scene
 
-from fastfeed.preprocess.looking.choose import Pair
-from fastfeed.preprocess.looking.duplicates_page import DUPLICATES, PAGE, write_duplicates
+from fastfeed.preprocess.survey.duplicates_page import DUPLICATES, PAGE, write_duplicates
+from fastfeed.preprocess.survey.select import Pair
 
 
 class Flowers(Files):

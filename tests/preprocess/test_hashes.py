@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from surveying import saved, scene
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.looking.hashes import Eye, dhash
+from fastfeed.preprocess.survey.hashes import Eye, dhash
 
 MAX = 300_000_000
 

@@ -16,7 +16,7 @@ from tables import FORMATS, write
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.given.inputs import open_input
+from fastfeed.preprocess.inputs.inputs import open_input
 
 PATHS = ["b/0001.jpg", "a/0000.jpg", "./b/0000.jpg", "a/0001.jpg"]
 COLUMNS = {"path": PATHS, "label": ["x", "y", "x", "z"], "caption": ["one", "two", None, "four"], "n": [1.5, 2, 3, 4]}

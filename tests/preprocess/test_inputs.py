@@ -14,7 +14,7 @@ from remotes import uploaded
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.given.inputs import Input, as_input, open_input
+from fastfeed.preprocess.inputs.inputs import Input, as_input, open_input
 from fastfeed.sources import Arrays, ImageFolder, Table
 
 ODD = [

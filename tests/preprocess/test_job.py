@@ -22,7 +22,7 @@ from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.reasons import REASONS
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.task import Task
 from fastfeed.preprocess.workers.supervisor import Rules, Supervisor
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))

@@ -22,7 +22,7 @@ from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import open_target
-from fastfeed.preprocess.work import Task
+from fastfeed.preprocess.task import Task
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 

@@ -15,7 +15,7 @@ from transforming import file, made, shown, transformed
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels import transform
-from fastfeed.preprocess.pixels.keep import alike
+from fastfeed.preprocess.pixels.passthrough import alike
 from fastfeed.preprocess.recipe import Encoding, Scaling
 
 PIXELS = picture(2, (48, 64), detail=3)
@@ -154,7 +154,7 @@ def test_damage_is_found(image: str, blob: bytes, reason: str) -> None:
 
 def test_without_the_kernel_no_jpeg_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transform, "built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.raster.built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
     assert made(file(RGB, "JPEG"), LARGE, keeping("jpeg")).facts["kept"] is False
     assert made(file(RGB, "PNG"), LARGE, keeping("png")).facts["kept"] is True
 

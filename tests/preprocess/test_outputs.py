@@ -16,16 +16,16 @@ from records import record_folder
 from remotes import uploaded
 from shards import shard_folder
 
-from fastfeed.cli.open import kind_of, open_source
+from fastfeed.cli.open_source import kind_of, open_source
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.given.inputs import open_input
-from fastfeed.preprocess.given.outputs import open_output
-from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.entry import Entry
+from fastfeed.preprocess.inputs.inputs import open_input
+from fastfeed.preprocess.inputs.previous_job import open_output
 from fastfeed.preprocess.plan import Plan, make_plan
 from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.record import Record
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.storage import Storage
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage
 
 CLASSES = ("a", "b", "c")
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from fastfeed.preprocess.targets import owner
-from fastfeed.preprocess.targets.owner import has_ended, temporary_name
+from fastfeed.preprocess.targets import lock as owner
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.target import open_target
 
-NAME = "import sys; from fastfeed.preprocess.targets.owner import temporary_name; print(temporary_name(), flush=True);"
+NAME = "import sys; from fastfeed.preprocess.targets.lock import temporary_name; print(temporary_name(), flush=True);"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from small_jobs import FORMATS, Here, made, recipe, source
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
-from fastfeed.preprocess.prepare import refuse_without_room
+from fastfeed.preprocess.planning import refuse_without_room
 from fastfeed.preprocess.reports.estimate import Estimate, check_room, estimate, roomy, sampled
 
 

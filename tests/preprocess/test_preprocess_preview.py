@@ -14,8 +14,8 @@ from PIL import Image
 from small_jobs import FORMATS, made
 
 from fastfeed.preprocess.record import BadSample
+from fastfeed.preprocess.reports.contact_sheet import cells, sheet
 from fastfeed.preprocess.reports.preview import PAGE, page, preview
-from fastfeed.preprocess.reports.sheet import cells, sheet
 from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.state import open_job
 

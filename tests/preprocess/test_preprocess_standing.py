@@ -10,10 +10,10 @@ import pytest
 from small_jobs import Here, made, recipe, source
 
 from fastfeed.preprocess import Choice, open_input, run
-from fastfeed.preprocess.looking.survey import SurveyTask
-from fastfeed.preprocess.reports.standing import pace, standing, surveyed
+from fastfeed.preprocess.reports.status import pace, standing, surveyed
 from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.targets.owner import temporary_name
+from fastfeed.preprocess.survey.survey import SurveyTask
+from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
 
 NOW = 1_700_000_000.0

@@ -7,7 +7,7 @@ import json
 import pytest
 from small_jobs import made
 
-from fastfeed.preprocess.finish import TIMES
+from fastfeed.preprocess.finalize import TIMES
 from fastfeed.preprocess.reports.statistics import Run, aspect, bins, limit, megapixel, rows, statistics, summary
 
 

@@ -18,7 +18,7 @@ from fastfeed.preprocess import run
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.reports.verify import repair, samples_in, verify
 from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.targets.owner import temporary_name
+from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.writers import SUFFIXES
 

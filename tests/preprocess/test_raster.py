@@ -16,8 +16,8 @@ from rasters import TURNED, made, png, saved, seen
 
 from fastfeed.decode import Bad
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.pixels import raster
-from fastfeed.preprocess.pixels.raster import LARGE, Rasterizer, look
+from fastfeed.preprocess.pixels import decode as raster
+from fastfeed.preprocess.pixels.decode import LARGE, Rasterizer, look
 
 FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
 PATHS = ["native", "pillow", "vips"]

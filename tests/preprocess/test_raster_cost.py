@@ -15,13 +15,13 @@ import rasters
 from PIL import Image
 
 from fastfeed.faults import REASONS
-from fastfeed.preprocess.pixels import raster
+from fastfeed.preprocess.pixels import decode as raster
 from fastfeed.preprocess.pixels.cost import cost
 
 MEASURE = """
 import json, re, sys
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.raster import Rasterizer, look
+from fastfeed.preprocess.pixels.decode import Rasterizer, look
 def kilobytes(name):
     return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 blob, size = open(sys.argv[1], "rb").read(), (512, 512)
@@ -157,7 +157,7 @@ def test_memory_that_is_not_there_is_a_reason(format, tmp_path):
     (tmp_path / "file").write_bytes(rasters.saved(jpegs.textured(40, 60), format))
     program = """
 import resource, sys
-from fastfeed.preprocess.pixels.raster import Rasterizer, look
+from fastfeed.preprocess.pixels.decode import Rasterizer, look
 blob = open(sys.argv[1], "rb").read()
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 print(Rasterizer().pixels(blob, look(blob), (0, 0, 40, 60), (30_000, 30_000)).reason)

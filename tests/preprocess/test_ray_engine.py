@@ -152,7 +152,7 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     target = tmp_path / "ray"
     code = (
         "import sys; from job_driver import RECIPE; from waiting import Unhurried\n"
-        "from fastfeed.preprocess.given.inputs import open_input; from fastfeed.preprocess.job import run\n"
+        "from fastfeed.preprocess.inputs.inputs import open_input; from fastfeed.preprocess.job import run\n"
         "run(Unhurried(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE, engine='ray:' + sys.argv[3])\n"
     )
     command = [sys.executable, "-c", code, source, str(target), nodes.address]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfeed.preprocess.given import reading as module
-from fastfeed.preprocess.given.reading import LATER, reading
-from fastfeed.preprocess.work import FREE
+from fastfeed.preprocess.inputs import readahead as module
+from fastfeed.preprocess.inputs.readahead import LATER, reading
+from fastfeed.preprocess.task import FREE
 
 
 class Distant:

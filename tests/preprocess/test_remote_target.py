@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fastfeed.errors import ConfigError, MissingExtra, TargetError
 from fastfeed.preprocess.targets.remote import RemoteTarget
 from fastfeed.preprocess.targets.target import Target, open_target
-from fastfeed.sources.fetch import Patience
+from fastfeed.storage.retry import Patience
 
 QUICK = Patience(deadline_s=20, pause_s=0.01, hedge=False)
 HASTY = Patience(attempts=4, pause_s=0.01, hedge=False)

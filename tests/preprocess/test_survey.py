@@ -11,8 +11,8 @@ import pytest
 from surveying import POISONED, Diary, Files, Shelf, saved, scene, surveyed
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.looking import survey as module
-from fastfeed.preprocess.looking.survey import BAD, GOOD, PLAIN, SurveyTask, load_survey, piece_name, survey_done
+from fastfeed.preprocess.survey import survey as module
+from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, SurveyTask, load_survey, piece_name, survey_done
 from fastfeed.sources import ImageFolder
 
 BLOBS: list[bytes | None] = [
@@ -103,7 +103,7 @@ def test_large_files_are_read_when_there_is_room_for_them(tmp_path: Path, monkey
     for i in (0, 1, 6):
         (tmp_path / f"{i}.jpg").write_bytes(BLOBS[i] or b"")
     expected = surveyed(source := ImageFolder(tmp_path, labeled=False), [0, 3]).rows
-    monkeypatch.setattr("fastfeed.preprocess.given.reading.FREE", 100)  # all of them are large
+    monkeypatch.setattr("fastfeed.preprocess.inputs.readahead.FREE", 100)  # all of them are large
     monkeypatch.setattr(module, "FREE", 1)  # and need more than usual
     diary, shelf = Diary(), Shelf()
     task(source, shelf, [0, 3]).run(0, diary, {})

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.targets import drafts
 from fastfeed.preprocess.targets import local as local_target
+from fastfeed.preprocess.targets import temp_files as drafts
 from fastfeed.preprocess.targets.target import Target, open_target
 
 WATCHED = ("mkdir", "open", "write", "fsync", "replace", "rename")

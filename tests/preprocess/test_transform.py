@@ -17,9 +17,9 @@ from transforming import Counted, file, made, recipe, shown, transformed
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels import transform
+from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
 from fastfeed.preprocess.pixels.encode import encode
 from fastfeed.preprocess.pixels.geometry import place
-from fastfeed.preprocess.pixels.raster import Look, Rasterizer, look
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
@@ -92,7 +92,7 @@ def test_sizes_of_jpegs_are_rounded_alike_either_way(monkeypatch: pytest.MonkeyP
     blob = file(PIXELS, "JPEG")
     one = made(blob, Scaling(31))
     monkeypatch.setattr(transform, "built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.raster.built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
     other = made(blob, Scaling(31))
     assert (one.height, one.width, one.facts) == (other.height, other.width, other.facts)
     assert np.abs(shown(one).astype(int) - shown(other)).max() <= 8
@@ -243,7 +243,7 @@ def test_the_same_bytes_from_every_transformer_and_thread() -> None:
 
 
 def test_facts_can_be_counted() -> None:
-    from fastfeed.preprocess.tally import Tally
+    from fastfeed.preprocess.counts import Tally
 
     tally = Tally()
     tally.add(made(file(PIXELS, "JPEG"), Scaling(120, enlarge=True)))

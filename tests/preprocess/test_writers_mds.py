@@ -18,7 +18,7 @@ import pytest
 from packing import encoded, entries, write
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import mds
 from fastfeed.preprocess.writers.mds import index_json

@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.made import Made
+from fastfeed.preprocess.entry import Made
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.recipe import Encoding, Limits, Recipe, Scaling
-from fastfeed.preprocess.work import NoRoom
+from fastfeed.preprocess.task import NoRoom
 
 
 class Counted:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.work import Watch
+from fastfeed.preprocess.task import Watch
 from fastfeed.sources.base import Source
 
 PATIENCE_S = 60.0  # ends what would hang for ever

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.trace import (
+from fastfeed.profiler.model.trace import (
     Calls,
     Device,
     Kind,

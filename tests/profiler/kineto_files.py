@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.trace import Ops, Said, Trace
+from fastfeed.profiler.model.trace import Ops, Said, Trace
 
 PID = 4242
 HTOD = "Memcpy HtoD (Pageable -> Device)"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.ranks import Member
-from fastfeed.profiler.result import Slices
-from fastfeed.profiler.trace import Device, Kind, Ops, Origin, Process, Strings, Trace, table
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import Slices
+from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Strings, Trace, table
+from fastfeed.profiler.ranks.ranks import Member
 
 __all__ = ["MS", "TRANSFER", "Talk", "members"]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fastfeed.profiler import intervals
-from fastfeed.profiler.causes import CAUSES, Cause
-from fastfeed.profiler.result import (
+from fastfeed.profiler.model import intervals
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import (
     Budget,
     Charge,
     Cold,
@@ -25,7 +25,7 @@ from fastfeed.profiler.result import (
     Steps,
     Verdict,
 )  # fmt: skip
-from fastfeed.profiler.trace import Origin
+from fastfeed.profiler.model.trace import Origin
 
 BUSY = ("compute", "comm", "h2d", "other", "overhead")
 US, MS = 1_000, 1_000_000

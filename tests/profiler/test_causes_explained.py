@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.profiler.causes import CAUSES, FAMILIES, Cause, cause_of
-from fastfeed.profiler.remedies import _ADVICE
+from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause, cause_of
+from fastfeed.profiler.verdict.advice import _ADVICE
 
 TEXT = (Path(__file__).parents[2] / "docs" / "causes.md").read_text()
 SECTIONS = re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from kineto_files import BASE, KERNELS, PID, device_rows, event, host_rows, kernel, large, launch, meta, training, write
 
-from fastfeed.profiler.readers import chrome
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.readers.chrome import reader as chrome
 
 OLD = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "gpu_memset": "Memset", "cuda_runtime": "Runtime"}
 OLD |= {"cpu_op": "Operator", "user_annotation": "Operator"}

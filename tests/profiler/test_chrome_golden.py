@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfeed.profiler import intervals
-from fastfeed.profiler.readers import chrome, opened
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler.model import intervals
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers.chrome import reader as chrome
 
 # HTA keeps decimals of today's time in microseconds as float64, whose steps are 250 ns
 ROUGH = {"hta_ns_resolution_rank0.json.gz": 61}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kineto_files import device_rows, host_rows, meta, write
 
-from fastfeed.profiler.readers import chrome, chrome_jax
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.readers.chrome import jax as chrome_jax
+from fastfeed.profiler.readers.chrome import reader as chrome
 
 HOST, THREAD = 701, 3_100
 
@@ -39,7 +40,7 @@ def recording(device: str = "/device:GPU:0") -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("piece", [200, 4 << 20])
 def test_streams_and_host_threads(tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastfeed.profiler.readers.chrome_stream.PIECE", piece)
+    monkeypatch.setattr("fastfeed.profiler.readers.chrome.stream.PIECE", piece)
     trace = chrome.read(write(tmp_path / "host.trace.json.gz", recording(), displayTimeUnit="ns"))
     assert device_rows(trace.ops) == [
         (18_001, 21_001, 15, 4), (30_123, 40_123, 14, 5), (50_000, 60_000, 14, 6), (70_000, 71_000, 14, 8),

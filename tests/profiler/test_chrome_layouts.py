@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kineto_files import device_rows, event, flows, host_rows, kernel, large, launch, meta, training, write
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import chrome, opened
+from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers.chrome import reader as chrome
 
 
 def backwards(event: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def test_every_layout_says_the_same(tmp_path: Path, layout: str, piece: int, mon
     assert len(expected.ops.start) == 4
     document = {"deviceProperties": [{"id": 0, "name": "A"}], "traceEvents": events, "more": [{"a": 1}, {"b": "]}"}]}
     (tmp_path / "a.json").write_text(LAYOUTS[layout](document), encoding="utf-8")
-    monkeypatch.setattr("fastfeed.profiler.readers.chrome_stream.PIECE", piece)
+    monkeypatch.setattr("fastfeed.profiler.readers.chrome.stream.PIECE", piece)
     trace = chrome.read(tmp_path / "a.json")
     assert sorted(device_rows(trace.ops)) == sorted(device_rows(expected.ops))
     assert sorted(host_rows(trace)) == sorted(host_rows(expected))
@@ -70,7 +71,7 @@ def test_any_order_of_keys_is_learned(tmp_path: Path, seed: int, monkeypatch: py
     keys = sorted({key for one in events for key in one}, key=lambda _: chance.random())
     text = json.dumps([{key: one[key] for key in keys if key in one} for one in events])
     (tmp_path / "b.json").write_text(re.sub(r'("ts"|"dur"): "([\d.]+)"', r"\1: \2", text))
-    monkeypatch.setattr("fastfeed.profiler.readers.chrome_stream.PIECE", 5000)
+    monkeypatch.setattr("fastfeed.profiler.readers.chrome.stream.PIECE", 5000)
     expected, trace = chrome.read(tmp_path / "a.json"), chrome.read(tmp_path / "b.json")
     assert sorted(device_rows(trace.ops)) == device_rows(expected.ops)
     assert sorted(trace.calls.corr) == list(range(1, 61))

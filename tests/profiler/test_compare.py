@@ -13,11 +13,11 @@ import results_made as made
 from rich.console import Console
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.compare import Comparison, Move, compare
+from fastfeed.profiler.compare.compare import Comparison, Move, compare
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import Charge, Result, Share
 from fastfeed.profiler.readers import read
 from fastfeed.profiler.reports.difference import SCHEMA, as_dict, render
-from fastfeed.profiler.result import Charge, Result, Share
 
 MS = made.MS
 
@@ -100,7 +100,7 @@ def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatc
         return by_key(compare(*results).devices[0].causes)["cause:launch_latency"].moved
 
     assert latency() == "same"
-    monkeypatch.setattr("fastfeed.profiler.compare.FLOOR", 0)
+    monkeypatch.setattr("fastfeed.profiler.compare.compare.FLOOR", 0)
     assert latency() == "more"
 
 

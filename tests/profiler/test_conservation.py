@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler import nsight, readers
+from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.causes import CAUSES, Cause
-from fastfeed.profiler.trace import Trace
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.trace import Trace
+from fastfeed.profiler.runner import nsight
 
 REFUSED = {
     "jaxtb_pdl_2p2c.nsys-rep": "newer|Nsight Systems",

@@ -9,7 +9,7 @@ import pytest
 from handmade import Made
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, Said
 
 MS = 1_000_000
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from handmade import Made
 
-from fastfeed.profiler.budget import busy_sets
-from fastfeed.profiler.gaps import Gaps, find_gaps
-from fastfeed.profiler.launches import launches
-from fastfeed.profiler.trace import Overheads
+from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
+from fastfeed.profiler.attribution.launches import launches
+from fastfeed.profiler.attribution.time_breakdown import busy_sets
+from fastfeed.profiler.model.trace import Overheads
 
 
 def gaps(made: Made) -> Gaps:

@@ -8,9 +8,9 @@ import pytest
 from simulator.judged import judged
 
 from fastfeed.errors import ConfigError
-from fastfeed.profiler.causes import CAUSES, FAMILIES
-from fastfeed.profiler.gate import Gate, check, parse, share
-from fastfeed.profiler.quantities import percent
+from fastfeed.profiler.compare.ci_gate import Gate, check, parse, share
+from fastfeed.profiler.model.causes import CAUSES, FAMILIES
+from fastfeed.profiler.model.format import percent
 
 
 def test_parses():

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fastfeed.profiler.intervals import clip, complement, empty, intersect, measure, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import (
+    clip,
+    complement,
+    empty,
+    intersect,
+    measure,
+    overlap,
+    spans,
+    subtract,
+    union,
+)
 
 WORLD = 48  # ns; small, so that touching, nested and equal spans are the rule
 EPOCH = 1_687_000_000_123_456_789  # float64 would be wrong by 128 ns here

@@ -9,8 +9,8 @@ import pytest
 
 from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.result import DeviceResult, Period, Result
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import DeviceResult, Period, Result
 
 
 @cache

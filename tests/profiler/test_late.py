@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from handmade import Made
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.host import Host
-from fastfeed.profiler.late import attribute, join
-from fastfeed.profiler.trace import Said, Sched
+from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.attribution.host_causes import attribute, join
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Said, Sched
 
 LATE = (1_000, 2_000)
 LOADER = "DataLoader.__next__"

@@ -7,7 +7,7 @@ from pathlib import Path
 import kineto_files as make
 import pytest
 
-from fastfeed.profiler.meanings import Doing, range_meanings
+from fastfeed.profiler.attribution.classify import Doing, range_meanings
 from fastfeed.profiler.readers import read
 
 INPUT = [

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from test_nvprof_text import CALLS, CSV
 
-from fastfeed.profiler.merge import combine, merge
-from fastfeed.profiler.readers import nvprof_text
-from fastfeed.profiler.trace import Calls, Ops, Origin, Overheads, Process, Ranges, Said, Thread, Trace, table
+from fastfeed.profiler.merge.merge import combine, merge
+from fastfeed.profiler.model.trace import Calls, Ops, Origin, Overheads, Process, Ranges, Said, Thread, Trace, table
+from fastfeed.profiler.readers.nvprof import text as nvprof_text
 
 WALL = 1_700_000_000_000_000_000
 MS = 1_000_000

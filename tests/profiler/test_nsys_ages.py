@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from nsys_databases import AGES, ORDER, Export, columns, gid, million
 
-from fastfeed.profiler.readers import nsys
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.readers.nsys import reader as nsys
 
 
 def story(path: Path, age: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from nsys_databases import Export, gid, million
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import nsys
+from fastfeed.profiler.readers.nsys import reader as nsys
 
 MAGIC = b"SQLite format 3\0"
 

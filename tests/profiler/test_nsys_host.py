@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from nsys_databases import Export, gid
 
-from fastfeed.profiler.readers import nsys
-from fastfeed.profiler.trace import Said, Trace
+from fastfeed.profiler.model.trace import Said, Trace
+from fastfeed.profiler.readers.nsys import reader as nsys
 
 MAIN = gid(100, 100)
 

@@ -7,8 +7,8 @@ import struct
 import pytest
 from nsys_databases import Export, gid, payload
 
-from fastfeed.profiler.readers import nsys
-from fastfeed.profiler.trace import Trace
+from fastfeed.profiler.model.trace import Trace
+from fastfeed.profiler.readers.nsys import reader as nsys
 
 
 def two(tmp_path, age: str = "2026") -> Export:

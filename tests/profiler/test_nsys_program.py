@@ -9,8 +9,9 @@ import pytest
 from nsys_databases import Export
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler import nsight, readers
-from fastfeed.profiler.readers import nsys_report
+from fastfeed.profiler import readers
+from fastfeed.profiler.readers.nsys import report as nsys_report
+from fastfeed.profiler.runner import nsight
 
 REPORT = b"NVIDIA Tegra Profiler Report 2025@5@1@121-255136380782v0.\n\x0bLocal (CLI)" + bytes(200)
 OLDEST = b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)" + bytes(200)

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastfeed.profiler.intervals import complement, spans, union
-from fastfeed.profiler.readers import detect, nsys
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler.model.intervals import complement, spans, union
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.readers import detect
+from fastfeed.profiler.readers.nsys import reader as nsys
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +86,8 @@ def test_the_oldest_file_has_calls_once(folder):
 
 
 def test_a_report_through_the_nsys_of_this_machine(folder):
-    from fastfeed.profiler import nsight
-    from fastfeed.profiler.readers import nsys_report
+    from fastfeed.profiler.readers.nsys import report as nsys_report
+    from fastfeed.profiler.runner import nsight
 
     if nsight.find() is None:
         pytest.skip("no nsys on this machine; make nsys, then set NSYS=build/nsys/nsys")

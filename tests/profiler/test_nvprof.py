@@ -10,9 +10,9 @@ import pytest
 from nvprofs import EPOCH, PID, TABLES, TID, UUID, Sheet, owner, training
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import nvprof
-from fastfeed.profiler.readers.nvprof_names import DRIVER, RUNTIME
-from fastfeed.profiler.trace import Kind, Process, Said, Thread, Trace
+from fastfeed.profiler.model.trace import Kind, Process, Said, Thread, Trace
+from fastfeed.profiler.readers.nvprof import reader as nvprof
+from fastfeed.profiler.readers.nvprof.names import DRIVER, RUNTIME
 
 
 def names(trace: Trace, column: np.ndarray) -> list[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import detect, nvprof_text
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.readers import detect
+from fastfeed.profiler.readers.nvprof import text as nvprof_text
 
 SPOKEN = """==411== NVPROF is profiling process 411, command: python train.py
 epoch 1, Start the training, loss 3.2

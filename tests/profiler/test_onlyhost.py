@@ -6,7 +6,7 @@ import pytest
 from handmade import Made
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.trace import Said
+from fastfeed.profiler.model.trace import Said
 
 
 def test_a_recording_of_the_host_alone_says_how_long_it_waited():

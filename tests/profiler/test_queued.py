@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from handmade import Made
 
-from fastfeed.profiler.attribution import attribute_device
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.dependency import producers
-from fastfeed.profiler.host import Host
-from fastfeed.profiler.trace import Kind, Waits
+from fastfeed.profiler.attribution.attribution import attribute_device
+from fastfeed.profiler.attribution.dependencies import producers
+from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Waits
 
 US, MS = 1_000, 1_000_000
 

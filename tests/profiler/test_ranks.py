@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from manyranks import MS, Talk, members
 
-from fastfeed.profiler import intervals
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.ranks import ABSENT, Blame, Member, Together, estimated, together
-from fastfeed.profiler.result import Slices
-from fastfeed.profiler.trace import Device, Kind, Ops, Origin, Process, Trace, table
+from fastfeed.profiler.model import intervals
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import Slices
+from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Trace, table
+from fastfeed.profiler.ranks.ranks import ABSENT, Blame, Member, Together, estimated, together
 
 JITTER = 5_000  # ns, of the made ends, per collective
 STEPS = 12

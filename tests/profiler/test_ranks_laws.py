@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from manyranks import MS, Talk, members
 
-from fastfeed.profiler import intervals
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.ranks import NO_CAUSE, Member, Together, together
-from fastfeed.profiler.trace import Kind
+from fastfeed.profiler.model import intervals
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind
+from fastfeed.profiler.ranks.ranks import NO_CAUSE, Member, Together, together
 
 RANKS = 4
 CAUSES = (Cause.INPUT, Cause.FRAMEWORK, Cause.HOST_UNKNOWN)

@@ -10,9 +10,9 @@ import pytest
 from manyranks import MS, Talk, members
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.collectives import family
-from fastfeed.profiler.ranks import ABSENT, Member, Together, together
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.ranks.collectives import family
+from fastfeed.profiler.ranks.ranks import ABSENT, Member, Together, together
 
 STEPS = 20
 JITTER = 5_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastfeed.profiler.ranks import Member, together
+from fastfeed.profiler.model.result import Slices
+from fastfeed.profiler.model.trace import Kind
+from fastfeed.profiler.ranks.ranks import Member, together
 from fastfeed.profiler.readers import read
-from fastfeed.profiler.result import Slices
-from fastfeed.profiler.trace import Kind
 
 EMPTY = Slices(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32)))
 

@@ -19,7 +19,7 @@ from nvprofs import training
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
-from fastfeed.profiler.readers import opened
+from fastfeed.profiler.readers import decompress as opened
 from fastfeed.profiler.readers.folders import expand
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from results_made import device
 
-from fastfeed.profiler.causes import FAMILIES, Cause
-from fastfeed.profiler.remedies import remedies
-from fastfeed.profiler.result import Charge, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.model.causes import FAMILIES, Cause
+from fastfeed.profiler.model.result import Charge, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.verdict.advice import remedies
 
 MS = 1_000_000
 FEED = FeedResult(

@@ -12,9 +12,9 @@ from browser import Browser, Tab, browser, found
 from results_made import EVERY
 from screenshots import take
 
-from fastfeed.profiler.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.reports.page import page
-from fastfeed.profiler.result import DeviceResult
 
 pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
 

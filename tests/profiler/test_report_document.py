@@ -12,9 +12,9 @@ import pytest
 import results_made
 from results_made import EVERY
 
-from fastfeed.profiler.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import Share
 from fastfeed.profiler.reports import document
-from fastfeed.profiler.result import Share
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "profile_json.md"
 

@@ -12,7 +12,7 @@ import pytest
 import results_made
 from results_made import EVERY
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.reports.page import LARGEST, page
 from fastfeed.profiler.reports.picture import LOOK
 

@@ -11,9 +11,9 @@ import pytest
 import results_made
 from results_made import EVERY
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.reports import perfetto
-from fastfeed.profiler.result import Result
 
 
 def written(result: Result, path: Path) -> dict:

@@ -12,9 +12,9 @@ from results_made import EVERY
 from rich.cells import cell_len
 from rich.console import Console
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.reports.text import PAPER, render
-from fastfeed.profiler.result import Result
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reading_a_report.md"
 

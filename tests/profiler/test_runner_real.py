@@ -16,8 +16,8 @@ from conftest import ROOT, environment
 from signalled import when_ready
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler import nsight, readers
-from fastfeed.profiler.runner import Recording, Settings, record
+from fastfeed.profiler import readers
+from fastfeed.profiler.runner import Recording, Settings, nsight, record
 from fastfeed.profiler.runner.capture import options_of
 
 Run = Callable[..., Recording]

@@ -11,10 +11,10 @@ from simulator.confusion import agreement, confusion, tellable
 from simulator.judged import Judged, judged, read_back, run_of, unmarked
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.meanings import Doing, range_meanings
-from fastfeed.profiler.result import DeviceResult
-from fastfeed.profiler.trace import Ranges, table
+from fastfeed.profiler.attribution.classify import Doing, range_meanings
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import DeviceResult
+from fastfeed.profiler.model.trace import Ranges, table
 
 PAIRS = [(name, dialect) for name in ALL for dialect in ALL[name].dialects]
 WHOLE = [(name, dialect) for name, dialect in PAIRS if name != "dropped"]  # with all launches

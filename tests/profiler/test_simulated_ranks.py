@@ -12,10 +12,10 @@ from simulator.events import MS, US
 from simulator.judged import Judged, judged, read_back, run_of, unmarked
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.intervals import measure, spans, subtract, union
-from fastfeed.profiler.merge import merge
-from fastfeed.profiler.trace import Kind
+from fastfeed.profiler.merge.merge import merge
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.intervals import measure, spans, subtract, union
+from fastfeed.profiler.model.trace import Kind
 
 DIALECTS = ALL["late_peer"].dialects
 

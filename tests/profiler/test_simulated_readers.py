@@ -12,8 +12,8 @@ from simulator.events import Run
 from simulator.judged import read_back, run_of, traces_of
 from simulator.write import WRITERS, write
 
+from fastfeed.profiler.model.trace import Kind, Said, Trace
 from fastfeed.profiler.readers import read
-from fastfeed.profiler.trace import Kind, Said, Trace
 
 SCENARIOS = ("across_streams", "clock_skew", "graphs", "no_core", "pageable_copy", "pipeline")
 FULL = ("nsys", "chrome", "xplane", "nvprof")

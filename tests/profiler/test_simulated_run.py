@@ -8,9 +8,9 @@ from simulator.cases import ALL, LATE_RANK
 from simulator.events import Run
 from simulator.machine import DEPTH
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.intervals import complement, spans, union
-from fastfeed.profiler.trace import Kind
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.intervals import complement, spans, union
+from fastfeed.profiler.model.trace import Kind
 
 
 @pytest.fixture(scope="module", params=sorted(ALL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulator.judged import judged
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.reports.document import as_dict
 from fastfeed.profiler.reports.page import page
 

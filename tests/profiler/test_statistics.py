@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastfeed.profiler import statistics
+from fastfeed.profiler.model import statistics
 
 WINDOW = 100_000_000  # ns of a step
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastfeed.profiler.result import Steps
-from fastfeed.profiler.steps import find_steps
-from fastfeed.profiler.trace import Calls, Kind, Ops, Origin, Process, Ranges, Said, Thread, Trace, table
+from fastfeed.profiler.model.result import Steps
+from fastfeed.profiler.model.trace import Calls, Kind, Ops, Origin, Process, Ranges, Said, Thread, Trace, table
+from fastfeed.profiler.steps.steps import find_steps
 
 Row = tuple[int, int, int, str, Said]  # start, end, thread, name, said
 

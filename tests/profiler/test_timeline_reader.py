@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import detect, timeline
-from fastfeed.profiler.trace import Process, Said, Thread, Trace
-from fastfeed.timeline import Span, Timeline
+from fastfeed.profiler.model.trace import Process, Said, Thread, Trace
+from fastfeed.profiler.readers import detect
+from fastfeed.profiler.readers import fastfeed_timeline as timeline
+from fastfeed.runtime.timeline import Span, Timeline
 
 WALL = 1_700_000_000_000_000_000
 MONO = 5_000_000_000

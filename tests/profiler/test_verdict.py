@@ -8,9 +8,9 @@ import pytest
 from handmade import Made
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.result import Result, Share
-from fastfeed.profiler.trace import Kind, Said, Trace
-from fastfeed.profiler.verdict import starved_word
+from fastfeed.profiler.model.result import Result, Share
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.verdict.verdict import starved_word
 
 MS = 1_000_000
 STEP = 100 * MS

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from xplanes import Event, Line, Plane, Ref, event, gpu, space
 
-from fastfeed.profiler.readers import xplane
-from fastfeed.profiler.readers.opened import head
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.readers.decompress import head
+from fastfeed.profiler.readers.xplane import reader as xplane
 
 
 def read(tmp_path: Path, planes: Sequence[Plane], **rest: Sequence[str]) -> Trace:
@@ -263,7 +263,7 @@ def test_packed(tmp_path: Path) -> None:
 
 
 def test_more_events_than_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastfeed.profiler.readers.xplane_planes._CHUNK", 3)
+    monkeypatch.setattr("fastfeed.profiler.readers.xplane.planes._CHUNK", 3)
     late = Event("late", 100_000, 90_000)  # ends before it begins
     events = [event("k", n, n + 1, {"correlation_id": n + 1, "group_id": 2}) for n in range(10)]
     trace = read(tmp_path, [gpu(0, [stream(*events[:4], late, *events[4:])])])

@@ -9,8 +9,8 @@ import pytest
 from xplanes import Line, Plane, Ref, event, field_of, gpu, space, varint
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import xplane
-from fastfeed.profiler.readers.opened import head
+from fastfeed.profiler.readers.decompress import head
+from fastfeed.profiler.readers.xplane import reader as xplane
 
 STEPS = [event("train", 10 * n, 10 * n + 9, {"step_num": n, "x": -1, "y": 0.5}) for n in range(4)]
 CALLS = [event("cuLaunchKernel", 10 * n, 10 * n + 2, {"correlation_id": n + 1}) for n in range(4)]
@@ -145,7 +145,7 @@ def test_stats_in_an_unusual_order(tmp_path: Path) -> None:
 
 
 def test_very_many_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastfeed.profiler.readers.xplane_planes._MOST_LINES", 1000)
+    monkeypatch.setattr("fastfeed.profiler.readers.xplane.planes._MOST_LINES", 1000)
     work = field_of(1, 1) + field_of(2, 4000) + field_of(3, 5000)
     trace = xplane.read(written(tmp_path, plane_with(work, *[b""] * 10_000)))
     assert len(trace.ops.start) == 1

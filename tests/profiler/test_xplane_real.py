@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import xplane
-from fastfeed.profiler.readers.opened import head
-from fastfeed.profiler.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.readers.decompress import head
+from fastfeed.profiler.readers.xplane import reader as xplane
 
 GPU_FILES = ["jax08_mi300_gemm", "jax_te_fused_attn", "tf_gpu_multi_worker"]
 

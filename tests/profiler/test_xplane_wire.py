@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xplanes import field_of, varint
 
-from fastfeed.profiler.readers.protobuf import (
+from fastfeed.profiler.readers.xplane.protobuf import (
     FIXED64,
     LEN,
     PAD,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from feeds import NUMBERS, feed
 
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.sources import Arrays
 
 LONG = 30  # seconds; a wait that gets this far has failed

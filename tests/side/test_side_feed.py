@@ -16,8 +16,8 @@ from side_feeds import Described, helper, side
 
 from fastfeed.errors import SampleError, TooManyFailures
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed import Feed
-from fastfeed.order import Balanced
+from fastfeed.feed.feed import Feed
+from fastfeed.sampling import Balanced
 from fastfeed.sources import Arrays, ImageFolder, Mixture, TarShards
 
 PICTURES = np.stack([picture(i, (20, 30)) for i in range(40)])

@@ -11,8 +11,8 @@ import numpy as np
 from feeds import NUMBERS
 from side_feeds import helper, shared_bytes, side
 
-from fastfeed.side.memory import Lent, anonymous, mapped
-from fastfeed.slots import Slots
+from fastfeed.feed.helper_process.shared_memory import Lent, anonymous, mapped
+from fastfeed.runtime.buffers import Slots
 from fastfeed.sources import Arrays
 
 PAGE = 4096

@@ -12,10 +12,10 @@ from side_feeds import Odd
 
 from fastfeed.errors import TooManyFailures
 from fastfeed.faults import Failure
-from fastfeed.quarantine import Quarantine
-from fastfeed.side.memory import anonymous, mapped
-from fastfeed.side.wire import Closed, pack_error, receive, send, unpack_error
-from fastfeed.timeline import Span, Timeline
+from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send, unpack_error
+from fastfeed.feed.helper_process.shared_memory import anonymous, mapped
+from fastfeed.feed.quarantine import Quarantine
+from fastfeed.runtime.timeline import Span, Timeline
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from lakes import LONG
 
-from fastfeed.sources import bridge
-from fastfeed.sources.bridge import Begun, known, later, launch, results, together
+from fastfeed.storage import event_loop as bridge
+from fastfeed.storage.event_loop import Begun, known, later, launch, results, together
 
 
 async def number(n: int) -> int:

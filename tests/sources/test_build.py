@@ -18,7 +18,8 @@ from shards import samples, shard_folder, tar_of
 from tars import END, counted, entry, indexes, same, taken
 
 from fastfeed.errors import SourceError
-from fastfeed.sources import TarShards, build
+from fastfeed.sources import TarShards
+from fastfeed.sources.shards import build_index as build
 
 WAIT_S = 20  # ends a hang; nothing here takes that long
 ALL = ["s-000.tar", "s-001.tar", "s-002.tar"]

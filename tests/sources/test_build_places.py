@@ -11,7 +11,8 @@ from shards import samples, shard_folder, tar_of
 from tars import counted, indexes, labels, same, taken
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources import TarShards, build
+from fastfeed.sources import TarShards
+from fastfeed.sources.shards import build_index as build
 
 ALL = ["s-000.tar", "s-001.tar", "s-002.tar"]
 

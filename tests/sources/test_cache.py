@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.cache import Cache, Chunk, in_bytes
+from fastfeed.storage.disk_cache import Cache, Chunk, in_bytes
 
 # -- what is found
 

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from caches import BLOCK, audit, content, fill, whole
 
-from fastfeed.sources.cache import Cache
+from fastfeed.storage.disk_cache import Cache
 
 
 def test_a_chunk_of_another_length_is_not_served(tmp_path):

@@ -11,7 +11,7 @@ import time
 import pytest
 from caches import BLOCK, audit, content, fill, whole
 
-from fastfeed.sources.cache import Cache
+from fastfeed.storage.disk_cache import Cache
 
 WRITING = os.O_RDWR | os.O_WRONLY
 

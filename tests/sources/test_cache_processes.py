@@ -13,13 +13,13 @@ import pytest
 from caches import BLOCK, audit, content, fill, whole
 from conftest import ROOT, environment
 
-from fastfeed.sources.cache import Cache
+from fastfeed.storage.disk_cache import Cache
 
 LIMIT = 40 * BLOCK
 SETUP = """
 import os, random, shutil, signal, sys, threading
 from caches import BLOCK, audit, content, fill, whole
-from fastfeed.sources.cache import Cache
+from fastfeed.storage.disk_cache import Cache
 folder, limit = sys.argv[1], int(sys.argv[2])
 cache = Cache(folder, limit, chunk=5000)
 def objects(rng):

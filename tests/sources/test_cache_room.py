@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from caches import BLOCK, audit, content, fill, whole
 
-from fastfeed.sources.cache import Cache
+from fastfeed.storage.disk_cache import Cache
 
 MINUTE_NS = 60 * 10**9
 

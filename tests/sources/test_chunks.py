@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lakes import DATA, LONG, QUICK, Ask, Gate, Lake, span, storage, wait
 
-from fastfeed.sources.cache import Cache
-from fastfeed.sources.fetch import Patience, Unread
-from fastfeed.sources.storage import Span, Stat, Storage
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.storage import Span, Stat, Storage
 
 WHOLE = Stat(len(DATA), "v")
 URI = "lake://a/b"

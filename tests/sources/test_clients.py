@@ -10,9 +10,9 @@ import pytest
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS
-from fastfeed.sources import clients
-from fastfeed.sources.clients import connect, explain, settings
-from fastfeed.sources.fetch import Unread
+from fastfeed.storage import clients
+from fastfeed.storage.clients import connect, explain, settings
+from fastfeed.storage.retry import Unread
 
 
 def named(name: str, text: str = "text", base: type[Exception] = Exception, **more: Any) -> Exception:
@@ -149,7 +149,7 @@ def test_each_storage_has_a_file_system_of_its_own():
 S3 = """
 import time
 from fastfeed.errors import SourceError
-from fastfeed.sources.storage import Storage, Span
+from fastfeed.storage.storage import Storage, Span
 store = Storage({"endpoint_url": "http://127.0.0.1:9"})
 try:
     store.find("s3://bucket/*.tar")

@@ -15,7 +15,7 @@ from remotes import put, uploaded
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, ImageFolder, Objects
-from fastfeed.sources.coco import _bare
+from fastfeed.sources.annotations.coco import _bare
 
 NAMES = ["b/0000.jpg", "a/0001.jpg", "a/0000.jpg"]  # not sorted, as in COCO
 POLYGONS = [[1.5, 2, 3e1, 4, -5, 6], [7, 8]]

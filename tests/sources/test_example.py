@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import entry, example, feature, field, varint
 
-from fastfeed.sources.example import Example, Malformed, View, Wanted
+from fastfeed.sources.shards.tf_example import Example, Malformed, View, Wanted
 
 IMAGE, LABEL = b"image/encoded", b"image/class/label"
 VALUES = st.one_of(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from records import feature, field, varint
 
-from fastfeed.sources.features import plain
+from fastfeed.sources.shards.tf_feature import plain
 
 CASES: list[tuple[bytes, Any]] = [
     (feature("ä".encode()), "ä"),

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from services import FOREVER, PATIENCE, Service, read, used_to
 
-from fastfeed.sources import fetch
-from fastfeed.sources.clients import explain
-from fastfeed.sources.fetch import Patience, Unread, persist
+from fastfeed.storage import retry as fetch
+from fastfeed.storage.clients import explain
+from fastfeed.storage.retry import Patience, Unread, persist
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 from clocks import now, run
 from services import FOREVER, PATIENCE, Service, read, used_to
 
-from fastfeed.sources import fetch
-from fastfeed.sources.clients import explain
-from fastfeed.sources.fetch import persist
+from fastfeed.storage import retry as fetch
+from fastfeed.storage.clients import explain
+from fastfeed.storage.retry import persist
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ import pytest
 from clocks import now, run
 from services import FOREVER, PATIENCE, Service, read, used_to
 
-from fastfeed.sources import fetch
-from fastfeed.sources.clients import explain
-from fastfeed.sources.fetch import Latencies, Patience, persist
+from fastfeed.storage import retry as fetch
+from fastfeed.storage.clients import explain
+from fastfeed.storage.retry import Latencies, Patience, persist
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from shards import samples, shard_folder, tar_of
 from tars import opened
 
 from fastfeed.sources import TarShards
-from fastfeed.sources.fingerprint import difference, fingerprint
+from fastfeed.storage.fingerprint import difference, fingerprint
 
 COUNT = 40
 FILES = samples(range(COUNT))

@@ -15,7 +15,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import ImageFolder, Storage
 from fastfeed.sources.base import Fetching
-from fastfeed.sources.listing import list_images
+from fastfeed.sources.listing.listing import list_images
 
 FILES = (
     *("b/1.jpg", "b/2.JPG", "b/sub/0.png", "b/sub-1/0.jpg", "b/sub.jpg", "b/.hidden.jpg", "b/notes.txt", "loose.jpg"),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastfeed.sources.index import Found, Index, Section, is_index, load, save, sections
-from fastfeed.sources.storage import Stat
+from fastfeed.sources.shards.index import Found, Index, Section, is_index, load, save, sections
+from fastfeed.storage.storage import Stat
 
 KIND = "tar 1"
 

@@ -12,7 +12,7 @@ import pytest
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import Arrays
-from fastfeed.sources.layouts import read_idx
+from fastfeed.sources.mnist_cifar import read_idx
 
 RNG = np.random.default_rng(0)
 DIGITS, DIGIT_LABELS = RNG.integers(0, 256, (5, 28, 28), np.uint8), np.array([3, 1, 4, 1, 5], np.uint8)

@@ -157,7 +157,7 @@ def test_where_it_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(SourceError) as error:
         listed(root, tmp_path / "nowhere" / "out.csv")
     assert "list_images: cannot write" in str(error.value) and "No such file or directory" in str(error.value)
-    monkeypatch.setattr("fastfeed.sources.listing_file.find_spec", lambda _: None)
+    monkeypatch.setattr("fastfeed.sources.listing.listing_file.find_spec", lambda _: None)
     with pytest.raises(MissingExtra) as missing:
         listed(root, tmp_path / "out.parquet")
     assert str(missing.value) == (

@@ -15,9 +15,9 @@ from trees import tree
 
 from fastfeed.errors import SourceError
 from fastfeed.sources import Storage
-from fastfeed.sources.objects import RemoteTree
-from fastfeed.sources.partial import kept
-from fastfeed.sources.tree import LocalTree
+from fastfeed.sources.listing.journal import kept
+from fastfeed.sources.listing.local_tree import LocalTree
+from fastfeed.sources.listing.remote_tree import RemoteTree
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from remotes import Watched, uploaded
 from fastfeed.sources import Storage
-from fastfeed.sources.listing import list_images
+from fastfeed.sources.listing.listing import list_images
 
 def find(self, path, *args, **options):
     if path.endswith("/f"):

@@ -17,7 +17,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, TarShards
 from fastfeed.sources.base import Annotated, Fetching, Located, Sharded
-from fastfeed.sources.fingerprint import difference
+from fastfeed.storage.fingerprint import difference
 
 IMAGES = Arrays(np.stack([picture(i, (20, 30)) for i in range(4)]), np.arange(4) % 2, classes=("a", "b"))
 BOXES = [[[1, 2, 11, 8]], [], np.array([[0, 0, 30, 20], [5, 5, 6.5, 7]]), np.empty((0, 4))]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.partial import Partial, kept
-from fastfeed.sources.rows import ROWS, Rows, packed, unpacked
+from fastfeed.sources.listing.file_table import ROWS, Rows, packed, unpacked
+from fastfeed.sources.listing.journal import Partial, kept
 
 KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 

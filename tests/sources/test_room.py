@@ -10,7 +10,7 @@ from clocks import now, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.room import Room
+from fastfeed.storage.request_limit import Room
 
 
 class Visits:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.partial import Held
-from fastfeed.sources.rows import Rows, in_pieces, joined, packed, unpacked
+from fastfeed.sources.listing.file_table import Rows, in_pieces, joined, packed, unpacked
+from fastfeed.sources.listing.journal import Held
 
 texts = st.lists(st.binary(max_size=6), max_size=30)
 paths = st.lists(

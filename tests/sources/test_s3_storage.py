@@ -15,8 +15,8 @@ from shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
-from fastfeed.sources.fetch import Patience, Unread
-from fastfeed.sources.storage import Span, Storage
+from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.storage import Span, Storage
 
 BLOB = os.urandom(300_000)
 SHORT = Patience(deadline_s=20.0, attempt_s=0.5, pause_s=0.01)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from lakes import DATA, LONG, QUICK, Ask, Gate, Lake, span, storage, wait
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.fetch import Patience, Unread
-from fastfeed.sources.storage import Span, Stat, Storage
+from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.storage import Span, Stat, Storage
 
 WHOLE = Stat(len(DATA), "v")
 

@@ -15,7 +15,7 @@ SETUP = """
 import asyncio, signal, sys, threading, time, os
 import fsspec
 from fsspec.asyn import AsyncFileSystem
-from fastfeed.sources.storage import Span, Storage
+from fastfeed.storage.storage import Span, Storage
 reached = threading.Event()
 class Hangs(AsyncFileSystem):
     protocol = "hangs"
@@ -92,8 +92,8 @@ def test_ctrl_c_while_waiting(kind):
 FORK = """
 import os, sys, warnings
 import fsspec
-from fastfeed.sources.fetch import Patience
-from fastfeed.sources.storage import Span, Storage
+from fastfeed.storage.retry import Patience
+from fastfeed.storage.storage import Span, Storage
 warnings.simplefilter("ignore", DeprecationWarning)  # of fork, where there are threads
 fsspec.filesystem("memory").pipe_file("/x", b"0123456789")
 spans = [Span(sys.argv[1], i, i + 10) for i in range(100)] + [Span("memory://x")]

@@ -10,8 +10,8 @@ import pytest
 from lakes import DATA, Lake, storage
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.storage import Span, Stat, Storage
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Span, Stat, Storage
 
 
 def test_memory():
@@ -121,7 +121,7 @@ def test_a_missing_client(monkeypatch, uri, extra):
     def missing(*_: object, **__: object) -> None:
         raise ImportError("not installed")
 
-    monkeypatch.setattr("fastfeed.sources.clients.get_filesystem_class", missing)
+    monkeypatch.setattr("fastfeed.storage.clients.get_filesystem_class", missing)
     with pytest.raises(MissingExtra, match=rf"pip install 'fastfeed\[{extra}\]'"):
         Storage().stat([uri])
 

@@ -6,8 +6,8 @@ import pytest
 from lakes import DATA, QUICK
 from sites import Site, served
 
-from fastfeed.sources.fetch import Patience, Unread
-from fastfeed.sources.storage import Span, Stat, Storage
+from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.storage import Span, Stat, Storage
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
 

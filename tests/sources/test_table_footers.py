@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.tables.footers import row_groups
+from fastfeed.sources.tables.parquet_footer import row_groups
 
 COLUMNS = {
     "id": pa.array(range(50)),

@@ -13,8 +13,8 @@ from tables import every, labels
 
 from fastfeed.errors import ConfigError, FastfeedError, SourceError
 from fastfeed.sources import Table
-from fastfeed.sources.tables import lines as lines_module
-from fastfeed.sources.tables.lines import read_csv, read_json
+from fastfeed.sources.tables import csv_jsonl as lines_module
+from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
 
 READ = {
     "a byte order mark": "\ufeffpath,label\na,1\nb,2\n",

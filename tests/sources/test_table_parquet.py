@@ -17,11 +17,11 @@ from tables import Reads, every, image_bytes, labels, write
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Resize
-from fastfeed.order import Blocks
+from fastfeed.sampling import Blocks
 from fastfeed.sources import Table
-from fastfeed.sources.shards import Shards
+from fastfeed.storage.shard_files import Shards
 
 BLOBS = [bytes([i]) * (1000 + i) for i in range(20)]
 

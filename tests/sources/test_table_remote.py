@@ -17,12 +17,12 @@ from tables import image_bytes, labels, write
 from web import Web, web
 
 from fastfeed.errors import SourceError
-from fastfeed.feed import Feed
+from fastfeed.feed.feed import Feed
 from fastfeed.ops import Resize
 from fastfeed.sources import Storage, Table
-from fastfeed.sources.fetch import Patience
-from fastfeed.sources.shards import Shards, Then
-from fastfeed.sources.tables import reading
+from fastfeed.sources.tables import read_files as reading
+from fastfeed.storage.retry import Patience
+from fastfeed.storage.shard_files import Shards, Then
 
 IMAGES = {f"/photos/{i}.jpg": b"image %d" % i for i in range(6)}
 BLOBS = [bytes([i]) * 3000 for i in range(24)]

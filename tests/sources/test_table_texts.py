@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.tables.numerals import integers, numbers
-from fastfeed.sources.tables.strings import Strings
+from fastfeed.sources.tables.parse_numbers import integers, numbers
+from fastfeed.sources.tables.string_column import Strings
 
 
 @given(st.lists(st.text(max_size=8), max_size=20), st.data())

@@ -17,8 +17,8 @@ from tars import counted, labels, taken
 from fastfeed.errors import ConfigError, FastfeedError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Storage, TarShards
-from fastfeed.sources.fetch import Patience
-from fastfeed.sources.urls import braces, find_files
+from fastfeed.storage.expand import braces, find_files
+from fastfeed.storage.retry import Patience
 
 
 @pytest.fixture(autouse=True)

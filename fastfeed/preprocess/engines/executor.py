@@ -12,7 +12,7 @@ from uuid import uuid4
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import dismiss, do_piece
-from fastfeed.preprocess.work import Task, packed
+from fastfeed.preprocess.task import Task, packed
 from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
 
 __all__ = ["ExecutorEngine"]

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from fastfeed.decode.budget import Budget
+from fastfeed.decode.memory_limit import Budget
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.work import Task, packed
+from fastfeed.preprocess.task import Task, packed
 from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, close_all
 
 __all__ = ["LocalEngine"]

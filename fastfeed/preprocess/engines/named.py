@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Any
 
-from fastfeed.cores import cores_for
+from fastfeed.distributed.cores import cores_for
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine
 from fastfeed.preprocess.workers.memory import divided
 from fastfeed.preprocess.workers.supervisor import Rules
-from fastfeed.world import World
 
 __all__ = ["engine_for"]
 

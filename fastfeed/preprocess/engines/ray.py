@@ -18,7 +18,7 @@ from uuid import uuid4
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import do_piece
-from fastfeed.preprocess.work import Task, packed
+from fastfeed.preprocess.task import Task, packed
 from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
 
 # Ray reads this once, when it is imported: how often to try an address. By default 20 times, 40 s each

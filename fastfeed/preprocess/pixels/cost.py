@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fastfeed.decode.base import dct_denominator
 from fastfeed.decode.orientation import displayed_size, stored_box
-from fastfeed.preprocess.pixels.raster import FILTER_NAMES, Look
+from fastfeed.preprocess.pixels.decode import FILTER_NAMES, Look
 from fastfeed.preprocess.pixels.strips import STRIP_PIXELS, rows_read
 
 __all__ = ["cost"]

@@ -12,16 +12,16 @@ import numpy as np
 from fastfeed.decode.base import DECLINED, Bad, Header, Request
 from fastfeed.decode.native import NativeEngine, built
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.fuse import Windows
-from fastfeed.preprocess.made import Made
-from fastfeed.preprocess.pixels.accept import refused
+from fastfeed.ops.program.compile import Windows
+from fastfeed.preprocess.entry import Made
 from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
 from fastfeed.preprocess.pixels.encode import encode, working_bytes
 from fastfeed.preprocess.pixels.geometry import Placement, place, refusal
-from fastfeed.preprocess.pixels.keep import alike, keepable
-from fastfeed.preprocess.pixels.raster import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.limits import refused
+from fastfeed.preprocess.pixels.passthrough import alike, keepable
 from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.work import NoRoom, Watch
+from fastfeed.preprocess.task import NoRoom, Watch
 
 __all__ = ["Transformer"]
 

@@ -19,11 +19,11 @@ from fastfeed.preprocess.plan import make_plan
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import Part, Record
 from fastfeed.preprocess.reports.progress import size as in_words
-from fastfeed.preprocess.work import Watch
+from fastfeed.preprocess.task import Watch
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine
-    from fastfeed.preprocess.given.inputs import Input
+    from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.shard import ShardTask
 
 __all__ = ["SAMPLE", "Estimate", "check_room", "estimate", "roomy", "sampled"]

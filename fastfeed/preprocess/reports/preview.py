@@ -10,8 +10,8 @@ from html import escape
 
 from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.record import BadSample, Record
+from fastfeed.preprocess.reports.contact_sheet import cells, sheet
 from fastfeed.preprocess.reports.progress import size
-from fastfeed.preprocess.reports.sheet import cells, sheet
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,

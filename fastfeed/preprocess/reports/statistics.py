@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastfeed.preprocess.finish import TIMES
+from fastfeed.preprocess.counts import Tally
+from fastfeed.preprocess.finalize import TIMES
 from fastfeed.preprocess.reports.progress import duration, size
 from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.tally import Tally
 
 __all__ = ["STAGES", "Run", "Statistics", "limit", "statistics"]
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.finish import BAD, MANIFEST
+from fastfeed.preprocess.finalize import BAD, MANIFEST
 from fastfeed.preprocess.plan import PLAN, Shard
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.local import TEMPORARY, LocalTarget
-from fastfeed.preprocess.targets.owner import has_ended
+from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.sources.build import Peek
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.spans import Span, is_local
-from fastfeed.sources.storage import Storage
-from fastfeed.sources.tables.footers import row_groups
+from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.tables.parquet_footer import row_groups
+from fastfeed.storage.byte_range import Span, is_local
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage
 
 __all__ = ["DERIVED", "Problem", "Verified", "claimed", "place_of", "repair", "samples_in", "temporary", "verify"]
 
@@ -232,7 +232,7 @@ def reader(target: Target, name: str) -> Read:
 
 
 def _in_tar(peek: Peek) -> int:
-    from fastfeed.sources.archive import members
+    from fastfeed.sources.shards.tar_headers import members
 
     notes: list[str] = []
     keys = {member.name.partition(".")[0] for member in members(peek, notes)}

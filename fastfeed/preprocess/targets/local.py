@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.record import Part
-from fastfeed.preprocess.targets.bundle import Bundle, DraftFile
-from fastfeed.preprocess.targets.drafts import Draft, clear, sync_folder
-from fastfeed.preprocess.targets.owner import has_ended, temporary_name
-from fastfeed.preprocess.targets.refusals import refusal
+from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.temp_files import Draft, clear, sync_folder
+from fastfeed.preprocess.targets.write_errors import refusal
 
 __all__ = ["TEMPORARY", "LocalAttempt", "LocalTarget", "open_local"]
 

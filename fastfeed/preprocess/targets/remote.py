@@ -17,15 +17,15 @@ from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.preprocess.record import Part
-from fastfeed.preprocess.targets.bundle import Bundle, DraftFile
-from fastfeed.preprocess.targets.drafts import clear
+from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
 from fastfeed.preprocess.targets.local import TEMPORARY
-from fastfeed.preprocess.targets.owner import has_ended, temporary_name
-from fastfeed.preprocess.targets.refusals import AGAIN, refusal
-from fastfeed.sources.bridge import results
-from fastfeed.sources.calls import call, find
-from fastfeed.sources.fetch import Patience, Unread
-from fastfeed.sources.storage import Storage
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.temp_files import clear
+from fastfeed.preprocess.targets.write_errors import AGAIN, refusal
+from fastfeed.storage.event_loop import results
+from fastfeed.storage.filesystem import call, find
+from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.storage import Storage
 
 __all__ = ["RemoteTarget", "open_remote"]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.record import Part
-from fastfeed.preprocess.targets.apart import check_apart
+from fastfeed.preprocess.targets.overlap import check_apart
 from fastfeed.preprocess.writers import File
 
 __all__ = ["Attempt", "Target", "check_apart", "open_target"]

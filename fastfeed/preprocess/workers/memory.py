@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from fastfeed.cores import cgroup_limits
+from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.work import FREE
-from fastfeed.sources.cache import in_bytes
+from fastfeed.preprocess.task import FREE
+from fastfeed.storage.disk_cache import in_bytes
 
 __all__ = ["divided", "offered"]
 

@@ -21,10 +21,10 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.decode.base import Bad
-from fastfeed.decode.budget import Budget
+from fastfeed.decode.memory_limit import Budget
 from fastfeed.errors import FastfeedError
-from fastfeed.preprocess.work import Outcome, Task, packed
-from fastfeed.preprocess.workers.place import Place
+from fastfeed.preprocess.task import Outcome, Task, packed
+from fastfeed.preprocess.workers.progress_slot import Place
 
 __all__ = ["Rules", "Supervisor", "WorkerDied", "close_all"]
 

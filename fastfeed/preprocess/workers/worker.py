@@ -21,8 +21,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.work import FREE, IN_A_MODULE, NoRoom, Orphaned, Task
-from fastfeed.preprocess.workers.place import Place
+from fastfeed.preprocess.task import FREE, IN_A_MODULE, NoRoom, Orphaned, Task
+from fastfeed.preprocess.workers.progress_slot import Place
 
 __all__ = ["main"]
 

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 
 __all__ = ["SUFFIXES", "Create", "File", "Writer", "writer_for"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fastfeed.errors import MissingExtra
-from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create, File
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of

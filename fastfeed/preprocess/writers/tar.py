@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.made import Entry
+from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create
 from fastfeed.preprocess.writers.plain import as_json, as_text

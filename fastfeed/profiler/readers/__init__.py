@@ -17,19 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import foreign, opened
-from fastfeed.profiler.trace import Trace
+from fastfeed.profiler.model.trace import Trace
+from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers import sniff as foreign
 
 __all__ = ["READERS", "detect", "read"]
 
-READERS = {  # in the order they are asked: what has an unmistakable beginning first
-    "nsys_report": "report of Nsight Systems (.nsys-rep, .qdrep, .qdstrm)",
-    "nsys": "SQLite export of Nsight Systems",
-    "nvprof": "SQLite file of nvprof",
-    "timeline": "fastfeed's own timeline",
-    "nvprof_text": "nvprof --print-gpu-trace or --print-api-trace, as text or CSV",
-    "chrome": "Chrome trace JSON of PyTorch, JAX or TensorFlow",
-    "xplane": "XPlane of JAX or TensorFlow (.xplane.pb)",
+READERS = {  # dialect -> module, in the order they are asked: what has an unmistakable beginning first
+    "nsys_report": "nsys.report",  # report of Nsight Systems (.nsys-rep, .qdrep, .qdstrm)
+    "nsys": "nsys",  # SQLite export of Nsight Systems
+    "nvprof": "nvprof",  # SQLite file of nvprof
+    "timeline": "fastfeed_timeline",  # fastfeed's own timeline
+    "nvprof_text": "nvprof.text",  # nvprof --print-gpu-trace or --print-api-trace, as text or CSV
+    "chrome": "chrome",  # Chrome trace JSON of PyTorch, JAX or TensorFlow
+    "xplane": "xplane",  # XPlane of JAX or TensorFlow (.xplane.pb)
 }
 SQLITE = b"SQLite format 3\x00"
 
@@ -65,7 +66,7 @@ def _detected(path: Path, plain: Path, head: bytes) -> str:
 
 
 def _reader(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{READERS[name]}")
 
 
 def _head(path: Path) -> bytes:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import detect, foreign
+from fastfeed.profiler.readers import detect
+from fastfeed.profiler.readers import sniff as foreign
 
 __all__ = ["expand"]
 

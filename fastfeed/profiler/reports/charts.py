@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastfeed.profiler.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import Budget, DeviceResult
+from fastfeed.profiler.model.wording import duration, percent, plain
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.picture import LOOK
-from fastfeed.profiler.reports.wording import duration, percent, plain
-from fastfeed.profiler.result import Budget, DeviceResult
 
 __all__ = ["escaped", "idle_bar", "stacked_bar", "steps", "swatch"]
 

@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.compare import Comparison, DeviceChange, Move, Side
+from fastfeed.profiler.compare.compare import Comparison, DeviceChange, Move, Side
+from fastfeed.profiler.model.wording import WORDS, duration, percent, plain, plural
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
-from fastfeed.profiler.reports.wording import WORDS, duration, percent, plain, plural
 
 __all__ = ["SCHEMA", "as_dict", "render"]
 

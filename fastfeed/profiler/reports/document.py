@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.causes import CAUSES, Cause
-from fastfeed.profiler.reports import figures
-from fastfeed.profiler.result import (
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import (
     Cold,
     DeviceResult,
     FeedResult,
@@ -27,7 +26,8 @@ from fastfeed.profiler.result import (
     Share,
     Verdict,
 )
-from fastfeed.profiler.trace import Origin
+from fastfeed.profiler.model.trace import Origin
+from fastfeed.profiler.reports import figures
 
 __all__ = ["SCHEMA", "as_dict"]
 

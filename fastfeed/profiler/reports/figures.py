@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler import intervals
-from fastfeed.profiler.causes import CAUSES, Cause
-from fastfeed.profiler.reports.wording import multiple
-from fastfeed.profiler.result import DeviceResult, Period, Result
-from fastfeed.profiler.verdict import focus
+from fastfeed.profiler.model import intervals
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import DeviceResult, Period, Result
+from fastfeed.profiler.model.wording import multiple
+from fastfeed.profiler.verdict.verdict import focus
 
 __all__ = [
     "PARTS",

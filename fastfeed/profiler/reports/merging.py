@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler import intervals
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.result import DeviceResult
+from fastfeed.profiler.model import intervals
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import DeviceResult
 
 __all__ = ["BUSY", "NOTHING", "Lane", "device_lane", "flat", "part", "wait_lane"]
 

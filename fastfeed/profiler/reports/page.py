@@ -9,9 +9,9 @@ from functools import cache
 from importlib import resources
 from string import Template
 
+from fastfeed.profiler.model.result import Result
+from fastfeed.profiler.model.wording import WORDS, plain
 from fastfeed.profiler.reports import picture, sections
-from fastfeed.profiler.reports.wording import WORDS, plain
-from fastfeed.profiler.result import Result
 
 __all__ = ["LARGEST", "page"]
 

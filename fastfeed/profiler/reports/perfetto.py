@@ -16,10 +16,10 @@ from typing import IO
 
 import numpy as np
 
-from fastfeed.profiler.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.model.wording import plain
 from fastfeed.profiler.reports import figures
-from fastfeed.profiler.reports.wording import plain
-from fastfeed.profiler.result import DeviceResult, Result
 
 __all__ = ["write"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.result import DeviceResult, Gap, Result
+from fastfeed.profiler.model.wording import plain
 from fastfeed.profiler.reports import figures, merging
-from fastfeed.profiler.reports.wording import plain
-from fastfeed.profiler.result import DeviceResult, Gap, Result
 
 __all__ = ["LOOK", "PICTURES", "data"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
+from fastfeed.profiler.model.wording import duration, percent, plain, plural
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
-from fastfeed.profiler.reports.wording import duration, percent, plain, plural
-from fastfeed.profiler.result import DeviceResult, FeedResult, RankResult, Result
 
 __all__ = ["cold", "devices", "feeds", "per_step", "ranks", "recording", "table"]
 

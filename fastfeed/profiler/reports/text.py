@@ -10,11 +10,11 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.result import DeviceResult, Gap, Result
+from fastfeed.profiler.model.wording import WORDS, duration, percent, plain, plural
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
-from fastfeed.profiler.reports.wording import WORDS, duration, percent, plain, plural
-from fastfeed.profiler.result import DeviceResult, Gap, Result
 
 __all__ = ["render"]
 

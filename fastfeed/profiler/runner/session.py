@@ -73,7 +73,7 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
 
 def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) -> tuple[Settings, str]:
     """The profiler to use, "" for none."""
-    from fastfeed.profiler import nsight
+    from fastfeed.profiler.runner import nsight
 
     held = surroundings.held_by(environ)
     if held is not None:
@@ -127,7 +127,7 @@ def _script(command: list[str]) -> Iterator[Path]:
 
 def _imported(settings: Settings, name: str, notes: list[str]) -> list[Path]:
     """The recordings of a rank, each in the form to keep: nsys of some distributions leaves raw ones."""
-    from fastfeed.profiler import nsight
+    from fastfeed.profiler.runner import nsight
 
     kept = []
     for path in recorder.recordings(settings.out, name):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.sources.tables.columns import Arrays, Codes, Meaning, Part, Where, without_null
-from fastfeed.sources.tables.numerals import numbers
-from fastfeed.sources.tables.strings import Strings
+from fastfeed.sources.tables.parse_numbers import numbers
+from fastfeed.sources.tables.string_column import Strings
 
 __all__ = ["Boxes", "Carried", "Weights"]
 

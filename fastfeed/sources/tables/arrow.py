@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.tables.columns import Codes, Part
-from fastfeed.sources.tables.strings import Strings
+from fastfeed.sources.tables.string_column import Strings
 
 __all__ = ["is_bytes", "is_text", "part"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.tables.numerals import integers
-from fastfeed.sources.tables.strings import Strings
+from fastfeed.sources.tables.parse_numbers import integers
+from fastfeed.sources.tables.string_column import Strings
 
 __all__ = ["Arrays", "Codes", "Labels", "Meaning", "Part", "Paths", "Where", "without_null"]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import MissingExtra, SourceError
-from fastfeed.sources.bridge import results
-from fastfeed.sources.fetch import Unread
-from fastfeed.sources.shards import Shards
 from fastfeed.sources.tables.columns import Part
-from fastfeed.sources.tables.footers import RowGroup, row_groups
-from fastfeed.sources.tables.lines import no_column
+from fastfeed.sources.tables.csv_jsonl import no_column
+from fastfeed.sources.tables.parquet_footer import RowGroup, row_groups
+from fastfeed.storage.event_loop import results
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards
 
 try:
     import pyarrow as pa

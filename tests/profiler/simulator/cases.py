@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.disturbances import DISTURBED, save
 from simulator.events import MS, US, Op, Run
 from simulator.loader import Loader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.result import Slices
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import Slices
 from simulator.events import Idle
 
 __all__ = ["Confusion", "agreement", "confusion", "tellable"]

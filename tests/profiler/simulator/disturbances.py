@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import MS, US, Run
 from simulator.machine import Host
 from simulator.scenarios import NOT, STARVED, Scenario, item, one_gpu

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Said
 
 __all__ = ["MS", "STARTED_NS", "US", "Call", "Host", "Idle", "Op", "Proxy", "Range", "Run", "Runnable", "Stage", "Wait"]
 

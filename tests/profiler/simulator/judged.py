@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.causes import Cause
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.readers import read
-from fastfeed.profiler.result import DeviceResult, Result
-from fastfeed.profiler.trace import Trace
 from simulator.cases import ALL
 from simulator.confusion import Confusion, confusion
 from simulator.events import Idle, Run

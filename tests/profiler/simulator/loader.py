@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Said
 from simulator.events import US, Stage
 from simulator.machine import Host
 

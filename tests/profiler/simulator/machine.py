@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import US, Call, Op, Range, Run, Runnable, Stage, Wait
 from simulator.events import Host as Process
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import MS, US, Run
 from simulator.loader import Loader
 from simulator.machine import Host, recorded

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import STARTED_NS, Op, Run, Wait
 
 __all__ = ["BEFORE_NS", "write_nsys"]

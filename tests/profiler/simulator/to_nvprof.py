@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import STARTED_NS, Op, Run
 
 __all__ = ["write_nvprof", "write_nvprof_csv"]

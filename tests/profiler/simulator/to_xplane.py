@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xplanes import Event, Line, Plane, Ref, event, gpu, space
 
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import STARTED_NS, Op, Range, Run
 
 __all__ = ["write_xplane"]

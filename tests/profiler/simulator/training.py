@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from fastfeed.profiler.causes import Cause
-from fastfeed.profiler.trace import Kind, Said
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Kind, Said
 from simulator.events import US, Op
 from simulator.loader import Loader
 from simulator.machine import Event, Host, Stream

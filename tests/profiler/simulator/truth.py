@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from fastfeed.profiler.causes import Cause
+from fastfeed.profiler.model.causes import Cause
 from simulator.events import Idle, Op, Proxy
 from simulator.machine import Host
 

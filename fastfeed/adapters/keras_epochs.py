@@ -1,0 +1,93 @@
+"""Walks of one epoch, as Keras asks for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fastfeed.adapters.batch_tuples import Parts, image_specs, target_specs
+from fastfeed.feed.feed import Feed
+from fastfeed.feed.producer import Place
+from fastfeed.runtime.placement import Placement
+
+__all__ = ["Epochs", "looking"]
+
+_LOOKS = {"_symbolic_build", "_maybe_symbolic_build"}
+_DEEP = 12  # frames between Keras's look and us, at most
+
+
+class Epochs:
+    """Keras may take a batch to learn its shapes, and then begin again: it is given zeros. `peeks`: this version takes
+    it where we cannot tell, in the first fit; that one is given once more, unless the feed has been moved since.
+    Any other walk is as iterating the feed: one broken off is followed by the next epoch.
+    """
+
+    def __init__(self, feed: Feed, factors: np.ndarray | None = None, peeks: bool = False) -> None:
+        self.feed, self._peeks = feed, peeks
+        self.parts = Parts.of(feed, factors=factors)
+        self._placement: Placement | None = None
+        self._place = _host(self.parts)
+        self._live: Iterator[tuple[int, Any]] = iter(())
+        self._given = 0  # batches, in all
+        self._peeked: tuple[int, Any] | None = None  # the first, while it is the only one
+        self._moves = feed.moves
+
+    def walk(self) -> Iterator[tuple[Any, ...]]:
+        """One epoch of (images, labels[, weights])."""
+        if looking():
+            yield self.zeros()
+            return
+        for _, placed in self._batches():
+            yield self.parts.whole(placed if self._placement is None else self._placement.take(placed))
+
+    def zeros(self) -> tuple[Any, ...]:
+        """Shapes and types of a batch."""
+        batch = self.feed.plan.batch
+        specs = [*image_specs(self.feed), *target_specs(self.feed).values()]
+        found = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
+        return self.parts.whole([*found, np.ones(batch, np.float32)] if self.parts.weighted else found)
+
+    def use(self, placement: Placement) -> None:
+        """From now on walks are on this device."""
+        if self._placement is None or self._placement.name != placement.name:
+            self._placement, self._place = placement, _device(self.parts, placement)
+            self.feed.place_on(placement)
+
+    def _batches(self) -> Iterator[tuple[int, Any]]:
+        if self._peeked is not None and self._moves == self.feed.moves:
+            yield self._peeked
+        else:
+            self._live = self.feed.placed(self._place)
+        self._peeked = None
+        for step, placed in self._live:
+            self._given += 1
+            if self._peeks and self._given == 1 and step + 1 < len(self.feed):
+                self._peeked, self._moves = (step, placed), self.feed.moves
+            yield step, placed
+            self._peeked = None
+
+
+def looking() -> bool:
+    """Keras wants to see a batch, on this thread, to build a model with; it will not train on it.
+
+    A batch, or several that a framework takes ahead, would be lost to training.
+    """
+    frame: Any = sys._getframe(1)
+    for _ in range(_DEEP):
+        if frame is None:
+            return False
+        if frame.f_code.co_name in _LOOKS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _host(parts: Parts) -> Place:
+    return lambda batch: (batch.step, parts(batch))
+
+
+def _device(parts: Parts, placement: Placement) -> Place:
+    return lambda batch: (batch.step, placement.put(parts(batch)))

@@ -1,0 +1,126 @@
+"""`prefetch_to_device`: anybody's batches, on any framework's device before their turn."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fastfeed.errors import ConfigError
+from fastfeed.feed.feed import Feed
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.placement import Placement, Rebuild, flatten
+from fastfeed.runtime.thread_pool import Ahead, Cancel, Job, Pool
+
+__all__ = ["prefetch_to_device"]
+
+FRAMEWORKS = {  # how a device's name or class begins -> its adapter
+    "jax": "fastfeed.adapters.jax",
+    "jaxlib": "fastfeed.adapters.jax",
+    "tensorflow": "fastfeed.adapters.tfdata",
+    "tf": "fastfeed.adapters.tfdata",
+    "torch": "fastfeed.adapters.torch",
+}
+
+
+def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
+    """The same items, their NumPy arrays on a device, `depth` of them ahead of the one in use.
+
+    A thread draws from the iterable and begins the copies, while the caller computes. Items are arrays, or tuples,
+    lists, dicts and dataclasses of them; whatever else is in them stays as it is.
+
+    device: a torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0", "jax:gpu:0", "tf:GPU:0"; one without a
+    framework ("cuda:1", "cpu") is PyTorch's, one with a slash ("/GPU:0") TensorFlow's.
+
+    Of a Feed this walks one epoch of `Batch`es, their images, labels and weights on the device; it works ahead by its
+    own `prefetch`. An iterable may fill the same arrays again when it is asked for the next item. Errors come at their
+    item's turn. `close()` ends the thread; so do the end of the items, an error, and dropping the iterator.
+    """
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise ConfigError(f"depth must be an integer >= 1, got {depth!r}; it is the number of batches ahead")
+    if isinstance(iterable, Feed):
+        placement = _placement(device, iterable.prefetch + 2)
+        iterable.place_on(placement)
+        return _of_feed(iterable, placement)
+    if not isinstance(iterable, Iterable):
+        raise ConfigError(f"prefetch_to_device needs an iterable of batches, got {iterable!r}")
+    return _Prefetched(iterable, _placement(device, depth + 2), depth)
+
+
+def _placement(device: Any, held: int) -> Placement:
+    if isinstance(device, str):
+        framework, _, rest = ("tf:" + device if device.startswith("/") else device).partition(":")
+        if framework not in FRAMEWORKS:
+            framework, rest = "torch", device
+        rest = rest or {"torch": "cuda", "tf": "GPU:0", "tensorflow": "GPU:0"}.get(framework, "")
+        return importlib.import_module(FRAMEWORKS[framework]).placement(rest, held)
+    framework = type(device).__module__.split(".")[0]
+    if framework not in FRAMEWORKS:
+        raise ConfigError(
+            f"device must be a torch.device, a jax.Device, a jax Sharding, or a name such as 'torch:cuda:0', 'jax' "
+            f"or 'tf:GPU:0', got {device!r}"
+        )
+    return importlib.import_module(FRAMEWORKS[framework]).placement(device, held)
+
+
+def _of_feed(feed: Feed, placement: Placement) -> Iterator[Batch]:
+    def place(batch: Batch) -> tuple[Any, Rebuild]:
+        arrays, rebuild = flatten(batch)
+        return placement.put(tuple(arrays)), rebuild
+
+    return (rebuild(iter(placement.take(placed))) for placed, rebuild in feed.placed(place))
+
+
+class _Prefetched:
+    """An iterator; its thread holds the items, not the iterator, so dropping this ends the thread."""
+
+    def __init__(self, items: Iterable[Any], placement: Placement, depth: int) -> None:
+        self._pool = Pool(1, name="fastfeed-device")
+        stop = Cancel(self._pool)
+        self._placement = placement
+        self._ahead: Ahead[Any] = Ahead(self._pool, _jobs(iter(items), placement, stop), depth, stop)
+
+    def __iter__(self) -> _Prefetched:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            found = next(self._ahead)
+        except BaseException:  # Ctrl-C as well: the thread must not go on drawing
+            self.close()
+            raise
+        if found is None:
+            self.close()
+            raise StopIteration
+        placed, rebuild = found
+        return rebuild(iter(self._placement.take(placed)))
+
+    def close(self) -> None:
+        """End the thread. What it has drawn from the items is lost."""
+        self._ahead.close()
+        self._pool.close()
+
+
+def _jobs(items: Iterator[Any], placement: Placement, stop: Cancel) -> Iterator[Job[tuple[Any, Rebuild] | None]]:
+    ended: list[bool] = []
+
+    def draw() -> tuple[Any, Rebuild] | None:
+        if ended:
+            return None
+        try:
+            item = next(items)
+        except StopIteration:
+            ended.append(True)
+            return None
+        except BaseException:  # whatever it raised: an iterator that has is not asked again
+            ended.append(True)
+            raise
+        arrays, rebuild = flatten(item)
+        return placement.put(tuple(arrays), borrowed=True), rebuild
+
+    while True:
+        yield Job(stop, [_nothing], draw)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,153 @@
+"""NumPy and OpenCV. What this computes is what the ops mean."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import cv2
+import numpy as np
+
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels import lookup
+from fastfeed.backends.cpu.kernels.functions import OpFailed
+from fastfeed.backends.cpu.mixing import mix
+from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
+from fastfeed.decode.multi_crop import decode_several
+from fastfeed.decode.padding import decode
+from fastfeed.ops.convert import Convert
+from fastfeed.ops.mix_plan import Mixed
+from fastfeed.ops.program.program import Program, Work
+from fastfeed.runtime.buffers import Allocate, aligned
+from fastfeed.runtime.timeline import Timeline
+
+__all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine"]
+
+
+class CpuBackend:
+    """Decodes into bytes, then converts in one pass; rows of a batch may come from many threads."""
+
+    name = "cpu"
+    whole = False
+    where = "memory"
+    xp: Any = np
+    empty: Allocate = staticmethod(aligned)
+    here = staticmethod(nullcontext)
+
+    def __init__(self, program: Program, engine: Engine, timeline: Timeline) -> None:
+        self._final, self._engine, self._timeline = program.convert, engine, timeline
+        # samples are mixed as bytes: a quarter of the memory, and a table converts what comes out
+        self.renders = self._program = program if program.mix is None else program.raw()
+        self._scratch = threading.local()
+
+    def render(
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        work: Work,
+        out: np.ndarray,
+        stop: Stop,
+        batch: int = 0,
+    ) -> list[Bad | None]:
+        program, timeline = self._program, self._timeline
+        direct = program.spec == program.pixels and not program.chain
+        images = out.reshape(-1, *out.shape[2:]) if program.views else out
+        pixels = images if direct else self._pixels(len(images))
+        with timeline.span("decode", batch):
+            request = Request(blobs, headers, work.windows, program.filter)
+            if program.views:
+                several = pixels.reshape(len(blobs), program.views, *pixels.shape[1:])
+                done = decode_several(self._engine, request, program.border, several, stop)
+            else:
+                done = decode(self._engine, request, program.border, pixels, stop)
+        out = images
+        if program.chain:
+            with timeline.span("augment", batch):
+                self._change(pixels, work, out, done, stop)
+        elif not direct:
+            with timeline.span("convert", batch):
+                convert(program.convert, pixels, out)
+        return done
+
+    def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, done: list[Bad | None], stop: Stop) -> None:
+        """Each image through the chain and the conversion while it is in the processor's cache."""
+        how, layers = self._program.convert, self._program.layers
+        for row, target in enumerate(out):
+            if stop.is_set():
+                return
+            sample = row // work.views
+            if done[sample] is not None:
+                continue
+            try:
+                image, table = run(layers, work.taken, row, pixels[row], leave=not how.keeps_bytes)
+            except OpFailed as failed:
+                done[sample] = Bad("op_failed", str(failed))
+            else:
+                convert_one(how, image, target, table)
+
+    def mix(self, made: np.ndarray, members: np.ndarray, mixed: Mixed, out: np.ndarray) -> None:
+        how = self._final
+        if how.keeps_bytes and how.layout == "HWC":
+            mix(made, members, mixed, out)
+            return
+        pixels = np.empty((len(out), *made.shape[1:]), np.uint8)
+        mix(made, members, mixed, pixels)
+        convert(how, pixels, out)
+
+    def settle(self) -> None:
+        pass
+
+    def path(self) -> str:
+        return f"{self._engine.name} -> NumPy + OpenCV"
+
+    def _pixels(self, n: int) -> np.ndarray:
+        """This thread's own rows between decoding and conversion."""
+        rows = getattr(self._scratch, "rows", None)
+        if rows is None or len(rows) < n:
+            shape = tuple(side or 0 for side in self._program.pixels.shape)
+            rows = self._scratch.rows = np.empty((n, *shape), np.uint8)
+        return rows[:n]
+
+
+def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
+    """uint8 (n, height, width, channels) to how.dtype in how.layout, written to `out`."""
+    for image, target in zip(pixels, out, strict=True):
+        convert_one(how, image, target)
+
+
+def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.ndarray | None = None) -> None:
+    """One image; `first`: a table of bytes (256,) or (256, channels) that goes before.
+
+    A byte has 256 values, so scaling and normalization are one table look-up, exact and without temporaries.
+    """
+    if how.keeps_bytes:
+        made = image if first is None else lookup.look_up(image, first)
+        if how.layout == "CHW":
+            cv2.split(made, list(target))
+        else:
+            target[...] = made
+        return
+    table = how.table()
+    if first is not None:
+        table = table[first] if first.ndim == 1 else np.take_along_axis(table, first, axis=0)
+    lookup.convert(image, table, target, how.layout == "CHW")
+
+
+def compile(
+    program: Program,
+    engine: Engine,
+    timeline: Timeline,
+    batch: int,
+    threads: int,
+    gpu: int = 0,
+    decode: Any = "auto",
+) -> CpuBackend:
+    """What BACKENDS["cpu"] stands for."""
+    return CpuBackend(program, engine, timeline)
+
+
+def engine(decode: Any) -> Any:
+    """Who decodes, for `decode.engine_for`."""
+    return decode

@@ -1,0 +1,41 @@
+"""Words that lowerings share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastfeed.backends.dali.imports import fn, math, types
+
+__all__ = ["At", "gray", "renamed", "rounded", "truncated"]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where an op stands."""
+
+    size: tuple[int, int]  # height, width of what arrives
+    channels: int
+    gpu: bool
+
+
+def gray(image: Any, at: At) -> Any:
+    """One channel of bytes, (height, width, 1)."""
+    if at.channels == 1:
+        return image
+    return fn.color_space_conversion(image, image_type=types.RGB, output_type=types.GRAY)
+
+
+def truncated(values: Any) -> Any:
+    """Numbers to bytes: clipped, fractions cut off."""
+    return fn.cast(math.floor(math.clamp(values, 0.0, 255.0)), dtype=types.UINT8)
+
+
+def rounded(values: Any) -> Any:
+    """Numbers to bytes: clipped, to the nearest."""
+    return fn.cast(math.clamp(values, 0.0, 255.0), dtype=types.UINT8)
+
+
+def renamed(name: str) -> Any:
+    """An operator that was experimental in the first versions of DALI 2."""
+    return getattr(fn, name, None) or getattr(fn.experimental, name)

@@ -1,0 +1,290 @@
+"""NVIDIA DALI: the whole program as one graph, on the GPU of this rank or, where there is none, on the processor.
+
+Every sample gets the pixels it would get alone, whatever else is in its batch. What DALI's decoder would show otherwise
+than the cpu backend, or cannot decode, is decoded, cut, scaled and changed as by the cpu backend, and only converted on
+the device; so is the share of JPEGs that the processor takes over from a GPU. DALI says that a batch failed, not which
+sample: such a batch is halved until the sample is alone, and the engine's word on it is final. Arrays cannot be bad.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fastfeed.backends.cpu import chain
+from fastfeed.backends.cpu.mixing import mix
+from fastfeed.backends.dali import chain as dali_chain
+from fastfeed.backends.dali.decode_share import Share, kept, mine
+from fastfeed.backends.dali.graph import Graph, gpus, plain, scales
+from fastfeed.backends.dali.memory import Gpu, Host
+from fastfeed.backends.dali.pipeline import Lane
+from fastfeed.backends.options import GpuDecode
+from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
+from fastfeed.decode.padding import decode as decode_bordered
+from fastfeed.errors import ConfigError
+from fastfeed.ops.mix_plan import Mixed
+from fastfeed.ops.program.program import Program, Work
+from fastfeed.runtime.timeline import Timeline
+
+__all__ = ["DaliBackend", "compile", "engine"]
+
+_ALL = 4  # samples of one batch that are refused without a good one among them, and that the engine decodes
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One call of render."""
+
+    blobs: Sequence[Any]
+    headers: Sequence[Header]
+    work: Work
+    out: Any
+    stop: Stop
+    number: int
+    done: list[Bad | None]
+    held: list[Any] = field(default_factory=list)  # what copies read that may still be queued
+
+    def request(self, rows: list[int], filter: str) -> Request:
+        """These rows, as engines take them."""
+        return Request(self.blobs, self.headers, self.work.windows, filter)[rows]
+
+
+class DaliBackend:
+    """Renders whole batches, as many at once as it has lanes, from any thread. A lane is built with its first batch."""
+
+    name = "dali"
+    whole = True
+
+    def __init__(
+        self,
+        program: Program,
+        engine: Engine,
+        timeline: Timeline,
+        batch: int,
+        threads: int,
+        gpu: int,
+        how: GpuDecode,
+    ) -> None:
+        dali_chain.check(program)
+        self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
+        self.renders = program
+        count = gpus()
+        # a launcher that shows each process its own GPU alone leaves one, number 0
+        self._device = gpu % count if count else None
+        self._memory: Any = Host() if self._device is None else Gpu(self._device)
+        self.where, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
+        self.settle, self.here = self._memory.settle, self._memory.here
+        path, encoded = _kept_file(), program.decode is not None
+        load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
+        decoded = how.engine == "nvimagecodec" and encoded
+        self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
+        where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
+        where += f", {len(program.layers)} layers" if program.chain else ""
+        self.share = Share(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
+        self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
+        self.lanes = how.lanes if self._device is not None else 1  # on the processor one has all threads
+        for _ in range(self.lanes):
+            self._lanes.put(None)  # not built yet
+        self._building = threading.Lock()
+        self._black = program.convert.table()[0]
+
+    def render(
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        work: Work,
+        out: Any,
+        stop: Stop,
+        batch: int = 0,
+    ) -> list[Bad | None]:
+        views = max(1, self._program.views)
+        if self._program.views:  # each is a sample of its own here, header and all: what opened a file may be used once
+            blobs = [blob for blob in blobs for _ in range(views)]
+            headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
+            work = replace(work, views=1)
+            out = out.reshape(-1, *out.shape[2:])
+        this = _Batch(blobs, headers, work, out, stop, batch, [None] * len(blobs))
+        try:
+            with self.here():
+                self._fill(this)
+        finally:
+            self.settle()  # what is held may be overwritten once it is let go
+        done = this.done
+        return [next((bad for bad in done[k : k + views] if bad), None) for k in range(0, len(done), views)]
+
+    def mix(self, made: Any, members: np.ndarray, mixed: Mixed, out: Any) -> None:
+        with self.here():
+            mix(made, members, mixed, out, self.xp, self._program.spec.layout)
+        self.settle()  # `made` may be let go
+
+    def _fill(self, work: _Batch) -> None:
+        share = self.share.value
+        own: list[int] = []
+        rest: list[int] = []
+        for row, (blob, header) in enumerate(zip(work.blobs, work.headers, strict=True)):
+            mixed = share > 0 and header.format == "JPEG" and mine(blob, share)
+            (own if mixed or not plain(self._program, blob, header) else rest).append(row)
+        if not own or not rest:
+            self._by_engine(work, own)
+            self._by_graph(work, rest)
+            return
+        with ThreadPoolExecutor(1, "fastfeed-graph") as pool:  # at the same time, the slower one decides
+            started = time.perf_counter()
+            graph = pool.submit(self._by_graph, work, rest)
+            pixels = self._pixels(work, own)
+            cpu = time.perf_counter() - started
+            gpu = graph.result()
+        if share > 0:
+            self.share.note((len(own), cpu), (len(rest), gpu))
+        self._lay(work, own, *pixels)
+
+    def path(self) -> str:
+        where = "the processor" if self._device is None else f"GPU {self._device}"
+        if not scales(self._program):
+            return f"{self._engine.name}; converted on {where}"
+        if self._program.decode is None:
+            return f"DALI on {where}"
+        how = "nvImageCodec -> DALI" if self._graph.decoded else "DALI"
+        share = self.share
+        if share.value >= 1:
+            return f"{self._engine.name}; converted on {where}"
+        beside = "files it shows otherwise"
+        if share.value > 0:
+            beside += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+        return f"{how} on {where}; {beside}: {self._engine.name}"
+
+    def _by_graph(self, work: _Batch, rows: list[int]) -> float:
+        """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
+        if not rows:
+            return 0.0
+        with self.here():
+            return self._through_a_lane(work, rows)
+
+    def _through_a_lane(self, work: _Batch, rows: list[int]) -> float:
+        lane = self._lanes.get()
+        started = time.perf_counter()
+        try:
+            if lane is None:
+                with self._building:  # through an environment variable, which is the process's
+                    lane = Lane(self._graph)
+            refused = self._halved(work, rows, lane)
+        finally:
+            self._lanes.put(lane)
+        taken = time.perf_counter() - started
+        self._by_engine(work, [row for row, _ in refused])
+        errors = [error for row, error in refused if error is not None and work.done[row] is None]
+        if len(errors) == len(rows) >= _ALL:  # not the samples' fault, and the processor must not take over in silence
+            raise errors[0]
+        return taken
+
+    def _halved(self, work: _Batch, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
+        """Fill these rows; the ones that are refused, with DALI's reason where it has one."""
+        if work.stop.is_set():
+            return []
+        request, part = work.request(rows, self._program.filter), work.work[rows]
+        try:
+            with self._timeline.span("dali", work.number):
+                images, came = lane.run(request.blobs, request.headers, part)
+                if came:
+                    work.held.append(images)
+                    self._take(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.taken(images))
+        except MemoryError:
+            raise
+        except Exception as error:  # DALI has no error of its own for bad bytes, so any may be one
+            if _out_of_memory(error) or self._program.decode is None:
+                raise
+            if len(rows) == 1:
+                return [(rows[0], error)]
+            middle = len(rows) // 2
+            return self._halved(work, rows[:middle], lane) + self._halved(work, rows[middle:], lane)
+        there = set(came)
+        return [(row, None) for k, row in enumerate(rows) if k not in there]
+
+    @staticmethod
+    def _take(work: _Batch, rows: list[int], images: Any) -> None:
+        if rows == list(range(len(work.out))):
+            work.out[...] = images
+            return
+        good = [k for k, row in enumerate(rows) if row >= 0]
+        work.out[[rows[k] for k in good]] = images if len(good) == len(rows) else images[good]
+
+    def _by_engine(self, work: _Batch, rows: list[int]) -> None:
+        if rows:
+            self._lay(work, rows, *self._pixels(work, rows))
+
+    def _pixels(self, work: _Batch, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
+        """Have the engine make these rows' pixels, by all threads."""
+        program = self._program
+        pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
+        done = np.empty((len(rows), *(side or 0 for side in program.done.shape)), np.uint8) if program.chain else pixels
+        parts = min(self._threads, len(rows))
+        edges = [len(rows) * k // parts for k in range(parts + 1)]
+
+        def some(k: int) -> list[Bad | None]:
+            first, last = edges[k], edges[k + 1]
+            request = work.request(rows[first:last], program.filter)
+            found = decode_bordered(self._engine, request, program.border, pixels[first:last], work.stop)
+            if program.chain:
+                taken = work.work[rows[first:last]].taken
+                chain.change(program.layers, taken, found, pixels[first:last], done[first:last])
+            return found
+
+        with self._timeline.span("decode", work.number):
+            if parts == 1:
+                found = some(0)
+                return done, found
+            # threads of its own for a moment: nothing to close, and a start costs less than an image
+            with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
+                return done, [bad for found in pool.map(some, range(parts)) for bad in found]
+
+    def _lay(self, work: _Batch, rows: list[int], pixels: np.ndarray, found: list[Bad | None]) -> None:
+        """Into the batch, converted; a bad one turns black."""
+        for row, bad in zip(rows, found, strict=True):
+            work.done[row] = bad
+        work.held.append(pixels)
+        self._memory.lay(self._program.convert, pixels, work.out, rows)
+        bad_rows = [row for row, bad in zip(rows, found, strict=True) if bad is not None]
+        if bad_rows:
+            black = self.xp.asarray(self._black)
+            work.out[bad_rows] = black[:, None, None] if self._program.spec.layout == "CHW" else black
+
+
+def _out_of_memory(error: Exception) -> bool:
+    text = str(error)
+    return "out of memory" in text or "CUDA allocation failed" in text
+
+
+def _kept_file() -> Path:
+    own = os.environ.get("FASTFEED_CACHE")
+    return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"
+
+
+def compile(
+    program: Program,
+    engine: Engine,
+    timeline: Timeline,
+    batch: int,
+    threads: int,
+    gpu: int = 0,
+    decode: str | GpuDecode = "auto",
+) -> DaliBackend:
+    """What BACKENDS["dali"] stands for."""
+    if decode in ("gpu", "hybrid") and not gpus():
+        raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here; use decode="cpu"')
+    shares = {"auto": None if gpus() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
+    how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
+    return DaliBackend(program, engine, timeline, batch, threads, gpu, how)
+
+
+def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
+    """Who decodes what DALI does not, for `decode.engine_for`; on the processor that is the exception."""
+    return "pillow" if decode == "auto" and not gpus() else "auto"

@@ -1,0 +1,184 @@
+"""The chain behind decoding in a DALI graph: at each layer every sample takes one op, and pays for no other.
+
+The batch is split by each sample's choice, as a binary tree, and merged again; images stay uint8 HWC between ops. What
+an op is in DALI's terms stands in the tables of the modules below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.dali import colors as dali_colors
+from fastfeed.backends.dali import erasing as dali_erasing
+from fastfeed.backends.dali import filters as dali_filters
+from fastfeed.backends.dali import warps as dali_warps
+from fastfeed.backends.dali import windows as dali_windows
+from fastfeed.backends.dali.arithmetic import At, rounded
+from fastfeed.backends.dali.imports import fn, types
+from fastfeed.backends.dali.split_batch import Feeds, Place, Places, fed, numbers
+from fastfeed.errors import ConfigError
+from fastfeed.ops.augmix import AugMix
+from fastfeed.ops.function import Function
+from fastfeed.ops.program.layers import Layer, Taken, simple
+from fastfeed.ops.program.program import Program, Work
+
+__all__ = ["FEEDS", "GRAIN", "LOWERING", "Chain", "check"]
+
+_MODULES: tuple[Any, ...] = (dali_colors, dali_erasing, dali_filters, dali_warps, dali_windows)
+
+
+def _all(name: str) -> dict[type, Any]:
+    return {kind: made for module in _MODULES for kind, made in getattr(module, name, {}).items()}
+
+
+LOWERING = _all("LOWERING")  # (op, values as nodes of the graph, image, At) -> image, all uint8 HWC
+FEEDS: Feeds = _all("FEEDS")
+GRAIN = _all("GRAIN")  # (op, params of n samples, row, At) -> noise, int16 HWC: values["grain"] for the lowering
+
+
+def check(program: Program) -> None:
+    """ConfigError where a chain holds what DALI cannot do."""
+    for op in [op for layer in program.layers for op in layer.ops]:
+        if isinstance(op, Function):
+            raise ConfigError(
+                f'backend="dali" cannot run {op!r}, a function of your own on one NumPy image; use backend="cpu"'
+            )
+        if type(op) not in LOWERING:
+            raise ConfigError(f'backend="dali" cannot run {op!r}, DALI has nothing like it; use backend="cpu"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One layer: where it stands, and where its numbers lie."""
+
+    layer: Layer
+    at: At
+    every: bool  # it has one op, which all samples take
+    choice: Place
+    values: tuple[Any, ...]  # per op, as its params but with a Place for each array
+    grain: str  # the input that has its noise; "" for none
+
+
+class Chain:
+    """A program's, for one device."""
+
+    def __init__(self, program: Program, gpu: bool) -> None:
+        self._stages = _stages(program, gpu)
+
+    @property
+    def inputs(self) -> dict[str, dict[str, Any]]:
+        """What `feed` feeds: names, and how they are declared."""
+        if not self._stages:
+            return {}
+        grain = {stage.grain: {"dtype": types.INT16, "ndim": 3, "layout": "HWC"} for stage in self._stages}
+        return {"chain": {"dtype": types.FLOAT, "ndim": 1}} | {name: how for name, how in grain.items() if name}
+
+    def feed(self, work: Work) -> dict[str, Any]:
+        """What goes into these inputs for so many samples."""
+        if not self._stages:
+            return {}
+        layers = [(stage.layer, stage.at) for stage in self._stages]
+        found: dict[str, Any] = {"chain": numbers(layers, list(work.taken), FEEDS)}
+        for stage, one in zip(self._stages, work.taken, strict=True):
+            if stage.grain:
+                found[stage.grain] = _grain(stage, one)
+        return found
+
+    def change(self, pixels: Any, given: dict[str, Any]) -> Any:
+        """Images after all layers; given: the inputs as nodes of the graph."""
+        for stage in self._stages:
+            taken = {"row": given["chain"]} | ({"grain": given[stage.grain]} if stage.grain else {})
+            pixels = _layer(stage, {"pixels": pixels} | taken)
+        return pixels
+
+
+def _layer(stage: _Stage, data: dict[str, Any]) -> Any:
+    """One layer, on pixels and what goes with them."""
+
+    def one(k: int, data: dict[str, Any]) -> Any:
+        if k == len(stage.layer.ops):
+            return data["pixels"]
+        op, values = stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain"))
+        return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], stage.at), layout="HWC")
+
+    def among(first: int, last: int, data: dict[str, Any]) -> Any:
+        if first == last:
+            return one(first, data)
+        middle = (first + last) // 2
+        low = stage.choice.of(data["row"]) <= float(middle)
+        # what DALI's own `if` statements become: their public form rewrites source code, which a loop cannot be
+        parts = {name: fn._conditional.split(node, predicate=low, _if_stmt=True) for name, node in data.items()}
+        yes, no = ({name: pair[side] for name, pair in parts.items()} for side in (0, 1))
+        return fn._conditional.merge(among(first, middle, yes), among(middle + 1, last, no), predicate=low)
+
+    return one(0, data) if stage.every else among(0, len(stage.layer.ops), data)
+
+
+class Values:
+    """An op's values as nodes of the graph, made where they are asked for: inside its branch.
+
+    Constants there have to come from it, too: of their own they would be as many as the whole batch.
+    """
+
+    __slots__ = ("_grain", "places", "row")
+
+    def __init__(self, places: dict[str, Any], row: Any, grain: Any = None) -> None:
+        self.places, self.row, self._grain = places, row, grain
+
+    def __getitem__(self, name: str) -> Any:
+        return self._grain if name == "grain" else self.places[name].of(self.row)
+
+
+def _chains(op: AugMix, values: dict[str, Any], at: At) -> dict[str, Any]:
+    """Of all versions, layer by layer what `fed` says."""
+    both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
+    return {"shares": values["shares"], "chains": tuple(tuple(fed(*one, at, FEEDS) for one in chain) for chain in both)}
+
+
+def _augmix(op: AugMix, values: Values, image: Any, at: At) -> Any:
+    """Every version after its chain, in its share."""
+    shares = values["shares"]
+    total = image * shares[0]
+    for k, places in enumerate(values.places["chains"], 1):
+        version = image
+        for layer, (choice, *ops) in zip(op.chain, places, strict=True):
+            version = _layer(_Stage(layer, at, False, choice, tuple(ops), ""), {"pixels": version, "row": values.row})
+        total = total + version * shares[k]
+    return rounded(total)
+
+
+LOWERING[AugMix], FEEDS[AugMix] = _augmix, _chains
+
+
+def _grainy(op: Any) -> bool:
+    return type(op) in GRAIN and getattr(op, "fill", "noise") == "noise"
+
+
+def _grain(stage: _Stage, one: Taken) -> list[np.ndarray]:
+    """Each sample's noise: the samples that take another op have next to none."""
+    none = np.zeros((1, 1, stage.at.channels), np.int16)
+    found = [none] * len(one.choice)
+    for k, op in enumerate(stage.layer.ops):
+        if _grainy(op):
+            for row in np.flatnonzero(one.choice == k).tolist():
+                found[row] = GRAIN[type(op)](op, one.values[k], row, stage.at)
+    return found
+
+
+@lru_cache(16)
+def _stages(program: Program, gpu: bool) -> tuple[_Stage, ...]:
+    """Of any samples' params: their shapes are always the same."""
+    some = program.work(program.draw(lambda slot, n: np.full((1, n), 0.5)), np.array([[64, 64]]))
+    found, places, taken = [], Places(), iter(some.taken)
+    for link in program.chain:
+        op, (height, width) = link.steps[0].op, link.given.size
+        at = At((height or 0, width or 0), link.given.channels or 3, gpu)
+        every = op.kind == "geometry" or simple(op)
+        for layer in link.layers:
+            grain = f"grain {len(found)}" if any(_grainy(op) for op in layer.ops) else ""
+            found.append(_Stage(layer, at, every, *places.of(layer, next(taken), at, FEEDS), grain))
+    return tuple(found)

@@ -1,0 +1,222 @@
+"""What each part of a Program is in DALI's terms. Read it from the tables: PLAIN, DTYPES, LOWERING.
+
+Ops that change pixels are in `dali_chain` and the modules it names, windows in `dali_windows`; what all of them do to a
+sample is decided before, as for every backend, and enters the graph as numbers. Where DALI and the cpu backend differ:
+
+- Kinds of file. Only those in PLAIN reach DALI's decoder, because it shows the others otherwise (transparent pixels,
+  animations, palettes, CMYK) or lets damage pass. The rest comes as finished pixels: see `backends/dali.py`.
+- Filters. DALI has no antialiased box, so a program that asks for one comes as finished pixels as well.
+- The outer pixels of a window that touches the image's edge. Both read beyond a window, and beyond the image's edge
+  Pillow leaves the filter's weights out while DALI repeats the outermost pixels: up to 15 levels on photographs, half a
+  level on average, in the outermost row or column of a reduction; nothing when enlarging. One level inside.
+- Overshoot. Pillow clips to bytes between its two passes, DALI does not, so bicubic and lanczos differ where the
+  sharpest edges ring: one pixel in a thousand by more than 2 levels.
+- JPEGs shrunk to less than a third. The cpu backend shrinks them in the DCT domain first; DALI decodes every pixel.
+- Sums. What is rounded or cut may come out one level apart: Brightness, Contrast, Saturation, Hue, Grayscale, Equalize,
+  AutoContrast, Gamma, Sharpness, GaussianBlur, GaussianNoise, bilinear warps. Invert, Solarize, Posterize, LUT,
+  RandomErasing, CutOut, GridMask, flips, whole-pixel crops and borders are the same bytes.
+- Warps by the nearest pixel. Where a pixel's center falls on the line between two others, either may be taken.
+- Policies and AugMix. After a sum that came out a level apart, a pixel may lie on the other side of a threshold.
+- JPEGCompression. The same bytes on the processor, where both call one library; on a GPU NVIDIA's sums are its own.
+
+Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.backends.dali import windows as dali_windows
+from fastfeed.backends.dali.arithmetic import At
+from fastfeed.backends.dali.chain import Chain
+from fastfeed.backends.dali.imports import CodeStream, GetCUDADeviceCount, Pipeline, fn, types
+from fastfeed.backends.dali.windows import FILTERS
+from fastfeed.decode.base import Header
+from fastfeed.ops.program.program import Program
+from fastfeed.ops.program.window import Window
+
+__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain", "scales"]
+
+_ORIENTATION = 0x0112
+_TAIL = 64  # bytes; some writers pad behind the end marker
+
+
+def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
+    """8-bit gray or YCbCr that is all there: DALI would take broken or cut off scans, gray where they end."""
+    if image.bits != 8 or image.mode not in ("L", "RGB"):
+        return False
+    if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
+        return False  # stored as RGB, a rarity that decoders tell apart by guessing
+    if not _all_there(blob):
+        return False
+    if orientation == 1 or "xmp" not in image.info:
+        return True
+    exif = Image.Exif()  # Pillow looks for the orientation in XMP too, DALI does not
+    exif.load(image.info["exif"])
+    return exif.get(_ORIENTATION) == orientation
+
+
+def _all_there(blob: bytes) -> bool:
+    """Its last scan ends, and nothing but entropy-coded data is in it."""
+    if b"\xff\xd9" not in blob[-_TAIL:]:
+        return False
+    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
+    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
+    return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
+
+
+def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
+    """8-bit gray or RGB without transparency or animation."""
+    eight_bits = blob[24:26] in (b"\x08\x00", b"\x08\x02")
+    return eight_bits and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
+
+
+def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:
+    """One frame without transparency, in the simple file layout."""
+    return blob[12:16] in (b"VP8 ", b"VP8L") and orientation == 1 and image.mode == "RGB" and _opaque(image)
+
+
+def _opaque(image: Any) -> bool:
+    return "transparency" not in image.info and getattr(image, "n_frames", 1) == 1
+
+
+PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG": _plain_png, "WEBP": _plain_webp}
+
+DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
+
+
+def gpus() -> int:
+    """How many this process may use; 0 also where there is no driver."""
+    return GetCUDADeviceCount()
+
+
+def scales(program: Program) -> bool:
+    """DALI has the filters of all its windows."""
+    ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
+    return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
+
+
+def plain(program: Program, blob: Any, header: Header) -> bool:
+    """DALI shows this sample as the cpu backend does."""
+    if not scales(program):
+        return False
+    if program.decode is None:
+        return True
+    if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG
+        return _all_there(blob) and _parses(blob)
+    return header.format in PLAIN and PLAIN[header.format](blob, *header.handle) and _parses(blob)
+
+
+def _parses(blob: bytes) -> bool:
+    """The parser inside DALI's decoder takes it. DALI 2.4 dies of one it does not take in a batch of dozens.
+
+    Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an ordinary error.
+    """
+    try:
+        return CodeStream(blob).height > 0  # it parses when it is asked
+    except RuntimeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What is to be built, and where it runs."""
+
+    program: Program
+    batch: int
+    threads: int
+    device: int | None  # GPU; None for the processor
+    decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
+    hw_load: float = 0.65  # of JPEGs, for the hardware engine of a GPU
+
+    @property
+    def encoded(self) -> bool:
+        """The graph decodes."""
+        return self.program.decode is not None and not self.decoded
+
+    @property
+    def chain(self) -> Chain:
+        """What happens behind decoding."""
+        return Chain(self.program, self.device is not None)
+
+
+def decode(data: Any, given: Any, graph: Graph) -> Any:
+    """To pixels on the device."""
+    gpu = graph.device is not None
+    if not graph.encoded:
+        return data.gpu() if gpu and not graph.decoded else data
+    if not gpu:
+        return fn.decoders.image(data, device="cpu", output_type=types.RGB)
+    # not tied to cores: several ranks share a machine. Fancy upsampling is what the processor's decoder does
+    return fn.decoders.image(
+        data,
+        device="mixed",
+        output_type=types.RGB,
+        affine=False,
+        jpeg_fancy_upsampling=True,
+        hw_decoder_load=graph.hw_load,
+    )
+
+
+def cut(pixels: Any, given: Any, graph: Graph) -> Any:
+    """The window, scaled and flipped, in its border."""
+    program = graph.program
+    height, width, channels = (side or 0 for side in program.pixels.shape)
+    at = At((height, width), channels, graph.device is not None)
+    return dali_windows.cut(pixels, given["window"], program.filter, program.border, at)
+
+
+def chain(pixels: Any, given: Any, graph: Graph) -> Any:
+    """The ops behind decoding."""
+    return graph.chain.change(pixels, given)
+
+
+def convert(pixels: Any, given: Any, graph: Graph) -> Any:
+    """pixel * scale + offset, dtype and layout in one pass."""
+    how = graph.program.convert
+    if how.keeps_bytes:
+        return fn.transpose(pixels, perm=[2, 0, 1]) if how.layout == "CHW" else pixels
+    return fn.crop_mirror_normalize(
+        pixels,
+        dtype=DTYPES[how.dtype],
+        output_layout=how.layout,
+        mean=[-offset / scale for scale, offset in zip(how.scale, how.offset, strict=True)],
+        std=[1 / scale for scale in how.scale],
+    )
+
+
+LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, other inputs, graph) -> what goes out
+
+
+def build(graph: Graph) -> Any:
+    """Inputs "data", "window", and those of the chain; outputs the samples, the size of what was decoded,
+    and what nobody needs.
+
+    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
+    after an error and whose outputs are not overwritten.
+    """
+    gpu = graph.device is not None
+    pipe = Pipeline(batch_size=graph.batch, num_threads=graph.threads, device_id=graph.device, prefetch_queue_depth=1)
+    with pipe:
+        data = fn.external_source(
+            name="data",
+            dtype=types.UINT8,
+            ndim=1 if graph.encoded else 3,
+            layout=None if graph.encoded else "HWC",
+            device="gpu" if gpu and graph.decoded else "cpu",
+        )
+        inputs = {"window": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
+        given = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}
+        shape, result = None, data
+        for lower in LOWERING:
+            result = lower(result, given, graph)
+            shape = result.shape() if shape is None else shape
+        # an input that leads nowhere, as where all samples take Invert(), would be left out, and could not be fed
+        pipe.set_outputs(result, shape, *given.values())
+    pipe.build()
+    return pipe

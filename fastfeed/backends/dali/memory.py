@@ -1,0 +1,109 @@
+"""Where a backend's finished batches lie: on the host, or in memory of our own on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.cpu.backend import convert
+from fastfeed.errors import DeviceMemory, MissingExtra
+from fastfeed.ops.convert import Convert
+from fastfeed.runtime.buffers import Allocate, aligned
+
+__all__ = ["Gpu", "Host"]
+
+_SCARCE = 0.1  # of a GPU's memory: less than this free is worth a word at the start
+_HOLDERS = (
+    "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "
+    "first use; JAX takes three quarters, unless XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
+)
+
+
+class Host:
+    """NumPy arrays."""
+
+    name = "memory"
+    xp: Any = np
+    empty: Allocate = staticmethod(aligned)
+    here = staticmethod(nullcontext)
+
+    def taken(self, tensors: Any) -> np.ndarray:
+        """What DALI gave, as an array."""
+        return np.asarray(tensors.as_tensor())
+
+    def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+        """Finished uint8 pixels (n, height, width, channels), converted, into rows of a batch."""
+        part = np.empty((len(rows), *out.shape[1:]), out.dtype)
+        convert(how, pixels, part)
+        out[rows] = part
+
+    def settle(self) -> None:
+        """Wait until all that was written is there for everybody."""
+
+
+class Gpu:
+    """CuPy arrays on one GPU.
+
+    Only one stream of our own writes to them, inside `here`, and `settle` waits for it, so whoever gets a batch may
+    read it on any stream at once. It is not the default stream: that is the trainer's, and waiting for it would be
+    waiting for the step. Who hands batches over copies them and waits for the copy before a slot is used again: neither
+    an engine that ignores its stream nor work that is still queued can meet a slot that is in use.
+    """
+
+    def __init__(self, device: int) -> None:
+        try:
+            self.xp: Any = importlib.import_module("cupy")
+        except ImportError as error:
+            raise MissingExtra(
+                "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
+            ) from error
+        self.name, self._device = f"the memory of GPU {device}", self.xp.cuda.Device(device)
+        with self._device:
+            self._stream = self.xp.cuda.Stream(non_blocking=True)
+        free, total = self._free()
+        if free < _SCARCE * total:
+            warnings.warn(f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}", stacklevel=6)
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """On this GPU and that stream, which every thread has to choose for itself."""
+        with self._device, self._stream:
+            yield
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        try:
+            with self.here():
+                return self.xp.empty(shape, dtype)
+        except self.xp.cuda.memory.OutOfMemoryError as error:
+            need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
+            raise DeviceMemory(
+                f"{self.name} has no room for a batch of {need / 1e6:.1f} MB, {free / 1e9:.1f} of {total / 1e9:.1f} GB "
+                f"are free; lower the batch size or prefetch, or make room. {_HOLDERS}"
+            ) from error
+
+    def _free(self) -> tuple[int, int]:
+        """Bytes: free, in all."""
+        with self._device:
+            return self.xp.cuda.runtime.memGetInfo()
+
+    def taken(self, tensors: Any) -> Any:
+        with self.here():
+            return self.xp.asarray(tensors.as_tensor())  # by the CUDA array interface, without a copy
+
+    def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+        xp = self.xp
+        with self.here():
+            there = xp.asarray(pixels)
+            if not how.keeps_bytes:
+                scale, offset = xp.asarray(how.scale, "float32"), xp.asarray(how.offset, "float32")
+                there = (there.astype("float32") * scale + offset).astype(how.dtype)
+            out[rows] = there.transpose(0, 3, 1, 2) if how.layout == "CHW" else there
+
+    def settle(self) -> None:
+        self._stream.synchronize()

@@ -1,0 +1,79 @@
+"""One DALI graph, and one decoder before it: works on one batch at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.dali.graph import Graph, build
+from fastfeed.backends.dali.windows import fed, inner
+from fastfeed.decode.base import Header
+from fastfeed.decode.gpu import NvImageCodec, regions
+from fastfeed.ops.program.compile import Windows, Work
+
+__all__ = ["Lane"]
+
+
+class Lane:
+    """Takes files, or pixels, and gives finished samples on its device."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        op = graph.program.decode
+        with _size_limit(3 * op.max_pixels if op is not None and graph.encoded else 0):
+            self._pipe = build(graph)
+        self._chain = graph.chain
+        self._codec = NvImageCodec(graph.device, graph.threads) if graph.decoded else None
+
+    def run(self, blobs: Sequence[Any], headers: Sequence[Header], work: Work) -> tuple[Any, list[int]]:
+        """(DALI's tensors of the rows that came out, which rows they are).
+
+        A row is left out where its decoder said that it is bad, and is -1 where it decoded another size than its header
+        has. DALI has no error of its own for bad bytes: any exception may be one.
+        """
+        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
+        program = self._graph.program
+        windows, places = inner(work.windows, program.border, program.pixels.size)
+        rows, data, boxes, want = list(range(len(blobs))), blobs, windows.boxes, sizes
+        if self._codec is not None:
+            corners, want = regions(windows, sizes, program.filter)
+            found = self._codec.decode(blobs, corners, want)
+            rows = [row for row in rows if found[row] is not None]
+            data, want = [found[row] for row in rows], want[rows]
+            boxes = boxes[rows] - np.concatenate([corners[rows], np.zeros_like(corners[rows])], axis=1)
+        if not rows:
+            return None, []
+        window = fed(Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows])
+        self._pipe.feed_input("window", window)
+        for name, value in self._chain.feed(work[rows]).items():
+            self._pipe.feed_input(name, value)
+        self._pipe.feed_input("data", [_array(blob) for blob in data])
+        images, shapes, *_ = self._pipe.run()  # all is there when it returns, so the decoder's images are free again
+        decoded = np.asarray(shapes.as_tensor())[:, :2]
+        if (decoded == want).all():
+            return images, rows
+        return images, [row if same else -1 for row, same in zip(rows, (decoded == want).all(axis=1), strict=True)]
+
+
+def _array(blob: Any) -> Any:
+    if hasattr(blob, "__cuda_array_interface__"):
+        return blob
+    return np.ascontiguousarray(blob) if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
+
+
+@contextmanager
+def _size_limit(bytes: int) -> Iterator[None]:
+    """DALI's decoder has no limit of its own and reads one from the environment while it is built."""
+    name = "DALI_MAX_IMAGE_SIZE"
+    if name in os.environ or not bytes:
+        yield
+        return
+    os.environ[name] = str(bytes)
+    try:
+        yield
+    finally:
+        del os.environ[name]

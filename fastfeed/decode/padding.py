@@ -1,0 +1,156 @@
+"""Windows that reach beyond what is there: any engine decodes what is inside, the border is laid around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
+import numpy as np
+
+from fastfeed.decode.base import Bad, Engine, Request, Stop
+from fastfeed.ops.base import Border, shade
+from fastfeed.ops.program.window import Windows
+
+__all__ = ["continued", "decode", "frame", "placed"]
+
+_MODES = {"constant": cv2.BORDER_CONSTANT, "edge": cv2.BORDER_REPLICATE, "reflect": cv2.BORDER_REFLECT_101}
+_NEAR = 1e-6  # of a pixel: sums of fractions
+
+
+def decode(engine: Engine, request: Request, border: Border | None, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+    """As `engine.decode`; where a window reaches beyond its limit, the border is seen.
+
+    The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and "reflect" continue what
+    exists within the limit, whether the window sees it or not: padding, then cropping, is a crop of the padded image.
+    """
+    windows, size = request.windows, out.shape[1:3]
+    if border is None or windows.limits is None:
+        return engine.decode(request, out, stop)
+    beyond = _beyond(windows.boxes, windows.limits)
+    if not beyond.any():
+        return engine.decode(request, out, stop)
+    part = _part(windows, beyond, border.mode, size)
+    done: list[Bad | None] = [None] * len(request)
+    fill = shade(border.fill, out.shape[3])
+    for (height, width), rows in _alike(part.high - part.low):
+        if stop.is_set():
+            break
+        if height == 0 or width == 0:
+            out[rows] = fill
+            continue
+        sizes = np.broadcast_to(np.array([height, width], np.int64), (len(rows), 2))
+        wanted = replace(request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes))
+        pixels = np.empty((len(rows), height, width, out.shape[3]), np.uint8)
+        for row, image, bad in zip(rows, pixels, engine.decode(wanted, pixels, stop), strict=True):
+            done[row] = bad
+            if bad is not None:
+                out[row] = 0
+            elif (height, width) == size and not (part.first[row] + part.low[row]).any():
+                out[row] = image
+            else:
+                _lay(image, part, row, windows.flips[row], border.mode, fill, out[row])
+    return done
+
+
+def placed(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How `decode` lays n windows into results of one size: (boxes of the source, sizes they get, corners there).
+
+    float64 (n, 4), int64 (n, 2), int64 (n, 2); corners are those of the mirrored part, and may be negative.
+    """
+    if windows.limits is None:
+        return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
+    part = _part(windows, _beyond(windows.boxes, windows.limits), mode, size)
+    low, high, boxes = part.low, part.high, part.boxes
+    if mode == "reflect":  # up to the edge that is the mirror, whether it is seen or not
+        low = np.where(part.first > 0, 0, low)
+        high = np.where(part.first + part.length < np.array(size), part.length, high)
+        moved, unit = (low != part.low) | (high != part.high), windows.limits[:, 2:] / part.length
+        corner = np.where(moved, windows.limits[:, :2] + low * unit, boxes[:, :2])
+        boxes = np.concatenate([corner, np.where(moved, (high - low) * unit, boxes[:, 2:])], axis=1)
+    sizes, corners = high - low, part.first + low
+    return boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What to decode for n windows, and where it lies in results of one size before they are mirrored."""
+
+    boxes: np.ndarray  # float64 (n, 4): of the source
+    first: np.ndarray  # int64 (n, 2): row and column of the result where what exists begins; may be negative
+    length: np.ndarray  # int64 (n, 2): its height and width there
+    low: np.ndarray  # int64 (n, 2): the part of that which is decoded: from here
+    high: np.ndarray  # to here, not included
+
+
+def _beyond(boxes: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """bool (n, 2): up or down, left or right."""
+    ends, last = boxes[:, :2] + boxes[:, 2:], limits[:, :2] + limits[:, 2:]
+    return (boxes[:, :2] < limits[:, :2] - _NEAR) | (ends > last + _NEAR)
+
+
+def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]) -> _Part:
+    boxes, limits = windows.boxes, windows.limits
+    assert limits is not None
+    full = np.broadcast_to(np.array(size, np.int64), beyond.shape)
+    unit = boxes[:, 2:] / full  # source pixels per pixel of the result
+    start = np.where(beyond, np.rint((limits[:, :2] - boxes[:, :2]) / unit), 0)
+    last = np.where(beyond, np.rint((limits[:, :2] + limits[:, 2:] - boxes[:, :2]) / unit), full)
+    first, length = start.astype(np.int64), np.maximum((last - start).astype(np.int64), 1)
+    low = np.clip(-first, 0, length)
+    high = np.clip(full - first, low, length)
+    if mode != "constant":
+        for axis in (0, 1):
+            seen = continued(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
+            low[:, axis], high[:, axis] = seen.min(axis=1), seen.max(axis=1) + 1
+    unit = np.where(beyond, limits[:, 2:] / length, unit)
+    corner = np.where(beyond, limits[:, :2] + low * unit, boxes[:, :2])
+    extent = np.where(beyond, (high - low) * unit, boxes[:, 2:])
+    return _Part(np.concatenate([corner, extent], axis=1), first, length, low, high)
+
+
+def continued(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
+    """The index in [0, length) that is seen at an index outside of it, too."""
+    if mode == "edge":
+        return np.clip(at, 0, length - 1)
+    period = np.maximum(2 * (length - 1), 1)
+    back = np.abs(at) % period
+    return np.minimum(np.minimum(back, period - back), length - 1)
+
+
+def frame(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
+    """So many more pixels at the top, bottom, left and right, into `out`."""
+    how = _MODES[mode] | cv2.BORDER_ISOLATED
+    made = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
+    if not out.flags.c_contiguous:
+        out[:] = made.reshape(out.shape)
+    return out
+
+
+def _alike(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
+    """Rows of equal shape."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for row, (height, width) in enumerate(shapes.tolist()):
+        found.setdefault((height, width), []).append(row)
+    return list(found.items())
+
+
+def _lay(
+    image: np.ndarray, part: _Part, row: int, flip: np.ndarray, mode: str, fill: tuple[int, ...], out: np.ndarray
+) -> None:
+    """The decoded part, mirrored already, with its border into one result."""
+    edges, inside = [], True
+    for axis in (0, 1):
+        first, low, high = (int(a[row, axis]) for a in (part.first, part.low, part.high))
+        before, after = first + low, out.shape[axis] - first - high
+        inside &= before >= 0 and after >= 0
+        edges.append((after, before) if flip[axis] else (before, after))
+    if inside:
+        frame(image, [*edges[0], *edges[1]], mode, fill, out)
+    else:  # reflected from beyond the window
+        places = []
+        for axis in (0, 1):
+            at = continued(np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode)
+            at = at - part.low[row, axis]
+            places.append(image.shape[axis] - 1 - at[::-1] if flip[axis] else at)
+        out[:] = image[np.ix_(*places)]

@@ -1,0 +1,87 @@
+"""One GPU per process: to be called before a framework looks for GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Callable, MutableMapping
+
+from fastfeed.distributed.world import World
+from fastfeed.errors import ConfigError
+
+__all__ = ["pin_gpu"]
+
+NAME = "CUDA_VISIBLE_DEVICES"
+ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
+
+
+def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.environ) -> str | None:
+    """Show this process only the GPU of its local rank; returns that entry of CUDA_VISIBLE_DEVICES, None without GPUs.
+
+    Takes one of those that are visible now, and leaves alone what a launcher has narrowed down to one. Frameworks then
+    call it GPU 0. Too late once this process has initialized CUDA, as `torch.cuda.is_available()` does: ConfigError.
+    """
+    world = World.detect(environ) if world is None else world
+    given = environ.get(NAME)
+    if given is None:
+        pinned = str(world.local_rank)
+    else:
+        entries = _visible(given)
+        if len(entries) < 2:
+            return entries[0] if entries else None
+        if len(entries) < world.local_size:
+            raise ConfigError(
+                f"{NAME} must show 1 GPU, or one for each of the {world.local_size} processes on this machine, "
+                f"got {len(entries)}: {given!r}; start {len(entries)} processes per machine, or show more GPUs"
+            )
+        pinned = entries[world.local_rank]
+    who = next((name for name, started in STARTED.items() if started()), None)
+    if who is not None:
+        raise ConfigError(
+            f"pin_gpu must come before CUDA is initialized, got a process in which {who} has done so; "
+            "call fastfeed.pin_gpu() first, above the imports of frameworks"
+        )
+    environ[NAME] = pinned
+    return pinned
+
+
+def _visible(text: str) -> list[str]:
+    """Entries as CUDA takes them: the first that is invalid, like -1, ends the list."""
+    entries = [entry.strip() for entry in text.split(",")]
+    invalid = (i for i, entry in enumerate(entries) if not ENTRY.fullmatch(entry))
+    return entries[: next(invalid, len(entries))]
+
+
+def _torch() -> bool:
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and cuda.is_initialized()
+
+
+def _jax() -> bool:
+    backends = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", {})
+    return not {"cuda", "gpu"}.isdisjoint(backends)
+
+
+def _tensorflow() -> bool:
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    return any(device.device_type == "GPU" for device in getattr(context, "_physical_devices", None) or ())
+
+
+def _driver() -> bool:
+    """Whoever initialized it: until then cuDeviceGetCount answers CUDA_ERROR_NOT_INITIALIZED."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)  # only if it is in this process already
+    except (OSError, AttributeError):  # no such flags elsewhere than on Linux
+        return False
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0
+
+
+# who -> has it initialized CUDA in this process? Looks at what is imported, imports nothing.
+STARTED: dict[str, Callable[[], bool]] = {
+    "PyTorch": _torch,
+    "JAX": _jax,
+    "TensorFlow": _tensorflow,
+    "the CUDA driver": _driver,
+}

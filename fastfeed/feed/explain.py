@@ -1,0 +1,129 @@
+"""What a feed will do, in words: the user's list, what it was fused into, and the spec after every stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from fastfeed.feed.annotations import annotator
+from fastfeed.ops.function import Function
+from fastfeed.ops.program.program import Program
+from fastfeed.ops.program.window import Step
+from fastfeed.sampling.plan import Plan
+
+_LONG = 60  # characters of a field's value
+
+__all__ = ["feed_text", "placed_text", "program_text", "short"]
+
+
+def short(op: Any) -> str:
+    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults, and so of ops within it."""
+    if isinstance(op, Function):
+        return repr(op)
+    if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
+        return f"{type(op).__name__}.imagenet()"
+    parts = []
+    for field in dataclasses.fields(op):
+        value = getattr(op, field.name)
+        if field.default is dataclasses.MISSING:
+            parts.append(_value(value))
+        elif value != field.default:
+            parts.append(f"{field.name}={_value(value)}")
+    return f"{type(op).__name__}({', '.join(parts)})"
+
+
+def _value(value: Any) -> str:
+    if dataclasses.is_dataclass(value):
+        return short(value)
+    if isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
+        return f"[{', '.join(map(short, value))}]"
+    text = repr(value)
+    return text if len(text) <= _LONG else f"{text[: _LONG - 4]}...{text[-1]}"
+
+
+def _imagenet(kind: type[Any]) -> Any:
+    return kind.imagenet() if hasattr(kind, "imagenet") else None
+
+
+def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, held: int, where: str) -> str:
+    """What a feed will do; `held` batches are in memory at most, in the memory that is called `where`."""
+    world = plan.world
+    ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
+    shapes, size = _batch(plan, program)
+    lines = [
+        f"Feed from {source!r}",
+        f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
+        f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
+        f"  {how}",
+        program_text(program, path),
+        f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
+        f"at most {held} are in {where}, {held * size / 1e6:.1f} MB",
+    ]
+    if marks := annotator(source, program).specs:
+        said = (f"{name} {dtype}[{', '.join(map(str, (plan.batch, *one)))}]" for name, (one, dtype) in marks.items())
+        lines.append(f"  with {', '.join(said)}")
+    return "\n".join(lines)
+
+
+def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -> str:
+    """What a device holds of a feed's batches; `raw`: they arrive as bytes and are converted there."""
+    text = f"placed on {name}: at most {held} batches, {held * _batch(plan, program)[1] / 1e6:.1f} MB"
+    if raw:
+        size = plan.batch * math.prod(program.shape)
+        text += f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
+    return text
+
+
+def _batch(plan: Plan, program: Program) -> tuple[list[str], int]:
+    """Shapes of a batch's arrays of images, and their bytes."""
+    shapes, size = [], 0
+    for one in (program, *program.others):
+        shape = (plan.batch, *one.shape)
+        shapes.append(f"{one.spec.dtype}[{', '.join(map(str, shape))}]")
+        size += math.prod(shape) * np.dtype(one.spec.dtype).itemsize
+    return shapes, size
+
+
+def program_text(program: Program, path: str) -> str:
+    """The two tables: what was written, what runs."""
+    wrote = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
+    runs = [("read", "bytes" if program.given.encoded else "arrays", str(program.given))]
+    for one in (program, *program.others):
+        runs += _branch(one)
+    if program.targets is not None:
+        smoothed = f", {program.targets.smoothing:g} of each spread over all" if program.targets.smoothing else ""
+        runs.append(("labels", f"a share of every class{smoothed}", f"float32[{program.targets.classes}]"))
+    lines = ["  you wrote", *_columns(wrote), "  runs as", *_columns(runs), f"    on {path}"]
+    return "\n".join(lines)
+
+
+def _branch(program: Program) -> list[tuple[str, ...]]:
+    """What images go through from bytes to the batch."""
+    verb = "decode" if program.given.encoded else "cut"
+    several = f"{program.views} views: " if program.views else ""
+    runs = [(verb, f"{several}{_window(program.window)}, one {program.filter} resampling", str(program.pixels))]
+    for link in program.chain:
+        first = link.steps[0].op
+        own = sorted({repr(op) for layer in link.layers for op in layer.ops if isinstance(op, Function)})
+        yours = f": {', '.join(own)}, yours, on the processor" if own else ""
+        what = _window(link.steps) if first.kind == "geometry" else f"{type(first).__name__}{yours}"
+        runs.append(("change", what, str(link.spec)))
+    if program.mix is not None:
+        op = program.mix.op
+        runs.append(("mix", f"{type(op).__name__}, {op.group} neighbors of the epoch's order", str(program.done)))
+    if program.spec != program.done:
+        how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
+        runs.append(("convert", how, str(program.spec)))
+    return runs
+
+
+def _window(steps: tuple[Step, ...]) -> str:
+    return " + ".join(type(s.op).__name__ for s in steps) or "whole image"
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)] if rows else []
+    return ["    " + "  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]

@@ -1,0 +1,287 @@
+"""The feed: source + ops + plan + backend -> batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from fastfeed.backends.options import DecodeBy, GpuDecode, choose
+from fastfeed.distributed.cores import cores_for
+from fastfeed.distributed.world import World
+from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
+from fastfeed.faults import FaultPolicy
+from fastfeed.feed.explain import feed_text, placed_text
+from fastfeed.feed.exports import Handover
+from fastfeed.feed.helper_process.job import Recipe
+from fastfeed.feed.helper_process.producer import SideMaker
+from fastfeed.feed.iterator import Walk
+from fastfeed.feed.producer import Maker, Place, ThreadMaker
+from fastfeed.feed.quarantine import Quarantine
+from fastfeed.feed.spec import Assembly
+from fastfeed.feed.stats import FeedStats, Meter
+from fastfeed.feed.validate import check
+from fastfeed.ops.base import Op
+from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.placement import Placement
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling import Shuffle, Weighted, bind
+from fastfeed.sampling.plan import Plan
+from fastfeed.sources.base import Annotated, Source, says_where
+from fastfeed.storage.fingerprint import difference
+
+__all__ = ["Feed"]
+
+BACKENDS = {"cpu": "fastfeed.backends.cpu.backend", "dali": "fastfeed.backends.dali.backend"}  # loaded on demand
+
+
+class Feed(Handover):
+    """Batches of augmented images, made ahead of the trainer.
+
+    Iterating yields one epoch; the next iteration yields the next one (also when the last was broken off). Where a
+    run stands is `state()`, a few integers; `restore(state)` goes on from there at any world size.
+
+    decode: "auto" and "cpu" are the JPEG kernel, and Pillow for the rest; "native" and "pillow" insist on one of them.
+    "gpu" is DALI on this rank's GPU, "hybrid" the GPU and the kernel by a ratio that is measured in the first batches
+    and kept for this machine; batches then lie in the GPU's memory. A `GpuDecode` says more.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],  # a bare function: see Function
+        *,
+        batch: int | None = None,  # samples per rank per step
+        global_batch: int | None = None,  # or: samples per step over all ranks
+        seed: int = 0,
+        world: World | None = None,  # default: what the launcher's environment says
+        shuffle: Shuffle | bool = "full",
+        tail: Literal["drop", "pad"] = "drop",
+        threads: int | None = None,  # default: the cores this process may use, shared with the node's other ranks
+        prefetch: int = 2,  # batches ahead of the one in use
+        decode: DecodeBy | GpuDecode = "auto",
+        backend: Literal["cpu", "dali"] | None = None,  # default: dali for decode="gpu" and "hybrid", else cpu
+        on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
+        quarantine: str | os.PathLike[str] | None = None,  # file that lists bad samples; read first if it exists
+        side_process: bool = False,  # make batches in a helper process: for trainers whose Python is busy
+        name: str = "",
+    ) -> None:
+        _check_source(source)
+        world = world if world is not None else World.detect()
+        if not isinstance(world, World):
+            raise ConfigError(f"world must be a World such as World(rank=0, size=2) or None, got {world!r}")
+        threads = cores_for(world) if threads is None else threads
+        for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ConfigError(f"{what} must be an integer >= {least}, got {value!r}")
+        chosen, decode = choose(decode, backend, BACKENDS)
+        if not isinstance(side_process, bool):
+            raise ConfigError(f"side_process must be True or False, got {side_process!r}")
+        self.source, self.threads, self.prefetch = source, threads, prefetch
+        self.plan = Plan.make(
+            len(source),
+            batch=batch,
+            global_batch=global_batch,
+            seed=seed,
+            world=world,
+            shuffle=bind(shuffle, source),
+            tail=tail,
+        )
+        # samples that come as often as they weigh need not weigh again in the loss
+        self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
+        self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
+        check(self.program, self.plan, source)
+        policy = FaultPolicy.of(on_bad)
+        self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
+        self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
+        weigh = not self._drawn_by_weight
+        assembly = Assembly(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
+        assembler, raw = assembly.assemblers(self._quarantine, self._timeline)
+        self._backend, self.side_process = assembler.backend, side_process
+        self._maker: Maker = ThreadMaker(assembler, raw, threads, prefetch)
+        if side_process:
+            self._maker = SideMaker(Recipe.of(assembly, assembler), prefetch, self._quarantine, self._timeline)
+        self._meter = Meter()
+        self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
+        self.notes: list[str] = []  # lines that adapters add to `explain`
+        self.moves = 0  # how often seek() or restore() has moved this feed
+        self._cursor = (0, 0)  # (epoch, step) of the next batch
+        self._walk: Walk[Any] | None = None  # goes on across epochs
+        self._how: tuple[Place | None, bool] = (None, False)  # what that walk does with its batches
+        self._broken_off = False  # the last iteration ended inside an epoch
+        self._owner: object = None  # the iteration that may draw from the walk
+
+    def __len__(self) -> int:
+        """Steps per epoch, the same on every rank."""
+        return self.plan.steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One epoch, from the position of `restore` or `seek` if that lies inside it."""
+        return self.placed(None)
+
+    def placed(self, place: Place | None, raw: bool = False) -> Iterator[Any]:
+        """As iterating the feed, each batch given to `place` by the thread that finished it, ahead of its turn.
+
+        What `place` returns is yielded at the batch's turn; what it raises is raised then. `raw`: images are bytes,
+        HWC, and `program.convert` is left to be done.
+        """
+        if self._broken_off:
+            self._cursor, self._broken_off = (self._cursor[0] + 1, 0), False
+        owner = self._owner = object()
+        epoch, walk = self._cursor[0], self._walk_from(self._cursor, (place, raw))
+        more = True
+        while more:
+            if self._owner is not owner:  # not by the position: that belongs to the other one now
+                raise FeedClosed(
+                    "another iteration of this feed has begun, or seek() moved it; "
+                    "for two at once use feed.batches(epoch)"
+                )
+            try:
+                batch = next(walk)
+            except FastfeedError as error:
+                self.error = error
+                raise
+            self._cursor = walk.position
+            self._broken_off = more = self._cursor[0] == epoch
+            yield batch
+        self.epoch_ended()
+
+    def epoch_ended(self) -> None:
+        """For adapters whose trainer counts steps: it is done with the last batch and will not ask for an end."""
+        self._meter.asked(self._timeline.clock(), 0)
+
+    def batches(
+        self, epoch: int = 0, start: int = 0, epochs: int | None = 1, place: Place | None = None, raw: bool = False
+    ) -> Walk[Any]:
+        """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends.
+
+        `place` and `raw` are as in `placed`.
+        """
+        if epochs is not None and epochs < 0:
+            raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
+        if epoch < 0 or not 0 <= start < self.plan.steps:
+            raise ConfigError(
+                f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
+                f"this feed has {self.plan.steps} steps per epoch"
+            )
+        making = self._maker.begin(epoch, start, epochs, place, raw)
+        return Walk(making, self.plan, self._meter, self._timeline, epoch, start)
+
+    def _walk_from(self, position: tuple[int, int], how: tuple[Place | None, bool]) -> Walk[Any]:
+        walk = self._walk
+        if walk is None or walk.closed or walk.position != position or self._how != how:
+            if walk is not None:
+                walk.close()
+            self._walk = walk = self.batches(*position, None, *how)
+            self._how = how
+        self._meter.pause()
+        return walk
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """Let the next iteration begin here."""
+        self.batches(epoch, step).close()  # checks the arguments
+        self._cursor, self._broken_off, self._owner = (epoch, step), False, None
+        self.moves += 1
+
+    def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
+        """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON.
+
+        at: (epoch, step) instead, for a trainer that counts for itself.
+        """
+        return self.plan.state(*(self._cursor if at is None else at), self.source.fingerprint)
+
+    def restore(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be.
+
+        strict=False accepts other files (a repaired image changes the fingerprint) as long as their number is the same.
+        """
+        source = self.source
+
+        def changed(before: str) -> str:
+            return difference(before, source.fingerprint, len(source), source.uri)
+
+        self.seek(*self.plan.position(state, source.fingerprint if strict else None, changed))
+
+    def stats(self) -> FeedStats:
+        """Rates, waiting, time per stage, bad samples, since the feed was made."""
+        return self._meter.stats(self._timeline.totals(), self._quarantine.failures, self.threads)
+
+    @property
+    def partial(self) -> bool:
+        """Padding is at the end of the last batch and no other rank needs it: adapters leave it off."""
+        return self.plan.tail == "pad" and self.plan.world.size == 1 and self.plan.length % self.plan.batch != 0
+
+    @property
+    def weighted(self) -> bool:
+        """Weights may differ from one: masked samples, padding that other ranks need, weights of the source."""
+        if self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1):
+            return True
+        if self._drawn_by_weight or not isinstance(self.source, Annotated):
+            return False
+        return self.source.weights(np.empty(0, np.int64)) is not None
+
+    @property
+    def timeline(self) -> Timeline:
+        """Spans of every stage."""
+        return self._timeline
+
+    def explain(self) -> str:
+        """What this feed will do, as `print(feed)` shows it. Reads no image."""
+        quarantine = self._quarantine
+        bad = quarantine.policy.action + (f", listed in {quarantine.path}" if quarantine.path else "")
+        where = " of a helper process" if self.side_process else ""
+        threads, ahead = "thread" + "s" * (self.threads != 1), "batch" + "es" * (self.prefetch != 1)
+        how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
+        held = self.prefetch + 2
+        text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held, self._backend.where)
+        return "\n".join([text, *(f"  {line}" for line in self.notes)])
+
+    __str__ = explain
+
+    def __repr__(self) -> str:
+        return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
+
+    @property
+    def converts(self) -> bool:
+        """There is conversion to do after decoding, and a device may do it instead."""
+        alone = not self.program.others  # conversion there is for one array
+        return alone and self.program.raw() != self.program and not self._backend.whole
+
+    def place_on(self, placement: Placement, raw: bool = False) -> None:
+        """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""
+        self._maker.use_memory(placement.memory)
+        self.notes = [line for line in self.notes if not line.startswith("placed on ")]
+        self.notes.append(placed_text(placement.name, self.plan, self.program, self.prefetch + 2, raw))
+
+    def close(self) -> None:
+        """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""
+        if self._walk is not None:
+            self._walk.close()
+        self._maker.close()
+        self._timeline.close()
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _timeline_path(world: World) -> str | None:
+    """FASTFEED_TIMELINE, with `.rank1` put before its suffix on the ranks of a larger world."""
+    path = os.environ.get("FASTFEED_TIMELINE")
+    if not path or world.size == 1:
+        return path or None
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.rank{world.rank}{suffix}"
+
+
+def _check_source(source: Any) -> None:
+    if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
+        got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+        raise ConfigError(
+            f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+        )

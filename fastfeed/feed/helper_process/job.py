@@ -1,0 +1,150 @@
+"""What a helper process makes batches from, and its way there: pickled when the feed is made, so that what cannot be
+passed is said at once; large arrays lie beside the pickle and are mapped, not copied."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import types
+import weakref
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.faults import FaultPolicy
+from fastfeed.feed.batch_builder import Assembler
+from fastfeed.feed.helper_process.shared_memory import anonymous, mapped
+from fastfeed.feed.quarantine import Quarantine
+from fastfeed.feed.spec import Assembly
+from fastfeed.runtime.timeline import Timeline
+
+__all__ = ["Packed", "Recipe"]
+
+_ALIGN = 64  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """As the feed was made."""
+
+    assembly: Assembly
+    policy: FaultPolicy
+    quarantine: Path | None
+    timeline: dict[str, Any]  # arguments of the helper's
+
+    @classmethod
+    def of(cls, assembly: Assembly, assembler: Assembler) -> Recipe:
+        """For a helper that makes what this one makes."""
+        if assembler.backend.xp is not np:
+            raise ConfigError(
+                "side_process=True hands batches over in the host's memory, got a backend that makes them on a GPU; "
+                'leave side_process out, or use decode="cpu" with the cpu backend'
+            )
+        quarantine = assembler.quarantine
+        return cls(assembly, quarantine.policy, quarantine.path, assembler.timeline.shared)
+
+    def assemblers(self) -> tuple[Assembler, Assembler]:
+        """In the helper: what makes batches, and raw ones, with a quarantine list and a timeline of their own."""
+        source, rank = self.assembly.source, self.assembly.plan.world.rank
+        quarantine = Quarantine(self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri)
+        return self.assembly.assemblers(quarantine, Timeline(**self.timeline))
+
+
+class Packed:
+    """A recipe in shared memory. Raises ConfigError for what does not pickle."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        parts = _pickled(recipe)
+        self.sizes = [part.nbytes for part in parts]
+        self.fd = anonymous(0)
+        self._end = weakref.finalize(self, os.close, self.fd)
+        with open(self.fd, "wb", closefd=False) as file:
+            for part in parts:
+                file.write(part)
+                file.write(bytes(-part.nbytes % _ALIGN))
+
+    @staticmethod
+    def load(fd: int, sizes: list[int]) -> Recipe:
+        """In the helper."""
+        starts = [0]
+        for size in sizes:
+            starts.append(starts[-1] + size + -size % _ALIGN)
+        memory = mapped(fd, starts[-1], private=True).data
+        head, *buffers = (memory[start : start + size] for start, size in zip(starts, sizes, strict=False))
+        try:
+            return pickle.loads(head, buffers=buffers)
+        except Exception as error:  # whatever importing a module raises, or an object's own unpickling
+            raise ConfigError(
+                f"side_process=True: a fresh interpreter cannot load what this feed is made of: "
+                f"{type(error).__name__}: {error}; put classes and functions into modules that import by themselves, "
+                "or leave side_process out"
+            ) from error
+
+    def close(self) -> None:
+        self._end()
+
+
+class _Pickler(pickle.Pickler):
+    """Remembers what it was at when it failed, and refuses what another process will not find."""
+
+    last: Any = None
+
+    def reducer_override(self, obj: Any) -> Any:
+        self.last = obj
+        if isinstance(obj, (type, types.FunctionType)) and obj.__module__ == "__main__":
+            name = obj.__qualname__
+            if "<" not in name:  # a lambda, or what stands inside a function, would not pickle anywhere
+                raise ConfigError(
+                    f"side_process=True: {name} is defined in __main__, which the helper process does not run; "
+                    f"move it into a module that can be imported (a .py file of its own, then "
+                    f"`from that_file import {name}`), or leave side_process out"
+                )
+        return NotImplemented
+
+
+def _pickled(value: Any) -> list[memoryview]:
+    """The pickle, then the buffers of its arrays."""
+    buffers: list[pickle.PickleBuffer] = []
+    file = io.BytesIO()
+    pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
+    try:
+        pickler.dump(value)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever an object's own pickling raises
+        raise ConfigError(
+            f"side_process=True hands {_culprit(value)} to another process, but {_named(pickler.last)} in it does not "
+            f"pickle: {error}; use functions and classes from the top level of a module, or leave side_process out"
+        ) from error
+    return [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+
+
+def _culprit(recipe: Any) -> str:
+    """Which field it is that does not pickle."""
+    named = {f.name: getattr(owner, f.name) for owner in (recipe.assembly, recipe) for f in fields(owner)}
+    for name, value in named.items():
+        try:
+            pickle.dumps(value)
+        except Exception:  # pickling runs the object's own code, which may raise anything
+            return _op(value) if name == "program" else f"the {name} {value!r}"
+    return "the feed"
+
+
+def _op(program: Any) -> str:
+    """Which entry of the user's list."""
+    for step in program.steps:
+        try:
+            pickle.dumps(step.op)
+        except Exception:  # as above
+            return f"the op {step.op!r}"
+    return "the list of ops"
+
+
+def _named(obj: Any) -> str:
+    if isinstance(obj, (type, types.FunctionType)):
+        return f"{obj.__module__}.{obj.__qualname__}"
+    return f"a {type(obj).__module__}.{type(obj).__qualname__}"

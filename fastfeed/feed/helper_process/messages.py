@@ -1,0 +1,96 @@
+"""Messages between the feed and its helper: pickles over a pair of sockets that keep their borders.
+
+Each is sent whole or not at all. One that is too long for a socket's buffer travels as shared memory.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import traceback
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from fastfeed.feed.helper_process.shared_memory import anonymous
+
+__all__ = ["Closed", "pack_error", "receive", "send", "unpack_error"]
+
+_INLINE = 32 << 10  # bytes; Linux gives a socket some 200 KB
+_LONG = b"L"  # what is sent instead: the last descriptor holds the message
+_FDS = 4  # the most that come with one message
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+def send(to: socket.socket, message: Any, fds: Sequence[int] = ()) -> None:
+    """Raises OSError where nobody receives any more."""
+    data = pickle.dumps(message, protocol=5)
+    if len(data) <= _INLINE:
+        _send(to, b"S" + data, fds)
+        return
+    fd = anonymous(0)
+    try:
+        os.ftruncate(fd, 0)
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        _send(to, _LONG, [*fds, fd])
+    finally:
+        os.close(fd)
+
+
+def _send(to: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+    to.sendmsg([data], extra, socket.MSG_NOSIGNAL)  # a trainer may have given SIGPIPE its default back
+
+
+def receive(source: socket.socket) -> tuple[Any, list[int]]:
+    """A message and the descriptors that came with it, which are the caller's to close. Raises Closed at the end."""
+    space = socket.CMSG_SPACE(_FDS * array("i").itemsize)
+    try:
+        data, extra, flags, _ = source.recvmsg(_INLINE + 1, space, socket.MSG_CMSG_CLOEXEC)
+    except OSError as error:
+        raise Closed from error
+    fds = array("i")
+    for level, kind, content in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    if not data:
+        raise Closed
+    if flags & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise OSError("shared memory could not be received; this process has no file descriptor left: raise ulimit -n")
+    if data == _LONG:
+        fd = fds.pop()
+        os.lseek(fd, 0, os.SEEK_SET)
+        with open(fd, "rb") as file:
+            return pickle.load(file), list(fds)
+    return pickle.loads(memoryview(data)[1:]), list(fds)
+
+
+def pack_error(error: BaseException) -> tuple[bytes | None, str]:
+    """(its pickle, where that gives the same error again; its traceback)."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    with suppress(Exception):  # an error's own pickling may raise anything
+        data = pickle.dumps(error)
+        again = pickle.loads(data)
+        if type(again) is type(error) and str(again) == str(error):
+            return data, text
+    return None, text
+
+
+def unpack_error(data: bytes | None, text: str) -> BaseException:
+    """The error, which shows where in the helper it was raised."""
+    error: Any = None
+    if data is not None:
+        with suppress(Exception):  # its module may not be what it is in the helper
+            error = pickle.loads(data)
+    if error is None:
+        return RuntimeError(f"the helper process raised an error that does not pickle:\n{text}")
+    error.__cause__ = RuntimeError(f"in the helper process:\n{text}")
+    return error

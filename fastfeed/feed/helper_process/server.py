@@ -1,0 +1,130 @@
+"""The helper process: python -m fastfeed.feed.helper_process.server <fd>. Started by `client`; ends with its socket.
+
+The main thread does what the feed asks, which never takes long. Threads of the pool make batches, one thread per walk
+sends them; nothing waits for an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from fastfeed.feed.batch_builder import Assembler
+from fastfeed.feed.helper_process.job import Packed
+from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send
+from fastfeed.feed.helper_process.server_iterators import Walk
+from fastfeed.feed.helper_process.shared_memory import Lent, Slot
+from fastfeed.runtime.thread_pool import Pool
+
+_LOOK_MS = 500  # how often to look whether the parent lives: a process it forked may keep the socket open
+
+
+def main() -> None:
+    """Serve until the feed is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the trainer, and what it does then decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    parent = os.getppid()
+    ours = socket.socket(fileno=int(sys.argv[1]))
+    ours.set_inheritable(False)
+    helper = _Helper(ours)
+    poll = select.poll()
+    poll.register(ours, select.POLLIN)
+    status = 0
+    try:
+        while os.getppid() == parent:
+            if poll.poll(_LOOK_MS):
+                helper.do(*receive(ours))
+    except Closed:
+        pass
+    except BaseException:  # a mistake of ours: the feed says that this process died, this text says of what
+        traceback.print_exc()
+        status = 1
+    try:
+        helper.end()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)  # threads may be in reads that never return
+
+
+class _Helper:
+    """What it makes batches from, and the walks that want some."""
+
+    def __init__(self, to: socket.socket) -> None:
+        self._to, self._sending = to, threading.Lock()
+        self._assemblers: tuple[Assembler, Assembler] | None = None  # of batches, of raw ones
+        self._pool: Pool | None = None
+        self._failed: tuple[bytes | None, str] | None = None  # there is no assembler, and why
+        self._lent = (Lent(False), Lent(True))
+        self._walks: dict[int, Walk] = {}
+        self._told = 0  # bad samples that the feed knows of
+
+    def do(self, message: tuple[tuple[Any, ...], list[Slot]], fds: list[int]) -> None:
+        """What the feed wants done, after noting which memory it holds no more."""
+        (what, *arguments), back = message
+        for slot in back:
+            self._lent[slot[0]].back(slot)
+        {"make": self._make, "open": self._open, "more": self._more, "close": self._close, "free": self._free}[what](
+            *arguments, *fds
+        )
+
+    def _make(self, path: list[str], python_path: str | None, sizes: list[int], fd: int) -> None:
+        """Get ready; an error that this raises is raised by every walk."""
+        sys.path[:] = path
+        if python_path is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = python_path
+        try:
+            recipe = Packed.load(fd, sizes)
+            assemblers = recipe.assemblers()
+            for assembler, lent in zip(assemblers, self._lent, strict=True):
+                assembler.branches[0].slots.come_from(lent.allocate)
+            self._assemblers, self._pool = assemblers, Pool(recipe.assembly.threads)
+        except BaseException as error:
+            self._failed = pack_error(error)
+        finally:
+            os.close(fd)
+
+    def _open(self, walk: int, raw: bool, start: tuple[int, int, int | None]) -> None:
+        if self._assemblers is None or self._pool is None:
+            self._send(("error", walk, self._failed), ())
+            return
+        self._walks[walk] = Walk(walk, self._assemblers[raw], self._pool, self._lent[raw], self._send, start)
+
+    def _more(self, walk: int, batches: int) -> None:
+        if walk in self._walks:
+            self._walks[walk].more(batches)
+
+    def _close(self, walk: int) -> None:
+        if walk in self._walks:
+            self._walks.pop(walk).close()
+
+    def _free(self) -> None:
+        """Nothing but what every message says."""
+
+    def _send(self, message: tuple[Any, ...], fds: Sequence[int]) -> None:
+        """With what happened since the last message: bad samples, spans."""
+        with self._sending:
+            bad, spans = [], []
+            if self._assemblers is not None:
+                bad = self._assemblers[0].quarantine.failures[self._told :]
+                spans = [tuple(span) for span in self._assemblers[0].timeline.take()]
+            self._told += len(bad)
+            send(self._to, (message, bad, spans), fds)
+
+    def end(self) -> None:
+        """Write what is pending."""
+        if self._assemblers is not None:
+            self._assemblers[0].timeline.close()
+
+
+if __name__ == "__main__":
+    main()

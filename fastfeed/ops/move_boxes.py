@@ -1,0 +1,149 @@
+"""Where points and boxes go when pixels move: the parameters that move the pixels, and nothing else.
+
+Every geometric op is a matrix per sample, whether it cuts, scales, mirrors, turns or tilts; what changes colors, noise
+and erasing are not in it. Ops that blend several moved copies of an image (AugMix) leave things where most of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.program.program import Program, Work
+from fastfeed.ops.program.window import Window
+
+__all__ = ["Stage", "boxes_after", "stages"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """One move of n images. Coordinates are continuous, (x, y, 1) columns, pixel centers at +0.5."""
+
+    forward: np.ndarray  # float64 (n, 3, 3): from input to output
+    back: np.ndarray  # float64 (n, 3, 3): from output to input
+    limits: np.ndarray  # float64 (n, 4): top, left, height, width of what exists of the input
+    sizes: np.ndarray  # int64 (n, 2): height, width of the output
+
+    def __getitem__(self, rows: Any) -> Stage:
+        return Stage(self.forward[rows], self.back[rows], self.limits[rows], self.sizes[rows])
+
+
+def stages(program: Program, work: Work) -> list[Stage]:
+    """All moves of these samples in order: the window that is decoded, then what of the chain moves pixels."""
+    windows = work.windows
+    limits = windows.boxes if windows.limits is None else windows.limits
+    found = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
+    for layer, one in zip(program.layers, work.taken, strict=True):
+        found += _stage(layer, one, found[-1].sizes)
+    return found
+
+
+def boxes_after(
+    stages: Sequence[Stage],
+    boxes: np.ndarray,
+    rows: np.ndarray,
+    min_size: float = 1.0,
+    min_visible: float = 0.1,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The boxes that are left after all stages, and the indices of these.
+
+    boxes  float64 (m, 4): left, top, right, bottom in pixels of the displayed image; rows int64 (m,): of which image
+
+    After every stage a box is what bounds its four corners, cut off at the edges of the image. It is dropped when a
+    side ends up shorter than `min_size` pixels, or when less than `min_visible` of it was seen: the product, over all
+    stages, of the share of its area that was not cut off. (Albumentations' `min_visibility` looks at each op alone, so
+    there three crops that each keep half leave a box that is one eighth visible at any `min_visibility` up to 0.5.)
+    """
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    corners, path = _corners(boxes), np.tile(np.eye(3), (len(boxes), 1, 1))
+    now, seen = boxes, np.ones(len(boxes))
+    for stage in stages:
+        now, share = _clip(now, _edges(stage.limits[rows]))
+        seen = seen * share
+        forward = stage.forward[rows]
+        path = forward @ path
+        now = _bounds(forward, _corners(now))
+        # what bounds a box that was turned twice is larger than what bounds the corners turned twice: both hold it
+        now = _meet(now, _bounds(path, corners))
+        now, share = _clip(now, _canvas(stage.sizes[rows]))
+        seen = seen * share
+    sides = now[:, 2:] - now[:, :2]
+    kept = np.flatnonzero((sides >= min_size).all(axis=1) & (sides > 0).all(axis=1) & (seen >= min_visible))
+    return now[kept], kept
+
+
+def _stage(layer: Layer, one: Taken, sizes: np.ndarray) -> list[Stage]:
+    """What a layer does to images of these sizes; nothing if none of its ops moves pixels."""
+    n = len(sizes)
+    forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))
+    limits, after, moves = np.concatenate([np.zeros((n, 2)), sizes], axis=1), sizes.copy(), False
+    for k, (op, values) in enumerate(zip(layer.ops, one.values, strict=True)):
+        rows = np.flatnonzero(one.choice == k)
+        if isinstance(op, Window):
+            cut = _cut(*(values[name][rows] for name in ("box", "size", "flip", "limit")))
+            forward[rows], back[rows], limits[rows], after[rows] = cut.forward, cut.back, cut.limits, cut.sizes
+        elif "matrix" in values:
+            back[rows] = values["matrix"][rows]
+            forward[rows] = np.linalg.inv(back[rows])
+        else:
+            continue
+        moves = True
+    return [Stage(forward, back, limits, after)] if moves else []
+
+
+def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.ndarray) -> Stage:
+    """Of windows: x -> (x - left) * scale, or as far from the other side where it is mirrored."""
+    forward, back = np.zeros((len(boxes), 3, 3)), np.zeros((len(boxes), 3, 3))
+    scale = sizes / boxes[:, 2:]
+    scale = np.where(flips, -scale, scale)
+    offset = np.where(flips, sizes, 0) - boxes[:, :2] * scale
+    for row, axis in ((0, 1), (1, 0)):  # x goes with columns
+        forward[:, row, row], forward[:, row, 2] = scale[:, axis], offset[:, axis]
+        back[:, row, row], back[:, row, 2] = 1 / scale[:, axis], -offset[:, axis] / scale[:, axis]
+    forward[:, 2, 2] = back[:, 2, 2] = 1
+    return Stage(forward, back, limits, sizes)
+
+
+def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in sign, lines break."""
+    found = points @ matrices[:, :, :2].transpose(0, 2, 1) + matrices[:, None, :, 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return found[..., :2] / found[..., 2:], found[..., 2]
+
+
+def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """What bounds four corners (m, 4, 2) after matrices; everything where the eye is among them."""
+    moved, depth = _through(matrices, corners)
+    whole = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
+    low, high = moved.min(axis=1), moved.max(axis=1)
+    return np.concatenate([np.where(whole, low, -np.inf), np.where(whole, high, np.inf)], axis=1)
+
+
+def _corners(boxes: np.ndarray) -> np.ndarray:
+    return boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
+
+
+def _meet(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    low, high = np.maximum(one[:, :2], other[:, :2]), np.minimum(one[:, 2:], other[:, 2:])
+    return np.concatenate([low, np.maximum(low, high)], axis=1)
+
+
+def _clip(boxes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What of the boxes is inside, and which share of their area: 0 where there was none."""
+    inside = _meet(boxes, edges)
+    area, left = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (boxes, inside))
+    return inside, np.divide(left, area, out=np.zeros(len(boxes)), where=area > 0)
+
+
+def _edges(limits: np.ndarray) -> np.ndarray:
+    """left, top, right, bottom from top, left, height, width."""
+    first, last = limits[:, 1::-1], limits[:, 1::-1] + limits[:, :1:-1]
+    return np.concatenate([first, last], axis=1)
+
+
+def _canvas(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros_like(sizes), sizes[:, ::-1]], axis=1).astype(np.float64)

@@ -1,0 +1,133 @@
+"""The ops that policies choose from, by the papers' names, and what they do at each level of strength.
+
+All numbers are those of torchvision's `_augmentation_space`s (transforms/autoaugment.py), in float32 as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import check_fill
+from fastfeed.ops.color import AutoContrast, Brightness, Contrast, Equalize, Invert, Posterize, Saturation, Solarize
+from fastfeed.ops.filters import Sharpness
+from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.warp import Affine, affine_matrices, check_warp_filter
+
+__all__ = ["MIX", "NAMES", "RAND", "WIDE", "Choice", "Space", "check_look", "check_whole", "pick"]
+
+_MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+_FACTORS = {"Brightness": Brightness, "Color": Saturation, "Contrast": Contrast, "Sharpness": Sharpness}
+_PLAIN = {"AutoContrast": AutoContrast(), "Equalize": Equalize(), "Invert": Invert()}
+NAMES = ("Identity", *_MOVES, *_FACTORS, "Posterize", "Solarize", "AutoContrast", "Equalize")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What n samples take of a list of names, and how strongly."""
+
+    which: np.ndarray  # int64 (n,): index of the name; -1 for none
+    level: np.ndarray  # int64 (n,): in [0, bins)
+    minus: np.ndarray  # bool (n,): the other way, for what has two
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How strong the ops are at the highest level; at level 0 they do least."""
+
+    shear: float  # pixels per pixel, about the top left corner
+    share: float  # translation, of a side
+    pixels: float  # translation, besides
+    degrees: float
+    factor: float  # farther from 1 than this a factor does not get
+    bits: int  # kept at level 0
+    lost: int  # of these at the highest
+
+    def layer(self, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
+        """The simple ops behind the names: all moves are one."""
+        found = [self._op(name, filter, fill) for name in names if name != "Identity"]
+        return Layer(tuple(dict.fromkeys(found)))
+
+    def take(self, names: tuple[str, ...], layer: Layer, choice: Choice, bins: int, sizes: np.ndarray) -> Taken:
+        """Which of the layer's ops, and its values."""
+        move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
+        look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
+        places = [-1 if name == "Identity" else layer.ops.index(self._op(name, *look)) for name in names]
+        index = np.array([*places, -1], np.int64)[choice.which]
+        on = {name: choice.which == i for i, name in enumerate(names)}
+        return Taken(index, tuple(self._values(op, on, choice, bins, sizes) for op in layer.ops))
+
+    def _op(self, name: str, filter: str, fill: tuple[int, int, int]) -> Any:
+        if name in _MOVES:
+            return Affine(filter=filter, fill=fill)
+        if name in _FACTORS:
+            return _FACTORS[name](self.factor)
+        if name == "Posterize":
+            return Posterize((self.bits - self.lost, self.bits))
+        return Solarize((0, 255)) if name == "Solarize" else _PLAIN[name]
+
+    def _values(
+        self, op: Any, on: dict[str, np.ndarray], choice: Choice, bins: int, sizes: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Of one simple op for all samples; where it is not taken, what changes nothing."""
+        level, sign = choice.level, np.where(choice.minus, -1.0, 1.0)
+        if isinstance(op, Affine):
+            return {"matrix": self._matrices(on, level, sign, bins, sizes)}
+        if isinstance(op, Posterize):
+            lost = np.rint(level.astype(np.float32) / np.float32((bins - 1) / self.lost)).astype(np.int64)
+            return {"bits": np.where(on["Posterize"], self.bits - lost, 8)}
+        if isinstance(op, Solarize):
+            return {"threshold": np.where(on["Solarize"], _line(255.0, 0.0, level, bins), 256.0)}
+        for name, kind in _FACTORS.items():
+            if isinstance(op, kind):
+                return {"factor": np.where(on[name], 1.0 + sign * _line(0.0, self.factor, level, bins), 1.0)}
+        return {}
+
+    def _matrices(
+        self, on: dict[str, np.ndarray], level: np.ndarray, sign: np.ndarray, bins: int, sizes: np.ndarray
+    ) -> np.ndarray:
+        never = np.zeros(len(level), bool)
+        x, y, turned = (on.get(name, never) for name in ("TranslateX", "TranslateY", "Rotate"))
+        shear = np.degrees(np.arctan(sign * _line(0.0, self.shear, level, bins)))
+        reach = self.pixels + self.share * sizes[:, ::-1]
+        shift = sign[:, None] * np.trunc(_line(0.0, reach, level[:, None], bins))  # whole pixels
+        return affine_matrices(
+            angle=np.where(turned, -sign * _line(0.0, self.degrees, level, bins), 0.0),
+            translate=np.where(np.stack([x, y], axis=1), shift, 0.0),
+            shear_x=np.where(on.get("ShearX", never), shear, 0.0),
+            shear_y=np.where(on.get("ShearY", never), shear, 0.0),
+            center=np.where(turned[:, None], sizes[:, ::-1] / 2, 0.0),
+        )
+
+
+RAND = Space(shear=0.3, share=150 / 331, pixels=0.0, degrees=30.0, factor=0.9, bits=8, lost=4)
+WIDE = Space(shear=0.99, share=0.0, pixels=32.0, degrees=135.0, factor=0.99, bits=8, lost=6)
+MIX = Space(shear=0.3, share=1 / 3, pixels=0.0, degrees=30.0, factor=0.9, bits=4, lost=4)
+
+
+def pick(u: np.ndarray, n: int) -> np.ndarray:
+    """Integers in [0, n) from uniform numbers: int64, of u's shape."""
+    return (u * n).astype(np.int64)
+
+
+def check_look(op: Any) -> None:
+    """Refuse a filter or fill that moves cannot have."""
+    check_warp_filter(type(op).__name__, op.filter)
+    check_fill(f"{type(op).__name__} fill", op.fill)
+
+
+def check_whole(name: str, value: Any, least: int, most: int, hint: str) -> None:
+    """Refuse what is no integer in [least, most]."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}; {hint}")
+
+
+def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:
+    """`torch.linspace(first, last, bins)[level]`, to the bit: in float32, fused multiply-adds from the nearer end."""
+    low, high = np.float32(first), np.asarray(last, np.float32)
+    step = ((high - low) / np.float32(bins - 1)).astype(np.float64)
+    up, down = low + step * level, high - step * (bins - 1 - level)
+    return np.where(level < bins // 2, up, down).astype(np.float32).astype(np.float64)

@@ -1,0 +1,1 @@
+"""A list of ops, checked and folded into one `Program`."""

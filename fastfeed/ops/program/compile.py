@@ -1,0 +1,174 @@
+"""From the user's list to what runs: check every spec, fold geometry into one window, move conversion last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.convert import Convert
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.function import as_op
+from fastfeed.ops.geometry import RandomFlip, Resize
+from fastfeed.ops.labels import targets
+from fastfeed.ops.program.program import Link, Program, Work, border_of, filter_of
+from fastfeed.ops.program.window import Step, Windows
+from fastfeed.ops.views import Branch
+from fastfeed.spec import Spec
+
+__all__ = ["Program", "Step", "Windows", "Work", "fuse"]
+
+_SLOTS = 4096  # for the ops of one branch of views
+_ENDLESS = 1 << 24  # pixels of a side that nothing limits
+
+
+def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
+    """Check and fuse a list of ops for a source that yields `given` and names so many classes.
+
+    fixed: all results must be of one size. objects: the source says where things are, so that mixing samples does not
+    need names for labels of whole images; without them these stay as they are.
+    """
+    if not isinstance(ops, Sequence) or isinstance(ops, str):
+        raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
+    steps = _checked([as_op(op) for op in ops], given)
+    last = steps[-1].spec if steps else given
+    if fixed and not last.fixed:
+        raise SpecError(
+            f"a batch needs samples of one size, got {last} at the end of the list; "
+            "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)"
+        )
+    at = next((i for i, step in enumerate(steps) if step.op.kind == "views"), None)
+    mix = _mixing(steps, at is not None)
+    labeled = bool(classes) or not objects or any(step.op.kind == "label" for step in steps)
+    soft = targets([step.op for step in steps], classes) if labeled else None
+    if at is None:
+        return replace(_program(steps, given), mix=mix, targets=soft)
+    programs = [_branch(steps, at, k, branch, given) for k, branch in enumerate(steps[at].op.branches)]
+    return replace(programs[0], steps=tuple(steps), others=tuple(programs[1:]), targets=soft)
+
+
+def _program(steps: list[Step], given: Spec) -> Program:
+    last = steps[-1].spec if steps else given
+    runs = _runs([s for s in steps if s.op.kind in ("geometry", "change")])
+    window = runs.pop(0) if runs and runs[0][0].op.kind == "geometry" else []
+    before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), given)
+    pixels = (window[-1].spec if window else before).as_bytes()
+    if runs and not pixels.fixed:  # only a second border can be there: what changes pixels has refused them
+        one, two = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
+        raise SpecError(
+            f"{two!r} cannot follow {one!r} where images are of many sizes, got {pixels}: each lays a border around; "
+            "put Resize((height, width)) between them, or leave one out"
+        )
+    chain: list[Link] = []
+    for run in runs:
+        chain.append(Link.of(run, chain[-1].spec if chain else pixels))
+    return Program(
+        given=given,
+        steps=tuple(steps),
+        decode=next((s.op for s in steps if isinstance(s.op, Decode)), None),
+        window=tuple(window),
+        filter=filter_of(window),
+        border=border_of(window),
+        pixels=pixels,
+        chain=tuple(chain),
+        done=chain[-1].spec if chain else pixels,
+        convert=Convert.of([s.op for s in steps if s.op.kind == "convert"], last.channels or 0),
+        spec=last,
+    )
+
+
+def _branch(steps: list[Step], at: int, k: int, branch: Branch, given: Spec) -> Program:
+    """The program of views of one size: what stood before the split, its windows, its own ops, and what follows."""
+    head, own = steps[:at], [branch.geometry, *(as_op(op) for op in branch.ops), *(s.op for s in steps[at + 1 :])]
+    spec, slot = head[-1].spec if head else given, steps[at].slot + k * _SLOTS
+    tail: list[Step] = []
+    for op in own:
+        spec = op.out(spec)
+        tail.append(Step(op, spec, slot, views=branch.count))
+        slot += bool(op.draws)
+    return replace(_program([*head, *tail], given), views=branch.count)
+
+
+def _mixing(steps: list[Step], views: bool) -> Step | None:
+    """The one op that puts samples together; behind it nothing may look at single ones."""
+    found = [i for i, step in enumerate(steps) if step.op.kind == "mix"]
+    if not found:
+        return None
+    names = [type(steps[i].op).__name__ for i in found]
+    if len(found) > 1:
+        choice = f"write RandomChoice([{', '.join(f'{name}()' for name in names)}])"
+        advice = choice if len({*names}) > 1 else "leave one of them out"
+        raise ConfigError(f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}")
+    for step in steps[found[0] + 1 :]:
+        if step.op.kind not in ("convert", "label"):
+            raise SpecError(f"{names[0]} works on finished samples; put it behind {type(step.op).__name__}")
+    if views:
+        raise SpecError(f"{names[0]} does not go with ops that make several views of a sample; leave one of them out")
+    return steps[found[0]]
+
+
+def _runs(steps: list[Step]) -> list[list[Step]]:
+    """Geometry in runs, each with one border at most; the rest one by one."""
+    runs: list[list[Step]] = []
+    for step in steps:
+        last = runs[-1] if runs else []
+        room = border_of([step]) is None or border_of(last) is None
+        if last and step.op.kind == "geometry" == last[-1].op.kind and room:
+            last.append(step)
+        else:
+            runs.append([step])
+    return runs
+
+
+def _checked(ops: list[Any], given: Spec) -> list[Step]:
+    for i, op in enumerate(ops):
+        if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
+            what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
+            raise ConfigError(f"ops[{i}] must be an op such as Resize(224), got {what}")
+    implied = given.encoded and not any(op.kind == "decode" for op in ops)
+    steps: list[Step] = []
+    spec, slot = given, 0
+    for op in [Decode(), *ops] if implied else ops:
+        _check_order(op, steps)
+        if not spec.encoded:
+            _check_room(op, spec, steps)
+        spec = op.out(spec)
+        steps.append(Step(op, spec, slot, implied and not steps))
+        slot += bool(op.draws)
+    return steps
+
+
+def _check_room(op: Any, spec: Spec, steps: list[Step]) -> None:
+    """Refuse to cut more than there is of any image, behind a Resize to one side."""
+    last = next((step.op for step in reversed(steps) if not isinstance(step.op, RandomFlip)), None)
+    cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
+    if not cuts or not isinstance(last, Resize) or spec.fixed:
+        return
+    rooms = last.most(_ENDLESS)
+    if rooms and not any(_fits(op, spec.with_size(*room)) for room in rooms):
+        side = "long" if last.fit == "long" else "short"
+        raise SpecError(
+            f"{op!r} cuts more than {last!r} leaves of any image, whose {side} side is {last.size} then; "
+            "write a larger Resize or a smaller size"
+        )
+
+
+def _fits(op: Any, spec: Spec) -> bool:
+    try:
+        op.out(spec)
+    except SpecError:
+        return False
+    return True
+
+
+def _check_order(op: Any, steps: list[Step]) -> None:
+    """What a spec does not say."""
+    name, before = type(op).__name__, {step.op.kind: type(step.op).__name__ for step in steps}
+    if op.kind == "views" and "views" in before:
+        raise SpecError(f"{name} cannot follow {before['views']}: a list splits a sample into views once")
+    if op.kind == "views" and "change" in before:
+        raise SpecError(
+            f"{name} must come before ops that change pixels, which then change every view by itself; "
+            f"put it before {before['change']}"
+        )

@@ -1,0 +1,137 @@
+"""A checked list of ops, in the form that backends run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastfeed.ops.base import Border
+from fastfeed.ops.convert import Convert
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.program.layers import Layer, Taken, layers, taken
+from fastfeed.ops.program.window import Step, Window, Windows, fold
+from fastfeed.ops.soft_labels import Targets
+from fastfeed.spec import Spec
+
+__all__ = ["Link", "Program", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One part of the chain behind decoding: an op that changes pixels, or a run of geometry."""
+
+    steps: tuple[Step, ...]
+    given: Spec
+    spec: Spec  # after it
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def of(cls, steps: list[Step], given: Spec) -> Link:
+        """One op, or a run of geometry."""
+        spec = steps[-1].spec.as_bytes()
+        if steps[0].op.kind != "geometry":
+            return cls(tuple(steps), given, spec, layers(steps[0].op))
+        height, width = spec.size
+        window = Window((height or 0, width or 0), filter_of(steps), border_of(steps))
+        return cls(tuple(steps), given, spec, (Layer((window,)),))
+
+    def take(self, draws: Sequence[np.ndarray], n: int) -> list[Taken]:
+        """What happens to n samples, per layer; draws: one array per step."""
+        sizes = np.broadcast_to(np.array(self.given.size, np.int64), (n, 2))
+        if self.steps[0].op.kind != "geometry":
+            return taken(self.steps[0].op, draws[0], sizes)
+        windows = fold(self.steps, draws, sizes)
+        limit = np.concatenate([np.zeros((n, 2)), sizes], axis=1) if windows.limits is None else windows.limits
+        values = {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips, "limit": limit}
+        return [Taken(np.zeros(n, np.int64), (values,))]
+
+
+def filter_of(steps: Sequence[Step]) -> str:
+    """The last one named: it decides the size that leaves."""
+    named = [s.op.filter for s in steps if hasattr(s.op, "filter")]
+    return named[-1] if named else "bilinear"
+
+
+def border_of(steps: Sequence[Step]) -> Border | None:
+    """The only one of a run of geometry."""
+    return next((s.op.border for s in steps if getattr(s.op, "border", None) is not None), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What is to be done to n samples: nothing of it is random any more. With views, a row is a view of a sample."""
+
+    windows: Windows
+    taken: tuple[Taken, ...] = ()  # one per layer of the program's chain
+    views: int = 1  # rows per sample
+
+    def __getitem__(self, samples: Any) -> Work:
+        """That of some samples."""
+        rows = samples
+        if self.views > 1:
+            chosen = np.arange(len(self.windows.sizes) // self.views)[samples]
+            rows = (chosen[:, None] * self.views + np.arange(self.views)).ravel()
+        return Work(self.windows[rows], tuple(one[rows] for one in self.taken), self.views)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A checked list of ops and its fused form."""
+
+    given: Spec  # what the source yields
+    steps: tuple[Step, ...]  # the user's list, with the implied Decode
+    decode: Decode | None  # None for sources of arrays
+    window: tuple[Step, ...]  # geometry, folded into one window per sample
+    filter: str  # resampling filter of that window
+    border: Border | None  # what is seen beyond the image, where a window may reach there
+    pixels: Spec  # uint8 HWC, of one size: what decoding gives
+    chain: tuple[Link, ...]  # what happens to these pixels, in order
+    done: Spec  # uint8 HWC, of one size: after the chain
+    convert: Convert
+    spec: Spec  # of one image in the batch
+    views: int = 0  # images per sample, where an op makes several of one
+    others: tuple[Program, ...] = ()  # for views of further sizes
+    mix: Step | None = None  # puts finished samples together
+    targets: Targets | None = None  # soft labels; None: integers as the source has them
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Of the whole chain."""
+        return tuple(layer for link in self.chain for layer in link.layers)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample in the batch: that of its image, behind the number of its views where it has several."""
+        shape = tuple(side or 0 for side in self.spec.shape)
+        return (self.views, *shape) if self.views else shape
+
+    def raw(self) -> Program:
+        """The same without conversion: bytes, for a device that converts them."""
+        return replace(self, convert=Convert.of([], self.done.channels or 0), spec=self.done)
+
+    def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
+        """All random numbers of n samples: `uniform(slot, k)`, shape (n, k), per step of window and chain."""
+        steps = [*self.window, *(step for link in self.chain for step in link.steps)]
+        return [uniform(s.slot, s.views * s.op.draws) if s.op.draws else np.empty((0, 0)) for s in steps]
+
+    def windows(self, draws: list[np.ndarray], sizes: np.ndarray) -> Windows:
+        """Fold the geometry: sizes are the displayed (height, width) of the samples, int64 (n, 2)."""
+        return self.work(draws, sizes).windows
+
+    def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:
+        """All parameters of n samples, from what `draw` gave and their sizes."""
+        steps = [*self.window, *(step for link in self.chain for step in link.steps)]
+        views, n = max(1, self.views), len(sizes)
+        if views > 1:
+            sizes = np.repeat(sizes, views, axis=0)
+            spread = zip(steps, draws, strict=True)
+            draws = [u.reshape(n * views, -1) if s.views > 1 else np.repeat(u, views, axis=0) for s, u in spread]
+        at, found = len(self.window), []
+        windows = fold(self.window, draws[:at], sizes)
+        for link in self.chain:
+            found += link.take(draws[at : at + len(link.steps)], n * views)
+            at += len(link.steps)
+        return Work(windows, tuple(found), views)

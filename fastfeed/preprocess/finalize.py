@@ -1,0 +1,80 @@
+"""When all shards are there: what is derived from them. Also what a run leaves behind for `stats`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from fastfeed.preprocess.counts import Tally
+from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.targets.target import Target
+
+__all__ = ["BAD", "MANIFEST", "TIMES", "finish", "log_run"]
+
+MANIFEST, BAD, TIMES = "manifest.json", "bad.jsonl", "_job/times.jsonl"
+
+
+def finish(job: Job) -> None:
+    """Write the manifest, the list of bad photographs, and what single formats want; the manifest last."""
+    records = [job.records[index] for index in sorted(job.records)]
+    if job.plan.recipe.packing.format == "mds":
+        _mds_indexes(job, records)
+    bad = [
+        {"id": one.id, "uri": one.uri, "shard": record.shard, "reason": one.reason, "detail": one.detail}
+        for record in records
+        for one in record.bad
+    ]
+    _write(job.target, BAD, "".join(json.dumps(row) + "\n" for row in bad).encode())
+    _write(job.target, MANIFEST, json.dumps(_manifest(job, records), indent=1, sort_keys=True).encode() + b"\n")
+    job.target.sweep(everything=True)
+
+
+def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        main = record.files[0]
+        groups.setdefault(record.shard.rpartition("/")[0], []).append(
+            {"name": main.name, "bytes": main.bytes, "sha256": main.sha256, "samples": len(record.ids)}
+        )
+    tally = Tally.sum(record.tally for record in records)
+    return {
+        "plan": job.plan.hash,
+        "recipe": job.plan.recipe.document(),
+        "made_with": job.plan.made_with,
+        "classes": list(job.plan.classes),
+        "shards": groups,
+        "samples": tally.samples,
+        "bytes": sum(record.bytes for record in records),
+        "bad": dict(Counter(one.reason for record in records for one in record.bad)),
+        "left_out": job.plan.left_out,
+    }
+
+
+def _mds_indexes(job: Job, records: list[Record]) -> None:
+    from fastfeed.preprocess.writers.mds import index_json
+
+    packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
+    folders: dict[str, list[tuple[str, int, str, int]]] = {}
+    for record in records:
+        folder, _, _ = record.shard.rpartition("/")
+        main = record.files[0]
+        name = main.name[len(folder) + bool(folder) :]
+        folders.setdefault(folder, []).append((name, main.bytes, main.sha256, len(record.ids)))
+    for folder, files in folders.items():
+        _write(job.target, f"{folder}/index.json".lstrip("/"), index_json(files, packing, image))
+
+
+def _write(target: Target, name: str, content: bytes) -> None:
+    """Unless it is there."""
+    if target.read(name) != content:
+        target.write(name, content)
+
+
+def log_run(target: Target, seconds: float, images: int, stages: Mapping[str, float], shards: int, **more: Any) -> None:
+    """One more line of TIMES."""
+    line = {"seconds": round(seconds, 3), "images": images, "shards": shards, **more}
+    line["stages"] = {stage: round(took, 3) for stage, took in sorted(stages.items())}
+    target.write(TIMES, (target.read(TIMES) or b"") + json.dumps(line).encode() + b"\n")

@@ -1,0 +1,107 @@
+"""What the first samples of shards, or a table, have: the names under which labels and captions are looked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.mds import columns_of, listed
+from fastfeed.sources.shards.base import Paths
+from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.shards.external_indexes import listed_by_wids
+from fastfeed.sources.shards.tar_headers import members
+from fastfeed.sources.shards.tf_example import Example, Malformed, View, Wanted
+from fastfeed.sources.tables.read_files import find_table
+from fastfeed.sources.tfrecord import Notes, records
+from fastfeed.storage.byte_range import Stat
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.storage import Storage
+
+__all__ = ["names_in"]
+
+_BLOCK = 1 << 20  # bytes
+_SAMPLES = 32  # that are looked at: some may lack a label
+_MEMBERS = 1000  # of a tar that are looked at
+_LINES = 100  # of JSON
+
+
+def names_in(kind: str, place: Paths, storage: Storage) -> list[str]:
+    """Extensions of members, features, or columns; of TFRecords and tars those of the first samples.
+
+    SourceError, ConfigError: nothing is there, or it is of another kind.
+    """
+    if kind == "table":
+        return _columns(*find_table(place, storage)[0], storage)
+    if kind == "mds":
+        return list(columns_of(*find_files(listed(place, storage), ".mds", storage, "MDSShards")[0], storage))
+    if kind == "tar":
+        files = find_files(listed_by_wids(place, storage, "TarShards")[0], ".tar", storage, "TarShards")
+        return next(filter(None, map(_members, _peeks(files, storage))), [])
+    files = find_files(place, ".tfrecord", storage, "TFRecords")
+    return next(filter(None, map(_features, _peeks(files, storage))), [])
+
+
+def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
+    """The first few shards: one may be empty."""
+    shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
+    for k, (uri, stat) in enumerate(files[:10]):
+        yield Peek(uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK)
+
+
+def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
+    data = shards.read(k, start, min(start + count, shards.stats[k].size))
+    if isinstance(data, Unread):
+        raise SourceError(f"cannot read {shards.uris[k]}: {data.detail or data.reason}")
+    return data
+
+
+def _members(peek: Peek) -> list[str]:
+    """Extensions of the members of the first samples."""
+    keys: set[str] = set()
+    found: dict[str, None] = {}
+    for member in islice(members(peek, []), _MEMBERS):
+        folder, _, base = member.name.rpartition("/")
+        stem, dot, extension = base.partition(".")
+        if stem and dot:
+            keys.add(f"{folder}/{stem}")
+            found[extension.lower()] = None
+        if len(keys) > _SAMPLES:
+            break
+    return list(found)
+
+
+def _features(peek: Peek) -> list[str]:
+    """Features of the first records."""
+    found: dict[str, None] = {}
+    for offset, length in islice(records(peek, Notes()), _SAMPLES):
+        start, stop = offset + 12, offset + length - 4  # a record's frame
+        with suppress(Malformed):
+            found |= dict.fromkeys(Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names())
+    return list(found)
+
+
+def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
+    """Columns of a table, as its header, its first lines or its footer has them."""
+    shards, name = Shards([uri], [stat], storage), uri.lower().partition("?")[0]
+    if name.endswith(".parquet"):
+        from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
+
+        return list(read_footer(shards, 0).schema.names)
+    text = _read(shards, 0, 0, _BLOCK).decode("utf-8-sig", "replace")
+    if name.endswith((".csv", ".tsv")):
+        return next(csv.reader(io.StringIO(text), delimiter="\t" if name.endswith(".tsv") else ","), [])
+    keys: dict[str, None] = {}
+    for line in text.split("\n")[:_LINES]:
+        try:
+            row = json.loads(line)
+        except ValueError:  # reading all of it will say what is wrong
+            continue
+        keys |= dict.fromkeys(row) if isinstance(row, dict) else {}
+    return list(keys)

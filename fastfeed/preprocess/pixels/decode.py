@@ -1,0 +1,287 @@
+"""Bytes -> upright 8-bit sRGB pixels of a wanted size, in little memory.
+
+JPEGs of gray or YCbCr pixels go through the kernel, large PNG, TIFF and WebP files in strips through libvips where it
+is installed, all others through Pillow. Pixels are turned, and their colors converted, once they are few.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
+from fastfeed.decode.native import NativeEngine, built, markers
+from fastfeed.decode.orientation import displayed, displayed_size, stored_box
+from fastfeed.decode.pillow import OPEN, PillowEngine, why
+from fastfeed.decode.pixels import resampled
+from fastfeed.decode.sniff import png_intact
+from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.program.compile import Windows
+from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
+from fastfeed.preprocess.pixels.jpeg_markers import read_markers
+from fastfeed.preprocess.pixels.strips import flattening, kind, scaled
+from fastfeed.preprocess.recipe import FILTERS
+
+__all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "libvips", "look"]
+
+LARGE = 16_000_000  # pixels from which on files are decoded in strips
+FILTER_NAMES: dict[str, str] = dict(
+    zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True)
+)  # names of ops.base.FILTERS
+_ORIENTATION = 0x0112
+_DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
+_PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
+_PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)  # compressions: none, LZW, deflate, PackBits, deflate's old number
+_NEVER = Event()
+_WHOLE = np.zeros((1, 2), bool)
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a file is, before any pixel is decoded."""
+
+    format: str  # by its content: "JPEG", "PNG", ...
+    height: int  # pixels, as displayed
+    width: int
+    orientation: int  # EXIF, 1..8
+    mode: str  # "RGB", "L", "CMYK", "P", ...; with 16 bits "I;16", "RGB;16", "RGBA;16"
+    icc: str  # "none", "sRGB", "Display P3", ...; "damaged": it is ignored
+    path: str  # what will decode it: "kernel", "vips" or "pillow"
+    progressive: bool = False
+    interlaced: bool = False
+    alpha: bool = False
+    held: float = 0.0  # coefficients per pixel that a JPEG of several scans holds until its end
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """(height, width) in the file."""
+        return displayed_size(self.orientation, (self.height, self.width))
+
+
+@functools.cache
+def libvips() -> Any:
+    """The module, or None where pyvips is not installed."""
+    try:
+        return importlib.import_module("fastfeed.preprocess.pixels.vips")
+    except MissingExtra:
+        return None
+
+
+def look(blob: bytes, max_pixels: int = 300_000_000) -> Look | Bad:
+    """What kind of image this is, or why it is refused. Never raises for what a file contains."""
+    if built() and bytes(blob[:3]) == b"\xff\xd8\xff":
+        found = markers(blob, max_pixels)
+        if isinstance(found, Bad):
+            return found if found.reason not in DECLINED else _look(blob, max_pixels)
+        said = read_markers(blob)
+        mode = "L" if found.components == 1 else "RGB"
+        icc = profile_of(said.profile, mode).name
+        held = said.samples if said.several_scans else 0.0
+        return Look(
+            "JPEG", found.height, found.width, found.orientation, mode, icc, "kernel",
+            progressive=said.progressive, held=held,
+        )  # fmt: skip
+    return _look(blob, max_pixels)
+
+
+def _look(blob: bytes, max_pixels: int) -> Look | Bad:
+    """Through Pillow."""
+    (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
+    if isinstance(header, Bad):
+        return header
+    image, orientation = header.handle
+    try:
+        if header.format == "TIFF":
+            tag = image.tag_v2.get(_ORIENTATION, 1)
+            orientation = tag if isinstance(tag, int) and 1 <= tag <= 8 else 1
+        mode = _mode(image, blob)
+        alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+        icc = _profile(image).name
+        said = read_markers(blob) if header.format == "JPEG" else None
+        strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
+    except Exception as error:  # hostile bytes make plugins raise anything
+        return why(error, blob, header.format)
+    return Look(
+        header.format, header.height, header.width, orientation, mode, icc, "vips" if strips else "pillow",
+        progressive=bool(said and said.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
+        held=said.samples if said and said.several_scans else 0.0,
+    )  # fmt: skip
+
+
+def _mode(image: Any, blob: bytes) -> str:
+    """Pillow's word for the pixels, and what it does not say: that they have 16 bits."""
+    if image.format == "PNG" and blob[24] == 16:
+        return _DEEP[_PNG_COLORS[blob[25]]]
+    mode: str = image.mode
+    return _DEEP.get(mode, mode) if image.format == "TIFF" and set(_tag(image, 258)) == {16} else mode
+
+
+def _eight_bit_key(key: Any, blob: bytes) -> Any:
+    """A PNG's transparent color as its pixels are after loading; Pillow leaves it as it stands in the file."""
+    depth, color = blob[24], _PNG_COLORS[blob[25]]
+    if color == "L" and depth in (2, 4):
+        return key * 255 // ((1 << depth) - 1)
+    if color == "RGB" and depth == 16:
+        return tuple(value >> 8 for value in key)  # the low bytes are gone
+    return key
+
+
+def _profile(image: Any) -> Profile:
+    """Of an image that has been opened."""
+    if "icc_profile" not in image.info or kind(image.mode) == "LAB":
+        return NONE
+    return profile_of(image.info["icc_profile"] or b"", kind(image.mode))
+
+
+def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
+    value = image.tag_v2.get(number, default)
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _in_strips(image: Any, format: str, blob: bytes) -> bool:
+    """Whether libvips is there, and gives of this file the pixels that Pillow would."""
+    if format == "PNG":
+        plain = not image.info.get("interlace")
+    elif format == "WEBP":
+        plain = not getattr(image, "is_animated", False)  # whole in memory, too, but once instead of four times
+    elif format == "TIFF":
+        bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
+        shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)
+        plain = (
+            shape is not None and len(set(bits)) == 1 and bits[0] in (8, 16) and _tag(image, 277) == (shape,)
+            and colors == ((1,) if shape == 1 else (2,)) and extra == ((2,) if shape == 4 else (0,))
+            and _tag(image, 284) == (1,) and _tag(image, 259)[0] in _PLAIN_TIFF and set(_tag(image, 339)) == {1}
+        )  # fmt: skip
+    else:
+        plain = False
+    vips = libvips() if plain else None
+    if vips is None:
+        return False
+    try:
+        vips.Rows(blob, *_stored(image))
+    except OSError:
+        return False
+    return True
+
+
+def _twelve_bits(image: Any) -> bool:
+    """Of a TIFF file, which Pillow leaves as they are; those of other formats it makes 16."""
+    return image.format == "TIFF" and image.mode.startswith("I;16") and _tag(image, 258) == (12,)
+
+
+def _stored(image: Any) -> tuple[int, int]:
+    """(height, width) of an opened image in its file: Pillow tells of TIFF files what they will be once loaded."""
+    turned = image.format == "TIFF" and image.tag_v2.get(_ORIENTATION) in (5, 6, 7, 8)
+    return (image.width, image.height) if turned else (image.height, image.width)
+
+
+class Rasterizer:
+    """`Rasterizer((255, 255, 255), "lanczos").pixels(blob, look(blob), box, size)`. Safe to call from several threads.
+
+    matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased.
+    """
+
+    def __init__(
+        self,
+        matte: tuple[int, int, int] = (255, 255, 255),
+        filter: str = "lanczos",
+        *,
+        max_pixels: int = 300_000_000,
+    ) -> None:
+        if filter not in FILTER_NAMES:
+            raise ConfigError(f"filter must be one of {', '.join(FILTERS)}, got {filter!r}")
+        self._op = Decode(matte, max_pixels)
+        self._filter = FILTER_NAMES[filter]
+        self._pillow = PillowEngine(self._op)
+        self._native = NativeEngine(self._op) if built() else None
+
+    def __repr__(self) -> str:
+        return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
+
+    def pixels(self, blob: bytes, look: Look, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+        """uint8 (height, width, 3), contiguous: `box` (top, left, height, width), displayed pixels, as `size`."""
+        try:
+            if look.path == "kernel":
+                found = self._through_kernel(blob, look, box, size)
+                if not isinstance(found, Bad) or found.reason not in DECLINED:
+                    return found
+            if look.path == "vips":
+                return self._through_vips(blob, look, box, size)
+            return self._through_pillow(blob, box, size)
+        except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
+            bad = why(error, blob, look.format)
+            short = look.path == "vips" and look.format == "PNG" and b"IEND" not in bytes(blob[-64:])
+            return Bad("truncated", bad.detail) if short else bad
+
+    def _through_kernel(self, blob: bytes, look: Look, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+        assert self._native is not None
+        header = Header(look.height, look.width, "JPEG")
+        windows = Windows(np.array([box], float), _WHOLE, np.array([size], np.int64))
+        out = np.empty((1, *size, 3), np.uint8)
+        (bad,) = self._native.decode(Request([blob], [header], windows, self._filter), out, _NEVER)
+        if bad is not None:
+            return bad
+        if look.icc == "none":
+            return out[0]
+        profile = profile_of(read_markers(blob).profile, look.mode)
+        if profile.transform is None:
+            return out[0]
+        image = Image.fromarray(np.ascontiguousarray(out[0, :, :, 0]) if look.mode == "L" else out[0])
+        return np.array(profile.converted(image))
+
+    def _through_vips(self, blob: bytes, look: Look, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+        if look.format == "PNG" and not png_intact(blob):
+            return Bad("corrupt", "a checksum of the pixel data is wrong")
+        profile = _profile(OPEN[look.format](io.BytesIO(blob), ""))
+        flat = flattening(look.alpha, profile, self._op.matte)
+        rows = libvips().Rows(blob, *look.stored)
+        shown = look.height, look.width
+        small = scaled(
+            lambda top, count: flat(rows(top, count)), look.stored, stored_box(look.orientation, box, shown),
+            displayed_size(look.orientation, size), self._filter,
+        )  # fmt: skip
+        rows.finish()
+        return _upright(small, profile, look.orientation)
+
+    def _through_pillow(self, blob: bytes, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+        (header,) = self._pillow.probe([blob])
+        if isinstance(header, Bad):
+            return header
+        if header.format == "PNG" and not png_intact(blob):
+            return Bad("corrupt", "a checksum of the pixel data is wrong")
+        image, orientation = header.handle
+        top, left, height, width = stored_box(orientation, box, (header.height, header.width))
+        size = displayed_size(orientation, size)
+        shrink = 1
+        if header.format == "JPEG":
+            shrink = dct_denominator((height, width), size, self._filter)
+            image.draft(image.mode, (image.width // shrink, image.height // shrink))
+        box = (top / shrink, left / shrink, height / shrink, width / shrink)
+        profile = _profile(image)
+        image.load()
+        if header.format == "PNG" and "transparency" in image.info:
+            image.info["transparency"] = _eight_bit_key(image.info["transparency"], blob)
+        alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+        if image.mode in ("RGB", "L") and not alpha:
+            small = resampled(image, box, size, self._filter)
+        else:
+            flat = flattening(alpha, profile, self._op.matte, 12 if _twelve_bits(image) else 16)
+            small = scaled(
+                lambda top, count: flat(image.crop((0, top, image.width, top + count))),
+                (image.height, image.width), box, size, self._filter,
+            )  # fmt: skip
+        return _upright(small, profile, orientation)
+
+
+def _upright(small: Image.Image, profile: Profile, orientation: int) -> np.ndarray:
+    """A result as it is stored, in the profile's colors -> as it is displayed, in sRGB."""
+    return np.ascontiguousarray(displayed(orientation, np.asarray(profile.converted(small))))

@@ -1,0 +1,63 @@
+"""What a photograph is known by: a hash of its bytes, and one of what it looks like."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from fastfeed.decode.base import Bad
+from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
+
+__all__ = ["Eye", "dhash", "sha"]
+
+ROWS, COLUMNS = 8, 9  # cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced photograph
+_CELL = 8
+_REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
+_LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
+_LEVEL = 1000 * _CELL * _CELL  # a gray level of 255, in sums over a cell
+_TOLD, _FEWEST = 2, 20  # of 64 differences so many must be >= 2 levels: else noise decides most of the bits
+_BORDERS = 16  # and of 112 neighbors in the pattern of bits so many must differ: else it is a gradient, or a vignette
+
+
+def sha(blob: Any) -> np.ndarray:
+    """The first 16 bytes of the SHA-256: uint64, shape (2,)."""
+    return np.frombuffer(hashlib.sha256(blob).digest(), "<u8", 2)
+
+
+def dhash(pixels: np.ndarray) -> tuple[int, bool]:
+    """64 bits, row by row: is a cell brighter than the one on its left? And whether the photograph is too plain for it.
+
+    pixels: uint8 (64, 72, 3), the photograph reduced with antialiasing. After Krawetz, "Kind of Like That" (2013).
+    """
+    gray = pixels.astype(np.int64) @ _LUMA
+    cells = gray.reshape(ROWS, _CELL, COLUMNS, _CELL).sum(axis=(1, 3))
+    steps = np.diff(cells, axis=1)
+    bits = steps > 0
+    borders = int((bits[1:] != bits[:-1]).sum() + (bits[:, 1:] != bits[:, :-1]).sum())
+    plain = int((abs(steps) >= _TOLD * _LEVEL).sum()) < _FEWEST or borders < _BORDERS
+    return int.from_bytes(np.packbits(bits).tobytes(), "big"), plain
+
+
+class Eye:
+    """Looks at files, upright, on white and in sRGB, reduced while they are decoded."""
+
+    def __init__(self, max_pixels: int) -> None:
+        self._rasterizer = Rasterizer(filter="area", max_pixels=max_pixels)
+        self._max_pixels = max_pixels
+
+    def look(self, blob: bytes) -> Look | Bad:
+        """What its header says."""
+        return look(blob, self._max_pixels)
+
+    def need(self, blob: bytes, seen: Look) -> int:
+        """Bytes that `dhash` will take at its peak, beside the file's own."""
+        return cost(seen, len(blob), (0.0, 0.0, float(seen.height), float(seen.width)), _REDUCED, "area")
+
+    def dhash(self, blob: bytes, seen: Look) -> tuple[int, bool] | Bad:
+        """As `dhash` gives it."""
+        box = (0.0, 0.0, float(seen.height), float(seen.width))
+        pixels = self._rasterizer.pixels(blob, seen, box, _REDUCED)
+        return pixels if isinstance(pixels, Bad) else dhash(pixels)

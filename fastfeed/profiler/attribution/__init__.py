@@ -1,0 +1,1 @@
+"""One device's idle time, each nanosecond with one cause."""

@@ -1,0 +1,1 @@
+"""The feed's own timeline within a GPU trace."""

@@ -1,0 +1,52 @@
+"""What names mean in every dialect: API calls without their versions, kernels that are communication or copies."""
+
+from __future__ import annotations
+
+import re
+
+from fastfeed.profiler.model.trace import Kind, Said
+
+__all__ = ["annotation", "bare", "copy_kind", "kernel_kind"]
+
+_SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?(_v\d+)?$")
+_GC = re.compile(r"(python )?(gc|garbage collection)\b(?!\.)", re.I)
+_COMM = re.compile(
+    r"^(nccl|rccl)|ncclDev|ncclKernel|nccl_|AllReduceKernel|all_?reduce_kernel|cross_device_reduce", re.I
+)
+_AMD_COPY = re.compile(r"^__amd_rocclr_(copyBuffer|fillBuffer)")
+_COPIES = (
+    (re.compile(r"h(ost)?\s*(to|2|->|→)\s*d", re.I), Kind.H2D),
+    (re.compile(r"d(evice|to)?\s*(to|2|->|→)\s*h", re.I), Kind.D2H),
+    (re.compile(r"p(eer)?\s*(to|2|->|→)\s*p", re.I), Kind.P2P),
+    (re.compile(r"d(evice)?\s*(to|2|->|→)\s*d", re.I), Kind.D2D),
+)
+
+
+def bare(api: str) -> str:
+    """`cudaLaunchKernel_v7000` and `cuMemcpyAsync_ptsz` without what says which version was called."""
+    return _SUFFIX.sub("", api)
+
+
+def kernel_kind(name: str) -> Kind:
+    """COMM, or COMPUTE; ROCm's copies run as kernels."""
+    if _COMM.search(name):
+        return Kind.COMM
+    found = _AMD_COPY.match(name)
+    if found:
+        return Kind.MEMSET if found[1] == "fillBuffer" else Kind.D2D
+    return Kind.COMPUTE
+
+
+def copy_kind(text: str) -> Kind:
+    """`Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`, `kind_src:pageable kind_dst:device`: which way."""
+    text = text.split("(")[0] if re.search(r"[dhp]to[dhp]", text, re.I) else text
+    return next((kind for pattern, kind in _COPIES if pattern.search(text)), Kind.OTHER)
+
+
+def annotation(text: str) -> Said:
+    """What an NVTX range may be trusted to mean, by its name."""
+    if text.startswith("fastfeed:"):
+        return Said.FEED
+    if text.startswith("aten::"):
+        return Said.OP
+    return Said.GC if _GC.match(text) else Said.NVTX

@@ -1,0 +1,228 @@
+"""What an analysis says, as values: reports print them, nothing here decides.
+
+Nanoseconds are int and on the trace's clock; shares are fractions of a window, 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.trace import Origin
+
+__all__ = [
+    "Budget", "Charge", "Cold", "DeviceResult", "FeedResult", "Gap", "InputWait", "Period", "RankResult", "Remedy",
+    "Result", "Share", "Slices", "Spread", "Steps", "Verdict",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A window split exactly: the parts sum to `window`. All nanoseconds."""
+
+    window: int
+    compute: int
+    comm: int  # exposed: communication with no compute beside it
+    h2d: int  # exposed: copies to the device with neither beside them
+    other: int  # other copies and memsets, exposed
+    overhead: int  # the profiler's, while the device did nothing
+    idle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A fraction of the window, with what is known about its spread. None: too few steps to say."""
+
+    value: float
+    low: float | None = None  # 95 % confidence interval, moving-block bootstrap over steps
+    high: float | None = None
+    median: float | None = None  # over steps
+    p95: float | None = None
+    steps_over: float | None = None  # fraction of the steps in which it is above 5 %
+
+
+@dataclass(frozen=True, slots=True)
+class InputWait:
+    """Time that host threads spent waiting for input, whether or not the device felt it. Nanoseconds."""
+
+    total: int
+    exposed: int  # while the device was idle
+    hidden: int  # while it still had work: harmless
+    ramp: int  # idle launch time right after an exposed wait: the queue fills up again; not part of `exposed`
+    waits: int  # how many
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Idle time in order, each slice with one cause. Disjoint; their sum is the idle time."""
+
+    start: np.ndarray  # int64
+    end: np.ndarray  # int64
+    cause: np.ndarray  # uint8, a Cause
+    gap: np.ndarray  # int32, index of the idle gap
+    thread: np.ndarray  # int32, index into Trace.threads: who was late; -1 nobody
+    name: np.ndarray  # int32, index into Trace.names: what it was inside of; -1 nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One stretch of the recording, or the union of some."""
+
+    spans: np.ndarray  # set of spans, shape (n, 2)
+    budget: Budget
+    causes: Mapping[Cause, int]  # ns; sum is budget.idle; causes without time are left out
+    input: InputWait
+
+
+@dataclass(frozen=True, slots=True)
+class Cold:
+    """What was left out of the steady period, and what it was idle for."""
+
+    steps: int
+    spans: np.ndarray
+    idle: int
+    causes: Mapping[Cause, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    spans: np.ndarray  # int64 (n, 2), in order
+    labels: tuple[str, ...]
+    found_by: str  # e.g. "ProfilerStep#N", "recurrence of H2D copies"; "" where there are none
+    steady: np.ndarray  # bool (n,)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What one thing takes of a steady step. Nanoseconds, and a 95 % interval of its share of the time."""
+
+    mean: int
+    median: int
+    p95: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One idle gap, for people."""
+
+    start: int
+    end: int
+    causes: Mapping[Cause, int]  # ns, largest first
+    next_op: str  # what ended it
+    thread: str  # who should have launched earlier
+    inside: str  # what that thread was in for most of the late part, e.g. "DataLoader.__next__"
+    step: str  # label, "" outside of steps
+    last_op: str = ""  # what ended when it began
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Starvation by proxy: time that this device waited inside collectives for a late rank, and why that was late."""
+
+    culprit: str  # label of the device
+    cause: Cause | None  # None: busy, or its reason is not recorded
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceResult:
+    label: str  # e.g. "rank 0, GPU 0 (NVIDIA A100)"
+    trace: int  # index into Result.origins
+    device: int  # index into Trace.devices
+    rank: int | None
+    first: int  # start of its first op
+    last: int  # end of its last op
+    whole: Period  # first op to last op
+    steady: Period | None  # the steady steps; None where there are too few
+    cold: Cold | None
+    steps: Steps
+    share: Share  # of exposed input, input by proxy and staging, in `judged`
+    slices: Slices  # of the whole
+    busy: Mapping[str, np.ndarray]  # sets: compute, comm, h2d, other, overhead; disjoint, as in Budget
+    waits: np.ndarray  # set: host threads waiting for input
+    worst: tuple[Gap, ...]  # three longest gaps of `judged`, input first where input is the verdict
+    ops: int
+    launches: int  # ops whose launch is in the trace
+    charges: tuple[Charge, ...] = ()
+    comm_wait: int = 0  # ns inside collectives, waiting for others, in `judged`
+    facts: Mapping[str, float] = field(default_factory=dict)  # numbers behind the advice: see facts.py and device.py
+    threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
+    names: tuple[str, ...] = ()  # Trace.names, for Slices.name
+    per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key
+
+    @property
+    def judged(self) -> Period:
+        """The period that the verdict is about."""
+        return self.steady or self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """One rank beside the others."""
+
+    label: str
+    offset_ns: int  # of its clock against the first rank's
+    collectives: int  # matched
+    waited_ns: int  # inside collectives for others
+    blamed_ns: int  # that others waited for it
+
+
+@dataclass(frozen=True, slots=True)
+class FeedResult:
+    """What fastfeed's own timeline says of one feed."""
+
+    feed: str
+    name: str
+    rank: int
+    batches: int
+    span_ns: int  # first span to last
+    waited_ns: int  # the trainer, for batches
+    stages: Mapping[str, tuple[int, int]]  # stage -> (spans, ns summed over threads)
+    threads: int  # that decoded
+    busiest: str  # the stage with most time, "" unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One family of causes, and what would be won at most without it."""
+
+    family: str
+    share: float  # of the judged window
+    ms_per_step: float | None
+    ceiling: float  # at most this many times faster: T / (T - X)
+    causes: Mapping[Cause, int]
+    change: str  # one concrete thing to do, with a computed value
+    evidence: str  # what in the trace says so, one sentence with numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    word: str  # not_starved, starved, severe, borderline, abstained
+    headline: str  # one sentence with the number
+    bound: str  # family that costs most, "gpu" where the device is busy, "" unknown
+    share: Share
+    confidence: str  # "confirmed", "likely", "weak"; "" where abstained
+    evidence: tuple[str, ...]
+    against: tuple[str, ...]  # counter-evidence
+    falsify: str  # what would show that this is wrong
+    change: str  # the one thing to do
+    command: str  # that measures again
+    reasons: tuple[str, ...] = ()  # of an abstention
+    record: str = ""  # how to record a trace that can carry a verdict
+    remedies: tuple[Remedy, ...] = ()  # largest first
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    origins: tuple[Origin, ...]
+    verdict: Verdict
+    devices: tuple[DeviceResult, ...] = ()
+    ranks: tuple[RankResult, ...] = ()
+    feeds: tuple[FeedResult, ...] = ()
+    notes: tuple[str, ...] = ()

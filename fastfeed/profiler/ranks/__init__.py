@@ -1,0 +1,1 @@
+"""Several ranks: matching collectives, clock offsets, who waited for whom."""

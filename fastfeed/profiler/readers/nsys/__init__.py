@@ -1,0 +1,5 @@
+"""SQLite exports of Nsight Systems; `report`: its own report files."""
+
+from fastfeed.profiler.readers.nsys.reader import knows, read
+
+__all__ = ["knows", "read"]

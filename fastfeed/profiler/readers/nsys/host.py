@@ -1,0 +1,91 @@
+"""The host side of an export of Nsight Systems: API calls, system calls, the profiler's own work, scheduling."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from fastfeed.profiler.model.kernel_names import bare
+from fastfeed.profiler.model.trace import Said, Strings
+from fastfeed.profiler.readers.nsys.database import Columns, Database
+from fastfeed.profiler.readers.nsys.identity import distinct
+from fastfeed.profiler.readers.nsys.ops import NAME, renamed
+
+__all__ = ["raw_calls", "raw_loads", "raw_overheads", "raw_sched", "raw_system"]
+
+_OVERHEAD_NAMES = frozenset(  # those that nsys itself counts as busy
+    ("CUDA profiling data flush overhead", "CUDA profiling stop overhead", "CUDA profiling overhead")
+)
+_BACKTRACES = "67, 68, 69"  # eventClass: the same call once more, with its stack
+_LOADING = re.compile(r"module loading|function loading|compiler|jit", re.I)
+_RUNNABLE = 1  # ENUM_SAMPLING_THREAD_STATE: it was running when its core was taken away
+
+
+def raw_calls(db: Database, names: Strings) -> Columns:
+    """Runtime and driver calls, which share a table."""
+    table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    where = f"eventClass IS NULL OR eventClass NOT IN ({_BACKTRACES})" if db.has(table, "eventClass") else ""
+    rows = db.columns(table, ("start", "end", "globalTid", "correlationId", "nameId"), where)
+    rows[NAME] = renamed(db, rows.pop("nameId"), names, bare, "API call {}")
+    return rows
+
+
+def raw_overheads(db: Database) -> Columns:
+    """The profiler at work: start, end, globalTid.
+
+    Newer versions say what each row is in `overheadType`, and all rows of this table are the profiler's. Of older ones
+    only the rows count that nsys takes for busy time.
+    """
+    table = "PROFILER_OVERHEAD"
+    rows = db.columns(table, ("start", "end", "globalTid", "nameId", "overheadType"))
+    if not db.has(table, "overheadType") and len(rows["start"]):
+        texts = db.strings(distinct(rows["nameId"]))
+        ours = [key for key, text in texts.items() if text in _OVERHEAD_NAMES]
+        kept = np.isin(rows["nameId"], ours)
+        rows = {key: column[kept] for key, column in rows.items()}
+    return {key: rows[key] for key in ("start", "end", "globalTid")}
+
+
+def raw_loads(db: Database, names: Strings) -> Columns:
+    """What CUDA did inside of a call: loading modules and functions, compiling, waiting for room to launch."""
+    rows = db.columns("CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end", "globalTid", "nameId"))
+    ids = rows.pop("nameId")
+    rows[NAME] = renamed(db, ids, names, other="CUDA overhead")
+    loading = {index for index in distinct(rows[NAME].astype(np.int64)).tolist() if _LOADING.search(names.all[index])}
+    rows["said"] = np.where(np.isin(rows[NAME], list(loading)), Said.COMPILE, Said.OTHER).astype(np.uint8)
+    rows["domain"] = np.full(len(ids), -1, np.int32)
+    return rows
+
+
+def raw_system(db: Database, names: Strings) -> Columns:
+    """Calls of the operating system that blocked (osrt)."""
+    rows = db.columns("OSRT_API", ("start", "end", "globalTid", "nameId"), '"end" > start')
+    ids = rows.pop("nameId")
+    rows[NAME] = renamed(db, ids, names, other="system call")
+    rows["said"] = np.full(len(ids), Said.SYSTEM, np.uint8)
+    rows["domain"] = np.full(len(ids), -1, np.int32)
+    return rows
+
+
+def raw_sched(db: Database) -> Columns:
+    """Threads that could run and had no core: from losing it while running to getting one again."""
+    table = "SCHED_EVENTS"
+    nobody = {key: np.empty(0, np.int64) for key in ("start", "end", "globalTid")}
+    if not db.has(table, "start", "isSchedIn", "globalTid", "threadState"):
+        return nobody
+    rows = db.columns(table, ("start", "isSchedIn", "globalTid", "threadState"))
+    order = np.lexsort((rows["start"], rows["globalTid"]))
+    start, came, tid, state = (rows[key][order] for key in ("start", "isSchedIn", "globalTid", "threadState"))
+    preempted = (came[:-1] == 0) & np.isin(state[:-1], _runnable(db)) & (came[1:] == 1) & (tid[:-1] == tid[1:])
+    at = np.flatnonzero(preempted)
+    return {"start": start[at], "end": start[at + 1], "globalTid": tid[at]} if len(at) else nobody
+
+
+def _runnable(db: Database) -> list[int]:
+    table = "ENUM_SAMPLING_THREAD_STATE"
+    if not db.has(table, "id", "name"):
+        return [_RUNNABLE]
+    return [
+        int(key) for key, name in db.rows(f"SELECT id, name FROM {table}") if name in ("Running", "Runnable", "Ready")
+    ]

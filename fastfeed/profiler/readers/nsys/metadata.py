@@ -1,0 +1,146 @@
+"""What an export of Nsight Systems says of itself: version, clock, machine, environment, losses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastfeed.profiler.model.trace import Thread
+from fastfeed.profiler.readers.nsys.database import Database
+
+__all__ = ["About", "about", "ranks"]
+
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
+_WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
+_LOST = re.compile(r"\b(dropped|lost|discarded|overflow\w*|not all\b.*\bcollected)\b", re.I)
+_LOST_COUNT = re.compile(  # "3 CUDA events were dropped", "dropped CUPTI records: 3"
+    r"(\d+)(?:\s+[a-z]+){0,4}?\s+(?:dropped|lost|discarded)|(?:dropped|lost|discarded)\D{0,40}?(\d+)", re.I
+)
+_GPU_RECORDS = re.compile(r"\b(cuda|cupti|gpu|kernels?)\b", re.I)
+_ERROR = 3  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """`world` is 0 where unknown."""
+
+    version: str
+    wall_ns: int | None
+    host: str
+    env: Mapping[str, str]  # of the program that nsys started
+    dropped: int
+    notes: tuple[str, ...]
+    facts: Mapping[str, Any]
+    world: int
+
+
+def about(db: Database) -> About:
+    """All that is not an event."""
+    exported = dict(db.pairs("META_DATA_EXPORT") or db.pairs("EXPORT_META_DATA"))
+    system = dict(db.pairs("TARGET_INFO_SYSTEM_ENV"))
+    capture = db.pairs("META_DATA_CAPTURE")
+    env = _environment(capture, system)
+    dropped, notes = _losses(db)
+    facts: dict[str, Any] = {}
+    for key, name in (("cpu_count", "CpuCores"), ("driver", "NvDriverVersion"), ("os", "OsDescription")):
+        if system.get(name):
+            facts[key] = int(system[name]) if system[name].isdigit() else system[name]
+    command = _command(capture)
+    if command:
+        facts["command"] = command
+    product = exported.get("EXPORT_PRODUCT_VERSION", "")
+    schema = exported.get("EXPORT_SCHEMA_VERSION", "")
+    version = " ".join(filter(None, (product, f"schema {schema}" if schema else "")))
+    wall, monotonic = _clock(db, exported)
+    if monotonic is not None:
+        facts["monotonic_ns"] = monotonic  # the machine's steady clock at this trace's time 0
+    world = next((int(env[name]) for name in _WORLDS if env.get(name, "").isdigit()), 0)
+    if world:
+        facts["world_size"] = world
+    return About(version, wall, system.get("Hostname", ""), env, dropped, notes, facts, world)
+
+
+def ranks(
+    said: About, path: Path, users: Sequence[int], threads: Sequence[Thread], joined: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """Index of a process to its rank, for the `users` of GPUs, where the file leaves no doubt.
+
+    nsys names the main thread of an MPI program by its rank. Else one process has the rank that its launcher put into
+    the environment (a program that starts ranks itself has none), or the one in the file's name; and of several, NCCL
+    says who is who (`joined`: rank in, and size of, the largest communicator), as long as no two say the same.
+    """
+    mpi = {one.process: int(one.name[9:]) for one in threads if re.fullmatch(r"MPI Rank \d+", one.name)}
+    sizes = {joined[user][1] for user in users if user in joined}
+    nccl = {user: joined[user][0] for user in users if user in joined and len(sizes) == 1}
+    if len(users) > 1:
+        for known in (mpi, nccl):
+            if set(users) <= set(known) and len({known[user] for user in users}) == len(users):
+                return {user: known[user] for user in users}
+        return {}
+    of_env = next((int(said.env[name]) for name in _RANKS if said.env.get(name, "").isdigit()), None)
+    whole = nccl.get(users[0]) if sizes == {said.world} else None
+    rank = next((one for one in (mpi.get(users[0]), of_env, whole, _named(path)) if one is not None), None)
+    return {} if rank is None else {users[0]: rank}
+
+
+def _named(path: Path) -> int | None:
+    """`run_rank3.sqlite`: 3. Only where the name says rank; a bare number can be anything."""
+    found = re.findall(r"(?<![a-z])rank[._=-]?(\d+)(?!\d)", path.name, re.I)
+    return int(found[0]) if len(found) == 1 else None
+
+
+def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
+    """Of process 0: one row each, `NAME="value"`; older versions keep the device's own in one text."""
+    lines = [value for name, value in capture if name == "PROCESS_0:ENVIRONMENT_VARIABLE"]
+    lines = lines or system.get("DeviceEnvironment", "").split(";")
+    pairs = (line.partition("=") for line in lines)
+    return {name: value.strip('"') for name, _, value in pairs if name}
+
+
+def _command(capture: list[tuple[str, str]]) -> str:
+    words = [value for name, value in capture if name == "PROCESS_0:COMMAND"]
+    arguments = [
+        (int(name.rpartition("_")[2]), value)
+        for name, value in capture
+        if re.fullmatch(r"PROCESS_0:ARGUMENT_\d+", name)
+    ]
+    return " ".join([*words, *(value for _, value in sorted(arguments))])
+
+
+def _clock(db: Database, exported: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Nanoseconds of the wall clock and of the steady clock at time 0. An export can shift its times."""
+    table = "TARGET_INFO_SESSION_START_TIME"
+    if not db.has(table, "utcEpochNs"):
+        return None, None
+    steady = "systemClockNs" if db.has(table, "systemClockNs") else "NULL"
+    rows = db.rows(f"SELECT utcEpochNs, {steady} FROM {table} LIMIT 1")
+    if not rows or not isinstance(rows[0][0], int):
+        return None, None
+    wall, monotonic = rows[0]
+    shift = exported.get("EXPORT_PARAM_TIME_SHIFT", "0")
+    moved = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
+    if exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true":
+        return -moved, monotonic - wall - moved if monotonic else None  # its times are those of the wall clock already
+    return wall - moved, monotonic - moved if monotonic else None
+
+
+def _losses(db: Database) -> tuple[int, tuple[str, ...]]:
+    """Records of the GPU and its calls that nsys says it lost, and what else went wrong, in its own words."""
+    table = "DIAGNOSTIC_EVENT"
+    if not db.has(table, "text"):
+        return 0, ()
+    severity = "severity" if db.has(table, "severity") else "NULL"
+    lost, notes = 0, {}
+    for text, level in db.rows(f"SELECT text, {severity} FROM {table} WHERE text IS NOT NULL"):
+        words = " ".join(str(text).split())
+        number = _LOST_COUNT.search(re.sub(r"(?<=\d),(?=\d{3})", "", words))
+        count = int(number[1] or number[2]) if number else 1
+        if _LOST.search(words) and count:
+            notes[f"nsys: {words}"] = None
+            lost += count if _GPU_RECORDS.search(words) else 0
+        elif level == _ERROR:
+            notes[f"nsys: {words}"] = None
+    return lost, tuple(notes)[:5]

@@ -1,0 +1,148 @@
+"""What NCCL tells in NVTX payloads: bytes and communicator of a collective, rank and number of ranks of a process.
+
+A payload in NVTX_EVENTS.binaryData is a header (domain u32, flags u32, schema u32, flags u32, payload bytes u64, total
+bytes u64), then fields as NVTX_PAYLOAD_SCHEMA_ENTRIES lists them. Exports have them with --include-blobs=true only.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfeed.profiler.model.trace import Kind, Strings
+from fastfeed.profiler.readers.nsys.database import Columns, Database
+from fastfeed.profiler.readers.nsys.identity import process_of
+
+__all__ = ["Told", "messages", "ranks", "told"]
+
+_HEADER = struct.Struct("<IIIIQQ")
+# NVTX_PAYLOAD_ENTRY_TYPE: int, unsigned, 32 and 64 bits of both, size_t
+_FIELDS = {5: "<i", 6: "<I", 9: "<q", 10: "<Q", 15: "<i", 16: "<I", 17: "<q", 18: "<Q", 22: "<Q"}
+_COMM, _BYTES, _RANKS, _RANK = "NCCL communicator ID", "Message size [bytes]", "No. of ranks", "Rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One range of NCCL with a payload."""
+
+    tid: int  # globalTid
+    start: int
+    end: int
+    fields: dict[str, int]
+
+
+def told(db: Database) -> list[Told]:
+    """All of them, in order of start."""
+    table = "NVTX_EVENTS"
+    sources = [name for name in ("binaryData", "jsonText") if db.has(table, name)]
+    if not sources or not db.has(table, "globalTid", "end"):
+        return []
+    schemas = _schemas(db)
+    some = " OR ".join(f"{name} IS NOT NULL" for name in sources)
+    query = (
+        f'SELECT globalTid, start, "end", {", ".join(sources)} FROM {table} WHERE eventType IN (59, 60) AND ({some})'
+    )
+    found = []
+    for tid, start, end, *payloads in db.connection.execute(query):
+        fields = next((fields for one in payloads if (fields := _decoded(one, schemas))), {})
+        if fields and None not in (tid, start, end):
+            found.append(Told(tid, start, end, fields))
+    return sorted(found, key=lambda one: one.start)
+
+
+def _schemas(db: Database) -> dict[tuple[int, int], list[tuple[str, int, str]]]:
+    """(domain, schema) to (name, offset, format)."""
+    table = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+    if not db.has(table, "domainId", "schemaId", "type", "name", "offset"):
+        return {}
+    made: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
+    for domain, schema, kind, name, offset in db.rows(f'SELECT domainId, schemaId, type, name, "offset" FROM {table}'):
+        if kind in _FIELDS and name in (_COMM, _BYTES, _RANKS, _RANK):
+            made.setdefault((domain, schema), []).append((name, offset or 0, _FIELDS[kind]))
+    return made
+
+
+def _decoded(payload: object, schemas: dict[tuple[int, int], list[tuple[str, int, str]]]) -> dict[str, int]:
+    """Fields that are known and whole; nothing of what cannot be read."""
+    if isinstance(payload, str):
+        if payload.lstrip().startswith("{"):
+            return _from_json(payload)
+        try:
+            payload = bytes.fromhex(payload)  # the column is declared as text, and some writers mean it
+        except ValueError:
+            return {}
+    if not isinstance(payload, bytes) or len(payload) < _HEADER.size:
+        return {}
+    domain, _, schema, *_ = _HEADER.unpack_from(payload)
+    fields = {}
+    for name, offset, form in schemas.get((domain, schema), ()):
+        if _HEADER.size + offset + struct.calcsize(form) <= len(payload):
+            (fields[name],) = struct.unpack_from(form, payload, _HEADER.size + offset)
+    return fields
+
+
+def _from_json(text: str) -> dict[str, int]:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return {}
+    return {key: given[key] for key in (_COMM, _BYTES, _RANKS, _RANK) if isinstance(given.get(key), int)}
+
+
+def messages(ops: Columns, calls: Columns, payloads: list[Told], names: Strings) -> tuple[np.ndarray, np.ndarray]:
+    """Communicator (int32 name, -1 unknown) and bytes of each op; those of other ops than COMM stay what they are.
+
+    A launch is inside of the range of its collective, or, after ncclGroupStart, inside of ncclGroupEnd and then after
+    the ranges of all that it does: those since the launch before.
+    """
+    group, size = np.full(len(ops["start"]), -1, np.int32), ops["bytes"]
+    comm = np.flatnonzero(ops["kind"] == Kind.COMM)
+    if not payloads or not len(comm):
+        return group, size
+    size = size.copy()
+    called = {(pid, corr): (tid, start) for tid, pid, corr, start in _launches(calls, ops["correlationId"][comm])}
+    by_thread = {tid: [one for one in payloads if one.tid == tid and _BYTES in one.fields] for tid in _tids(payloads)}
+    begun = {tid: [one.start for one in ranges] for tid, ranges in by_thread.items()}
+    used: dict[int, int] = {}
+    keys = zip(ops["globalPid"][comm].tolist(), ops["correlationId"][comm].tolist(), strict=True)
+    launched = sorted((*called[key], op) for key, op in zip(keys, comm.tolist(), strict=True) if key in called)
+    for tid, start, op in launched:
+        past = bisect_right(begun.get(tid, []), start)
+        ours = by_thread[tid][used.get(tid, 0) : past] if past else []
+        used[tid] = past
+        if ours and start < ours[-1].end:
+            ours = ours[-1:]
+        if ours:
+            size[op] = sum(one.fields[_BYTES] for one in ours)
+            comms = {one.fields.get(_COMM) for one in ours}
+            found = comms.pop()
+            group[op] = names[f"{found & 0xFFFFFFFFFFFFFFFF:#x}"] if not comms and found is not None else -1
+    return group, size
+
+
+def _launches(calls: Columns, corrs: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
+    """(globalTid, globalPid, correlation id, start) of the calls with one of these ids."""
+    at = np.flatnonzero(np.isin(calls["correlationId"], corrs))
+    tids = calls["globalTid"][at]
+    columns = (tids, process_of(tids), calls["correlationId"][at], calls["start"][at])
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _tids(payloads: list[Told]) -> set[int]:
+    return {one.tid for one in payloads}
+
+
+def ranks(payloads: list[Told]) -> dict[int, tuple[int, int]]:
+    """globalTid's process to (rank, number of ranks) in the largest communicator that it joined."""
+    found: dict[int, tuple[int, int]] = {}
+    for one in payloads:
+        pid = one.tid & ~0xFFFFFF
+        rank, size = one.fields.get(_RANK), one.fields.get(_RANKS)
+        if rank is not None and size is not None and 0 <= rank < size and size > found.get(pid, (0, 0))[1]:
+            found[pid] = (rank, size)
+    return found

@@ -1,0 +1,190 @@
+"""The device side of an export of Nsight Systems: kernels, copies, memsets, whole graphs, waits of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fastfeed.profiler.model.kernel_names import kernel_kind
+from fastfeed.profiler.model.trace import Kind, Strings
+from fastfeed.profiler.readers.nsys.database import Columns, Database
+from fastfeed.profiler.readers.nsys.identity import distinct, process_of
+
+__all__ = ["NAME", "joined", "raw_ops", "raw_waits", "renamed"]
+
+NAME = "name"  # in raw rows: indexes into Strings
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
+_COMMON = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+
+# ENUM_CUDA_MEMCPY_OPER, the same in all ages: what it is for us, and how it is called
+_COPIES = {
+    1: (Kind.H2D, "Memcpy HtoD"),
+    2: (Kind.D2H, "Memcpy DtoH"),
+    3: (Kind.H2D, "Memcpy HtoA"),
+    4: (Kind.D2H, "Memcpy AtoH"),
+    5: (Kind.D2D, "Memcpy AtoA"),
+    6: (Kind.D2D, "Memcpy AtoD"),
+    7: (Kind.D2D, "Memcpy DtoA"),
+    8: (Kind.D2D, "Memcpy DtoD"),
+    9: (Kind.OTHER, "Memcpy HtoH"),
+    10: (Kind.P2P, "Memcpy PtoP"),
+    11: (Kind.OTHER, "Unified Memory HtoD"),
+    12: (Kind.OTHER, "Unified Memory DtoH"),
+    13: (Kind.OTHER, "Unified Memory DtoD"),
+}
+_PAGEABLE, _PINNED = 0, 1  # ENUM_CUDA_MEM_KIND
+
+
+def raw_ops(db: Database, names: Strings) -> Columns:
+    """All device work: the columns of Ops, but deviceId and globalPid as the file has them."""
+    tables = (("KERNEL", _kernels), ("MEMCPY", _copies), ("MEMSET", _memsets), ("GRAPH_TRACE", _graphs))
+    return joined([read(db, _CUPTI + table, names) for table, read in tables])
+
+
+def joined(parts: list[Columns]) -> Columns:
+    """Rows under rows."""
+    kept = [part for part in parts if len(part["start"])] or parts[:1]
+    return {key: np.concatenate([part[key] for part in kept]) for key in kept[0]}
+
+
+def renamed(
+    db: Database, ids: np.ndarray, names: Strings, text: Callable[[str], str] = str, other: str = ""
+) -> np.ndarray:
+    """StringIds to indexes of `names`, through each distinct id once. What has no text is called by `other`."""
+    if not len(ids):
+        return np.empty(0, np.int32)
+    values = distinct(ids)
+    texts = db.strings(values)
+    indexes = names.many(text(texts[value]) if value in texts else other.format(value) for value in values.tolist())
+    return indexes[np.searchsorted(values, ids)] if len(values) > 1 else np.full(len(ids), indexes[0], np.int32)
+
+
+def _op(rows: Columns, name: np.ndarray, kind: np.ndarray | int, **more: np.ndarray) -> Columns:
+    count = len(rows["start"])
+    none = np.full(count, -1, np.int64)
+    return {
+        **{key: rows[key] for key in _COMMON},
+        NAME: name.astype(np.int32, copy=False),
+        "kind": np.broadcast_to(np.asarray(kind, np.uint8), count),
+        "bytes": more.get("bytes", none),
+        "pageable": more.get("pageable", np.full(count, -1, np.int8)),
+    }
+
+
+def _kernels(db: Database, table: str, names: Strings) -> Columns:
+    # the full C++ name first: all of CUTLASS is "Kernel" by its short one
+    called = next((one for one in ("demangledName", "shortName", "mangledName") if db.has(table, one)), "")
+    rows = db.columns(table, [*_COMMON, *([called] if called else [])])
+    ids = rows[called] if called else np.full(len(rows["start"]), -1, np.int64)
+    name = renamed(db, ids, names, other="kernel {}")
+    used = distinct(name.astype(np.int64))
+    kinds = np.zeros(len(names.all) + 1, np.uint8)
+    kinds[used] = [kernel_kind(names.all[index]) for index in used.tolist()]
+    return _op(rows, name, kinds[name])
+
+
+def _copies(db: Database, table: str, names: Strings) -> Columns:
+    extra = ("copyKind", "srcKind", "dstKind", "bytes", "srcDeviceId", "dstDeviceId")
+    rows = db.columns(table, [*_COMMON, *extra])
+    way = rows["copyKind"]
+    kinds = np.full(257, Kind.OTHER, np.uint8)
+    called = np.full(257, names["Memcpy"] if len(way) else -1, np.int32)
+    for number in distinct(way).tolist():
+        if number in _COPIES:
+            kinds[number], called[number] = _COPIES[number][0], names[_COPIES[number][1]]
+    way = np.where((way >= 0) & (way < 256), way, 256)
+    kind, name = kinds[way], called[way]
+    peers = (kind == Kind.D2D) & (rows["srcDeviceId"] >= 0) & (rows["dstDeviceId"] >= 0)
+    kind = np.where(peers & (rows["srcDeviceId"] != rows["dstDeviceId"]), np.uint8(Kind.P2P), kind)
+    host = np.where(kind == Kind.H2D, rows["srcKind"], np.where(kind == Kind.D2H, rows["dstKind"], -1))
+    pageable = np.select([host == _PAGEABLE, host == _PINNED], [1, 0], -1).astype(np.int8)
+    return _op(rows, name, kind, bytes=rows["bytes"], pageable=pageable)
+
+
+def _memsets(db: Database, table: str, names: Strings) -> Columns:
+    rows = db.columns(table, [*_COMMON, "bytes"])
+    name = np.full(len(rows["start"]), names["Memset"] if len(rows["start"]) else -1)
+    return _op(rows, name, Kind.MEMSET, bytes=rows["bytes"])
+
+
+def _graphs(db: Database, table: str, names: Strings) -> Columns:
+    """Under --cuda-graph-trace=graph a launched graph is one row, and its kernels have none."""
+    rows = db.columns(table, [*_COMMON, "graphId"])
+    graphs = distinct(rows["graphId"])
+    called = names.many("CUDA graph" if graph < 0 else f"CUDA graph {graph}" for graph in graphs.tolist())
+    name = called[np.searchsorted(graphs, rows["graphId"])] if len(graphs) else np.empty(0, np.int32)
+    return _op(rows, name, Kind.GRAPH)
+
+
+def raw_waits(db: Database, calls: Columns, names: Strings) -> Columns:
+    """Streams told to wait for events: corr, globalPid, stream, on_stream, on_corr.
+
+    `syncType` was numbered differently by different versions, so the API call behind a row says what it is. Handles of
+    events are used again and again: `eventSyncId` tells which recording is meant, else the latest before the wait.
+    """
+    sync, event = _CUPTI + "SYNCHRONIZATION", _CUPTI + "CUDA_EVENT"
+    wanted = ("correlationId", "globalPid", "streamId", "eventId", "eventSyncId")
+    rows = db.columns(sync, wanted) if db.has(sync, "correlationId", "streamId") else {}
+    if not rows:
+        return {key: np.empty(0, np.int64) for key in ("corr", "globalPid", "stream", "on_stream", "on_corr")}
+    waiting = np.array([index for index, name in enumerate(names.all) if "StreamWaitEvent" in name], np.int64)
+    said = np.isin(calls[NAME], waiting)
+    pids = np.unique(np.concatenate([rows["globalPid"], process_of(calls["globalTid"])]))
+    asked = _within(pids, process_of(calls["globalTid"][said]), calls["correlationId"][said])
+    kept = np.isin(_within(pids, rows["globalPid"], rows["correlationId"]), asked)
+    rows = {key: column[kept] for key, column in rows.items()}
+    records = db.columns(event, wanted)
+    at = _by_sync(rows, records)
+    at = np.where(at >= 0, at, _latest(rows, records))
+    return {
+        "corr": rows["correlationId"],
+        "globalPid": rows["globalPid"],
+        "stream": rows["streamId"],
+        "on_stream": _taken(records["streamId"], at),
+        "on_corr": _taken(records["correlationId"], at),
+    }
+
+
+def _within(pids: np.ndarray, pid: np.ndarray, corr: np.ndarray) -> np.ndarray:
+    """One number for (process, correlation id): ids are unique within their process only."""
+    return (np.searchsorted(pids, pid) << 40) + corr
+
+
+def _by_sync(rows: Columns, records: Columns) -> np.ndarray:
+    """The record with the wait's own id, -1 for none."""
+    unset = (0, -1, 0xFFFFFFFF)
+    known = np.flatnonzero(~np.isin(records["eventSyncId"], unset))
+    asked, told = _codes(rows, records, "eventSyncId")
+    order = known[np.argsort(told[known], kind="stable")]
+    return _last_up_to(told[order], asked, order, asked)
+
+
+def _latest(rows: Columns, records: Columns) -> np.ndarray:
+    """The record of the same event with the greatest correlation id below the wait's: ids count up in a process."""
+    asked, told = _codes(rows, records, "eventId")
+    order = np.lexsort((records["correlationId"], told))
+    keys = (told[order] << 33) + records["correlationId"][order]
+    return _last_up_to(keys, (asked << 33) + rows["correlationId"] - 1, order, asked << 33)
+
+
+def _codes(rows: Columns, records: Columns, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """(process, key) of both tables as small numbers, equal where both are."""
+    code = np.zeros(len(rows[key]) + len(records[key]), np.int64)
+    for name in ("globalPid", key):
+        values, number = np.unique(np.concatenate([rows[name], records[name]]), return_inverse=True)
+        code = code * len(values) + number
+    return code[: len(rows[key])], code[len(rows[key]) :]
+
+
+def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Of sorted keys, the place of the last in [least, upto], for each pair; -1 where there is none."""
+    if not len(keys):
+        return np.full(len(upto), -1, np.int64)
+    at = np.searchsorted(keys, upto, side="right") - 1
+    found = (at >= 0) & (keys[np.maximum(at, 0)] >= least)
+    return np.where(found, places[np.maximum(at, 0)], -1)
+
+
+def _taken(column: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return np.where(at >= 0, column[np.maximum(at, 0)], -1) if len(column) else np.full(len(at), -1, np.int64)

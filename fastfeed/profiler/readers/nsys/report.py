@@ -1,0 +1,34 @@
+"""Reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm), through the nsys of this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from fastfeed.errors import TraceError
+from fastfeed.profiler.model.trace import Trace
+from fastfeed.profiler.readers.nsys import reader as nsys
+from fastfeed.profiler.runner import nsight
+
+__all__ = ["knows", "read"]
+
+_REPORT = b"NVIDIA Tegra Profiler Report"
+_STREAM = b"NVIDIA Nsight Systems Stream"  # behind a few bytes of length
+
+
+def knows(path: Path, head: bytes) -> bool:
+    """By its first words, which the oldest and the newest versions share."""
+    return head.startswith(_REPORT) or _STREAM in head[:64] or (b"[END]" in head[:16] and path.suffix == ".qdstrm")
+
+
+def read(path: Path) -> Trace:
+    """Its trace. TraceError says what to install where there is no nsys, or what nsys said where it refuses."""
+    path = Path(path)
+    with tempfile.TemporaryDirectory(prefix="fastfeed-nsys-") as folder:
+        made = nsight.export(path, Path(folder))
+        try:
+            trace = nsys.read(made)
+        except TraceError as error:  # of the report, whose export is gone by the time this is read
+            raise TraceError(str(error).replace(str(made), str(path))) from error
+    return replace(trace, origin=replace(trace.origin, path=str(path)))

@@ -1,0 +1,5 @@
+"""SQLite files of nvprof; `text`: what it prints."""
+
+from fastfeed.profiler.readers.nvprof.reader import knows, read
+
+__all__ = ["knows", "read"]

@@ -1,0 +1,154 @@
+"""The device planes of an XSpace: streams of kernels and copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind
+from fastfeed.profiler.model.trace import Calls, Device, Kind, Ops, Overheads, Strings, table
+from fastfeed.profiler.readers.xplane.planes import Events, Plane, events_of
+
+__all__ = ["Copied", "Work", "copied", "device_of", "refined", "work_of"]
+
+_STREAM = re.compile(r"Stream #(-?\d+)")
+_MEMORY = ("memalloc_details", "memfree_details", "memoryresidency_details")  # records that are no work
+_WANTED = frozenset({"correlation_id", "memcpy_details", "memset_details", "group_id", *_MEMORY})
+_BYTES = re.compile(r"\b(?:size|num_bytes):(\d+)")
+_ENDS = re.compile(r"\bkind_src:(\w+)\s+kind_dst:(\w+)")
+_HOST_SIDE = {"pageable": 1, "pinned": 0}
+_BY_KERNEL = re.compile(r"^__amd_rocclr_copyBuffer")  # ROCm copies with kernels, in every direction
+
+
+class Copied(NamedTuple):
+    """What the details of copies say, one row per event."""
+
+    bytes: np.ndarray  # int64, -1 unknown
+    source: np.ndarray  # int8: 1 pageable, 0 pinned, -1 something else
+    target: np.ndarray
+
+
+class Work(NamedTuple):
+    """One device."""
+
+    device: Device
+    ops: Ops  # `device` is 0 in all rows
+    overheads: Overheads
+    group: np.ndarray  # int64, the step of each op; -1 unknown
+    lines: tuple[str, ...]  # lines with events that are no streams
+    damaged: int
+    impossible: int
+
+
+def device_of(plane: Plane) -> Device:
+    """`/device:GPU:3` and what its plane says of it."""
+    about = plane.about
+    name = str(about.get("gpu_device_name", ""))
+    if not name:
+        vendor = str(about.get("device_vendor", ""))
+        cores = f"{about['core_count']} {'CUs' if vendor == 'AMD' else 'SMs'}" if "core_count" in about else ""
+        memory = about.get("memory_size", 0)
+        size = f"{memory / 2**30:.0f} GiB" if isinstance(memory, int) and memory > 0 else ""
+        facts = ", ".join(fact for fact in (cores, size) if fact)
+        name = f"{vendor} GPU ({facts})".strip() if facts else vendor
+    ordinal = re.search(r"(\d{1,6})\D*$", plane.name)
+    return Device(int(ordinal[1]) if ordinal else 0, name, process=0)
+
+
+def work_of(plane: Plane, names: Strings) -> Work:
+    """Everything that ran on one device. Lines that xprof derives from the streams are left alone."""
+    streams = tuple(line for line in plane.lines if _STREAM.match(line.name))
+    events = events_of(plane, streams, _WANTED)
+    number = [_STREAM.match(line.name) for line in streams]
+    stream = np.array([int(found[1]) if found else 0 for found in number] or [0], np.int64)
+    kinds = np.array([_kind(name) for name in events.names], np.uint8)
+    copies = copied(events)
+    kind = kinds[events.code]
+    at_host = np.where(kind == Kind.H2D, copies.source, np.where(kind == Kind.D2H, copies.target, -1))
+    correlation = events.ints("correlation_id")
+    texts = names.many(name or "unnamed" for name in events.names)
+    work = np.ones(len(events), bool)
+    for stat in _MEMORY:
+        if stat in events.stats:
+            work[events.stats[stat].event] = False
+    ops = table(
+        Ops,
+        start=events.start[work],
+        end=events.end[work],
+        device=0,
+        process=0,
+        stream=stream[events.line[work]],
+        kind=kind[work],
+        name=texts[events.code[work]],
+        corr=np.where(correlation > 0, correlation, -1)[work],
+        bytes=copies.bytes[work],
+        pageable=at_host[work],
+    )
+    flushes = events_of(plane, tuple(line for line in plane.lines if line.name == "CUPTI overhead"), frozenset())
+    others = tuple(line.name for line in plane.lines if len(line.begin) and not _STREAM.match(line.name))
+    overheads = table(Overheads, start=flushes.start, end=flushes.end, process=0)
+    device = device_of(plane)
+    return Work(device, ops, overheads, events.ints("group_id")[work], others, events.damaged, events.impossible)
+
+
+def copied(events: Events) -> Copied:
+    """Sizes and memory kinds of copies, from their details: `kind_src:pageable kind_dst:device size:512 async:1`."""
+    size = np.full(len(events), -1, np.int64)
+    source, target = np.full((2, len(events)), -1, np.int8)
+    for stat in ("memcpy_details", "memset_details"):
+        codes, texts = events.texts(stat)
+        if not texts:
+            continue
+        told = [_told(text) for text in texts]
+        for column, values in zip((size, source, target), zip(*told, strict=True), strict=True):
+            known = codes >= 0
+            column[known] = np.array(values, column.dtype)[codes[known]]
+    return Copied(size, source, target)
+
+
+def _told(text: str) -> tuple[int, int, int]:
+    size, ends = _BYTES.search(text), _ENDS.search(text)
+    count = int(size[1][:18]) if size else 0
+    sides = [_HOST_SIDE.get(side.lower(), -1) for side in ends.groups()] if ends else [-1, -1]
+    return count or -1, sides[0], sides[1]  # ROCm writes size:0 where it does not know
+
+
+def _kind(name: str) -> Kind:
+    if name.startswith(("Memcpy", "memcpy")):
+        return copy_kind(name)
+    if name.startswith(("Memset", "memset")):
+        return Kind.MEMSET
+    return Kind.GRAPH if name.startswith("CudaGraphExec") else kernel_kind(name)
+
+
+def refined(ops: Ops, calls: Calls, sizes: Copied, names: Sequence[str]) -> Ops:
+    """The same ops, with what only their launches know: which way a copy goes, its size, its memory.
+
+    `sizes` has a row per call.
+    """
+    by_kernel = np.array([bool(_BY_KERNEL.match(name)) for name in names] or [False])
+    unsure = (by_kernel[ops.name] | (ops.kind == Kind.OTHER)) & (ops.corr >= 0)
+    lacking = unsure | ((ops.bytes < 0) & np.isin(ops.kind, (Kind.H2D, Kind.D2H, Kind.D2D, Kind.P2P)))
+    rows = np.flatnonzero(lacking & (ops.corr >= 0))
+    given = np.flatnonzero(calls.corr >= 0)
+    if not len(rows) or not len(given):
+        return ops
+    given = given[np.argsort(calls.corr[given], kind="stable")]
+    at = np.minimum(np.searchsorted(calls.corr[given], ops.corr[rows]), len(given) - 1)
+    rows, call = rows[calls.corr[given[at]] == ops.corr[rows]], given[at[calls.corr[given[at]] == ops.corr[rows]]]
+    way = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[calls.name[call]]
+    kind = ops.kind.copy()
+    told = unsure[rows] & (way != Kind.OTHER)
+    kind[rows[told]] = way[told]
+    size, pageable = ops.bytes.copy(), ops.pageable.copy()
+    size[rows] = np.where(size[rows] < 0, sizes.bytes[call], size[rows])
+    at_host = np.where(kind[rows] == Kind.H2D, sizes.source[call], sizes.target[call])
+    of_host = (pageable[rows] < 0) & np.isin(kind[rows], (Kind.H2D, Kind.D2H))
+    pageable[rows[of_host]] = at_host[of_host]
+    return table(
+        Ops, start=ops.start, end=ops.end, device=ops.device, process=ops.process, stream=ops.stream, kind=kind,
+        name=ops.name, corr=ops.corr, bytes=size, pageable=pageable,
+    )  # fmt: skip

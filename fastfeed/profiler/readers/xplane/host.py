@@ -1,0 +1,177 @@
+"""The host planes of an XSpace: API calls, TraceMe annotations, Python frames, and steps, per thread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fastfeed.profiler.model.kernel_names import bare
+from fastfeed.profiler.model.trace import Calls, Ranges, Said, Strings, Thread, table
+from fastfeed.profiler.readers.xplane.device import Copied, Work, copied
+from fastfeed.profiler.readers.xplane.planes import Events, Line, Plane, events_of
+
+__all__ = ["Host", "Threads", "device_steps", "host_of", "is_host"]
+
+_IGNORED = ("/host:metadata", "/host:tfstreamz", "/host:__ScopeRangeCallStack__", "/host:TPU-runtime")
+_WANTED = frozenset({"correlation_id", "memcpy_details", "step_num", "_a"})
+_THREAD = re.compile(r"^Host Threads/(-?\d+)(/NVTX)?$")
+_API = re.compile(r"^(cuda|cu|hip)[A-Z]\w*")
+_GRAPH_ID = re.compile(r" \(CudaGraph:\d+\)$")
+_FRAME = re.compile(r"^\$(\S+?):(\d+) (.+)$")  # $profiler.py:101 start_trace
+_COMPILE = re.compile(
+    r"XlaCompile|PjRt\w*(::|Client::)?Compile|::Compile(AndLoad|Backend)?\b|GpuCompiler|(^|[ :])backend_compile"
+    r"|XlaCompilationCache|compile_or_get_cached|HloPassPipeline|RunBackend|LlvmCompile|Autotun"
+)
+# What the frameworks themselves say; anything else may be the user's own annotation.
+_FRAMEWORK = re.compile(
+    r"::|^[\w.>/-]+:[A-Z_]\w*$|^(PJRT|Pjrt)_|^DevicePut$|^ThenExecute"
+    r"|^Pjit|^Wait for|^Record|^Execut|^Memory(Allocation|Deallocation)|^Parse|^Thunk|^Prefetch"
+    r"|^IteratorGetNext|^MultiDeviceIterator|^(FunctionRun|TraceContext|SessionRun|RunGraph|TfrtModelRun|EagerExecute)"
+    r"|^(Parallel|MapAndBatch|ParseExample)\w*(Produce|Consume)|^Kernel(Launch|Execute)|^[A-Z]\w+Op(Done)?$|^jit_"
+)
+_LAUNCHES = (  # calls that carry the name of what they launch, as TensorFlow's do, by their real names
+    (re.compile(r"^Memcpy([HDP])2([HDP])$"), r"Memcpy\1to\2"),
+    (re.compile(r"^Memcpy.*"), "Memcpy"),
+    (re.compile(r"^Memset.*"), "MemsetAsync"),
+    (re.compile(r"^CudaGraph.*"), "GraphLaunch"),
+    (re.compile(r"^Mem(ory)?Alloc.*"), "MemAlloc"),
+    (re.compile(r"^Mem(ory)?Free.*"), "MemFree"),
+)
+
+
+class Host(NamedTuple):
+    """One host plane."""
+
+    calls: Calls
+    copies: Copied  # a row per call
+    ranges: Ranges
+    damaged: int
+    impossible: int
+
+
+def is_host(plane: Plane) -> bool:
+    """Whether threads of the profiled process are its lines."""
+    return plane.name.startswith("/host:") and plane.name not in _IGNORED
+
+
+def host_of(plane: Plane, threads: Threads, names: Strings, amd: bool) -> Host:
+    """Calls and ranges of the threads of one plane."""
+    events = events_of(plane, plane.lines, _WANTED)
+    thread = np.array([threads.of(line) for line in plane.lines] or [-1], np.int32)[events.line]
+    correlation = events.ints("correlation_id")
+    api = np.array([bool(_API.match(name)) for name in events.names])
+    rows = np.flatnonzero((correlation > 0) | api[events.code])
+    calls = table(
+        Calls,
+        start=events.start[rows],
+        end=events.end[rows],
+        thread=thread[rows],
+        name=_call_names(events, rows, names, "hip" if amd else "cu"),
+        corr=np.where(correlation > 0, correlation, -1)[rows],
+    )
+    copies = Copied(*(column[rows] for column in copied(events)))
+    rest = (events.end > events.start) & (correlation <= 0) & ~api[events.code]
+    ranges = _ranges(events, np.flatnonzero(rest), thread, names)
+    return Host(calls, copies, ranges, events.damaged, events.impossible)
+
+
+def _call_names(events: Events, rows: np.ndarray, names: Strings, prefix: str) -> np.ndarray:
+    """Two names for what may block: a copy with async:0 in its details is the one that waits."""
+    codes, texts = events.texts("memcpy_details")
+    waits = np.array([*("async:0" in text for text in texts), False])[codes]
+    queued, blocking = [], []
+    used = np.zeros(len(events.names), bool)
+    used[events.code[rows]] = True
+    for name, wanted in zip(events.names, used, strict=True):
+        called = _called(name, prefix) if wanted else ""
+        copies = called.startswith((f"{prefix}Memcpy",)) and not _API.match(name)
+        queued.append(names[called + "Async" if copies else called] if wanted else -1)
+        blocking.append(names[called] if wanted else -1)
+    both = np.array([queued, blocking], np.int32)
+    return both[waits[rows].astype(np.int64), events.code[rows]]
+
+
+def _called(name: str, prefix: str) -> str:
+    if _API.match(name):
+        return bare(_GRAPH_ID.sub("", name))
+    found = next((pattern.sub(call, name) for pattern, call in _LAUNCHES if pattern.match(name)), "LaunchKernel")
+    return prefix + found
+
+
+def _ranges(events: Events, rows: np.ndarray, thread: np.ndarray, names: Strings) -> Ranges:
+    used = np.zeros(len(events.names), bool)
+    used[events.code[rows]] = True
+    annotated = events.plane.name == "/host:NVTX-CUPTI"
+    meant = [_meaning(name, annotated) if at else (Said.OTHER, "") for name, at in zip(events.names, used, strict=True)]
+    said = np.array([one for one, _ in meant], np.uint8)[events.code[rows]]
+    name = np.array([names[text] if at else -1 for (_, text), at in zip(meant, used, strict=True)], np.int32)
+    name = name[events.code[rows]]
+    said[events.ints("_a")[rows] > 0] = Said.OTHER  # asynchronous: it began on this thread, which then went on
+    if "step_num" in events.stats:
+        step = events.ints("step_num")[rows]
+        for row in np.flatnonzero(step >= 0):
+            said[row] = Said.STEP
+            name[row] = names[f"{events.names[events.code[rows[row]]]} {step[row]}"]
+    return table(Ranges, start=events.start[rows], end=events.end[rows], thread=thread[rows], name=name, said=said)
+
+
+def _meaning(name: str, annotated: bool) -> tuple[Said, str]:
+    """Who said it, and the name as other dialects write it."""
+    if annotated or name.startswith("NVTX:"):
+        return Said.NVTX, name.removeprefix("NVTX:")
+    if name.startswith("$"):
+        frame = _FRAME.sub(r"\1(\2): \3", name).removeprefix("$")
+        return Said.COMPILE if _COMPILE.search(name) else Said.PYTHON, frame
+    if _COMPILE.search(name):
+        return Said.COMPILE, name
+    return Said.OP if _FRAMEWORK.search(name) else Said.NVTX, name
+
+
+def device_steps(planes: Sequence[Plane], works: Sequence[Work], names: Strings) -> Ranges:
+    """Steps as a device saw them, for recordings in which no host thread marks any. Their thread is -1."""
+    derived = [
+        events_of(plane, tuple(line for line in plane.lines if line.name == "Steps"), frozenset({"step_name"}))
+        for plane in planes
+    ]
+    most = max(derived, key=len, default=None)
+    if most is not None and len(most):
+        codes, texts = most.texts("step_name")
+        labels = [texts[code] if code >= 0 else most.names[at] for code, at in zip(codes, most.code, strict=True)]
+        return table(
+            Ranges, start=most.start, end=most.end, name=names.many(f"step {label}" for label in labels), said=Said.STEP
+        )
+    busiest = max(works, key=lambda work: np.count_nonzero(work.group >= 0), default=None)
+    if busiest is None or not (busiest.group >= 0).any():
+        return table(Ranges)
+    known = busiest.group >= 0
+    groups, place = np.unique(busiest.group[known], return_inverse=True)
+    start = np.full(len(groups), np.iinfo(np.int64).max)
+    end = np.full(len(groups), np.iinfo(np.int64).min)
+    np.minimum.at(start, place, busiest.ops.start[known])
+    np.maximum.at(end, place, busiest.ops.end[known])
+    return table(Ranges, start=start, end=end, name=names.many(f"step {group}" for group in groups), said=Said.STEP)
+
+
+class Threads:
+    """Threads by their ids: lines of several planes can be of one."""
+
+    def __init__(self) -> None:
+        self._index: dict[int, int] = {}
+        self._names: list[str] = []
+
+    def of(self, line: Line) -> int:
+        """Index into `all`."""
+        found = _THREAD.match(line.name)
+        tid = int(found[1]) if found else line.id
+        at = self._index.setdefault(tid, len(self._index))
+        if at == len(self._names):
+            self._names.append("")
+        self._names[at] = self._names[at] or ("" if found else re.sub(r"/-?\d+$", "", line.name))
+        return at
+
+    @property
+    def all(self) -> tuple[Thread, ...]:
+        return tuple(Thread(0, tid, name) for (tid, _), name in zip(self._index.items(), self._names, strict=True))

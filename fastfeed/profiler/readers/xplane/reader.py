@@ -1,0 +1,228 @@
+"""XPlane files (.xplane.pb), which the profilers of JAX and TensorFlow write: GPUs of NVIDIA and of AMD."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields as columns_of
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import TraceError
+from fastfeed.profiler.model.trace import (
+    Calls,
+    Ops,
+    Origin,
+    Overheads,
+    Process,
+    Ranges,
+    Said,
+    Strings,
+    Table,
+    Trace,
+    table,
+)
+from fastfeed.profiler.readers.decompress import open_stream
+from fastfeed.profiler.readers.xplane.device import Copied, Work, refined, work_of
+from fastfeed.profiler.readers.xplane.host import Host, Threads, device_steps, host_of, is_host
+from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
+from fastfeed.profiler.readers.xplane.protobuf import LEN, PAD, Content, Damaged, fields, text
+
+__all__ = ["knows", "read"]
+
+_LARGEST = 2 << 30  # bytes; no protocol buffer is larger
+_MOST_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
+_FIRST = re.compile(rb"\n.{1,18}?\x12.(/(device|host|virtualdevice):|Task Environment|Host CPUs|#Chip)", re.DOTALL)
+_RESULT = re.compile(
+    r"\.(input_pipeline|overview_page|op_stats|kernel_stats|tensorflow_stats|framework_op_stats|hlo_stats|pod_viewer"
+    r"|tf_data_bottleneck_analysis|memory_profile|op_profile|roofline_model|inference_profile|hlo_proto)(\.pb)?$"
+)
+_RESULT_INSIDE = re.compile(rb"type\.googleapis\.com/tensorflow\.profiler\.(\w+)")
+_DROPPED = re.compile(r"(\d[\d,]*) (?:\w+ )?(?:events?|records?) (?:were |was )?dropped|dropped (\d[\d,]*)", re.I)
+_GPU, _TPU = "/device:GPU:", "/device:TPU:"
+_REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it does not understand
+
+
+def knows(path: Path, head: bytes) -> bool:
+    """Whether this is an XSpace, or another file of xprof that `read` can say something about."""
+    if _FIRST.match(head):
+        return True
+    named = ".xplane.pb" in path.name or bool(_result_of(path, head))
+    return named and not head.startswith((b"{", b"[", b"SQLite"))  # a trace of another kind may speak of one
+
+
+def read(path: Path) -> Trace:
+    """The recording in an XSpace. TraceError where there is none."""
+    data, cut = _content(path)
+    result = _result_of(path, bytes(data[: 1 << 16]))
+    if result and not _FIRST.match(data):
+        raise TraceError(
+            f"{path} is a result of xprof ({result}), not a recording; give the .xplane.pb file of the same run"
+        )
+    planes, errors, hosts, notes = _planes(data)
+    notes = [*([f"{path.name}: {cut}"] if cut else []), *notes]
+    if not any(plane.name.startswith(_GPU) for plane in planes):
+        _refuse(path, data, planes)
+    trace = _trace(path, planes, hosts)
+    dropped, said = _lost(errors, planes)
+    origin = replace(trace.origin, dropped=dropped, notes=(*notes, *said, *trace.origin.notes))
+    return replace(trace, origin=origin)
+
+
+def _content(path: Path) -> tuple[Content, str]:
+    data = bytearray()
+    with open_stream(path) as stream:
+        large = path.stat().st_size > _LARGEST
+        while not large and (part := stream.read(1 << 22)):
+            data += part
+            large = len(data) > _LARGEST
+        cut = stream.cut
+    if large:
+        raise TraceError(
+            f"{path} holds more than 2 GiB, which no profile of JAX or TensorFlow can; check what the file is, "
+            "or record fewer steps"
+        )
+    if not data:
+        raise TraceError(f"{path} is empty; the recording was not finished, or nothing was recorded")
+    data += bytes(PAD)
+    return data, cut
+
+
+def _result_of(path: Path, head: bytes) -> str:
+    """Which result of xprof this is, "" none."""
+    named = _RESULT.search(path.name)
+    inside = _RESULT_INSIDE.search(head)
+    return named[1] if named else inside[1].decode() if inside else ""
+
+
+def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]]:
+    """Planes, errors and warnings, host names, and notes about what could not be read."""
+    planes: list[Plane] = []
+    errors: list[str] = []
+    hosts: list[str] = []
+    notes: list[str] = []
+    try:
+        for number, wire, value, stop in fields(data, 0, len(data) - PAD):
+            if wire != LEN:
+                continue
+            if number == 1:
+                if len(planes) == _MOST_PLANES:
+                    raise Damaged("more planes than any host has")
+                planes.append(plane_of(data, value, stop))
+            elif number in (2, 3):
+                errors.append(text(data, value, min(stop, value + 300)))
+            elif number == 4:
+                hosts.append(text(data, value, min(stop, value + 300)))
+    except Damaged:
+        notes.append("the file is cut off or damaged: planes behind that place are left out")
+    broken = [" ".join(plane.name.split()) or "one without a name" for plane in planes if not plane.whole]
+    if broken:
+        notes.append(f"damaged planes were read in part: {', '.join(broken[:5])}")
+    return planes, errors, hosts, notes
+
+
+def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
+    """TraceError for a file without a GPU, unless it has a host that is worth looking at."""
+    tpu = any(plane.name.startswith(_TPU) for plane in planes)
+    if tpu or (data.find(_TPU.encode()) >= 0 and data.find(_GPU.encode()) < 0):
+        raise TraceError(f"{path} is a profile of a TPU; only profiles of GPUs can be analyzed, for TPUs use xprof")
+    if data.count(_REPLACED, 0, 1 << 16) > 16:
+        raise TraceError(f"{path} was damaged when it was copied as text; copy it again as binary")
+    if not any(len(line.begin) for plane in planes if is_host(plane) for line in plane.lines):
+        names = ", ".join(plane.name for plane in planes[:5] if plane.name and plane.name.isprintable())
+        what = f"its planes are {names}, none of a GPU" if names else "it is no XSpace, or its end is missing"
+        raise TraceError(f"{path} holds nothing to analyze: {what}; record again with jax.profiler or tf.profiler")
+
+
+def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
+    names, threads, notes = Strings(), Threads(), []
+    gpus = [plane for plane in planes if plane.name.startswith(_GPU)]
+    amd = any(plane.about.get("device_vendor") == "AMD" for plane in gpus)
+    works = [work_of(plane, names) for plane in gpus]
+    sides = [host_of(plane, threads, names, amd) for plane in planes if is_host(plane)]
+    calls = joined(Calls, [side.calls for side in sides])
+    sizes = (
+        Copied(*(np.concatenate(column) for column in zip(*(side.copies for side in sides), strict=True)))
+        if sides
+        else None
+    )
+    ranges = joined(Ranges, [side.ranges for side in sides])
+    if not (ranges.said == Said.STEP).any():
+        ranges = joined(Ranges, [ranges, device_steps(gpus, works, names)])
+    active = [work for work in works if len(work.ops.start)]
+    ops = joined(Ops, [replace(work.ops, device=np.full_like(work.ops.device, at)) for at, work in enumerate(active)])
+    if sides:
+        sizes = zip(*(side.copies for side in sides), strict=True)
+        ops = refined(ops, calls, Copied(*map(np.concatenate, sizes)), names.all)
+    launched = bool((calls.corr >= 0).any())
+    wall = _wall(planes, ops, ranges)
+    notes += _notes(works, sides, launched)
+    host = hosts[0] if hosts else ""
+    about: dict[str, Any] = {"gpus_visible": len(gpus)}
+    return Trace(
+        Origin(str(path), "xplane", wall_ns=wall, host_calls=launched, notes=tuple(notes)),
+        tuple(names.all),
+        (Process(0, host),),
+        threads.all,
+        tuple(work.device for work in active),
+        ops,
+        calls,
+        ranges,
+        overheads=joined(Overheads, [work.overheads for work in works]),
+        about=about,
+    )
+
+
+def joined(kind: type[Table], parts: Sequence[Table]) -> Table:
+    """Tables of one kind, one after the other."""
+    if not parts:
+        return table(kind)
+    return kind(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in columns_of(kind)))
+
+
+def _wall(planes: Sequence[Plane], ops: Ops, ranges: Ranges) -> int | None:
+    """Nanoseconds since 1970 of time 0: the profile's start, unless the events say their time in full."""
+    first = min((int(one.start.min()) for one in (ops, ranges) if len(one.start)), default=0)
+    if first > 10**18:  # after 2001
+        return 0
+    begun = [plane.about.get("profile_start_time") for plane in planes if plane.name == "Task Environment"]
+    return next((at for at in begun if isinstance(at, int) and at > 10**18), None)
+
+
+def _notes(works: Sequence[Work], sides: Sequence[Host], launched: bool) -> list[str]:
+    notes = []
+    quiet = [str(work.device.ordinal) for work in works if not len(work.ops.start)]
+    if works and len(quiet) == len(works):
+        notes.append("no GPU did anything while this was recorded")
+    elif quiet:
+        notes.append(f"visible, but without any work in this recording: GPU {', '.join(quiet)}")
+    derived = [str(work.device.ordinal) for work in works if not len(work.ops.start) and work.lines]
+    if derived:
+        notes.append(f"GPU {', '.join(derived)} has summaries but no streams; record with the device tracer on")
+    damaged = sum(part.damaged for part in (*works, *sides))
+    if damaged:
+        notes.append(f"{damaged:,} damaged events were read in part")
+    impossible = sum(part.impossible for part in (*works, *sides))
+    if impossible:
+        notes.append(f"{impossible:,} events with impossible times were left out")
+    if not launched and any(len(work.ops.start) for work in works):
+        notes.append(
+            "launches were not recorded; TensorFlow before 2.4 leaves them out, and so does host_tracer_level=0"
+        )
+    return notes
+
+
+def _lost(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[str]]:
+    """How many events the profiler says it dropped, and what else it complained of."""
+    lost = 0
+    for error in errors:
+        found = sum(int((one or other).replace(",", "")) for one, other in _DROPPED.findall(error))
+        lost += found or ("dropped" in error.lower())
+    for plane in planes:
+        if plane.name.startswith((_GPU, "/host:")):
+            traces = plane.about.get("dropped_traces", 0)
+            lost += traces if isinstance(traces, int) and traces > 0 else 0
+    return lost, [f"the profiler said: {error}" for error in errors[:5]]

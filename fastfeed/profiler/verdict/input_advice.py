@@ -1,0 +1,129 @@
+"""What to change about the input: more workers, deeper prefetch, nearer data; by who waits, and in which steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.result import DeviceResult, FeedResult
+from fastfeed.profiler.steps.input_share import STARVING
+
+__all__ = ["feed_change", "proxy_input", "supply_change"]
+
+_EPOCH = 24  # steps: nobody has that many workers; a rarer wait comes once per epoch
+_USUAL_CORES = 32  # for one GPU, where the trace does not say how many there are
+
+
+def proxy_input(device: DeviceResult) -> int:
+    """Nanoseconds that this device waited inside collectives because another rank waited for its input."""
+    return sum(charge.ns for charge in device.charges if charge.cause in STARVING)
+
+
+def supply_change(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
+    """What to change, and what in the trace says so; `spent` is what input costs in the judged window, nanoseconds."""
+    facts, waits = device.facts, device.judged.input
+    culprits = [charge for charge in device.charges if charge.cause is Cause.INPUT]
+    if culprits and proxy_input(device) * 2 > spent:
+        worst = max(culprits, key=lambda charge: charge.ns)
+        return (
+            f"Fix the input of {worst.culprit}; the others wait for it inside collectives.",
+            f"{duration(worst.ns)} inside collectives while {worst.culprit} waited for its input.",
+        )
+    evidence = (
+        f"{plural(waits.waits, 'wait')} for input, {duration(waits.exposed)} with the GPU idle, "
+        f"{duration(waits.hidden)} hidden.{_pattern(facts)}"
+    )
+    feed = max(feeds, key=lambda one: one.waited_ns, default=None)
+    if feed is not None and feed.busiest and feed.waited_ns * 2 >= spent:  # else another loader is waited for
+        return feed_change(feed), evidence
+    faster = f"Make batches {_times(device.judged.budget.window, spent)} as fast"
+    if facts.get("single_process"):
+        return (
+            f"{_workers(facts)}batches are now made in the training thread itself.",
+            f"{evidence} The loader has no workers (_SingleProcessDataLoaderIter).",
+        )
+    pytorch = "single_process" in facts
+    every = facts.get("wait_every", 0)
+    if every > _EPOCH:
+        keep = (
+            "persistent_workers=True, or start"
+            if pytorch
+            else "Keep the loader's workers from one epoch to the next, or start"
+        )
+        return f"{keep} the next epoch's batches before this one ends.", evidence
+    if every:
+        return (
+            f"Raise prefetch_factor, or num_workers above {every:.0f}; with in_order=False one slow batch does not "
+            "hold up the others."
+            if pytorch
+            else f"Prefetch more than {every:.0f} batches, so that one slow batch does not hold up the others.",
+            evidence,
+        )
+    if facts.get("wait_rare"):
+        return (
+            "Prefetch deeper, so that a slow read now and then stays hidden, or keep the data on a local disk.",
+            evidence,
+        )
+    if facts.get("wait_grows", 1) > 1:
+        return f"{faster}: look at storage first, e.g. larger sequential shards or a local cache.", evidence
+    if pytorch:
+        return f"{faster}: more workers while cores are free, else decode at reduced size or on the GPU.", evidence
+    return f"{faster}: more decoding threads while cores are free, or decode on the GPU.", evidence
+
+
+def _pattern(facts: Mapping[str, float]) -> str:
+    """Which steps wait."""
+    said = ""
+    if facts.get("wait_every"):
+        said += f" A long one every {facts['wait_every']:.0f} steps."
+    elif facts.get("wait_rare"):
+        worst = duration(facts["wait_ms_worst"] * 1e6)
+        said += f" Nearly all of it in {percent(facts['wait_steps'], 0)} of the steps, the worst {worst}."
+    grows = facts.get("wait_grows", 1)
+    if grows > 1:
+        said += f" They grow: {grows:.1f} times as long in the second half of the steps as in the first."
+    elif grows < 1:
+        said += " They shrink over the steps, as when data that is read again comes from memory."
+    return said
+
+
+def feed_change(feed: FeedResult) -> str:
+    """The feed told how long each stage took: needed rate against what its threads give."""
+    count, spent = feed.stages[feed.busiest]
+    work = sum(ns for stage, (_, ns) in feed.stages.items() if stage not in ("wait", "place"))
+    share = spent / max(work, 1)
+    threads = max(feed.threads, 1)
+    used = work / max(feed.span_ns * threads, 1)
+    lead = f"{feed.busiest} takes {percent(share, 0)} of the feed's work, {duration(spent / max(count, 1))} each time"
+    if feed.busiest == "read":
+        return (
+            f"{lead}: store larger shards, or keep them near (cache=); reading must become "
+            f"{_times(feed.span_ns, feed.waited_ns)} as fast."
+        )
+    if used < 0.8:
+        busy = f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {percent(used, 0)} of the time"
+        return f"{lead}, and its {busy}: raise prefetch=, then threads=."
+    if 10 * feed.waited_ns > 9 * feed.span_ns:  # the trainer does next to nothing else
+        return f"{lead}: as many threads= as there are cores, then decode='gpu'."
+    wanted = math.ceil(threads * feed.span_ns / (feed.span_ns - feed.waited_ns))
+    return f"{lead}: threads={wanted} instead of {threads} while cores are free, else decode='gpu'."
+
+
+def _times(window: int, spent: int) -> str:
+    """T / (T - exposed): how many times faster batches must come so that nobody waits."""
+    times = window / max(window - spent, 1)
+    return f"{times:.1f} times" if times < 20 else "more than 20 times"
+
+
+def _workers(facts: Mapping[str, float]) -> str:
+    """Loading takes `wait` ms per step in one process, and the rest of a step is time to load in: ceil(wait / rest)."""
+    wait, step = facts.get("wait_ms_per_step"), facts.get("step_ms")
+    if not wait or not step or step <= wait:
+        return "Give the DataLoader workers: "
+    wanted, cores = max(2, math.ceil(wait / (step - wait)) + 1), int(facts.get("cores", 0))
+    most = cores or _USUAL_CORES
+    count = wanted if wanted <= most else str(cores) if cores else "os.cpu_count()"
+    more = f"{wanted} workers would keep up, so make batches cheaper to decode as well; " if wanted > most else ""
+    return f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): {more}"

@@ -1,0 +1,65 @@
+"""What an epoch is made of: which samples come, how often, and in which order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sampling.balanced import Balanced
+from fastfeed.sampling.base import MOST_SAMPLES, AsStored, Epoch, Full, Order, Visits
+from fastfeed.sampling.blocks import Blocks
+from fastfeed.sampling.mixture import Mixed, Part
+from fastfeed.sampling.repeated import Repeated
+from fastfeed.sampling.weighted import Weighted
+
+__all__ = [
+    "MOST_SAMPLES",
+    "NAMES",
+    "Balanced",
+    "Blocks",
+    "Epoch",
+    "Mixed",
+    "Order",
+    "Part",
+    "Repeated",
+    "Shuffle",
+    "Visits",
+    "Weighted",
+    "bind",
+    "order_of",
+]
+
+Shuffle = Literal["full", "none"] | Order
+
+NAMES: dict[str, Order] = {"full": Full(), "none": AsStored()}
+
+
+def order_of(shuffle: Shuffle) -> Order:
+    """The order that a `shuffle` argument means."""
+    if isinstance(shuffle, str) and shuffle in NAMES:
+        return NAMES[shuffle]
+    if isinstance(shuffle, str | type) or not hasattr(shuffle, "visits"):
+        raise ConfigError(
+            'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are, '
+            f"got {shuffle!r}"
+        )
+    return shuffle
+
+
+def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
+    """The order of a source: the one given, having looked once at what it needs of it. True is "full", False "none".
+
+    A mixture (`starts`, `shares`, `length`) becomes Mixed, with "full", "none" or Blocks(...) as the order within each
+    of its sources. Balanced, Weighted and Repeated choose among all of its samples, whatever its shares.
+    """
+    if isinstance(shuffle, bool):
+        shuffle = "full" if shuffle else "none"
+    order = order_of(shuffle)
+    if getattr(source, "shares", None) is not None and isinstance(order, Full | AsStored | Blocks):
+        spans = zip(pairwise(np.asarray(source.starts).tolist()), source.shares, strict=True)
+        parts = [Part(first, last - first, share, shuffle) for (first, last), share in spans]  # type: ignore[arg-type]
+        return Mixed(tuple(parts), source.length).bind(source)
+    return shuffle if isinstance(shuffle, str) else order.bind(source)

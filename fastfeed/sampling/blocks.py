@@ -1,0 +1,89 @@
+"""Blocks: an order for storage where reading neighbors together is much cheaper than reading them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sampling.base import Epoch, Visits, check_count
+from fastfeed.sampling.permute import permute
+from fastfeed.sampling.shard_layout import Layout, Units, bounds_of, equal_units, lane_of, windows
+
+__all__ = ["Blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Every sample once, reading few shards at a time.
+
+    The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A lane fills the same
+    rows of every global batch, from `window` shards that it has open and whose samples come in random order. A rank
+    reads the lanes of its rows, so of R ranks each has about window * max(1, lanes / R) shards open, and all of them
+    together the same ones at every R. With fewer lanes than ranks, several ranks read a shard.
+
+    It mixes as a shuffle buffer of window * lanes shards does: batches near in time come from the same ones, and which
+    ones meet changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards; with
+    shuffle="full" it has about 210. `lanes=1` reads one window after another, whoever the rank.
+    """
+
+    open: ClassVar[bool] = False
+
+    block: int | None = None  # samples that lie together in storage; None: the source's own shards or row groups
+    window: int = 4  # shards that a lane has open
+    lanes: int = 64  # walked at the same time; at most one per row of the global batch
+    units: Units | None = field(default=None, repr=False, compare=False)  # the source's, once `bind` has seen them
+
+    def __post_init__(self) -> None:
+        for name in ("block", "window", "lanes"):
+            if name != "block" or self.block is not None:
+                object.__setattr__(self, name, check_count(f"Blocks.{name}", getattr(self, name)))
+
+    def bind(self, source: Any) -> Blocks:
+        return self if self.block is not None else self.over(bounds_of(source))
+
+    def over(self, bounds: np.ndarray) -> Blocks:
+        """With these units of storage: first id of each, and the number of samples; strictly ascending."""
+        return replace(self, units=Units(bounds))
+
+    def positions(self, samples: int) -> int:
+        if self.block is None and self.units is None:
+            raise ConfigError(
+                "Blocks() takes its blocks from the shards of a source and has seen none; "
+                "make a Feed of it, call its bind(source), or say how many samples lie together, as in Blocks(1024)"
+            )
+        if self.block is None and self.units is not None and self.units.bounds[-1] != samples:
+            raise ConfigError(
+                f"these Blocks belong to a source of {self.units.bounds[-1]} samples, got one of {samples}; "
+                "bind Blocks() to it"
+            )
+        return samples
+
+    def count(self, samples: int) -> int:
+        """How many blocks there are."""
+        if self.units is not None:
+            return len(self.units.bounds) - 1
+        assert self.block is not None  # positions() was asked first
+        return -(-samples // self.block)
+
+    def layout(self, samples: int, key: tuple[int, ...]) -> Layout:
+        """The blocks of one epoch, end to end."""
+        if self.units is not None:
+            return self.units.laid(key)
+        assert self.block is not None  # positions() was asked first
+        return equal_units(samples, self.block, key)
+
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+        key = (epoch.seed, epoch.number)
+        layout = self.layout(epoch.samples, key)
+        steps, lanes = epoch.samples // epoch.batch, min(self.lanes, epoch.batch)
+        step, row = np.divmod(positions, epoch.batch)
+        rest = step == steps  # behind the last whole step; the last lane goes on with it
+        lane, begin, width = lane_of(np.where(rest, epoch.batch - 1, row), epoch.batch, lanes)
+        first = steps * begin
+        last = np.where(lane == lanes - 1, epoch.samples, first + steps * width)
+        places = first + step * width + np.where(rest, row, row - begin)
+        start, size, label = windows(layout, places, first, last, lane, self.window)
+        return Visits.once(layout.ids(start + permute(places - start, size, (*key, label))))

@@ -1,0 +1,48 @@
+"""Repeated: every sample several times per epoch, augmented anew each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sampling.base import Epoch, Visits, check_count
+from fastfeed.sampling.permute import permute
+
+__all__ = ["Repeated"]
+
+_MOST = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Each sample so many times per epoch, augmented anew each time.
+
+    All samples come once before any comes again; or, with `together`, all times of a sample stand next to each other
+    in a batch ("Augment your batch", Hoffer et al., CVPR 2020).
+    """
+
+    open: ClassVar[bool] = True
+
+    times: int
+    together: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", check_count("Repeated.times", self.times, _MOST))
+        if not isinstance(self.together, bool):
+            raise ConfigError(f"Repeated.together must be True or False, got {self.together!r}")
+
+    def bind(self, source: Any) -> Repeated:
+        return self
+
+    def positions(self, samples: int) -> int:
+        return samples * self.times
+
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+        if self.together:
+            places, turns = np.divmod(positions, self.times)
+            return Visits(permute(places, epoch.samples, (epoch.seed, epoch.number, 0)), turns)
+        turns, places = np.divmod(positions, epoch.samples)
+        return Visits(permute(places, epoch.samples, (epoch.seed, epoch.number, turns)), turns)

@@ -1,0 +1,218 @@
+"""COCO's annotation files: one JSON for all images. Polygons, nine tenths of it, are skipped before it is parsed."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import Failure
+from fastfeed.sources.annotations.boxes import BoxLists
+from fastfeed.sources.base import Pending, Source
+from fastfeed.sources.tables.columns import Where
+from fastfeed.sources.tables.image_files import Loose
+from fastfeed.sources.tables.string_column import Strings
+from fastfeed.spec import ENCODED
+from fastfeed.storage.event_loop import results
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.local_file import read_file
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Then
+from fastfeed.storage.storage import Span, Storage, is_local
+
+__all__ = ["Files", "read_coco"]
+
+_KEY = b'"segmentation"'
+
+
+def read_coco(
+    images: str | os.PathLike[str] | Source, annotations: str, storage: Storage
+) -> tuple[Source, BoxLists, tuple[str, ...]]:
+    """Images, their boxes, and the names of categories by label."""
+    listed = _Listed(annotations, _parsed(annotations, storage))
+    if isinstance(images, (str, os.PathLike)):
+        source: Source = Files(os.fspath(images).removeprefix("file://"), listed.names, storage)
+        order = np.arange(len(listed.names), dtype=np.int64)
+    else:
+        source, order = images, _matched(images, listed)
+    return source, listed.lists(order, source), listed.classes
+
+
+def _parsed(place: str, storage: Storage) -> dict[str, Any]:
+    local = is_local(place.removeprefix("file://"))
+    data = read_file(place.removeprefix("file://")) if local else storage.read([Span(place)])[0]
+    if isinstance(data, Unread):
+        raise SourceError(f"Objects.coco: cannot read {place}: {data.reason} {data.detail}".rstrip())
+    data = _bare(data)  # lets go of what was read
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"Objects.coco: {place} is no JSON: {error}") from None
+    missing = [key for key in ("images", "annotations", "categories") if not _rows(found, key)]
+    if missing:
+        raise SourceError(
+            f"Objects.coco: {place} has no list {' and '.join(map(repr, missing))}; pass a file of instances, such as "
+            "instances_train2017.json"
+        )
+    return found
+
+
+def _bare(data: bytes) -> bytes:
+    """The same JSON with 0 for every list of polygons: they hold no quote and no brace, so what follows ends them."""
+    pieces, done = [], 0
+    while (at := data.find(_KEY, done)) >= 0:
+        at += len(_KEY)
+        quote = data.find(b'"', at)
+        brace = data.find(b"}", at, quote if quote >= 0 else len(data))
+        stop = quote if brace < 0 else brace
+        begin, end = data.find(b"[", at, stop), data.rfind(b"]", at, stop)
+        if stop < 0 or begin < 0 or data[at:begin].strip(b" \t\r\n:"):
+            begin = end = at - 1  # of another form: left as it is
+            pieces.append(data[done:at])
+        else:
+            pieces += [data[done:begin], b"0"]
+        done = end + 1
+    return b"".join([*pieces, data[done:]])
+
+
+def _rows(found: Any, key: str) -> bool:
+    return isinstance(found, dict) and isinstance(found.get(key), list) and (key == "annotations" or bool(found[key]))
+
+
+class _Listed:
+    """What the file says, as arrays."""
+
+    def __init__(self, place: str, found: dict[str, Any]) -> None:
+        self.place = place
+        try:
+            ids = np.array([image["id"] for image in found["images"]], np.int64)
+            self.names = [str(image["file_name"]) for image in found["images"]]
+            sizes = [[image.get(side, np.nan) for side in ("height", "width")] for image in found["images"]]
+            self.sizes = np.array(sizes, np.float64).reshape(-1, 2)
+            kinds = sorted((int(kind["id"]), str(kind["name"])) for kind in found["categories"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise SourceError(
+                f"Objects.coco: {place}: every image needs an id and a file_name, every category an id and a name: "
+                f"{type(error).__name__} {error}"
+            ) from None
+        self.classes = tuple(name for _, name in kinds)
+        self._row = {int(id): row for row, id in enumerate(ids)}
+        label = {id: number for number, (id, _) in enumerate(kinds)}
+        if len(self._row) < len(ids) or len(label) < len(kinds):
+            raise SourceError(
+                f"Objects.coco: {place} has two {'images' if len(label) == len(kinds) else 'categories'} of one id"
+            )
+        owners, labels, boxes, self._ids = array("q"), array("q"), array("d"), array("q")
+        for one in found["annotations"]:
+            try:
+                if one.get("iscrowd"):
+                    continue
+                left, top, width, height = one["bbox"]
+                owners.append(self._row[one["image_id"]])
+                labels.append(label[one["category_id"]])
+                boxes.extend((left, top, width, height))
+                self._ids.append(one.get("id", -1))
+            except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+                shown = {key: one[key] for key in _SHOWN if key in one} if isinstance(one, dict) else one
+                raise SourceError(
+                    f"Objects.coco: {place}: annotation {shown!r} needs a bbox [left, top, width, height] and ids of "
+                    f"an image and a category that are in the file: {type(error).__name__} {error}"
+                ) from None
+        self._owners, self._labels = np.frombuffer(owners, np.int64), np.frombuffer(labels, np.int64)
+        self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
+
+    def lists(self, order: np.ndarray, source: Source) -> BoxLists:
+        """Boxes of samples, of which `order` says the image: int64 (n,)."""
+        place = np.empty(len(self.names), np.int64)
+        place[order] = np.arange(len(order))
+        owners = place[self._owners] if len(self._owners) else self._owners
+        by = np.argsort(owners, kind="stable")
+        ends = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(order)))]).astype(np.int64)
+
+        def where(i: int, k: int) -> str:
+            return f"annotation {self._ids[int(by[ends[i] + k])]} of sample {i} ({source.uri(i)})"
+
+        boxes, labels = self._boxes[by], self._labels[by]
+        return BoxLists.flat(boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order])
+
+
+_SHOWN = ("id", "image_id", "category_id", "bbox")
+
+
+def _matched(source: Source, listed: _Listed) -> np.ndarray:
+    """Which image of the file each sample is: int64 (len(source),)."""
+    paths = getattr(source, "paths", None)
+    if not isinstance(paths, Strings):
+        raise ConfigError(
+            f"Objects.coco: images must be a folder, an ImageFolder or a Table of paths, got {source!r}; "
+            "for other sources pass boxes and labels to Objects"
+        )
+    row = {name: i for i, name in enumerate(listed.names)}
+    found = np.array([row.get(path, -1) for path in paths.tolist()], np.int64)
+    if (found < 0).any() or len(np.unique(found)) < len(listed.names) or len(found) > len(listed.names):
+        unknown = np.flatnonzero(found < 0)
+        if len(unknown):
+            what = f"{len(unknown)} of {len(found)} samples are not in it, such as {source.uri(int(unknown[0]))}"
+        else:
+            lost = sorted(set(listed.names) - set(paths.tolist()))
+            what = f"{len(lost)} of its images are not in the source, such as {lost[0]}" if lost else "a file twice"
+        raise SourceError(
+            f"Objects.coco: {listed.place} and the images must name the same files: {what}; pass the folder that "
+            "file_name begins at, whose files are then taken by the annotations' list"
+        )
+    return found
+
+
+class Files:
+    """Files of a folder, local or remote, by a list of names: nothing is listed, what is missing is a bad sample."""
+
+    spec = ENCODED
+    classes: tuple[str, ...] = ()
+
+    def __init__(self, root: str, names: Sequence[str], storage: Storage) -> None:
+        self.root, self.paths = root, Strings.of(names)
+        self.remote = not is_local(root)
+        self._files = Loose(self.paths, None, Where([root], [len(names)]), [root], storage, self.remote)
+        if not self.remote and not os.path.isdir(root):
+            raise SourceError(f"Objects.coco: {root} is no folder; pass the one that holds the images")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def uri(self, i: int) -> str:
+        """Path or address."""
+        return self._files.uri(int(i))
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """None: -1."""
+        return np.full(len(ids), -1, np.int64)
+
+    def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
+        """The files' bytes."""
+        if self.remote:
+            return results(self.fetch(ids))
+        return [self._look(int(i), self._files.read(int(i))) for i in ids]
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read."""
+        return [Then(self._files.fetch(int(i)), lambda found, i=int(i): self._look(i, found)) for i in ids]
+
+    def _look(self, i: int, found: bytes | Unread) -> bytes | Failure:
+        return Failure(i, self.uri(i), "read", found.reason, found.detail) if isinstance(found, Unread) else found
+
+    @property
+    def fingerprint(self) -> str:
+        """Of names; of what the files hold nothing."""
+        return fingerprint(len(self), (self.paths.blob.data, self.paths.ends.data), (), _nothing)
+
+    def __repr__(self) -> str:
+        return f"{self.root}: {len(self)} images"
+
+
+def _nothing(first: int, last: int) -> Iterator[Any]:
+    return iter(())

@@ -1,0 +1,98 @@
+"""Segmentation masks beside images: pixels in memory, or PNG files in memory, on disk, or in remote storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sources.tables.columns import Where
+from fastfeed.sources.tables.image_files import Loose
+from fastfeed.sources.tables.string_column import Strings
+from fastfeed.storage.event_loop import results
+from fastfeed.storage.storage import Storage
+
+__all__ = ["Masks", "masks_of"]
+
+
+class Masks(Protocol):
+    """One per image."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """Bytes, pixels, None where nothing is known, or Unread."""
+        ...
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        """Buffers that change with the masks of images [first, last)."""
+        ...
+
+
+def masks_of(given: Any, where: Callable[[int], str], storage: Storage) -> Masks:
+    """From uint8 (height, width) arrays, bytes or paths of PNGs, None for an image without. ConfigError names it."""
+    if isinstance(given, (str, bytes, os.PathLike)):
+        raise ConfigError(f"Objects: masks must be one per sample, got {given!r}; pass a list")
+    masks = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in given]
+    for i, one in enumerate(masks):
+        pixels = isinstance(one, np.ndarray)
+        if pixels and (one.dtype != np.uint8 or one.ndim != 2):
+            raise ConfigError(
+                f"Objects: the mask of {where(i)} must be uint8 (height, width), got {one.dtype}{list(one.shape)}; "
+                "its values are class ids, 255 where nothing is known"
+            )
+        if not (pixels or one is None or isinstance(one, (str, bytes))):
+            raise ConfigError(
+                f"Objects: the mask of {where(i)} must be a uint8 array, the bytes or the path of a PNG, or None, "
+                f"got {type(one).__name__}"
+            )
+    if any(isinstance(one, str) for one in masks):
+        if all(one is None or isinstance(one, str) for one in masks):
+            return _Paths(Strings.of([one or "" for one in masks]), storage)
+        raise ConfigError("Objects: masks must be all paths, or none of them; read some, or write the others to files")
+    return _Held(masks)
+
+
+class _Held:
+    """In memory."""
+
+    def __init__(self, masks: list[Any]) -> None:
+        self._masks = masks
+
+    def __len__(self) -> int:
+        return len(self._masks)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        return [self._masks[int(i)] for i in ids]
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        for one in self._masks[first:last]:
+            yield repr(getattr(one, "shape", None)).encode()
+            yield b"" if one is None else np.ascontiguousarray(one).data if isinstance(one, np.ndarray) else one
+
+
+class _Paths:
+    """In files. Of a path counts its name, not what the file holds."""
+
+    def __init__(self, paths: Strings, storage: Storage) -> None:
+        self._paths = paths
+        remote = b"://" in paths.blob.tobytes()
+        self._files = Loose(paths, None, Where(["masks"], [len(paths)]), [""], storage, remote)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        named = [int(i) for i in ids if self._paths[int(i)]]
+        if not self._files.remote:
+            found = iter([self._files.read(i) for i in named])
+        else:
+            found = iter(results([self._files.fetch(i) for i in named]))
+        return [next(found) if self._paths[int(i)] else None for i in ids]
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        for i in range(first, last):
+            yield self._paths[i].encode("utf-8", "surrogateescape") + b"\0"

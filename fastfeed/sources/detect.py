@@ -1,0 +1,65 @@
+"""Of which kind a place is: what a user who names only an address means."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
+from fastfeed.storage.byte_range import is_local
+
+__all__ = ["kind_of"]
+
+_TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
+_SHARDS = {".mds": "mds", ".tar": "tar", ".tfrecord": "tfrecord", ".parquet": "table", ".npy": "raw"}
+_MOST = 10_000  # files of a folder that are looked at
+
+
+def kind_of(place: str) -> str:
+    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by what lies in a local folder, else by the name."""
+    name = os.path.basename(place.rstrip("/")).lower()
+    if is_local(place) and os.path.isdir(place):
+        if found := _inside(Path(place)):
+            return found
+    elif name.endswith(_TABLES):
+        return "table"
+    if name == "index.json":
+        return "mds"
+    parts = name.replace("{", ".").replace("*", ".").split(".")
+    for kind, part in (("tar", "tar"), ("tfrecord", "tfrecord"), ("mds", "mds"), ("raw", "npy")):
+        if part in parts or (kind == "tfrecord" and kind in name):
+            return kind
+    return "folder"
+
+
+def _inside(folder: Path) -> str:
+    """By the files in it; "" where they do not say. Where there are images beside shards, it is a folder of images."""
+    if _is_mds(folder / "index.json"):
+        return "mds"
+    kinds: set[str] = set()
+    folders = False
+    try:
+        with os.scandir(folder) as entries:
+            for entry, _ in zip(entries, range(_MOST), strict=False):
+                suffix = os.path.splitext(entry.name)[1].lower()
+                if entry.name.startswith((".", "_")):
+                    continue
+                if entry.is_dir():
+                    folders = True
+                elif suffix in IMAGE_EXTENSIONS:
+                    return "folder"
+                elif suffix in _SHARDS:
+                    kinds.add(_SHARDS[suffix])
+    except OSError:  # whoever lists it will say why
+        return ""
+    return kinds.pop() if len(kinds) == 1 and not folders else ""
+
+
+def _is_mds(index: Path) -> bool:
+    try:
+        with index.open("rb") as file:
+            found = json.loads(file.read(1 << 26))
+        return isinstance(found, dict) and found.get("version") == 2 and isinstance(found.get("shards"), list)
+    except (OSError, ValueError, RecursionError):
+        return False

@@ -1,0 +1,126 @@
+"""Many files in little memory: their paths, sizes and versions as arrays, in pieces that follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fastfeed.sources.tables.string_column import Strings
+
+__all__ = ["ROWS", "Rows", "in_pieces", "joined", "packed", "unpacked"]
+
+ROWS = 1 << 16  # of a piece
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Files in their order."""
+
+    paths: Strings  # below the root, folders set off by /
+    sizes: np.ndarray | None = None  # bytes, int64 (n,); -1: not known. None: no size is known
+    versions: Strings | None = None  # what changes with the content; None: not known
+    links: dict[int, str] = field(default_factory=dict)  # row -> the file that a link leads to
+    labels: np.ndarray | None = None  # int32 (n,): in which of some folders; -1: in none of them
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """One after the other; what one of them knows, all do."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0] + [len(part) for part in parts]).tolist()
+        sizes = [part.sizes for part in parts if part.sizes is not None]
+        versions = [part.versions for part in parts if part.versions is not None]
+        labels = [part.labels for part in parts if part.labels is not None]
+        return cls(
+            joined([part.paths for part in parts]),
+            np.concatenate(sizes) if sizes else None,
+            joined(versions) if versions else None,
+            {row + start: real for part, start in zip(parts, starts, strict=False) for row, real in part.links.items()},
+            np.concatenate(labels) if labels else None,
+        )
+
+    def cut(self, first: int, last: int) -> Rows:
+        """Those in [first, last)."""
+        return Rows(
+            _cut(self.paths, first, last),
+            None if self.sizes is None else self.sizes[first:last],
+            None if self.versions is None else _cut(self.versions, first, last),
+            {row - first: real for row, real in self.links.items() if first <= row < last},
+            None if self.labels is None else self.labels[first:last],
+        )
+
+    def take(self, order: np.ndarray) -> Rows:
+        """In this order, or only some of them, each once."""
+        places = {int(row): at for at, row in enumerate(order)} if self.links else {}
+        return Rows(
+            _taken(self.paths, order),
+            None if self.sizes is None else self.sizes[order],
+            None if self.versions is None else _taken(self.versions, order),
+            {places[row]: real for row, real in self.links.items() if row in places},
+            None if self.labels is None else self.labels[order],
+        )
+
+    def in_order(self) -> Rows:
+        """As a walk from folder to folder meets them: what is in a/ before what is in a-b/, unlike by text."""
+        keys = [path.replace(b"/", b"\0") for path in unpacked(self.paths)]
+        return self.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
+
+
+def in_pieces(parts: Iterable[Rows], rows: int = ROWS) -> Iterator[Rows]:
+    """The same files in pieces of this many; the last has fewer."""
+    held: list[Rows] = []
+    count = 0
+    for part in parts:
+        held.append(part)
+        count += len(part)
+        if count >= rows:
+            whole = Rows.joined(held)
+            for first in range(0, count - rows + 1, rows):
+                yield whole.cut(first, first + rows)
+            held, count = [whole.cut(count - count % rows, count)], count % rows
+    if count:
+        yield Rows.joined(held)
+
+
+def packed(texts: Sequence[bytes]) -> Strings:
+    """From bytes, which need not be UTF-8."""
+    return Strings(np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64))
+
+
+def unpacked(texts: Strings) -> Iterator[bytes]:
+    """Each as bytes; not all of them Python objects at once."""
+    for first in range(0, len(texts), ROWS):
+        part = _cut(texts, first, min(first + ROWS, len(texts)))
+        blob, start = part.blob.tobytes(), 0
+        for end in part.ends.tolist():
+            yield blob[start:end]
+            start = end
+
+
+def joined(parts: Sequence[Strings]) -> Strings:
+    starts = np.cumsum([0] + [len(part.blob) for part in parts], dtype=np.int64)
+    ends = [part.ends + start for part, start in zip(parts, starts, strict=False)]
+    blobs = [part.blob for part in parts]
+    return Strings(np.concatenate([np.empty(0, np.uint8), *blobs]), np.concatenate([np.empty(0, np.int64), *ends]))
+
+
+def _cut(texts: Strings, first: int, last: int) -> Strings:
+    start = int(texts.ends[first - 1]) if first else 0
+    stop = int(texts.ends[last - 1]) if last else 0
+    return Strings(texts.blob[start:stop], texts.ends[first:last] - start)
+
+
+def _taken(texts: Strings, order: np.ndarray) -> Strings:
+    lengths = texts.lengths()
+    starts, blob = texts.ends - lengths, texts.blob
+    found = bytearray()
+    for first in range(0, len(order), ROWS):
+        rows = order[first : first + ROWS]
+        spans = zip(starts[rows].tolist(), texts.ends[rows].tolist(), strict=True)
+        found += b"".join([blob[start:end].tobytes() for start, end in spans])
+    return Strings(np.frombuffer(found, np.uint8), np.cumsum(lengths[order], dtype=np.int64))

@@ -1,0 +1,247 @@
+"""What has been listed so far: in memory, or in a file that only grows, from which one that was broken off goes on.
+
+The file: magic, then records of length of the head, length of the body, checksum of both, head (JSON), body (the
+columns of some rows). Where a process did not live to finish a record, the next one goes on before it; the rows of
+folders without an end are not used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.listing.file_table import ROWS, Rows, unpacked
+from fastfeed.sources.tables.string_column import Strings
+
+__all__ = ["End", "Held", "Partial", "Sink", "kept"]
+
+_MAGIC = b"fastfeed listing 1\n"
+_RECORD = struct.Struct("<III")
+
+
+@dataclass(slots=True)
+class End:
+    """Of a folder that is listed."""
+
+    images: int
+    ordered: bool  # as a walk from folder to folder meets them
+    left_out: Counter[str] = field(default_factory=Counter)
+    more: dict[str, Any] = field(default_factory=dict)  # plain values
+
+
+class Sink(Protocol):
+    """Takes rows from several threads, those of a folder in order. Images beside the folders belong to folder ""."""
+
+    ends: dict[str, End]
+
+    def add(self, folder: str, rows: Rows) -> None:
+        """Some more images."""
+        ...
+
+    def end(self, folder: str, left_out: Counter[str], **more: Any) -> None:
+        """These were all."""
+        ...
+
+    def rows(self, folder: str) -> Iterator[Rows]:
+        """The images of a folder that has ended, in order, in pieces. To be asked for once."""
+        ...
+
+
+class Held:
+    """In memory."""
+
+    def __init__(self) -> None:
+        self.ends: dict[str, End] = {}
+        self._parts: dict[str, list[Rows]] = {}
+        self._order = _Order()
+
+    def add(self, folder: str, rows: Rows) -> None:
+        """Some more images."""
+        self._order.look(folder, rows)
+        self._parts.setdefault(folder, []).append(rows)
+
+    def end(self, folder: str, left_out: Counter[str], **more: Any) -> None:
+        """These were all."""
+        self.ends[folder] = End(*self._order.result(folder), left_out, more)
+
+    def rows(self, folder: str) -> Iterator[Rows]:
+        """The images of a folder."""
+        parts = self._parts.pop(folder, [])
+        yield from parts if self.ends[folder].ordered else [Rows.joined(parts).in_order()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Of a record in the file."""
+
+    start: int
+    head: int  # bytes
+    body: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + _RECORD.size + self.head + self.body
+
+
+class Partial:
+    """In a file. `kind` says what is listed; a file about something else is left as it is, with a SourceError."""
+
+    def __init__(self, path: str, kind: dict[str, Any]) -> None:
+        self.path, self.ends = path, dict[str, End]()
+        self._at: dict[str, list[_Place]] = {}  # the pieces of each folder
+        self._waiting: dict[str, list[Rows]] = {}  # too few for a piece
+        self._order, self._lock = _Order(), threading.Lock()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._size = self._recall(kind)
+            os.ftruncate(self._fd, self._size)
+            if not self._size:
+                self._size = os.pwrite(self._fd, _MAGIC, 0)
+            self._write(kind)  # also where it goes on: what folders without an end have before this does not count
+        except BlockingIOError:
+            os.close(self._fd)
+            raise SourceError(f"{path} is being written by another process; write to another place") from None
+        except BaseException:  # whatever ends it, Ctrl-C too: nobody else has the descriptor; raised again
+            os.close(self._fd)
+            raise
+
+    def _recall(self, kind: dict[str, Any]) -> int:
+        """Read what earlier processes wrote: up to what size the file is whole."""
+        begun: dict[str, list[_Place]] = {}
+        with open(self.path, "rb") as file:
+            magic = file.read(len(_MAGIC))
+            if magic != _MAGIC:
+                if not _MAGIC.startswith(magic):
+                    raise SourceError(f"{self.path} is no unfinished listing; move it away, or write to another place")
+                return 0
+            whole = file.tell()
+            for place, head in _records(file):
+                if "rows" in head:
+                    begun.setdefault(head["folder"], []).append(place)
+                elif "images" in head:
+                    end = End(head["images"], head["ordered"], Counter(head["left_out"]), head["more"])
+                    self.ends[head["folder"]], self._at[head["folder"]] = end, begun.pop(head["folder"], [])
+                elif head == kind:
+                    begun.clear()
+                else:
+                    raise SourceError(
+                        f"{self.path} holds an unfinished listing of something else: {json.dumps(head)}, this one is "
+                        f"{json.dumps(kind)}; write to another place, or delete it"
+                    )
+                whole = place.stop
+        return whole
+
+    def add(self, folder: str, rows: Rows) -> None:
+        """Some more images."""
+        self._order.look(folder, rows)
+        waiting = self._waiting.setdefault(folder, [])
+        waiting.append(rows)
+        if sum(map(len, waiting)) >= ROWS:
+            self._flush(folder)
+
+    def end(self, folder: str, left_out: Counter[str], **more: Any) -> None:
+        """These were all."""
+        self._flush(folder)
+        end = End(*self._order.result(folder), left_out, more)
+        self._write(
+            {"folder": folder, "images": end.images, "ordered": end.ordered, "left_out": left_out, "more": more}
+        )
+        self.ends[folder] = end
+
+    def rows(self, folder: str) -> Iterator[Rows]:
+        """The images of a folder."""
+        parts = (self._read(place) for place in self._at.pop(folder, []))
+        yield from parts if self.ends[folder].ordered else [Rows.joined(list(parts)).in_order()]
+
+    def close(self, done: bool = False) -> None:
+        """Let go of the file; `done`: it is not needed any more."""
+        if done:
+            os.unlink(self.path)
+        os.close(self._fd)
+
+    def _flush(self, folder: str) -> None:
+        rows = Rows.joined(self._waiting.pop(folder, []))
+        if not len(rows):
+            return
+        assert rows.sizes is not None and rows.versions is not None
+        arrays = (rows.paths.ends, rows.sizes, rows.versions.ends)
+        body = b"".join(array.tobytes() for array in (*arrays, rows.paths.blob, rows.versions.blob))
+        head = {"folder": folder, "rows": len(rows), "paths": len(rows.paths.blob), "links": rows.links}
+        place = self._write(head, body)
+        self._at.setdefault(folder, []).append(place)
+
+    def _write(self, head: dict[str, Any], body: bytes = b"") -> _Place:
+        text = json.dumps(head).encode()
+        data = memoryview(_RECORD.pack(len(text), len(body), zlib.crc32(body, zlib.crc32(text))) + text + body)
+        with self._lock:
+            place = _Place(self._size, len(text), len(body))
+            while data:
+                written = os.pwrite(self._fd, data, self._size)
+                self._size += written
+                data = data[written:]
+        return place
+
+    def _read(self, place: _Place) -> Rows:
+        data = os.pread(self._fd, place.head + place.body, place.start + _RECORD.size)
+        head, body = json.loads(data[: place.head]), data[place.head :]
+        n = head["rows"]
+        ends, sizes, version_ends = (np.frombuffer(body, np.int64, n, 8 * n * i) for i in range(3))
+        paths, versions = np.split(np.frombuffer(body, np.uint8, offset=24 * n), [head["paths"]])
+        links = {int(row): real for row, real in head["links"].items()}
+        return Rows(Strings(paths, ends), sizes, Strings(versions, version_ends), links)
+
+
+def kept(path: str) -> tuple[int, int]:
+    """Of how many folders an unfinished listing has the images, and how many there are; 0, 0 where there is none."""
+    listed, folders = -1, 0
+    try:
+        with open(path, "rb") as file:
+            file.seek(len(_MAGIC))
+            for _, head in _records(file):
+                listed += "images" in head
+                folders = len(head["more"].get("folders", ())) or folders if "images" in head else folders
+    except OSError:
+        pass
+    return max(listed, 0), folders
+
+
+def _records(file: BinaryIO) -> Iterator[tuple[_Place, dict[str, Any]]]:
+    """All that are whole."""
+    size = os.fstat(file.fileno()).st_size
+    while len(lengths := file.read(_RECORD.size)) == _RECORD.size:
+        head, body, checksum = _RECORD.unpack(lengths)
+        place = _Place(file.tell() - _RECORD.size, head, body)
+        if place.stop > size or zlib.crc32(data := file.read(head + body)) != checksum:
+            return
+        yield place, json.loads(data[:head])
+
+
+class _Order:
+    """Counts the images of each folder, and looks whether they are in order."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[int, bool, bytes]] = {}  # images, whether they are, the last one
+
+    def look(self, folder: str, rows: Rows) -> None:
+        """Some more."""
+        images, ordered, last = self._folders.get(folder, (0, True, b""))
+        for path in unpacked(rows.paths):
+            key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in Rows.in_order
+            ordered, last = ordered and last <= key, key
+        self._folders[folder] = images + len(rows), ordered, last
+
+    def result(self, folder: str) -> tuple[int, bool]:
+        """Images, and whether they are in order."""
+        return self._folders.pop(folder, (0, True, b""))[:2]

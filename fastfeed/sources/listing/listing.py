@@ -1,0 +1,249 @@
+"""All images below a root, walked through once: into memory, or into a file that saves walking again.
+
+Folders of remote storage are listed many at a time. Of each, S3 gives a page of a thousand images at once; other
+storage gives all of a folder, which is then held in memory as fsspec has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.listing.file_table import Rows, in_pieces, packed, unpacked
+from fastfeed.sources.listing.journal import Held, Partial, Sink
+from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write
+from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
+from fastfeed.sources.listing.progress import Tally, tally
+from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
+from fastfeed.storage.storage import Storage, is_local
+
+__all__ = ["Summary", "gather", "list_images"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of a listing that was written."""
+
+    root: str
+    images: int
+    size: int  # bytes of all images whose size is known
+    classes: dict[str, int]  # images in each folder below the root that has some
+    folders: int  # below the root
+    resumed: int  # of them, listed by an earlier run
+    left_out: Counter[str]  # by extension
+
+
+def list_images(
+    root: str,
+    out: str,
+    *,
+    storage: Storage,
+    extensions: Sequence[str] = IMAGE_EXTENSIONS,
+    at_once: int = 16,
+    progress: bool | None = None,
+    who: str = "list_images",
+) -> Summary:
+    """Write all images below a folder, with class, size and version, to a file that ImageFolder and Table can read.
+
+    `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by folder, until all is: a
+    listing that was broken off goes on from there. Names that are not UTF-8 are left out, but not of a file that ends
+    in ARRAYS, which is for ImageFolder alone.
+    """
+    suffix_of(out, who)
+    kinds = sorted({e.lower() for e in extensions})
+    tree: Tree
+    if is_local(root):
+        root = os.path.abspath(root)
+        tree = LocalTree(root, kinds, who, beside=False, stats=True)
+    else:
+        root = trimmed(root)
+        tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
+    with _disk(who, out), tally(f"listing {root}", progress) as count:
+        partial, done = Partial(out + ".partial", {"root": root, "extensions": kinds}), False
+        try:
+            resumed = len(partial.ends.keys() - {""})
+            for end in partial.ends.values():
+                tree.recall(end.more["marks"])
+            folders = _top(tree, partial, count)
+            _walk(tree, folders, partial, count)
+            done = not any(end.images for end in partial.ends.values())
+            if done:
+                raise SourceError(f"{who}: no images below {root}{_left_out_text(_left_out(partial))}")
+            count.now(f"writing {out}")
+            summary = _write(tree, partial, folders, root, resumed, out)
+            done = True
+        finally:
+            partial.close(done or not partial.ends)
+    return summary
+
+
+@contextlib.contextmanager
+def _disk(who: str, out: str) -> Iterator[None]:
+    """What the disk says becomes an error of ours."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as error:
+        raise SourceError(f"{who}: cannot write {out}: {error}") from error
+
+
+def _write(tree: Tree, sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
+    left_out, images, size = _left_out(sink), Counter[str](), 0
+    classes: list[str] = []
+
+    def labeled() -> Iterator[Rows]:
+        nonlocal size
+        for folder, found in _merged(sink, folders):
+            rows = tree.once(found, left_out)
+            if not out.lower().endswith(ARRAYS):
+                rows = _utf8(rows, left_out)
+            if folder and len(rows) and not images[folder]:
+                classes.append(folder)
+            images[folder] += len(rows)
+            assert rows.sizes is not None
+            size += int(np.maximum(rows.sizes, 0).sum())
+            yield replace(rows, links={}, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32))
+
+    write(out, in_pieces(labeled()), classes, left_out, root)
+    return Summary(
+        root, images.total(), size, {name: images[name] for name in classes}, len(folders), resumed, left_out
+    )
+
+
+def _utf8(rows: Rows, left_out: Counter[str]) -> Rows:
+    """Less those whose names no table can hold."""
+    if not len(rows) or rows.paths.blob.max(initial=0) < 128:
+        return rows
+    bad = [row for row, path in enumerate(unpacked(rows.paths)) if not _is_utf8(path)]
+    left_out.update({"(not UTF-8)": len(bad)} if bad else {})
+    return rows.take(np.delete(np.arange(len(rows)), bad)) if bad else rows
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def gather(
+    tree: Tree, choose: Callable[[Sequence[str], int], Sequence[str]], beside: bool, progress: bool | None, what: str
+) -> tuple[Rows, list[str], Counter[str]]:
+    """Images in memory, labeled by folder; the folders' names; what was left out.
+
+    `choose` says which folders, and in which order; it is told their names, and how many images lie beside them.
+    Those are taken where `beside` says so: then all is in the order of paths.
+    """
+    sink, left_out = Held(), Counter[str]()
+    with tally(what, progress) as count:
+        found, loose = _top(tree, sink, count), sink.ends[""]
+        if loose.images and not beside:
+            loose.left_out["(no class)"] = loose.images
+        folders = list(choose(found, loose.images))
+        _walk(tree, folders, sink, count)
+    number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
+    walked = _merged(sink, folders) if beside else ((folder, rows) for folder in folders for rows in sink.rows(folder))
+    parts = [Rows(packed([]), labels=np.empty(0, np.int32))]
+    for folder, found in walked:
+        rows = tree.once(found, left_out)
+        parts.append(replace(rows, links={}, labels=np.full(len(rows), number[folder], np.int32)))
+    return Rows.joined(parts), folders, _left_out(sink) + left_out
+
+
+def _left_out_text(left_out: Counter[str]) -> str:
+    shown = ", ".join(f"{n} {extension}" for extension, n in left_out.most_common(5))
+    kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out), None)
+    hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
+    return f"; left out: {shown}{hint}" if shown else ""
+
+
+def _left_out(sink: Sink) -> Counter[str]:
+    total = Counter[str]()
+    for end in sink.ends.values():
+        total.update(end.left_out)
+    return total
+
+
+def _top(tree: Tree, sink: Sink, count: Tally) -> list[str]:
+    """The folders below the root, sorted; what lies beside them goes to the sink."""
+    if "" in sink.ends:
+        return sink.ends[""].more["folders"]
+    left_out, folders = Counter[str](), list[str]()
+    for found, rows in tree.top(left_out):
+        folders += found
+        sink.add("", rows)
+        count.add(images=len(rows))
+    folders.sort(key=os.fsencode)
+    sink.end("", left_out, folders=folders, marks=[])
+    return folders
+
+
+def _walk(tree: Tree, folders: Sequence[str], sink: Sink, count: Tally) -> None:
+    """List these folders, less those that have been."""
+
+    def one(folder: str) -> None:
+        left_out = Counter[str]()
+        for rows in tree.below(folder, left_out):
+            sink.add(folder, rows)
+            count.add(images=len(rows))
+        sink.end(folder, left_out, marks=tree.marks())
+        count.add(folders=1)
+
+    todo = [folder for folder in folders if folder not in sink.ends]
+    count.begin(len(folders), len(folders) - len(todo))
+    if tree.at_once == 1:
+        for folder in todo:
+            one(folder)
+        return
+    pool = ThreadPoolExecutor(tree.at_once, thread_name_prefix="fastfeed-list")
+    try:
+        for work in as_completed([pool.submit(one, folder) for folder in todo]):
+            work.result()
+    except BaseException:  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
+        tree.stop()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _merged(sink: Sink, folders: Sequence[str]) -> Iterator[tuple[str, Rows]]:
+    """All images in the order of their paths, those beside the folders between them."""
+    beside = _Beside(sink.rows(""))
+    for folder in folders:
+        for rows in beside.before(os.fsencode(folder)):
+            yield "", rows
+        for rows in sink.rows(folder):
+            yield folder, rows
+    for rows in beside.before(None):
+        yield "", rows
+
+
+class _Beside:
+    """Sorted images, handed out up to a name."""
+
+    def __init__(self, parts: Iterator[Rows]) -> None:
+        self._parts, self._held = parts, Rows(packed([]))
+
+    def before(self, name: bytes | None) -> Iterator[Rows]:
+        """Those that come before this name, and were not handed out yet; None: all."""
+        while True:
+            held = self._held
+            last = len(held)
+            if name is not None:
+                last = bisect_left(range(last), name, key=lambda row: os.fsencode(held.paths[row]))
+            if last:
+                yield held.cut(0, last)
+            self._held = held.cut(last, len(held))
+            if last < len(held) or (more := next(self._parts, None)) is None:
+                return
+            self._held = more

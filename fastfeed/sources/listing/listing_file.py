@@ -1,0 +1,265 @@
+"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON lines.
+
+The same as arrays (`.ffarrays`), for nobody but ImageFolder, is read in no time and holds every name, also such as are
+not UTF-8.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.sources.listing.file_table import Rows, joined, unpacked
+from fastfeed.sources.tables import mmap_arrays as mapped
+from fastfeed.sources.tables.columns import Codes, Part
+from fastfeed.sources.tables.parse_numbers import numbers
+from fastfeed.sources.tables.read_files import read_files
+from fastfeed.sources.tables.string_column import Strings
+from fastfeed.storage.expand import local_stat
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Stat, Storage, is_local
+
+__all__ = ["ARRAYS", "facts_of", "read", "suffix_of", "write"]
+
+ARRAYS = ".ffarrays"
+
+_COLUMNS = ("path", "class", "label", "size", "version")
+
+
+def suffix_of(path: str, who: str) -> str:
+    """`.parquet`, `.csv`, `.jsonl` or ARRAYS. ConfigError for another one, MissingExtra without PyArrow."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _WRITERS:
+        raise ConfigError(f"{who}: a listing must end in .parquet, .csv, .jsonl, got {path}")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise MissingExtra(f"{MissingExtra.of(f'{who}: a listing in Parquet', 'PyArrow', 'parquet')}; or write a .csv")
+    return suffix
+
+
+# -- writing
+
+
+def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: Counter[str], root: str) -> None:
+    """Images with labels, sizes and versions, whole or not at all. `classes` and `left_out` may grow on the way."""
+    folder, name = os.path.split(os.path.abspath(path))
+    fd, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)
+    try:
+        with open(fd, "wb") as file:
+            writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
+            for rows in parts:
+                writer.add(rows, classes)
+            writer.end({"root": root, "left_out": left_out})
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
+        os.replace(temporary, path)
+    except BaseException:  # Ctrl-C as well: what is half written must not stay
+        os.unlink(temporary)
+        raise
+
+
+class _Writer(Protocol):
+    def __init__(self, file: Any) -> None: ...
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None: ...
+
+    def end(self, facts: dict[str, Any]) -> None: ...
+
+
+class _Parquet:
+    def __init__(self, file: Any) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        self._pa = pa
+        kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.string())
+        self._schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
+        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        pa = self._pa
+        assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+        names = pa.DictionaryArray.from_arrays(rows.labels + np.int32(1), pa.array(["", *classes], pa.string()))
+        sizes = pa.array(rows.sizes, pa.int64(), mask=rows.sizes < 0)
+        texts, versions = self._strings(rows.paths), self._strings(rows.versions)
+        columns = [texts, names.cast(pa.string()), pa.array(rows.labels, pa.int32()), sizes, versions]
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+
+    def _strings(self, texts: Strings) -> Any:
+        ends = np.concatenate([[0], texts.ends]).astype(np.int32)
+        buffers = [None, self._pa.py_buffer(ends), self._pa.py_buffer(np.ascontiguousarray(texts.blob))]
+        return self._pa.Array.from_buffers(self._pa.string(), len(texts), buffers)
+
+    def end(self, facts: dict[str, Any]) -> None:
+        self._writer.add_key_value_metadata({"fastfeed": json.dumps(facts)})
+        self._writer.close()
+
+
+class _Csv:
+    def __init__(self, file: Any) -> None:
+        self._file = io.TextIOWrapper(file, "utf-8", newline="")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._writer.writerow(_COLUMNS)
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        self._writer.writerows(_values(rows, classes))
+
+    def end(self, facts: dict[str, Any]) -> None:
+        self._file.detach()
+
+
+class _Jsonl:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        for values in _values(rows, classes):
+            self._file.write(json.dumps(dict(zip(_COLUMNS, values, strict=True))).encode() + b"\n")
+
+    def end(self, facts: dict[str, Any]) -> None:
+        pass
+
+
+class _Arrays:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._parts: list[Rows] = []
+        self._classes: Sequence[str] = ()
+
+    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+        self._parts.append(rows)
+        self._classes = classes
+
+    def end(self, facts: dict[str, Any]) -> None:
+        rows = Rows.joined(self._parts)
+        assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+        arrays = {
+            "paths": rows.paths.blob, "path_ends": rows.paths.ends, "sizes": rows.sizes, "labels": rows.labels,
+            "versions": rows.versions.blob, "version_ends": rows.versions.ends,
+        }  # fmt: skip
+        header = {**facts, "classes": list(self._classes)}
+        mapped.put(self._file, header, {name: [array] for name, array in arrays.items()})
+
+
+_WRITERS: dict[str, type[_Writer]] = {".parquet": _Parquet, ".csv": _Csv, ".jsonl": _Jsonl, ARRAYS: _Arrays}
+
+
+def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+    sizes = [size if size >= 0 else None for size in rows.sizes.tolist()]
+    columns = zip(unpacked(rows.paths), rows.labels.tolist(), sizes, unpacked(rows.versions), strict=True)
+    for path, label, size, version in columns:
+        yield path.decode(), classes[label] if label >= 0 else "", label, size, version.decode()
+
+
+# -- reading
+
+
+def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, list[str]]:
+    """Images, labeled by folder, with or without versions; and the folders' names. SourceError for other files."""
+    if suffix_of(path, who) == ARRAYS:
+        return _read_arrays(path, versions, who)
+    others = {"class": True, "size": False} | ({"version": False} if versions else {})
+    found: dict[str, list[Part]] = {name: [] for name in ("path", *others)}
+    for part_of in read_files([(path, _stat(path, storage, who))], "path", others, None, storage):
+        for name, part in part_of.parts:
+            found[name].append(part)
+    folders: dict[str, int] = {"": -1}
+    labels = [_codes(part, folders) for part in found["class"]]
+    rows = Rows(
+        joined([_texts(part, path, who) for part in found["path"]]),
+        _sizes(found["size"], path, who),
+        joined([_texts(part, path, who) for part in found["version"]]) if versions else None,
+        labels=np.concatenate([np.empty(0, np.int32), *labels]),
+    )
+    _check(rows.paths, path, who)
+    return rows, list(folders)[1:]
+
+
+def _read_arrays(path: str, versions: bool, who: str) -> tuple[Rows, list[str]]:
+    """Into memory: a mapped file that is cut off ends the process."""
+    header, found = _arrays(path, who)
+    try:
+        held = {name: np.array(array) for name, array in found.items()}
+        rows = Rows(
+            Strings(held["paths"], held["path_ends"]),
+            held["sizes"],
+            Strings(held["versions"], held["version_ends"]) if versions else None,
+            labels=held["labels"],
+        )
+        folders = [str(name) for name in header["classes"]]
+    except (KeyError, TypeError) as error:
+        raise _none(path, who, f"it lacks {error}") from error
+    _check(rows.paths, path, who)
+    return rows, folders
+
+
+def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    found = mapped.load(Path(path))
+    if found is None:
+        raise _none(path, who, "it is not there, or damaged")
+    return found
+
+
+def facts_of(path: str, who: str) -> dict[str, Any]:
+    """Of a listing as arrays: "root", and "left_out", how many files by extension."""
+    return _arrays(path, who)[0]
+
+
+def _stat(path: str, storage: Storage, who: str) -> Stat:
+    try:
+        found = local_stat(path) if is_local(path) else storage.stat([path])[0]
+    except OSError as error:
+        raise SourceError(f"{who}: cannot read {path}: {error.strerror}") from error
+    if isinstance(found, Unread):
+        raise SourceError(f"{who}: cannot read {path}: {found.detail or found.reason}")
+    return found
+
+
+def _codes(part: Part, folders: dict[str, int]) -> np.ndarray:
+    """In which folder each image is; `folders` learns new ones."""
+    if not isinstance(part.values, Codes):  # all are null
+        return np.full(len(part), -1, np.int32)
+    table = np.array([folders.setdefault(name, len(folders) - 1) for name in part.values.texts], np.int32)
+    return np.where(part.missing(), np.int32(-1), table[part.values.codes] if len(table) else np.int32(-1))
+
+
+def _texts(part: Part, path: str, who: str) -> Strings:
+    if isinstance(part.values, Strings):
+        return part.values
+    if part.missing().all():
+        return Strings(np.empty(0, np.uint8), np.zeros(len(part), np.int64))
+    raise _none(path, who, "its paths, classes or versions are no texts")
+
+
+def _sizes(parts: Sequence[Part], path: str, who: str) -> np.ndarray:
+    texts = [part.values for part in parts if isinstance(part.values, Strings)]
+    arrays = [part.values for part in parts if isinstance(part.values, np.ndarray)]
+    arrays = (numbers(texts) or []) if texts else arrays
+    if len(arrays) != len(parts) or any(array.ndim > 1 for array in arrays):
+        raise _none(path, who, "its sizes are no numbers")
+    known = [np.where(part.missing(), -1, array).astype(np.int64) for part, array in zip(parts, arrays, strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *known])
+
+
+def _check(paths: Strings, path: str, who: str) -> None:
+    """Every path is one, and leads to below the root."""
+    for row, name in enumerate(unpacked(paths)):
+        if not name or name.startswith(b"/") or (b".." in name and b".." in name.split(b"/")):
+            what = f"leads out of the folder: {os.fsdecode(name)!r}" if name else "is empty"
+            raise _none(path, who, f"the path of row {row} {what}")
+
+
+def _none(path: str, who: str, what: str) -> SourceError:
+    return SourceError(f"{who}: {path} is no listing, {what}; `fastfeed index` makes one, and Table reads other tables")

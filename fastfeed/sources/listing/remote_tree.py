@@ -1,0 +1,181 @@
+"""The images below a folder of remote storage. S3 is listed page by page; of other storage, a folder at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.listing.file_table import Rows, packed
+from fastfeed.sources.listing.local_tree import is_image
+from fastfeed.storage.filesystem import call, find
+from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.storage import Stat, Storage, stat_of
+
+__all__ = ["RemoteTree", "trimmed"]
+
+_WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
+_ATTEMPTS = 10  # at each page: whoever begins a run wants to know soon what is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    files: list[tuple[str, Stat]]  # path below the folder; a size of -1 is not known
+    folders: list[str]
+    token: str = ""  # that gives the next page
+
+
+class RemoteTree:
+    """The same rules as on a local disk: what is hidden, or in a hidden folder, is left out, and paths are sorted
+    folder by folder. There are no links.
+    """
+
+    def __init__(
+        self, root: str, storage: Storage, extensions: Collection[str], who: str, *, at_once: int = 16
+    ) -> None:
+        self.root, self._storage, self._who, self.at_once = root, storage, who, at_once
+        self._extensions = frozenset(e.lower() for e in extensions)
+        self._asked: set[Future[Any]] = set()
+        self._stopped = False
+
+    def top(self, left_out: Counter[str]) -> Iterator[tuple[list[str], Rows]]:
+        """The first level."""
+        empty = True
+        for page in self._pages(self.root, deep=False):
+            empty = empty and not page.files and not page.folders
+            if any(not path for path, _ in page.files):
+                raise SourceError(f"{self._who}: {self.root} is not a folder; pass the folder that holds the images")
+            shown = [folder for folder in page.folders if folder and not folder.startswith(".")]
+            if len(shown) < len(page.folders):
+                left_out["(hidden)"] += len(page.folders) - len(shown)
+            yield shown, self._rows(page.files, "", left_out)
+        if empty:
+            raise SourceError(
+                f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that holds the images"
+            )
+
+    def below(self, folder: str, left_out: Counter[str]) -> Iterator[Rows]:
+        """The images below a folder, as storage sorts them: by text."""
+        hidden = [""]  # the hidden folder that was met last: it is counted once
+        for page in self._pages(f"{self.root}/{folder}", deep=True):
+            yield self._rows(page.files, folder + "/", left_out, hidden)
+
+    def once(self, rows: Rows, left_out: Counter[str]) -> Rows:
+        """All of them."""
+        return rows
+
+    def stop(self) -> None:
+        """Give up what is being asked."""
+        self._stopped = True
+        for asked in list(self._asked):
+            asked.cancel()
+
+    def marks(self) -> list[Any]:
+        """Nothing."""
+        return []
+
+    def recall(self, marks: list[Any]) -> None:
+        """Nothing to do."""
+
+    def _rows(
+        self, files: list[tuple[str, Stat]], above: str, left_out: Counter[str], hidden: list[str] | None = None
+    ) -> Rows:
+        found = []
+        for path, stat in files:
+            if path.startswith(".") or "/." in path:
+                parts = path.split("/")
+                first = next(i for i, part in enumerate(parts) if part.startswith("."))
+                place = "/".join(parts[: first + 1])
+                if hidden is None or place != hidden[0]:
+                    left_out["(hidden)"] += 1
+                if hidden is not None:
+                    hidden[0] = place
+            elif not path.endswith("/") and is_image(path.rpartition("/")[2], self._extensions, left_out):
+                found.append((above + path, stat))  # one that ends in / is what some tools put in place of a folder
+        return Rows(
+            packed([path.encode("utf-8", "surrogateescape") for path, _ in found]),
+            np.array([stat.size for _, stat in found], np.int64),
+            packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in found]),
+        )
+
+    def _pages(self, place: str, deep: bool) -> Iterator[_Page]:
+        patience = replace(self._storage.patience, attempts=_ATTEMPTS)
+        if place.partition("://")[0] in ("s3", "s3a"):
+            look = _s3
+        else:
+            look, patience = _whole, replace(patience, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
+        token = ""
+        while True:
+            page = self._ask(place, partial(look, deep=deep, token=token), patience)
+            yield page
+            if not page.token:
+                return
+            token = page.token
+
+    def _ask(self, place: str, question: Callable[[Any, str], Awaitable[_Page]], patience: Patience) -> _Page:
+        asked = self._storage.ask(place, question, patience)
+        self._asked.add(asked)
+        if self._stopped:  # since before it was among those to cancel
+            asked.cancel()
+        try:
+            found = asked.result()
+        except CancelledError:
+            raise SourceError(f"{self._who}: listing {place} was broken off") from None
+        finally:
+            self._asked.discard(asked)
+        if isinstance(found, Unread):
+            if found.reason == "not_found":
+                return _Page([], [])
+            raise SourceError(f"{self._who}: cannot list {place}: {found.detail or found.reason}")
+        return found
+
+
+def trimmed(place: str) -> str:
+    """An address of a folder without a slash at its end."""
+    return place if place.endswith("://") else place.rstrip("/")
+
+
+async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
+    bucket, key, _ = system.split_path(path)
+    prefix = key.rstrip("/") + "/" if key else ""
+    more = {"ContinuationToken": token} if token else {}
+    more |= {} if deep else {"Delimiter": "/"}
+    await system.set_session()
+    # every object has a date that nobody looks at; the client would take longer to read these than for all else
+    system.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_date)
+    found = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
+    files = [
+        (entry["Key"][len(prefix) :], Stat(entry["Size"], entry["ETag"].strip('"')))
+        for entry in found.get("Contents", ())
+        if entry["Key"] != prefix  # what some tools put in place of a folder
+    ]
+    folders = [entry["Prefix"][len(prefix) : -1] for entry in found.get("CommonPrefixes", ())]
+    return _Page(files, folders, found.get("NextContinuationToken", ""))
+
+
+def _date(text: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except (AttributeError, ValueError):  # a number, or a date as in headers
+        from botocore.utils import parse_timestamp
+
+        return parse_timestamp(text)
+
+
+async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
+    found = (await find(system, path)).values() if deep else await call(system, "ls", path, detail=True)
+    files, folders = [], []
+    for info in sorted(found, key=lambda info: info["name"]):
+        name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
+        if info["type"] == "directory" and name:
+            folders.append(name)
+        elif info["type"] == "file" and name is not None:
+            files.append((name, stat_of(info) if info.get("size") is not None else Stat(-1, "")))
+    return _Page(files, folders)

@@ -1,0 +1,209 @@
+"""Pixels in NumPy's files, one array per shard, as `fastfeed preprocess --format raw` writes them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import Failure
+from fastfeed.sources.shards.base import Paths
+from fastfeed.spec import Spec
+from fastfeed.storage.byte_range import Stat, is_local
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.storage import Storage
+
+__all__ = ["RawShards"]
+
+_LABELS = ".labels.npy"
+_MAGIC = b"\x93NUMPY"
+_HEAD = 64 << 10  # bytes: a header is far shorter
+
+
+class RawShards:
+    """Images as they are fed: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
+
+    `shards` is a folder, a file, a pattern, or a list of them. Labels are in `NAME.labels.npy` beside `NAME.npy`,
+    int64 (n,), -1 for none; without that file no image of the shard has one. Local files are read as they are asked
+    for, image by image; remote ones by ranges.
+    """
+
+    def __init__(
+        self,
+        shards: Paths,
+        *,
+        classes: Sequence[str] = (),
+        storage: dict[str, Any] | Storage | None = None,
+    ) -> None:
+        if isinstance(classes, str):
+            raise ConfigError(f"RawShards: classes must be a list of names, got {classes!r}")
+        own = storage if isinstance(storage, Storage) else Storage(storage)
+        files = [(uri, stat) for uri, stat in find_files(shards, ".npy", own, "RawShards") if not _is_labels(uri)]
+        if not files:
+            raise SourceError(f"RawShards: no images in {shards}, only {_LABELS}")
+        self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
+        heads = [_header(self._shards, k) for k in range(len(files))]
+        full = [head for head in heads if head[1][0]] or heads[:1]
+        self._size = full[0][1][1:]
+        for (uri, _), (_, shape) in zip(files, heads, strict=True):
+            if shape[0] and shape[1:] != self._size:
+                raise SourceError(
+                    f"RawShards: images of {uri} are {_text(shape[1:])}, those before {_text(self._size)}; "
+                    "all must have one size"
+                )
+        self._starts = np.array([start for start, _ in heads], np.int64)
+        self._bounds = np.cumsum([0] + [shape[0] for _, shape in heads], dtype=np.int64)
+        self._bytes = int(np.prod(self._size))
+        self.spec = Spec(self._size, "uint8", "HWC")
+        self.classes = tuple(classes)
+        self._labels = np.concatenate(
+            [_labels(uri, shape[0], own) for (uri, _), (_, shape) in zip(files, heads, strict=True)]
+        )
+        if self.classes and len(self._labels) and int(self._labels.max()) >= len(self.classes):
+            raise SourceError(f"RawShards: label {self._labels.max()}, but there are {len(self.classes)} classes")
+        if not len(self):
+            raise SourceError(f"RawShards: no images in {len(files)} shards, the first is {files[0][0]}")
+        self._fingerprint = ""
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def uri(self, i: int) -> str:
+        """Shard and number: `shard-000002.npy#17`."""
+        shard = self._shard_of(int(i))
+        return f"{self._shards.uris[shard]}#{int(i) - int(self._bounds[shard])}"
+
+    def _shard_of(self, i: int) -> int:
+        return int(np.searchsorted(self._bounds, i, side="right")) - 1
+
+    def _place(self, i: int) -> tuple[int, int, int]:
+        shard = self._shard_of(i)
+        start = int(self._starts[shard]) + (i - int(self._bounds[shard])) * self._bytes
+        return shard, start, start + self._bytes
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """The images: uint8 (height, width, 3 or 1)."""
+        places = [self._place(int(i)) for i in ids]
+        if self._shards.remote:
+            found: list[Any] = [pending.result() for pending in self._shards.fetch_all(places)]
+        else:
+            found = [self._shards.read(*place) for place in places]
+        return [self._look(int(i), data) for i, data in zip(ids, found, strict=True)]
+
+    def _look(self, i: int, data: bytes | Unread) -> np.ndarray | Failure:
+        if isinstance(data, Unread):
+            return Failure(i, self.uri(i), "read", data.reason, data.detail, self._place(i)[1])
+        return np.frombuffer(data, np.uint8).reshape(self._size)
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """int64, shape (len(ids),); -1 where there is none."""
+        return self._labels[ids]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of labels, the files' names and sizes, and of a few rows of pixels of each; computed when first asked for."""
+        if not self._fingerprint:
+            names = [os.path.basename(uri).encode("utf-8", "surrogateescape") + b"\0" for uri in self._shards.uris]
+            classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
+            said = (classes, repr(self._size).encode(), np.ascontiguousarray(self._labels).data)
+            self._fingerprint = fingerprint(len(self), names, said, self._content)
+        return self._fingerprint
+
+    def _content(self, first: int, last: int) -> list[Any]:
+        rows = sorted({first, *range(first, last, max(1, (last - first) // 16)), last - 1} if last > first else ())
+        return [x.data if isinstance(x, np.ndarray) else x.reason.encode() for x in self.read(rows)]
+
+    # -- Sharded
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First id of every shard, and the number of samples last: int64, shape (shards + 1,)."""
+        return self._bounds
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample: int64, shape (len(ids),)."""
+        return np.full(len(ids), self._bytes, np.int64)
+
+    def shard(self, unit: int) -> str:
+        """Where a shard lies."""
+        return self._shards.uris[unit]
+
+    def __repr__(self) -> str:
+        kinds = f" of {len(self.classes)} classes" if self.classes else ""
+        uris = self._shards.uris
+        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
+        return f"RawShards({place}): {len(self)} images{kinds}, {self.spec}"
+
+
+def _is_labels(uri: str) -> bool:
+    return uri.endswith(_LABELS)
+
+
+def _text(size: tuple[int, ...]) -> str:
+    return " x ".join(map(str, size))
+
+
+def _header(shards: Shards, k: int) -> tuple[int, tuple[int, ...]]:
+    """Where the pixels begin, and the shape (n, height, width, channels). SourceError."""
+    uri, size = shards.uris[k], shards.stats[k].size
+    start, shape, kind = _npy(shards.read(k, 0, min(size, _HEAD)), uri)
+    if kind != "|u1" or len(shape) != 4 or shape[3] not in (1, 3) or (shape[0] and 0 in shape):
+        raise SourceError(f"RawShards: {uri} holds {kind} {shape}; uint8 (n, height, width, 3 or 1) is needed")
+    if start + int(np.prod(shape, dtype=object)) != size:
+        raise SourceError(f"RawShards: {uri} has {size} bytes, its header announces {start} + {_text(shape)}")
+    return start, shape
+
+
+def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
+    """Where the content begins, shape, and dtype; numpy/lib/format.py. SourceError."""
+    if isinstance(data, Unread):
+        raise SourceError(f"RawShards: cannot read {uri}: {data.detail or data.reason}")
+    try:
+        if not data.startswith(_MAGIC) or data[6] not in (1, 2, 3):
+            raise ValueError("not NumPy's format")
+        width = 2 if data[6] == 1 else 4
+        start = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
+        head = ast.literal_eval(data[8 + width : start].decode("latin-1").strip())
+        shape = tuple(head["shape"])
+        if (head["fortran_order"] and len(shape) > 1) or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError("columns first" if head["fortran_order"] else f"shape {shape}")
+        return start, shape, str(head["descr"])
+    except (ValueError, KeyError, TypeError, SyntaxError, IndexError, MemoryError, RecursionError) as error:
+        raise SourceError(f"RawShards: {uri} is no array: {error}") from error
+
+
+def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
+    """int64 (count,); -1 where there is no file of labels. SourceError."""
+    place = uri.removesuffix(".npy") + _LABELS
+    if is_local(place) and not os.path.exists(place):
+        return np.full(count, -1, np.int64)
+    stat = _stat(place, storage)
+    if stat is None:
+        return np.full(count, -1, np.int64)
+    data = Shards([place], [stat], storage).read(0, 0, stat.size)
+    start, shape, kind = _npy(data, place)
+    if shape != (count,) or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
+        raise SourceError(f"RawShards: {place} holds {kind} {shape}; int64 ({count},) is needed, a label per image")
+    found = np.frombuffer(data, np.dtype(kind), offset=start)
+    if len(found) != count:
+        raise SourceError(f"RawShards: {place} is cut off")
+    return found.astype(np.int64)
+
+
+def _stat(uri: str, storage: Storage) -> Stat | None:
+    if is_local(uri):
+        status = os.stat(uri)
+        return Stat(status.st_size, str(status.st_mtime_ns))
+    found = storage.stat([uri])[0]
+    if isinstance(found, Stat):
+        return found
+    if found.reason == "not_found":
+        return None
+    raise SourceError(f"RawShards: cannot read {uri}: {found.detail or found.reason}")

@@ -1,0 +1,1 @@
+"""What shard formats have in common: indexes, record formats, metadata columns."""

@@ -1,0 +1,299 @@
+"""Samples packed into shard files: what the formats have in common once an index says where every sample lies."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import Failure
+from fastfeed.sources.base import Pending
+from fastfeed.sources.shards.build_index import Peek, build
+from fastfeed.sources.shards.extra_columns import Beside, names_of
+from fastfeed.sources.shards.index import Found
+from fastfeed.spec import ENCODED
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards, Then, divided
+from fastfeed.storage.storage import Storage
+
+__all__ = ["Packed", "cache_of"]
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class Packed(ABC):
+    """Random access to the samples of many shards.
+
+    A format says how to look through a shard, and what a sample's bytes hold.
+    """
+
+    spec = ENCODED
+    suffix: str  # of its files: what a folder is searched for
+    _head = 0  # bytes before each value beside an image that show whether it is still the same
+
+    def __init__(
+        self,
+        shards: Paths,
+        kind: str,  # the format and those of its options that make another index
+        *,
+        labeled: bool,
+        classes: Sequence[str] | None,
+        storage: dict[str, Any] | Storage | None,
+        cache: str | os.PathLike[str] | Cache | None,
+        index: str | os.PathLike[str] | None,
+        progress: bool | None,
+        columns: Sequence[str] = (),
+    ) -> None:
+        who = type(self).__name__
+        names = names_of(columns, who)
+        if isinstance(classes, str) or (classes is not None and len(set(classes)) < len(classes)):
+            raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}")
+        own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        files = self._files(shards, own)
+        self._index = build(who, files, kind, self._scan, own, index, progress)
+        self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
+        self._labeled, self._fingerprint, self._mixed = labeled, "", ""
+        if not len(self._index):
+            raise SourceError(
+                f"{who}: no images in {len(files)} shards, the first is {files[0][0]}{self._first_notes()}"
+            )
+        self._beside: Beside | None = None
+        if names:
+            places = build(who, files, f"{kind} columns {','.join(names)}", self._scan_beside, own, None, progress)
+            self._beside = Beside(places, self._shards, names, self._head)
+        self.classes, self._labels = self._classes(classes)
+        if labeled and bool(np.all(self._labels < 0)):
+            raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
+
+    # -- what a format says
+
+    @abstractmethod
+    def _scan(self, peek: Peek) -> Found:
+        """Look through one shard."""
+
+    @abstractmethod
+    def _scan_beside(self, peek: Peek) -> Found:
+        """Look through one shard for what lies beside the images: an entry for each sample and column (`note`)."""
+
+    @abstractmethod
+    def _value(self, name: str, data: bytes) -> Any:
+        """What such an entry's bytes mean, as JSON has it. ValueError where that cannot be."""
+
+    @abstractmethod
+    def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places in the shards where samples' heads begin, where these end and the samples begin, and where these end.
+
+        A head says what lies there; it may be empty.
+        """
+
+    @abstractmethod
+    def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
+        """The image in sample i."""
+
+    @abstractmethod
+    def _label_advice(self) -> str:
+        """What to do when no sample has a label."""
+
+    def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Any]]:
+        return find_files(shards, self.suffix, storage, type(self).__name__)
+
+    # -- Source
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def uri(self, i: int) -> str:
+        """Shard, offset and name: `train-0007.tar#512:n01.jpg`."""
+        i = int(i)
+        return f"{self._shards.uris[self._index.shard_of(i)]}#{self._index.offsets[i]}:{self._index.name(i)}"
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Class numbers: int64, shape (len(ids),)."""
+        return np.asarray(self._labels[np.asarray(ids, np.int64)], np.int64)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """The images' bytes."""
+        places, shards = self._places(ids), self._shards
+        if not shards.remote:
+            return [self._look(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in places]
+        held = [shards.held(*place[1:]) for place in places]
+        late = iter(self._fetch([place for place, found in zip(places, held, strict=True) if found is None]))
+        return [
+            next(late).result() if found is None else self._look(place[0], found)
+            for place, found in zip(places, held, strict=True)
+        ]
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Begin to read, from remote storage."""
+        return self._fetch(self._places(ids))
+
+    def _fetch(self, places: list[tuple[int, ...]]) -> list[Pending]:
+        begun = self._shards.fetch_all([(shard, cuts[0], cuts[-1]) for _, shard, *cuts in places])
+        return [
+            Then(pending, lambda data, i=i, cuts=cuts: self._look(i, divided(data, *cuts)))
+            for pending, (i, _, *cuts) in zip(begun, places, strict=True)
+        ]
+
+    def _places(self, ids: Sequence[int]) -> list[tuple[int, ...]]:
+        """Where samples lie: (id, shard, cuts...) each."""
+        wanted = np.asarray(ids, np.int64)
+        shards = np.searchsorted(self._index.bounds, wanted, side="right") - 1
+        return list(zip(*(column.tolist() for column in (wanted, shards, *self._cuts(wanted))), strict=True))
+
+    @property
+    def remote(self) -> bool:
+        """Reads go over a network, so they are worth beginning early."""
+        return self._shards.remote
+
+    def _look(self, i: int, pieces: tuple[bytes, ...] | Unread) -> bytes | Failure:
+        found = pieces if isinstance(pieces, Unread) else self._unwrap(i, *pieces)
+        if not isinstance(found, Unread):
+            if self._labeled and self._labels[i] < 0:
+                found = Unread("label_missing")
+            elif not found:
+                found = Unread("empty")
+        return self._failure(i, found) if isinstance(found, Unread) else found
+
+    def _failure(self, i: int, why: Unread) -> Failure:
+        return Failure(int(i), self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of names, labels, and the samples' sizes; computed when first asked for."""
+        if not self._fingerprint:
+            index = self._index
+            classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
+            self._fingerprint = fingerprint(
+                len(self),
+                index.names(),
+                (classes, np.ascontiguousarray(self._labels).data),
+                self._content,
+            )
+        return self._fingerprint
+
+    def _content(self, first: int, last: int) -> list[Any]:
+        sizes = [self._index.lengths[first:last].data]
+        if self._beside is not None:
+            count = len(self._beside.names)
+            sizes.append(self._beside.lengths[first * count : last * count].data)
+        return sizes
+
+    # -- Annotated, Extended
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """None: all are 1."""
+        return None
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """None: no sample has one."""
+        return None
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """By name, as objects: texts, numbers, what JSON holds; "" where there is none, or it cannot be read."""
+        return {} if self._beside is None else self._beside.columns(ids, self._value)
+
+    def beside(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+        """By name, values as JSON has them, None where there is none; or the Failure that happened instead."""
+        found = [{} for _ in ids] if self._beside is None else self._beside.values(ids, self._value)
+        return [self._failure(i, x) if isinstance(x, Unread) else x for i, x in zip(ids, found, strict=True)]
+
+    # -- Sharded
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First id of every shard, and the number of samples last: int64, shape (shards + 1,)."""
+        return self._index.bounds
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample: int64, shape (len(ids),)."""
+        return np.asarray(self._index.lengths[np.asarray(ids, np.int64)], np.int64)
+
+    def shard(self, unit: int) -> str:
+        """Where a shard lies."""
+        return self._shards.uris[unit]
+
+    # -- what was found
+
+    @property
+    def index_file(self) -> Path | None:
+        """Where the index is kept; None where no place for it could be written."""
+        return self._index.path
+
+    @property
+    def notes(self) -> list[str]:
+        """What is damaged or was left out, shard by shard."""
+        found = [f"{uri}: {note}" for k, uri in enumerate(self._shards.uris) for note in self._notes_on(k)]
+        return [self._mixed, *found] if self._mixed else found
+
+    def _notes_on(self, shard: int) -> Sequence[str]:
+        return self._index.notes[shard]
+
+    def _classes(self, given: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
+        """Names by label, and labels that count them. Texts in the shards are sorted and numbered."""
+        index, who = self._index, type(self).__name__
+        if not self._labeled:
+            return (), np.broadcast_to(np.int32(-1), (len(index),))
+        if not any(index.worded):
+            most = int(index.labels.max())
+            if given and most >= len(given):  # none of a training set whose labels are numbers
+                raise SourceError(f"{who}: label {most} is not in classes, which have numbers 0 to {len(given) - 1}")
+            return tuple(given or ()), index.labels
+        texts = sorted({*index.texts, *self._numbers()})
+        names = tuple(texts if given is None else given)
+        code = {name: i for i, name in enumerate(names)}
+        if extra := [text for text in texts if text not in code]:
+            raise SourceError(
+                f"{who}: labels that are not in classes: {', '.join(extra[:5])}"
+                + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")
+            )
+        numeric = [text for text in texts if _is_number(text)]
+        if 0 < len(numeric) < len(texts):
+            other = next(text for text in texts if not _is_number(text))
+            self._mixed = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
+        if all(index.worded) and names == index.texts:
+            return names, index.labels
+        table = np.array([code[text] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
+        labels = np.array(index.labels)
+        for k, worded in enumerate(index.worded):
+            part = labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
+            part[:] = table[part] if worded else [code[str(n)] if n >= 0 else -1 for n in part.tolist()]
+        return names, labels
+
+    def _numbers(self) -> set[str]:
+        """Labels of shards in which all are numbers, beside shards in which some are texts."""
+        index, found = self._index, set()
+        for k, worded in enumerate(index.worded):
+            if not worded:
+                part = index.labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
+                found |= {str(label) for label in np.unique(part).tolist() if label >= 0}
+        return found
+
+    def _first_notes(self) -> str:
+        notes = self.notes
+        return "".join(f"\n  {note}" for note in notes[:3]) + (
+            f"\n  and {len(notes) - 3} more" if len(notes) > 3 else ""
+        )
+
+    def __repr__(self) -> str:
+        uris = self._shards.uris
+        kinds = f" of {len(self.classes)} classes" if self.classes else ""
+        notes = f"; {len(self.notes)} notes, see .notes" if self.notes else ""
+        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
+        return f"{type(self).__name__}({place}): {len(self)} images{kinds}{notes}"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
+    """A cache from its folder, or as it is."""
+    return cache if cache is None or isinstance(cache, Cache) else Cache(cache)

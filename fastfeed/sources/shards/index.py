@@ -1,0 +1,270 @@
+"""Where every sample lies in its shard: built once by looking through the shards, then loaded.
+
+The file: magic, length of the header, CRC-32 of the header, CRC-32 of all behind it; the header (JSON: the texts that
+labels count; the shards with size and version, their samples, notes); zeros up to a multiple of 64; then for all
+samples the columns of _COLUMNS, one after another, and all names. It is written under another name first; nobody sees
+half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfeed.storage.lazy_bytes import OpenFile, Stored, pieces
+from fastfeed.storage.storage import Stat
+
+__all__ = ["Found", "Index", "Section", "is_index", "load", "save", "sections"]
+
+_FAMILY = b"fastfeed index "
+_MAGIC = _FAMILY + b"1\n"
+_START = struct.Struct(f"<{len(_MAGIC)}sQII")
+_COLUMNS = (
+    ("offsets", np.int64),  # of each sample's bytes in its shard
+    ("lengths", np.uint32),
+    ("checks", np.uint32),  # of what shows at a read that the shard is still the same; 0: nothing
+    ("labels", np.int32),  # -1: none
+    ("ends", np.uint32),  # of each name, in the names of its shard; like the names, it stays in the file
+)
+_READ = 4 << 20  # bytes
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look through one shard finds."""
+
+    offsets: list[int] = field(default_factory=list)  # of each sample's bytes
+    lengths: list[int] = field(default_factory=list)
+    labels: list[int | str | None] = field(default_factory=list)
+    names: list[bytes] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what is damaged or was left out, with its offset
+    checks: list[int] = field(default_factory=list)  # 32 bits by which a sample is known again
+
+    def add(self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0) -> None:
+        """One sample."""
+        self.offsets.append(offset)
+        self.lengths.append(length)
+        self.labels.append(label)
+        self.names.append(name)
+        self.checks.append(check)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """One shard's part of an index."""
+
+    uri: str
+    stat: Stat
+    columns: dict[str, np.ndarray]  # by the names of _COLUMNS, n entries each
+    names: bytes  # of all samples, one after another
+    texts: tuple[str, ...] | None  # what the labels count, where they are texts
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, uri: str, stat: Stat, found: Found) -> Section:
+        """Pack what was found."""
+        texts: tuple[str, ...] | None = None
+        labels: Sequence[Any] = found.labels
+        if any(isinstance(label, str) for label in labels):
+            texts = tuple(sorted({str(label) for label in labels if label is not None}))
+            code = {text: i for i, text in enumerate(texts)}
+            labels = [None if label is None else code[str(label)] for label in labels]
+        values = (
+            found.offsets,
+            found.lengths,
+            found.checks,
+            [-1 if label is None else label for label in labels],
+            np.cumsum([len(name) for name in found.names], dtype=np.int64),
+        )
+        columns = {name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, values, strict=True)}
+        return cls(uri, stat, columns, b"".join(found.names), texts, tuple(found.notes))
+
+    def __len__(self) -> int:
+        return len(self.columns["offsets"])
+
+
+class Index:
+    """All shards' samples, numbered in the order of the shards."""
+
+    def __init__(
+        self,
+        header: dict[str, Any],
+        columns: dict[str, np.ndarray],  # without ends
+        ends: bytes | Stored,
+        names: bytes | Stored,
+        path: Path | None = None,
+    ) -> None:
+        shards = header["shards"]
+        self.path = path  # of the file that it lies in; None: in none
+        self.kind: str = header["kind"]
+        self.uris = [shard["uri"] for shard in shards]
+        self.stats = [Stat(shard["size"], shard["version"]) for shard in shards]
+        self.texts: tuple[str, ...] = tuple(header["texts"])  # sorted
+        self.worded: list[bool] = [shard["worded"] for shard in shards]  # labels count texts; else: are numbers
+        self.notes = [tuple(shard["notes"]) for shard in shards]
+        self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
+        self.offsets, self.lengths, self.checks = columns["offsets"], columns["lengths"], columns["checks"]
+        self.labels, self._ends, self._names = columns["labels"], ends, names
+        self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)  # of the shards' names
+
+    @classmethod
+    def of(cls, kind: str, parts: Sequence[Section]) -> Index:
+        """One that lies in no file."""
+        header, parts = _header(kind, parts)
+        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS}
+        ends = columns.pop("ends").tobytes()
+        return cls(header, columns, ends, b"".join(part.names for part in parts))
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def shard_of(self, i: int) -> int:
+        """The shard that sample i lies in."""
+        return int(np.searchsorted(self.bounds, i, side="right")) - 1
+
+    def name(self, i: int) -> str:
+        """The sample's name in its shard."""
+        shard = self.shard_of(i)
+        ends = self._ends_of(max(i - 1, 0), i + 1)
+        first = 0 if i == self.bounds[shard] else int(ends[0])
+        start = int(self._starts[shard])
+        return self._names[start + first : start + int(ends[-1])].decode("utf-8", "surrogateescape")
+
+    def names(self) -> Iterable[bytes]:
+        """All names, and where each ends, to compute a fingerprint of."""
+        return chain(pieces(self._names), pieces(self._ends))
+
+    def _ends_of(self, first: int, last: int) -> np.ndarray:
+        return np.frombuffer(self._ends[4 * first : 4 * last], np.uint32)
+
+    def section(self, shard: int) -> Section:
+        """One shard's part."""
+        first, last = int(self.bounds[shard]), int(self.bounds[shard + 1])
+        held = (array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels))
+        columns = {name: array for (name, _), array in zip(_COLUMNS, (*held, self._ends_of(first, last)), strict=True)}
+        names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])]
+        texts = self.texts if self.worded[shard] else None
+        return Section(self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard])
+
+
+def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
+    """Write an index, whole or not at all. OSError."""
+    content, parts = _header(kind, parts)
+    header = json.dumps(content).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(bytes(_START.size) + header)
+            check = 0
+            for piece in _body(-file.tell() % 64, parts):
+                file.write(piece)
+                check = zlib.crc32(piece, check)
+            file.seek(0)
+            file.write(_START.pack(_MAGIC, len(header), zlib.crc32(header), check))
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
+        os.replace(temporary, path)
+    except BaseException:  # Ctrl-C as well: what is half written must not stay
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[Section]]:
+    """What the header says, and the sections with labels that count the same texts in all of them."""
+    worded = [(part.texts, np.unique(part.columns["labels"]).tolist()) for part in parts if part.texts is not None]
+    texts = tuple(sorted({own[i] for own, used in worded for i in used if i >= 0}))
+    code = {text: i for i, text in enumerate(texts)}
+    tables: dict[int, np.ndarray] = {}
+    alike: list[Section] = []
+    for part in parts:
+        if part.texts is None:
+            alike.append(part)
+        else:
+            table = tables.get(id(part.texts))
+            if table is None:  # -1, no label, takes the last
+                table = tables[id(part.texts)] = np.array([code.get(text, -1) for text in part.texts] + [-1], np.int32)
+            columns = part.columns | {"labels": table[part.columns["labels"]]}
+            alike.append(replace(part, columns=columns, texts=texts))
+    shards = [
+        {"uri": p.uri, "size": p.stat.size, "version": p.stat.version, "samples": len(p), "names": len(p.names),
+         "worded": p.texts is not None, "notes": p.notes} for p in alike
+    ]  # fmt: skip
+    return {"kind": kind, "texts": texts, "shards": shards}, alike
+
+
+def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
+    yield bytes(padding)
+    for name, _ in _COLUMNS:
+        for part in parts:
+            yield part.columns[name].tobytes()
+    for part in parts:
+        yield part.names
+
+
+def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None = None) -> Index | None:
+    """An index from its file; None where there is none, it is damaged, of another kind, or has no shard `of` these."""
+    try:
+        with path.open("rb") as file:
+            magic, length, header_check, check = _START.unpack(file.read(_START.size))
+            size = os.fstat(file.fileno()).st_size
+            if magic != _MAGIC or length > size:
+                return None
+            text = file.read(length)
+            if zlib.crc32(text) != header_check:
+                return None
+            header = json.loads(text)
+            known = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
+            if (kind is not None and header["kind"] != kind) or (of is not None and not known & of):
+                return None
+            found, samples = zlib.crc32(file.read(-file.tell() % 64)), sum(s["samples"] for s in header["shards"])
+            if samples > size:
+                return None
+            columns = {name: np.empty(samples, dtype) for name, dtype in _COLUMNS if name != "ends"}
+            for column in columns.values():
+                file.readinto(column.data)
+                found = zlib.crc32(column.data, found)
+            begin = file.tell()
+            while piece := file.read(_READ):
+                found = zlib.crc32(piece, found)
+            names = begin + 4 * samples
+            if found != check or names > size:
+                return None
+            kept = OpenFile(path)
+            if not os.path.samestat(os.fstat(kept.fd), os.fstat(file.fileno())):  # replaced meanwhile
+                return load(path, kind, of)
+            return Index(header, columns, Stored(kept, begin, 4 * samples), Stored(kept, names, size - names), path)
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return None
+
+
+def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dict[tuple[str, Stat], tuple[Index, int]]:
+    """What the indexes of this kind among these files know of some shards, by shard and version."""
+    known: dict[tuple[str, Stat], tuple[Index, int]] = {}
+    for file in files:
+        index = load(file, kind, of)
+        if index is not None:
+            known |= {key: (index, i) for i, key in enumerate(zip(index.uris, index.stats, strict=True)) if key in of}
+    return known
+
+
+def is_index(path: Path) -> bool:
+    """The file is an index, if only half of one or of another version, or there is none: it may be overwritten."""
+    try:
+        with path.open("rb") as file:
+            return _FAMILY.startswith(file.read(len(_FAMILY)))
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))

@@ -1,0 +1,216 @@
+"""What lies in a tar file, header by header. Nothing is ever extracted.
+
+Formats: POSIX.1-1988 ustar, POSIX.1-2001 pax headers, GNU long names and base-256 numbers (GNU tar manual, "Tar
+internals"). Links, devices and names that lead out of the archive are left out and listed.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfeed.errors import SourceError
+from fastfeed.sources.shards.build_index import Peek
+
+__all__ = ["BLOCK", "Member", "describes", "members", "refused", "tidy"]
+
+BLOCK = 512  # bytes: headers and contents begin at multiples of it
+_ZEROS = bytes(BLOCK)
+_SHORT = 100  # bytes of a name; a longer one is said elsewhere, too
+_FILES = (b"0", b"\0", b"7")  # regular ones; 7: contiguous, of old
+_NAMING = (b"x", b"X", b"g", b"L", b"K")  # say more of the next member, g of all that follow
+_HOLLOW = b"123456"  # have no content, whatever their size field says
+_KINDS = {b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"}
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+_RECORD = re.compile(rb"([0-9]{1,7}) ")
+_MOST = 1 << 20  # bytes of names before a member, and of zeros behind the end that are looked at
+_LARGEST = (1 << 32) - 1  # bytes of a sample: no image has more
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file in a tar."""
+
+    name: str
+    offset: int  # of its content
+    size: int
+    check: int = 0  # CRC-32 of its header; 0: not known
+
+
+def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
+    """The files of a tar in their order; what is damaged or left out goes to `notes`, with its offset.
+
+    The last one may be cut off: then it ends behind the end of the file.
+    """
+    at, shared = 0, {}
+    own: dict[str, str] | None = {}  # said of the next member; None: unreadable
+    while True:
+        block = peek.at(at, BLOCK)
+        if at == 0 and not _intact(block):
+            _refuse_compressed(peek.uri, block)
+        if len(block) < BLOCK:
+            notes.append(f"cut off at {peek.size}: the end of the archive is missing" if peek.size else "empty file")
+            return
+        if block == _ZEROS:
+            if not _intact(peek.at(at + BLOCK, BLOCK)):
+                notes += _behind(peek, at + BLOCK)
+                return
+            notes.append(f"a block of zeros at {at}, amid the archive")
+            at += BLOCK
+            continue
+        if not _intact(block):
+            what = "no tar file" if at == 0 else "damaged header"
+            notes.append(f"{what} at {at}: nothing after it can be read")
+            return
+        kind, size, start = block[156:157], _number(block[124:136]), at + BLOCK
+        if size < 0 or (kind in _NAMING and size > _MOST):
+            notes.append(f"damaged header at {at}: nothing after it can be read, its size makes no sense")
+            return
+        if kind in _NAMING:
+            if start + size > peek.size:
+                notes.append(f"cut off at {peek.size}: the names at {at} should end at {start + size}")
+                return
+            own, shared = _names(kind, peek.at(start, size), own, shared)
+        else:
+            said, spoilt, own = shared | (own or {}), own is None, {}
+            name = tidy(said.get("path") or _header_name(block))
+            size = int(said["size"]) if "size" in said else size
+            if kind in _FILES and name.endswith("/"):
+                kind = b"5"
+            sparse = any(key.startswith("GNU.sparse") for key in said)
+            why = "the names before it are damaged" if spoilt else refused(name, size, b"S" if sparse else kind)
+            if why:
+                notes.append(f"left out {name!r} at {at}: {why}")
+            elif kind in _FILES:
+                yield Member(name, start, size, zlib.crc32(block))
+                if start + size > peek.size:
+                    notes.append(f"cut off at {peek.size}: {name} should end at {start + size}")
+                    return
+            if kind == b"S":
+                start = _behind_map(peek, block, start)
+            if kind in _HOLLOW:
+                size = 0
+        at = start + -(-size // BLOCK) * BLOCK
+
+
+def refused(name: str, size: int, kind: bytes = b"0") -> str:
+    """Why a member is no sample's, or nothing."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if name.startswith("/") or ".." in name.split("/"):
+        return "its name leads out of the archive"
+    if kind not in _FILES and kind != b"5":
+        return f"of unknown kind {kind!r}"
+    return f"{size} bytes, too large for a sample" if size > _LARGEST else ""
+
+
+def _intact(block: bytes) -> bool:
+    """The checksum of a header is right: the sum of its bytes, its own field counted as spaces."""
+    if len(block) < BLOCK:
+        return False
+    stated, array = _number(block[148:156]), np.frombuffer(block, np.uint8)
+    total = int(np.add.reduce(array, dtype=np.int64)) - sum(block[148:156]) + 8 * ord(" ")
+    if stated == total:
+        return True
+    signed = total - 256 * int(np.count_nonzero(np.delete(array, slice(148, 156)) > 127))  # as some old tars counted
+    return stated == signed
+
+
+def describes(block: bytes, name: str, size: int) -> bool:
+    """It is the header of a member of this name and size, as far as it can tell: it holds no long names."""
+    if not _intact(block) or _number(block[124:136]) != size:
+        return False
+    return len(name.encode("utf-8", "surrogateescape")) > _SHORT or tidy(_header_name(block)) == name
+
+
+def _number(field: bytes) -> int:
+    """An octal number, or GNU's base-256; -1 for neither."""
+    if field[0] & 0x80:
+        return int.from_bytes(field[1:], "big") if field[0] == 0x80 else -1
+    digits = re.match(rb" *([0-7]*)(?:[ \0]|$)", field)
+    return int(digits[1] or b"0", 8) if digits else -1
+
+
+def _header_name(block: bytes) -> str:
+    """The name in the header itself: up to 100 bytes, of ustar 256."""
+    name = block[:100].partition(b"\0")[0]
+    if block[257:263] == b"ustar\0":
+        prefix = block[345:500].partition(b"\0")[0]
+        name = prefix + b"/" + name if prefix else name
+    return name.decode("utf-8", "surrogateescape")
+
+
+def tidy(name: str) -> str:
+    """Without `./` in front."""
+    while name.startswith("./"):
+        name = name[2:].lstrip("/")
+    return name
+
+
+def _names(
+    kind: bytes, data: bytes, own: dict[str, str] | None, shared: dict[str, str]
+) -> tuple[dict[str, str] | None, dict[str, str]]:
+    """What is said of the next member and of all further ones, after one more header of that sort."""
+    if kind == b"K" or own is None:
+        return own, shared
+    if kind == b"L":
+        return own | {"path": data.partition(b"\0")[0].decode("utf-8", "surrogateescape")}, shared
+    records = _pax(data)
+    if records is None:
+        return None, shared
+    return (own, shared | records) if kind == b"g" else (own | records, shared)
+
+
+def _pax(data: bytes) -> dict[str, str] | None:
+    """Records `length key=value\\n`; None if they are damaged."""
+    found: dict[str, str] = {}
+    at, end = 0, len(data.rstrip(b"\0"))
+    while at < end:
+        head = _RECORD.match(data, at)
+        stop = at + int(head[1]) if head else 0
+        if head is None or not head.end() < stop <= end or data[stop - 1 : stop] != b"\n":
+            return None
+        key, equals, value = data[head.end() : stop - 1].partition(b"=")
+        if not equals or (key == b"size" and not re.fullmatch(rb"[0-9]{1,20}", value)):
+            return None
+        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        at = stop
+    return found
+
+
+def _behind_map(peek: Peek, block: bytes, start: int) -> int:
+    """Where the content of a sparse file of GNU's old format begins: behind further blocks that say where holes are."""
+    more = block[482]
+    while more:
+        more = peek.at(start, BLOCK)[504:505].strip(b"\0")
+        start += BLOCK
+    return start
+
+
+def _behind(peek: Peek, at: int) -> list[str]:
+    """What is to be said of the bytes behind the end of an archive: zeros, unless two were joined."""
+    for start in range(at, min(peek.size, at + _MOST), BLOCK):
+        block = peek.at(start, BLOCK)
+        if block.strip(b"\0"):
+            what = "another archive begins" if _intact(block) else "there are bytes"
+            return [f"{what} at {start}, behind the end of this one: not read (`tar -i` reads both)"]
+    return []
+
+
+def _refuse_compressed(uri: str, block: bytes) -> None:
+    for magic, packing in _PACKED.items():
+        if block.startswith(magic):
+            raise SourceError(
+                f"{uri} is compressed with {packing}: samples in it cannot be found without unpacking all before "
+                "them; unpack it to a plain .tar once (images do not shrink any further)"
+            )

@@ -1,0 +1,197 @@
+"""Tables written line by line: CSV with a header line, and JSON lines."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.tables.columns import Codes, Part
+from fastfeed.sources.tables.string_column import Strings
+
+__all__ = ["no_column", "read_csv", "read_json"]
+
+_ROWS = 1 << 16  # that are Python objects at the same time
+
+Wanted = Mapping[str, bool]  # names of columns, and whether their texts are wanted as Codes
+Parts = Iterator[dict[str, Part]]
+
+
+def no_column(name: str, uri: str, there: Iterable[str], hint: str = "") -> ConfigError:
+    """The error for a name that is not there."""
+    names = [repr(n[:60]) for n in there]
+    shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
+    return ConfigError(f"Table: no column {name!r} in {uri}; it has {shown or 'none'}{hint}")
+
+
+# -- CSV
+
+
+def read_csv(lines: Iterable[bytes], uri: str, wanted: Wanted, delimiter: str) -> Parts:
+    """RFC 4180: the first line names the columns, fields may be quoted. Every field is a text, an empty one is null."""
+    # no Python code runs per line: a table may have many millions
+    reader = csv.reader(map(bytes.decode, _unmarked(lines)), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, None)
+        if not header:
+            raise SourceError(f"Table: {uri} has no header; its first line must name the columns")
+        places, line = {name: _place(name, header, uri) for name in wanted}, reader.line_num
+        while chunk := list(islice(reader, _ROWS)):
+            if set(map(len, chunk)) != {len(header)}:
+                chunk = _even(chunk, len(header), uri, line)
+            line, columns = reader.line_num, list(zip(*chunk, strict=True))
+            if columns:
+                yield {name: _fields(columns[places[name]], coded) for name, coded in wanted.items()}
+    except csv.Error as error:
+        raise SourceError(f"Table: {uri}, line {reader.line_num}: {error}") from error
+    except UnicodeDecodeError as error:
+        what = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+        raise SourceError(
+            f"Table: {uri}, line {reader.line_num + 1}: not UTF-8 ({what}); save the table as UTF-8"
+        ) from error
+
+
+def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Without the byte order mark at the beginning."""
+    rest = iter(lines)
+    first = next(rest, b"").removeprefix(codecs.BOM_UTF8)
+    return chain([first], rest) if first else iter(())
+
+
+def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[str]]:
+    """Rows less those of empty lines; `line` is that before them. SourceError where one has more or fewer fields."""
+    for row in rows:
+        line += 1 + sum(text.count("\n") for text in row)
+        if row and len(row) != width:
+            raise SourceError(f"Table: {uri}, line {line}: {len(row)} fields, the header has {width}")
+    return [row for row in rows if row]
+
+
+def _place(name: str, header: Sequence[str], uri: str) -> int:
+    count = header.count(name)
+    if count == 1:
+        return header.index(name)
+    if count:
+        raise ConfigError(f"Table: {count} columns of {uri} are called {name!r}; give them different names")
+    hint = "; is it separated by semicolons? Save it with commas" if len(header) == 1 and ";" in header[0] else ""
+    raise no_column(name, uri, header, hint or "; the first line must name the columns")
+
+
+def _fields(fields: Sequence[str], coded: bool) -> Part:
+    null = np.fromiter(map(len, fields), np.int64, len(fields)) == 0
+    return Part(_codes(fields) if coded else Strings.of(fields), null if null.any() else None, typed=False)
+
+
+def _codes(texts: Sequence[str]) -> Codes:
+    code = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return Codes(np.fromiter(map(code.__getitem__, texts), np.int64, len(texts)), tuple(code))
+
+
+# -- JSON lines
+
+
+def read_json(lines: Iterable[bytes], uri: str, wanted: Wanted) -> Parts:
+    """One object per line. A key that is not there is null."""
+    objects, first, met = _objects(lines, uri), 0, set[str]()
+    seen: dict[str, None] = {}  # keys of the first rows
+    while chunk := list(islice(objects, _ROWS)):
+        if not seen:
+            seen = dict.fromkeys(key for row in chunk[:1000] for key in row)
+        columns = {}
+        for name, coded in wanted.items():
+            if name not in met and any(name in row for row in chunk):
+                met.add(name)
+            columns[name] = _values([row.get(name) for row in chunk], coded, name, uri, first)
+        yield columns
+        first += len(chunk)
+    for name in wanted:
+        if first and name not in met:
+            raise no_column(name, uri, seen)
+
+
+def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
+    decode = json.JSONDecoder().raw_decode
+    for number, line in enumerate(_unmarked(lines), 1):
+        text, row, end = line.strip(), None, 0
+        if not text:
+            continue
+        try:
+            row, end = decode(text := text.decode())
+            if end < len(text):
+                raise ValueError(f"Extra data: column {end + 1}")
+        except (ValueError, RecursionError) as error:
+            if number > 1 or not line.lstrip().startswith(b"["):
+                raise SourceError(f"Table: {uri}, line {number}: not JSON ({error})") from error
+        if type(row) is not dict:
+            hint = "; write one object per line instead of one array" if line.lstrip().startswith(b"[") else ""
+            raise SourceError(f"Table: {uri}, line {number}: not an object like {{...}}, but {line[:40]!r}{hint}")
+        yield row
+
+
+def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> Part:
+    kinds = {type(value) for value in values}
+    null = np.fromiter((value is None for value in values), bool, len(values)) if type(None) in kinds else None
+    kinds.discard(type(None))
+    if not kinds:
+        return Part(np.full(len(values), np.nan), null)
+    if kinds == {str}:
+        texts = values if null is None else [value or "" for value in values]
+        return Part(_codes(texts) if coded else Strings.of(texts), null)
+    try:
+        if kinds == {list}:
+            return Part(_lists(values), null)
+        if kinds <= {bool, int, float}:
+            dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
+            return Part(np.array(values if null is None else [value or 0 for value in values], dtype), null)
+    except _Odd as odd:
+        raise SourceError(f"Table: {uri}, row {first + odd.row}: column {name!r} {odd}") from None
+    except OverflowError:
+        row = next(i for i, v in enumerate(values) if type(v) is int and not _fits(v))
+        digits = len(str(abs(values[row])))
+        raise SourceError(
+            f"Table: {uri}, row {first + row}: column {name!r} holds a number of {digits} digits, too large"
+        ) from None
+    one = next(value for value in values if value is not None)
+    row = next((i for i, v in enumerate(values) if v is not None and _kind(v) is not _kind(one)), values.index(one))
+    raise SourceError(
+        f"Table: {uri}, row {first + row}: column {name!r} holds {json.dumps(values[row])[:60]}; a column "
+        f"holds numbers, or texts, or lists of numbers, and this one began with {json.dumps(one)[:60]}"
+    )
+
+
+def _kind(value: Any) -> type:
+    return int if isinstance(value, (bool, float)) else type(value)
+
+
+def _fits(number: int) -> bool:
+    return -(1 << 63) <= number < 1 << 63
+
+
+class _Odd(Exception):
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+
+def _lists(values: list[Any]) -> np.ndarray:
+    """(n, k); rows of null are 0."""
+    width = next(len(value) for value in values if value is not None)
+    fractions = False
+    for row, value in enumerate(values):
+        if value is None:
+            continue
+        kinds = {type(x) for x in value}
+        fractions = fractions or float in kinds
+        if len(value) != width:
+            raise _Odd(row, f"holds a list of {len(value)}, those above hold {width}")
+        if not kinds <= {int, float} or not all(type(x) is float or _fits(x) for x in value):
+            raise _Odd(row, f"holds {json.dumps(value)[:60]}, a list of numbers is needed")
+    empty = [0] * width
+    rows = [empty if value is None else value for value in values]
+    return np.array(rows, np.float64 if fractions else np.int64).reshape(len(values), width)

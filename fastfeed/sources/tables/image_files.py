@@ -1,0 +1,145 @@
+"""Images that lie loose, each in a file of its own, and are named in a table by path or URL."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import FastfeedError
+from fastfeed.sources.base import Pending
+from fastfeed.sources.tables.columns import Where
+from fastfeed.sources.tables.string_column import Strings
+from fastfeed.storage.local_file import read_file
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Known, Then
+from fastfeed.storage.storage import Span, Storage, call, is_local, stat_of
+
+__all__ = ["Loose"]
+
+
+class Loose:
+    """Reads them; `roots` say, for each file of the table, where relative paths begin."""
+
+    def __init__(
+        self,
+        paths: Strings,
+        repeated: np.ndarray | None,  # bool (n,): another row has the same path
+        where: Where,
+        roots: Sequence[str],
+        storage: Storage,
+        remote: bool,
+    ) -> None:
+        self.remote = remote
+        self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
+
+    def uri(self, i: int) -> str:
+        """Path or URL; with its row where others have the same."""
+        place = self._place(i)
+        if not place:
+            return self._where.uri(i)
+        return f"{place}#row {i}" if self._repeated is not None and self._repeated[i] else place
+
+    def read(self, i: int) -> bytes | Unread:
+        """The file of row i."""
+        place = self._place(i)
+        if "://" in place:
+            return self.fetch(i).result()
+        return read_file(place) if place else self._nowhere(i)
+
+    def fetch(self, i: int) -> Pending:
+        """Begin to read; a local file is read when it is taken."""
+        place = self._place(i)
+        if not place:
+            return Known(self._nowhere(i))
+        if "://" not in place:
+            return Then(Known(place), read_file)
+        try:
+            if self._storage.cache is not None:
+                return _Looked(self._storage, place)
+            return Then(self._storage.fetch([Span(place)])[0], _or_empty)
+        except (FastfeedError, ValueError) as error:  # of an address that nobody can read
+            return Known(Unread("io_error", str(error)))
+
+    def _nowhere(self, i: int) -> Unread:
+        return Unread("not_found", f"row {self._where.row(i)}: no path")
+
+    def _place(self, i: int) -> str:
+        path = self._paths[i]
+        if not path or "://" in path:
+            return path.removeprefix("file://")
+        root = self._roots[self._where.file(i)]
+        if is_local(root) or path.startswith("/"):
+            return os.path.join(root, path) if is_local(root) else path
+        scheme, _, rest = root.partition("://")
+        return f"{scheme}://{posixpath.normpath(posixpath.join(rest, path))}"
+
+    # -- Sharded: files do not lie together, so that all are one unit
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """All in one."""
+        return np.array([0, len(self._paths)], np.int64)
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Not known: 0."""
+        return np.zeros(len(ids), np.int64)
+
+    def shard(self, unit: int) -> str:
+        """The table."""
+        return self._where.uris[unit]
+
+
+def _or_empty(data: Any) -> Any:
+    return data or Unread("empty") if isinstance(data, bytes) else data
+
+
+class _Looked:
+    """An object whose version is looked up before it is read, so that the cache may have it."""
+
+    def __init__(self, storage: Storage, uri: str) -> None:
+        self._storage, self._uri = storage, uri
+        self._begun, self._pending, self._gone = threading.Event(), Known(Unread("io_error")), False
+        self._look = storage.ask(uri, lambda system, path: call(system, "info", path))
+        self._look.add_done_callback(self._begin)
+
+    def _begin(self, look: Future[Any]) -> None:
+        try:
+            if not self._gone and not look.cancelled():
+                self._pending = self._next(look.result())
+        except Exception as error:  # a callback's error would be seen by nobody
+            self._pending = Known(Unread("io_error", f"{type(error).__name__}: {error}"))
+        finally:
+            self._begun.set()
+
+    def _next(self, info: Any) -> Pending:
+        if isinstance(info, Unread):
+            return Known(info)
+        stat = stat_of(info)
+        known = stat.size and stat.version  # else it might change unseen
+        span = Span(self._uri, 0, stat.size, stat) if known else Span(self._uri)
+        return Then(self._storage.fetch([span])[0], _or_empty)
+
+    def done(self) -> bool:
+        """It is there."""
+        return self._begun.is_set() and self._pending.done()
+
+    def cancel(self) -> object:
+        """Nobody will ask."""
+        self._gone = True
+        return self._look.cancel() or self._pending.cancel()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The bytes."""
+        end = None if timeout is None else monotonic() + timeout
+        self._look.result(timeout)  # also begins what was only noted so far
+        if not self._begun.wait(None if end is None else max(0.0, end - monotonic())):
+            raise NotYet
+        return self._pending.result(None if end is None else max(0.0, end - monotonic()))

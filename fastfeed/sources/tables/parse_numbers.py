@@ -1,0 +1,53 @@
+"""Strings that stand for numbers, as in CSV files, whose columns have no types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.sources.tables.string_column import Strings
+
+__all__ = ["integers", "numbers"]
+
+_LARGEST = 1 << 63
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+def integers(texts: Sequence[str]) -> list[int] | None:
+    """Whole numbers, also `3.0`, which is how Pandas writes them beside gaps; None if one text is something else."""
+    try:
+        found = [float(text) if "." in text else int(text) for text in texts]
+    except ValueError:
+        return None
+    whole = all(x % 1 == 0 and -_LARGEST <= x < _LARGEST for x in found) and not any("_" in text for text in texts)
+    return [int(x) for x in found] if whole else None
+
+
+def numbers(parts: Sequence[Strings]) -> list[np.ndarray] | None:
+    """Integers, else fractions, else bools, 0 where a text is empty; None if one of the texts is none of them."""
+    kinds: tuple[tuple[Callable[[str], Any], Any], ...] = ((int, np.int64), (float, np.float64), (_bool, np.bool_))
+    for parse, dtype in kinds:
+        found = _all(parts, parse, dtype)
+        if found is not None:
+            return found
+    return None
+
+
+def _all(parts: Sequence[Strings], parse: Callable[[str], Any], dtype: Any) -> list[np.ndarray] | None:
+    found = []
+    for part in parts:
+        if ord("_") in part.blob:  # Python's numbers may hold some
+            return None
+        try:
+            found.append(np.array([parse(text) if text else 0 for text in part.tolist()], dtype))
+        except (ValueError, OverflowError):
+            return None
+    return found
+
+
+def _bool(text: str) -> bool:
+    if text not in _BOOLS:
+        raise ValueError(text)
+    return _BOOLS[text]

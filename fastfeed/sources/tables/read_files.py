@@ -1,0 +1,184 @@
+"""Which files a table consists of, and what is read of each."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.tables.columns import Part
+from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.storage import Span, Stat, Storage, is_local
+
+__all__ = ["Read", "Unit", "find_table", "read_files"]
+
+_FORMATS = {
+    ".csv": "CSV", ".tsv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
+    ".parquet": "Parquet",
+}  # fmt: skip
+_BLOCK = 16 << 20  # bytes of a remote table that is read line by line, in one request
+_AHEAD = 4  # such requests at once
+_FILES = 16  # Parquet files opened at once
+
+Files = Sequence[tuple[str, Stat]]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A row group that holds images."""
+
+    group: int  # its number in the file
+    rows: int
+    start: int  # bytes of the images' column in the file
+    stop: int
+    unpacked: int  # bytes of the images
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read of one file."""
+
+    parts: Iterable[tuple[str, Part]]  # of columns by name, each column's in the order of the rows
+    leaf: str | None = None  # where the images' bytes are
+    classes: tuple[str, ...] = ()
+    footer: bytes = b""
+    units: list[Unit] = field(default_factory=list)
+
+
+# -- which files
+
+
+def find_table(table: Paths, storage: Storage) -> list[tuple[str, Stat]]:
+    """The files meant. ConfigError, SourceError."""
+    items = list(table) if isinstance(table, Iterable) and not isinstance(table, (str, bytes)) else [table]
+    named: list[str | os.PathLike[str]] = []
+    for item in items:
+        named += _inside(item, storage) if _is_folder(item) else [item]
+    files = find_files(named, "", storage, "Table")
+    kinds = {_format(uri) for uri, _ in files}
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"Table: all files must be written alike, got {' and '.join(sorted(kinds))}; name those meant"
+        )
+    return files
+
+
+def _is_folder(item: Any) -> bool:
+    if not isinstance(item, (str, os.PathLike)):
+        return False  # find_files says what is needed
+    place = os.fspath(item).removeprefix("file://")
+    return os.path.isdir(place) if is_local(place) else place.endswith("/")
+
+
+def _inside(folder: str | os.PathLike[str], storage: Storage) -> list[str | os.PathLike[str]]:
+    found = [uri for uri, _ in find_files([folder], "", storage, "Table")]
+    tables = [uri for uri in found if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
+    if not tables:
+        raise SourceError(f"Table: no table in {os.fspath(folder)}; {', '.join(_FORMATS)} can be read")
+    return list(tables)
+
+
+def _suffix(uri: str) -> str:
+    path = uri if is_local(uri) else uri.partition("?")[0]
+    return os.path.splitext(path)[1].lower()
+
+
+def _format(uri: str) -> str:
+    kind = _FORMATS.get(_suffix(uri))
+    if kind is None:
+        raise ConfigError(f"Table: cannot tell from its name how {uri} is written; {', '.join(_FORMATS)} can be read")
+    return kind
+
+
+# -- what is in them
+
+
+def read_files(
+    files: Files, image: str, others: Mapping[str, bool], label: str | None, storage: Storage
+) -> Generator[Read, None, None]:
+    """Each file in turn. `others` names columns, and says whether their texts are wanted as Codes."""
+    if _format(files[0][0]) == "Parquet":
+        yield from _read_parquet(files, image, others, label, storage)
+        return
+    wanted = {image: False, **others}
+    for uri, stat in files:
+        lines = _lines(uri, stat, storage)
+        if _format(uri) == "CSV":
+            parts = read_csv(lines, uri, wanted, "\t" if _suffix(uri) == ".tsv" else ",")
+        else:
+            parts = read_json(lines, uri, wanted)
+        yield Read((name, part) for chunk in parts for name, part in chunk.items())
+
+
+def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
+    if is_local(uri):
+        try:
+            with open(uri, "rb") as file:
+                yield from file
+        except OSError as error:
+            raise SourceError(f"Table: cannot read {uri}: {error.strerror}") from error
+        return
+    if stat.size <= _BLOCK:  # also where the size is not known
+        yield from io.BytesIO(_got(uri, storage.read([Span(uri)])[0]))
+        return
+    spans = deque(Span(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK))
+    begun, rest = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))])), b""
+    while begun:
+        lines = (rest + _got(uri, begun.popleft().result())).split(b"\n")
+        begun += storage.fetch([spans.popleft()]) if spans else []
+        rest = lines.pop()
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def _got(uri: str, data: bytes | Unread) -> bytes:
+    if isinstance(data, Unread):
+        raise SourceError(f"Table: cannot read {uri}: {data.detail or data.reason}")
+    return data
+
+
+def _read_parquet(
+    files: Files, image: str, others: Mapping[str, bool], label: str | None, storage: Storage
+) -> Iterator[Read]:
+    from fastfeed.sources.tables import parquet  # loads PyArrow
+
+    shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
+
+    def read(file: int) -> Read:
+        footer = parquet.read_footer(shards, file)
+        leaf = parquet.image_leaf(footer, image)
+        classes = parquet.class_names(footer, label) if label is not None else ()
+        if leaf is None:
+            return Read(parquet.read_parquet(shards, file, footer, {image: False, **others}), None, classes)
+        if image in others:
+            raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
+        units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
+        parts = parquet.read_parquet(shards, file, footer, others) if others else ()
+        return Read(parts, leaf, classes, footer.tail, units)
+
+    def read_whole(file: int) -> Read:
+        found = read(file)
+        found.parts = list(found.parts)
+        return found
+
+    try:
+        if len(files) == 1:  # part by part, by the thread that uses them
+            yield read(0)
+        else:
+            with ThreadPoolExecutor(min(_FILES, len(files)), thread_name_prefix="fastfeed-table") as pool:
+                try:
+                    yield from pool.map(read_whole, range(len(files)))
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)
+    finally:
+        parquet.give_back()

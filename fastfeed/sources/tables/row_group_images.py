@@ -1,0 +1,234 @@
+"""Images that lie in Parquet files as bytes. What can be read is a row group, so the last ones used are kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections import OrderedDict
+from concurrent.futures import TimeoutError as NotYet
+from time import monotonic
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from fastfeed.faults import TRANSIENT
+from fastfeed.sources.base import Pending
+from fastfeed.sources.tables.columns import Where
+from fastfeed.sources.tables.parquet import BadFile, Pieces, images, metadata
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards
+
+__all__ = ["RowGroups"]
+
+_FOOTERS = 64  # of files, unpacked
+_WASTE = 4  # times what was used may be read before it is worth a word
+
+
+class RowGroups:
+    """Random access to images. Keeps `memory` bytes of row groups, and has half as many on their way from storage."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], leaf: str, where: Where, shards: Shards, memory: int) -> None:
+        self.remote, self.memory = shards.remote, memory
+        self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
+        self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
+        self._largest = int(arrays["unit_unpacked"].max())  # bytes
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid, self._lock = os.getpid(), threading.Lock()
+        self._kept: OrderedDict[int, Any] = OrderedDict()  # by unit: images, or why there are none; last used last
+        self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()  # held by those who wait for them
+        self._footers: OrderedDict[int, Any] = OrderedDict()
+        self._held, self._read, self._used, self._advised = 0, 0, 0, False  # bytes; whether a word was said
+
+    # -- Source
+
+    def uri(self, i: int) -> str:
+        """`train.parquet#7`: the row in the file."""
+        return self._where.uri(i)
+
+    def read(self, i: int) -> bytes | Unread:
+        """The image of row i."""
+        return _Image(self, i).result()
+
+    def fetch(self, i: int) -> Pending:
+        """Begin to read its row group, if there is room for it."""
+        image, unit = _Image(self, i), self._unit(i)
+        with self._lock:
+            if unit not in self._kept:
+                image.coming = self._coming.get(unit)
+                if image.coming is None and self._has_room(unit):
+                    image.coming = self._coming[unit] = _Coming(self._span(unit))
+                    image.coming.pending = self._begin(unit)
+        return image
+
+    def take(self, i: int, image: _Image, timeout: float | None) -> bytes | Unread:
+        """The image of row i; TimeoutError where its row group is not there in so many seconds."""
+        unit = self._unit(i)
+        column = self._seen(unit)
+        if column is None:
+            with self._lock:
+                image.coming = coming = image.coming or self._coming.setdefault(unit, _Coming(self._span(unit)))
+            column = self._load(unit, coming, timeout)
+        if isinstance(column, Unread):
+            return column
+        found = column[i - int(self.bounds[unit])].as_py()
+        if found is None:
+            return Unread("not_found", f"row {self._where.row(i)}: no image")
+        self._note(0, len(found))
+        return found or Unread("empty")
+
+    def _unit(self, i: int) -> int:
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock
+            self._forget()
+        return int(np.searchsorted(self.bounds, i, side="right")) - 1
+
+    # -- row groups
+
+    def _seen(self, unit: int) -> Any:
+        with self._lock:
+            if unit in self._kept:
+                self._kept.move_to_end(unit)
+            return self._kept.get(unit)
+
+    def _load(self, unit: int, coming: _Coming, timeout: float | None) -> Any:
+        """Images of a row group, read by the first thread that asks; the others wait for it."""
+        end = None if timeout is None else monotonic() + timeout
+        if not coming.lock.acquire(timeout=-1 if timeout is None else timeout):
+            raise NotYet
+        try:
+            column = self._seen(unit)
+            if column is not None:
+                return column
+            if self.remote:
+                coming.pending = coming.pending or self._begin(unit)
+                data = coming.pending.result(None if end is None else max(0.0, end - monotonic()))
+            else:
+                data = self._shards.read(*self._place(unit))
+            column = data if isinstance(data, Unread) else self._unpack(unit, data)
+            self._keep(unit, column)
+            return column
+        finally:
+            coming.lock.release()
+
+    def _begin(self, unit: int) -> Pending:
+        return self._shards.fetch(*self._place(unit))
+
+    def _place(self, unit: int) -> tuple[int, int, int]:
+        arrays = self._arrays
+        return int(arrays["unit_file"][unit]), int(arrays["unit_start"][unit]), int(arrays["unit_stop"][unit])
+
+    def _span(self, unit: int) -> int:
+        """Bytes in the file."""
+        _, start, stop = self._place(unit)
+        return stop - start
+
+    def _has_room(self, unit: int) -> bool:
+        """With the lock."""
+        coming = sum(other.size for other in self._coming.values())
+        return not coming or coming + self._span(unit) <= self.memory // 2
+
+    def _unpack(self, unit: int, data: bytes) -> Any:
+        file, start, _ = self._place(unit)
+        pieces, group = Pieces(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
+        try:
+            return images(pieces, self._footer(file), group, self._leaf, int(self._arrays["unit_rows"][unit]))
+        except BadFile as error:
+            return Unread("corrupt", f"row group {group}: {error}")
+
+    def _footer(self, file: int) -> Any:
+        with self._lock:
+            found = self._footers.get(file)
+        if found is None:
+            ends = self._arrays["footer_ends"]
+            start, stop = int(ends[file - 1]) if file else 0, int(ends[file])
+            found = metadata(self._arrays["footers"][start:stop].tobytes())
+            with self._lock:
+                self._footers[file] = found
+                while len(self._footers) > _FOOTERS:
+                    self._footers.popitem(last=False)
+        return found
+
+    def _keep(self, unit: int, column: Any) -> None:
+        size = 0 if isinstance(column, Unread) else column.nbytes
+        with self._lock:
+            self._coming.pop(unit, None)
+            if isinstance(column, Unread) and column.reason in TRANSIENT:
+                return  # the next one to ask tries again
+            self._kept[unit] = column
+            self._held += size
+            while self._held > self.memory and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                self._held -= 0 if isinstance(gone, Unread) else gone.nbytes
+        self._note(size, 0)
+
+    def _note(self, read: int, used: int) -> None:
+        """Count, and say it once if row groups are read again and again."""
+        with self._lock:
+            self._read += read
+            self._used += used
+            if self._advised or self._read < _WASTE * max(self._used, self.memory, self._largest):
+                return
+            self._advised = True
+        each = int(self._arrays["unit_unpacked"].mean())
+        at_once = max(1, self.memory // max(each, 1) // 2)  # row groups that may be open
+        window = min(at_once, 4)
+        warnings.warn(
+            f"Table: {_shown(self._read)} of row groups were read for {_shown(self._used)} of images: there are "
+            f"{len(self.bounds) - 1} row groups of about {_shown(each)}, and {_shown(self.memory)} are kept; pass "
+            f"shuffle=Blocks(window={window}, lanes={at_once // window}) to the feed, or more memory to Table",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    # -- Sharded
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of a sample: those of its row group, shared equally."""
+        units = np.searchsorted(self.bounds, ids, side="right") - 1
+        arrays = self._arrays
+        return (arrays["unit_stop"][units] - arrays["unit_start"][units]) // arrays["unit_rows"][units]
+
+    def shard(self, unit: int) -> str:
+        """File and row group."""
+        file, *_ = self._place(unit)
+        return f"{self._shards.uris[file]} row group {int(self._arrays['unit_group'][unit])}"
+
+
+def _shown(size: int) -> str:
+    return f"{size / 1e6:.3g} MB"
+
+
+class _Coming:
+    """A row group on its way."""
+
+    __slots__ = ("__weakref__", "lock", "pending", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size, self.lock = size, threading.Lock()
+        self.pending: Pending | None = None
+
+
+class _Image:
+    """A read that has begun, if there was room; holds on to its row group while that is on its way."""
+
+    def __init__(self, groups: RowGroups, i: int) -> None:
+        self._groups, self._i = groups, i
+        self.coming: _Coming | None = None
+
+    def done(self) -> bool:
+        """It has come; it may have to be read anew, if it had to make room since."""
+        return self.coming is not None and self.coming.pending is not None and self.coming.pending.done()
+
+    def cancel(self) -> object:
+        """Let go of the row group."""
+        self.coming = None
+        return None
+
+    def result(self, timeout: float | None = None) -> bytes | Unread:
+        """The image."""
+        found = self._groups.take(self._i, self, timeout)
+        self.coming = None
+        return found

@@ -1,0 +1,1 @@
+"""Bytes of files, local and remote: byte ranges, retries, hedged reads, the disk cache."""

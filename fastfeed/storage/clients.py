@@ -1,0 +1,164 @@
+"""What is particular to single storage clients: how they are best set up, and what their errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+from fsspec import get_filesystem_class
+from fsspec.core import url_to_fs
+
+from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
+from fastfeed.storage.retry import Unread, Why
+
+__all__ = ["connect", "explain", "is_s3", "named", "s3_bytes", "settings"]
+
+_EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
+# by the name of the exception: the clients' packages may not be installed
+_CREDENTIALS = {
+    *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"),
+    *("ProfileNotFound", "SSOTokenLoadError", "UnauthorizedSSOTokenError", "DefaultCredentialsError", "RefreshError"),
+}
+_CERTAIN = {"ParamValidationError", "InvalidRegionError", "NoRegionError", "InvalidConfigError", "ConfigParseError"}
+# the same again the next time
+_OURS = (
+    TypeError,
+    AttributeError,
+    NameError,
+    NotImplementedError,  # of a client that lacks the operation: another try will not add it
+    ValueError,
+    LookupError,
+    AssertionError,
+    ImportError,
+)
+_REFUSED = {
+    *(errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR),
+    errno.EREMCHG,  # s3fs: the bucket lies elsewhere
+}
+_ADVICE = (
+    "pass storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the client's own "
+    "configuration"
+)
+
+
+def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str, Any]:
+    """fsspec's options with what suits many small reads; what the user gave comes first."""
+    if protocol in ("gs", "gcs"):
+        return {"use_listings_cache": False, **options}
+    if protocol in ("http", "https"):
+        # compressed on the way, they would have another size than was listed
+        headers = {"Accept-Encoding": "identity"} | options.get("headers", {})
+        return {"get_client": _http_client, **options, "headers": headers}
+    if protocol not in ("s3", "s3a"):
+        return dict(options)
+    config = {
+        "max_pool_connections": 2 * in_flight,  # its default of 10 would be the limit; hedges come on top
+        "retries": {"max_attempts": 0},
+    }
+    own = {
+        "max_concurrency": 1,  # an object read whole would else be asked for its size first
+        "use_listings_cache": False,  # every object ever listed would stay in memory, and be what it was then
+    }
+    return own | options | {"config_kwargs": config | options.get("config_kwargs", {})}
+
+
+async def _http_client(loop: Any = None, **more: Any) -> Any:
+    """aiohttp's session, without its own limit of 100 connections."""
+    import aiohttp
+
+    return aiohttp.ClientSession(**{"connector": aiohttp.TCPConnector(limit=0), **more})
+
+
+def named(uri: str) -> tuple[str, dict[str, Any]]:
+    """The protocol of an address, and what of a connection's options is written in it, such as a host."""
+    if "::" in uri:
+        raise ConfigError(
+            f"cannot open {uri}: chains of file systems are not read; pass cache= instead of simplecache::, and unpack "
+            "archives that are no tar shards"
+        )
+    protocol = uri.partition("://")[0] if "://" in uri else "file"
+    return protocol, _about(uri, lambda: get_filesystem_class(protocol)._get_kwargs_from_urls(uri))
+
+
+def connect(uri: str, options: dict[str, Any], in_flight: int) -> Any:
+    """A file system of our own: its settings, and the connections it has, are nobody else's."""
+    protocol, _ = named(uri)
+    own = settings(protocol, options, in_flight)
+    system, _ = _about(uri, lambda: url_to_fs(uri, skip_instance_cache=True, **own))
+    if hasattr(system, "retries"):
+        system.retries = 1  # times that one request is sent: trying again is `persist`'s
+    return system
+
+
+def is_s3(system: Any) -> bool:
+    """An S3 client that can be asked for an object on a condition."""
+    return type(system).__module__.startswith("s3fs") and hasattr(system, "_call_s3")
+
+
+async def s3_bytes(system: Any, path: str, etag: str, start: int = 0, end: int | None = None) -> bytes:
+    """Bytes [start, end) of the object that has this etag; an error where another one has taken its place."""
+    bucket, key, _ = system.split_path(path)
+    ends = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
+    reply = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=f'"{etag}"', **ends, **system.req_kw)
+    async with reply["Body"] as body:
+        return await body.read()
+
+
+def _about(uri: str, work: Any) -> Any:
+    try:
+        return work()
+    except FastfeedError:
+        raise
+    except ImportError as error:
+        protocol = uri.partition("://")[0]
+        if protocol in _EXTRAS:
+            raise MissingExtra.of(f"{protocol}://", *_EXTRAS[protocol]) from error
+        raise MissingExtra(f"cannot open {uri}: {error}") from error
+    except (ValueError, TypeError) as error:  # no such protocol, or no such option
+        advice = "; fsspec.available_protocols() lists all" if "Protocol not known" in str(error) else ""
+        raise ConfigError(f"cannot open {uri}: {error}{advice}") from error
+    except Exception as error:  # of any storage client
+        why = explain(error).unread
+        raise SourceError(f"cannot open {uri}: {why.detail or why.reason}") from error
+
+
+def explain(error: Exception) -> Why:
+    """Reason and detail for the quarantine list, and whether another try may go better."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and _is_of_web(cause):
+        error = cause  # fsspec takes any error of a web server for a file that is not there
+    name, text = type(error).__name__, " ".join(str(error).split())[:300]
+    status = _status(error)
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
+        return Why(Unread("not_found"), False)
+    if name in _CREDENTIALS:
+        return Why(Unread("io_error", f"no credentials: {text}; {_ADVICE}"), False)
+    if isinstance(error, PermissionError) or status in (401, 403):
+        return Why(Unread("io_error", f"permission denied: {text or name}"), False)
+    if status == 412:
+        return Why(Unread("changed", "another object has taken its place since it was listed"), False)
+    if status == 416:
+        return Why(Unread("truncated", "it ends before what was asked for"), False)
+    if isinstance(error, (asyncio.TimeoutError, TimeoutError)) or "Timeout" in name:
+        return Why(Unread("timeout", text), True)
+    again = not isinstance(error, _OURS) and name not in _CERTAIN and getattr(error, "errno", None) not in _REFUSED
+    if status is not None:
+        again = status >= 500 or status in (408, 425, 429)
+    return Why(Unread("io_error", f"{name}: {text}" if name != "OSError" else text), again)
+
+
+def _status(error: Exception) -> int | None:
+    """HTTP's, where the client says it: aiohttp, gcsfs, Azure; s3fs in the error that it translated."""
+    response = getattr(error.__cause__, "response", None)
+    if isinstance(response, dict):
+        return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    for name in ("status", "code", "status_code"):
+        value = getattr(error, name, None)
+        if isinstance(value, (int, str)) and str(value).isdigit() and 300 <= int(value) < 600:
+            return int(value)
+    return None
+
+
+def _is_of_web(error: Exception) -> bool:
+    return isinstance(error, (asyncio.TimeoutError, TimeoutError)) or type(error).__module__.startswith("aiohttp")

@@ -1,0 +1,165 @@
+"""Which files are meant: one address, a pattern, a folder, a list of them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.storage.storage import Stat, Storage, is_local
+
+__all__ = ["braces", "find_files", "local_stat"]
+
+_MANY = 16  # addresses in one folder from which on listing it is cheaper than asking for each
+_MOST = 1_000_000  # files of one pattern; more is a slip of the finger
+_LISTS = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that lists what it holds
+
+
+def find_files(
+    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], suffix: str, storage: Storage, who: str
+) -> list[tuple[str, Stat]]:
+    """The files meant, in the order given and sorted inside a pattern: (address, stat) each.
+
+    Patterns may hold braces, `{000..099}` or `{a,b}`, and `*`, `?`, `[...]`; a folder means its files that end in
+    `suffix`. A local file that exists under a name with such characters is meant literally. SourceError where one is
+    missing, ConfigError where one is given twice.
+    """
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else [given]
+    if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
+        raise ConfigError(
+            f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got {given!r}"
+        )
+    texts = [os.fspath(item).removeprefix("file://") for item in items]
+    patterns = [pattern for text in texts for pattern in ([text] if _exists(text) else braces(text))]
+    plain = [p for p in patterns if not p.endswith("/") and (_exists(p) or not _has_magic(p))]
+    known = _stats(plain, storage, who, suffix)
+    found: list[tuple[str, Stat]] = []
+    for pattern in patterns:
+        found += [(pattern, known[pattern])] if pattern in known else _matches(pattern, suffix, storage, who)
+    seen: set[str] = set()
+    for uri, _ in found:
+        same = os.path.abspath(uri) if is_local(uri) else uri
+        if same in seen:
+            raise ConfigError(f"{who}: {uri} is given twice; each file may be named once")
+        seen.add(same)
+    return found
+
+
+def braces(pattern: str) -> list[str]:
+    """`a{0..2}{x,y}` is a0x, a0y, a1x, ...; numbers keep their leading zeros. As in a shell."""
+    found = list(_expanded(pattern))
+    if len(found) > _MOST:
+        raise ConfigError(f"{pattern!r} means more than {_MOST} files")
+    return found
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    begin = pattern.find("{")
+    if begin < 0:
+        yield pattern
+        return
+    end, commas, depth = begin, [begin], 0
+    for end in range(begin, len(pattern)):
+        depth += {"{": 1, "}": -1}.get(pattern[end], 0)
+        if depth == 0:
+            break
+        if pattern[end] == "," and depth == 1:
+            commas.append(end)
+    if depth:
+        raise ConfigError(f"a brace in {pattern!r} is not closed")
+    parts = [pattern[a + 1 : b] for a, b in zip(commas, [*commas[1:], end], strict=True)]
+    options = _numbers(pattern, parts[0]) if len(parts) == 1 else [o for part in parts for o in braces(part)]
+    tails = braces(pattern[end + 1 :])
+    if len(options) * len(tails) > _MOST:
+        raise ConfigError(f"{pattern!r} means more than {_MOST} files")
+    for option in options:
+        for tail in tails:
+            yield pattern[:begin] + option + tail
+
+
+def _numbers(pattern: str, inside: str) -> Sequence[str]:
+    """`08..10` is 08, 09, 10; `0..9..3` is 0, 3, 6, 9."""
+    steps = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.-?([0-9]{1,18}))?", inside)
+    if not steps or steps[3] == "0":
+        raise ConfigError(
+            f"braces must hold a range or a list, like {{000..099}} or {{a,b}}, got {{{inside}}} in {pattern!r}"
+        )
+    first, last, step = int(steps[1]), int(steps[2]), int(steps[3] or 1)
+    padded = any(re.match("-?0[0-9]", text) for text in (steps[1], steps[2]))
+    digits = max(len(steps[1]), len(steps[2])) if padded else 0
+    if abs(last - first) // step >= _MOST:
+        raise ConfigError(f"{pattern!r} means more than {_MOST} files")
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    return [f"{n:0{digits}d}" for n in numbers]
+
+
+def local_stat(path: str) -> Stat:
+    """Of a file of this machine. OSError."""
+    status = os.stat(path)
+    return Stat(status.st_size, str(status.st_mtime_ns))
+
+
+def _exists(path: str) -> bool:
+    return is_local(path) and os.path.lexists(path)
+
+
+def _has_magic(pattern: str) -> bool:
+    return any(c in pattern for c in ("*[" if pattern.startswith("http") else "*?["))
+
+
+def _matches(pattern: str, suffix: str, storage: Storage, who: str) -> list[tuple[str, Stat]]:
+    magic = _has_magic(pattern) and not _exists(pattern)
+    if is_local(pattern):
+        path = pattern if magic else os.path.join(glob.escape(pattern), "*" + suffix)
+        names = [name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)]
+        known = _stats(names, storage, who, suffix)
+        found = [(name, known[name]) for name in names]
+    else:
+        path = pattern if magic else f"{pattern.rstrip('/')}/*{suffix}"
+        found = storage.find(path)
+    if not found:
+        raise SourceError(f"{who}: nothing matches {path}; check the path")
+    return found
+
+
+def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:
+    """Of single addresses, folders left out."""
+    found: dict[str, Stat] = {}
+    missing: list[str] = []
+    folders: dict[str, list[str]] = defaultdict(list)
+    for uri in uris:
+        if not is_local(uri):
+            folders[uri.rpartition("/")[0]].append(uri)
+        elif not os.path.isdir(uri):
+            try:
+                found[uri] = local_stat(uri)
+                if not os.path.isfile(uri):
+                    missing.append(f"{uri}: it is no regular file")
+            except (OSError, ValueError) as error:
+                missing.append(f"{uri}: {getattr(error, 'strerror', None) or error}")
+    for folder, inside in folders.items():
+        listed = _listed(folder, storage) if len(inside) >= _MANY else {}
+        found |= {uri: listed[name] for uri in inside if (name := uri.rpartition("/")[2]) in listed}
+        asked = [uri for uri in inside if uri not in found]
+        for uri, stat in zip(asked, storage.stat(asked), strict=True):
+            if isinstance(stat, Stat):
+                found[uri] = stat
+            elif stat.reason != "not_found" or uri.endswith(suffix):  # else it may be a folder: it is listed later
+                missing.append(f"{uri}: {stat.detail or stat.reason}")
+    if missing:
+        more = f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""
+        raise SourceError(f"{who}: cannot open {missing[0]}{more}; check the path")
+    return found
+
+
+def _listed(folder: str, storage: Storage) -> dict[str, Stat]:
+    """What lies in a folder, by name; nothing where that cannot be listed, as in some public buckets."""
+    if folder.partition("://")[0] not in _LISTS or _has_magic(folder):
+        return {}
+    try:
+        return {uri.rpartition("/")[2]: stat for uri, stat in storage.find(f"{folder}/*")}
+    except SourceError:
+        return {}

@@ -1,0 +1,161 @@
+"""A fixed list of shard files, of which ranges are read: local ones by threads, remote ones through storage."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from fastfeed.sources.base import Pending
+from fastfeed.storage.lazy_bytes import OpenFile
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Span, Stat, Storage, is_local
+
+__all__ = ["Known", "Shards", "Then", "divided"]
+
+_OPEN = 128  # files held open; a thousand is what a process may have at all
+
+
+class Shards:
+    """Reads ranges, and notices files that are not what they were when they were listed."""
+
+    def __init__(self, uris: Sequence[str], stats: Sequence[Stat], storage: Storage) -> None:
+        self.uris, self.stats, self.storage = list(uris), list(stats), storage
+        self.remote = not all(map(is_local, uris))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        self._files: OrderedDict[int, OpenFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("uris", "stats", "storage", "remote")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def fetch(self, shard: int, start: int, stop: int) -> Pending:
+        """Begin to read bytes [start, stop) of a remote shard."""
+        return self.fetch_all([(shard, start, stop)])[0]
+
+    def fetch_all(self, places: Sequence[tuple[int, int, int]]) -> list[Pending]:
+        """Begin to read many: (shard, start, stop) each."""
+        cut = {i: _cut_off(self.stats[k].size, stop) for i, (k, _, stop) in enumerate(places) if self._ends(k, stop)}
+        spans = [Span(self.uris[k], a, b, self.stats[k]) for i, (k, a, b) in enumerate(places) if i not in cut]
+        begun = iter(self.storage.fetch(spans))
+        return [Known(cut[i]) if i in cut else next(begun) for i in range(len(places))]
+
+    def held(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
+        """The pieces of a remote shard that lie in the cache; None where not all of them do."""
+        cache, stat = self.storage.cache, self.stats[shard]
+        return None if cache is None else cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
+
+    def _ends(self, shard: int, stop: int) -> bool:
+        return stop > self.stats[shard].size
+
+    def read(self, shard: int, start: int, stop: int) -> bytes | Unread:
+        """Read bytes [start, stop) of a shard, all of them or none."""
+        found = self.pieces(shard, start, stop)
+        return found if isinstance(found, Unread) else found[0]
+
+    def pieces(self, shard: int, *cuts: int) -> tuple[bytes, ...] | Unread:
+        """Read the bytes between each two neighbors of these places in a shard, all of them or none."""
+        if self.remote:
+            return divided(self.fetch(shard, cuts[0], cuts[-1]).result(), *cuts)
+        stat = self.stats[shard]
+        if cuts[-1] > stat.size:
+            return _cut_off(stat.size, cuts[-1])
+        for attempt in (0, 1):
+            try:
+                file = self._file(shard)
+                found = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
+                status = os.fstat(file.fd)  # afterwards: nothing was written to it before or meanwhile
+                if (status.st_size, str(status.st_mtime_ns)) == (stat.size, stat.version) and None not in found:
+                    return found  # type: ignore[return-value]
+            except FileNotFoundError:
+                return Unread("not_found", "the shard is gone")
+            except OSError as error:
+                if error.errno != errno.ESTALE or attempt:
+                    return Unread("io_error", error.strerror or str(error))
+            self._drop(shard)  # open what lies there now: it may have been moved away and back
+        return Unread("changed", "the shard is another one than was indexed; build the source anew")
+
+    def _file(self, shard: int) -> OpenFile:
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock
+            self._forget()
+        with self._lock:
+            file = self._files.get(shard)
+            if file is not None:
+                self._files.move_to_end(shard)
+                return file
+        file = OpenFile(self.uris[shard])
+        with self._lock:
+            self._files[shard] = file
+            while len(self._files) > _OPEN:
+                self._files.popitem(last=False)  # closed when the last thread that reads from it lets go
+        return file
+
+    def _drop(self, shard: int) -> None:
+        with self._lock:
+            self._files.pop(shard, None)
+
+
+def divided(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
+    """What was read from the first of these places to the last, in pieces."""
+    if isinstance(data, Unread):
+        return data
+    return tuple(data[start - cuts[0] : stop - cuts[0]] for start, stop in pairwise(cuts))
+
+
+def _pread(fd: int, start: int, stop: int) -> bytes | None:
+    """Bytes [start, stop) of an open file; None where it ends before."""
+    if start == stop:
+        return b""
+    data = os.pread(fd, stop - start, start)
+    while len(data) < stop - start:  # of a read above 2 GB, or one that a signal broke off
+        more = os.pread(fd, stop - start - len(data), start + len(data))
+        if not more:
+            return None
+        data += more
+    return data
+
+
+class Known:
+    """A read that needs none."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def done(self) -> bool:
+        """It is there."""
+        return True
+
+    def cancel(self) -> object:
+        """Nothing to do."""
+        return None
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The value."""
+        return self._value
+
+
+def _cut_off(size: int, stop: int) -> Unread:
+    return Unread("truncated", f"the shard is cut off at {size}, the sample would end at {stop}")
+
+
+class Then:
+    """A pending read whose result is looked at by the thread that takes it."""
+
+    def __init__(self, pending: Pending, look: Callable[[Any], Any]) -> None:
+        self._pending, self._look = pending, look
+        self.done, self.cancel = pending.done, pending.cancel
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What `look` makes of it."""
+        return self._look(self._pending.result(timeout))

@@ -21,9 +21,9 @@ from typing import Any
 
 from rounds import DATA, finish, parser
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "profiler"))
-from kineto_files import large
-from nsys_databases import million
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from helpers.profiler.kineto_files import large
+from helpers.profiler.nsys_databases import million
 
 EVENTS = 1_000_000
 BARS = {  # seconds, GB

@@ -1,8 +1,8 @@
 """Reading samples of tar shards from S3 with 40 ms of latency: one at a time, 64 in flight, and with 1 % of faults;
 then from the disk cache, beside plain local files.
 
-The server is the tests' (tests/s3.py): moto, with latency and faults put in front, on the same two cores. Every image
-that comes is compared with what was put there.
+The server is the tests' (tests/helpers/s3.py): moto, with latency and faults put in front, on the same two cores. Every
+image that comes is compared with what was put there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from s3 import S3Server, peak
-from shards import tar_of
+from helpers.s3 import S3Server, peak
+from helpers.shards import tar_of
 
 import fastfeed as ff
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.photos import BROKEN, broken, folder
+from helpers.s3 import s3, s3_process  # noqa: F401  fixtures
 from hypothesis import HealthCheck, settings
-from photos import BROKEN, broken, folder
-from s3 import s3, s3_process  # noqa: F401  fixtures
 
 from fastfeed.sources import ImageFolder
 
@@ -105,8 +105,8 @@ def python() -> Python:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's, with the package under test importable."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    """This process's, with the package under test and `helpers` importable."""
+    paths = [str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | more
 
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from failures import NO_LIMITS, failure, listed, quarantine
+from helpers.failures import NO_LIMITS, failure, listed, quarantine
 from hypothesis import given
 from hypothesis import strategies as st
 

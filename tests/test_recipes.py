@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from photos import folder, picture
+from helpers.photos import folder, picture
 
 import fastfeed
 from fastfeed import recipes

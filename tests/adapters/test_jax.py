@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from needs import needs
+from helpers.needs import needs
 
 pytestmark = needs("jax")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from needs import needs
+from helpers.needs import needs
 from PIL import Image
 
 pytestmark = needs("keras")

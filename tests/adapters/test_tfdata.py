@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from needs import needs
+from helpers.needs import needs
 
 pytestmark = needs("tensorflow")
 

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from helpers.profiler.simulator.judged import run_of
+from helpers.profiler.simulator.to_chrome import write_chrome
+from helpers.profiler.simulator.to_nsys import write_nsys
+from helpers.profiler.simulator.to_timeline import write_timeline
 from typer.testing import CliRunner, Result
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError, TraceError
-
-sys.path.append(str(Path(__file__).parents[1] / "profiler"))
-
-from simulator.judged import run_of
-from simulator.to_chrome import write_chrome
-from simulator.to_nsys import write_nsys
-from simulator.to_timeline import write_timeline
 
 
 def run(*arguments: object, width: int = 120, raises: bool = True) -> Result:

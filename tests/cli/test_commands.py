@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from needs import require
+from helpers.needs import require
 from PIL import Image
 
 from fastfeed import __version__

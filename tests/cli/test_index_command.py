@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from records import record_folder
-from remotes import uploaded
-from shards import shard_folder
-from trees import tree
+from helpers.records import record_folder
+from helpers.remotes import uploaded
+from helpers.shards import shard_folder
+from helpers.trees import tree
 from typer.testing import CliRunner
 
 from fastfeed.cli import app

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.shards import shard_folder
 from PIL import Image
-from shards import shard_folder
 from typer.testing import CliRunner
 
 from fastfeed.cli import app

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from small_jobs import Here, source
+from helpers.small_jobs import Here, source
 from typer.testing import CliRunner
 
 from fastfeed.cli import app

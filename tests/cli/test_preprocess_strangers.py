@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from photos import jpeg
-from shards import tar_of
-from small_jobs import Here
+from helpers.photos import jpeg
+from helpers.shards import tar_of
+from helpers.small_jobs import Here
 from typer.testing import CliRunner
 
 from fastfeed.cli import app

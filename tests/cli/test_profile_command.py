@@ -13,17 +13,14 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from helpers.profiler import fake_nsys
+from helpers.profiler.simulator.judged import run_of
+from helpers.profiler.simulator.to_nsys import write_nsys
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.runner import nsight, surroundings
-
-sys.path.append(str(Path(__file__).parents[1] / "profiler"))  # where the simulator and the stand-in are
-
-import fake_nsys
-from simulator.judged import run_of
-from simulator.to_nsys import write_nsys
 
 PROFILE = """
 import pathlib, sys

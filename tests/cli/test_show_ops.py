@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from photos import picture
+from helpers.photos import picture
 from PIL import Image
 
 from fastfeed.cli import op_grid as grid

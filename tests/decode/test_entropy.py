@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-import jpegs
 import numpy as np
 import pytest
-from jpegs import NEVER, decode, decode_one, encoded, shown, textured
+from helpers import jpegs
+from helpers.jpegs import NEVER, decode, decode_one, encoded, shown, textured
 from PIL import Image
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)

@@ -6,10 +6,10 @@ import io
 import itertools
 import zlib
 
-import jpegs
 import numpy as np
 import pytest
-from jpegs import (
+from helpers import jpegs
+from helpers.jpegs import (
     FILTERS,
     LAYOUTS,
     NEVER,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import mmap
 import threading
 
-import jpegs
 import numpy as np
 import pytest
-from jpegs import LAYOUTS, decode, decode_one, encoded, textured
+from helpers import jpegs
+from helpers.jpegs import LAYOUTS, decode, decode_one, encoded, textured
 from PIL import Image
 
 from fastfeed.decode import Bad, Header, NativeEngine, Request

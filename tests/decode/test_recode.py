@@ -7,10 +7,10 @@ import resource
 import threading
 from pathlib import Path
 
-import jpegs
 import numpy as np
 import pytest
-from jpegs import LAYOUTS, encoded, resized, shown, textured, with_orientation
+from helpers import jpegs
+from helpers.jpegs import LAYOUTS, encoded, resized, shown, textured, with_orientation
 from PIL import Image
 
 from fastfeed.decode import Bad, Recoder

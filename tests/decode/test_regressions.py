@@ -8,10 +8,10 @@ import sys
 import threading
 from pathlib import Path
 
-import jpegs
 import numpy as np
 import pytest
-from jpegs import decode, decode_one, encoded, textured
+from helpers import jpegs
+from helpers.jpegs import decode, decode_one, encoded, textured
 
 from fastfeed.decode import Bad, NativeEngine, Request
 from fastfeed.ops import Decode

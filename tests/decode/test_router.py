@@ -9,11 +9,11 @@ import sys
 import threading
 from collections import Counter
 
-import jpegs
 import numpy as np
 import pytest
-from jpegs import LAYOUTS, encoded
-from photos import folder, picture
+from helpers import jpegs
+from helpers.jpegs import LAYOUTS, encoded
+from helpers.photos import folder, picture
 from PIL import Image
 
 import fastfeed as ff

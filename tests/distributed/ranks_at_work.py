@@ -89,7 +89,7 @@ def joined(ranks: Sequence[Sequence[Sequence[int]]]) -> list[list[int]]:
 
 def environment(**more: str) -> dict[str, str]:
     """This process's, with the package and this folder importable, and few threads."""
-    paths = [str(HERE.parents[1]), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(HERE.parents[1]), str(HERE.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
     quiet = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     return os.environ | quiet | {"PYTHONPATH": os.pathsep.join(paths)} | more
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import ranks_at_work as at_work
-from needs import needs
+from helpers.needs import needs
 
 pytestmark = needs("jax", "keras")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import ranks_at_work as at_work
-from needs import needs, require
+from helpers.needs import needs, require
 
 pytestmark = needs("keras")
 

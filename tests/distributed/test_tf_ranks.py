@@ -4,7 +4,7 @@ import json
 
 import pytest
 import ranks_at_work as at_work
-from needs import needs
+from helpers.needs import needs
 
 pytestmark = needs("tensorflow", "keras")
 

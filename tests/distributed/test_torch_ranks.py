@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import ranks_at_work as at_work
-from needs import needs
+from helpers.needs import needs
 
 pytestmark = needs("torch")
 

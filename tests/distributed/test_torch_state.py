@@ -2,7 +2,7 @@
 
 import pytest
 import ranks_at_work as at_work
-from needs import needs
+from helpers.needs import needs
 
 import fastfeed as ff
 

@@ -6,8 +6,8 @@ import io
 
 import numpy as np
 import pytest
-from op_examples import ALL
-from photos import picture
+from helpers.op_examples import ALL
+from helpers.photos import picture
 from PIL import Image
 
 from fastfeed.errors import ConfigError

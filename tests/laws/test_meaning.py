@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from op_examples import MEANING, SIMPLE
-from photos import picture
+from helpers.op_examples import MEANING, SIMPLE
+from helpers.photos import picture
 from PIL import Image
 
 from fastfeed.backends.cpu.chain import run

@@ -7,8 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from op_examples import ALL, CHANGES, EXAMPLES, MEANING, SIMPLE, listed
-from photos import folder, picture
+from helpers.op_examples import ALL, CHANGES, EXAMPLES, MEANING, SIMPLE, listed
+from helpers.photos import folder, picture
 
 import fastfeed
 from fastfeed import ops as every

@@ -8,9 +8,9 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.plans import SIZES, epoch_of, orders, plans, ranks, served, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import SIZES, epoch_of, orders, plans, ranks, served, worlds
 
 import fastfeed.sampling
 from fastfeed.distributed.world import World

@@ -6,8 +6,8 @@ import zlib
 
 import numpy as np
 import pytest
-from op_examples import ALL, listed
-from photos import picture
+from helpers.op_examples import ALL, listed
+from helpers.photos import picture
 
 from fastfeed import recipes
 from fastfeed.distributed.world import World

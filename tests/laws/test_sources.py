@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mosaic import mds_folder, raw_folder
-from photos import folder, jpeg, picture
-from records import record_folder
-from remotes import uploaded
-from shards import shard_folder
-from tables import image_bytes, write
+from helpers.mosaic import mds_folder, raw_folder
+from helpers.photos import folder, jpeg, picture
+from helpers.records import record_folder
+from helpers.remotes import uploaded
+from helpers.shards import shard_folder
+from helpers.tables import image_bytes, write
 
 import fastfeed.sources
 from fastfeed.sources import (

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from traces import DIALECTS, MARK, Work, steady
+from helpers.traces import DIALECTS, MARK, Work, steady
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers

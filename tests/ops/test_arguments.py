@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_examples import ALL
+from helpers.op_examples import ALL
 
 import fastfeed
 from fastfeed.errors import ConfigError, FastfeedError

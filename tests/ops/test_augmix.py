@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from photos import picture
+from helpers.photos import picture
 
 from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels.augmix import mix

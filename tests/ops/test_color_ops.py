@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import jpegs
 import numpy as np
 import pytest
-from examples_color import EXAMPLES, turned
-from photos import picture
+from helpers import jpegs
+from helpers.op_examples.color import EXAMPLES, turned
+from helpers.photos import picture
 
 import fastfeed as ff
 from fastfeed.backends.cpu.chain import run

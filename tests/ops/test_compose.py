@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from photos import picture
+from helpers.photos import picture
 
 from fastfeed.backends.cpu.chain import run
 from fastfeed.errors import ConfigError, SpecError

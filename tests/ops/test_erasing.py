@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from examples_erasing import EXAMPLES, MEANING
+from helpers.op_examples.erasing import EXAMPLES, MEANING
 
 from fastfeed import CutOut, GridMask, RandomErasing
 from fastfeed.backends.cpu.kernels import KERNELS

@@ -7,8 +7,8 @@ import threading
 import cv2
 import numpy as np
 import pytest
-from examples_filters import EXAMPLES, MEANING
-from photos import picture
+from helpers.op_examples.filters import EXAMPLES, MEANING
+from helpers.photos import picture
 
 from fastfeed import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.backends.cpu.kernels import KERNELS

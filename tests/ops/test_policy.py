@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from examples_policy import EXAMPLES, by_pillow
-from photos import picture
+from helpers.op_examples.policy import EXAMPLES, by_pillow
+from helpers.photos import picture
 from PIL import Image
 
 from fastfeed.backends.cpu.chain import run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from examples_warp import EXAMPLES
-from photos import picture
+from helpers.op_examples.warp import EXAMPLES
+from helpers.photos import picture
 from PIL import Image
 
 from fastfeed.backends.cpu.kernels.warps import KERNELS, warp

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from outcomes import photographs, tree
-from photos import jpeg
+from helpers.photos import jpeg
+from helpers.preprocess.outcomes import photographs, tree
 from PIL import Image
 
 import fastfeed as ff

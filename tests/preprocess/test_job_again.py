@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from outcomes import photographs, tree
+from helpers.preprocess.outcomes import photographs, tree
 
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from trees import labels, names, tree
+from helpers.trees import labels, names, tree
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure

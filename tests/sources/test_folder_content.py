@@ -6,8 +6,8 @@ import os
 import pickle
 
 import pytest
-from photos import folder
-from trees import tree
+from helpers.photos import folder
+from helpers.trees import tree
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure

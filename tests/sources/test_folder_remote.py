@@ -6,9 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
-from photos import folder
-from remotes import Watched, put, uploaded
-from trees import labels, tree
+from helpers.photos import folder
+from helpers.remotes import Watched, put, uploaded
+from helpers.trees import labels, tree
 
 from fastfeed import Feed, RandomResizedCrop
 from fastfeed.errors import ConfigError, SourceError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mosaic import ENCODINGS, mds_folder, mds_index, mds_shard
-from photos import jpeg
+from helpers.mosaic import ENCODINGS, mds_folder, mds_index, mds_shard
+from helpers.photos import jpeg
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feeds import NUMBERS
-from photos import broken, folder
-from shards import shard_folder
+from helpers.feeds import NUMBERS
+from helpers.photos import broken, folder
+from helpers.shards import shard_folder
 
 from fastfeed.errors import ConfigError
 from fastfeed.sources import Arrays, ImageFolder, Mixture, TarShards

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from photos import folder, picture
+from helpers.photos import folder, picture
+from helpers.remotes import uploaded
 from PIL import Image
-from remotes import uploaded
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
@@ -68,7 +68,7 @@ def test_all_else_is_the_source(tmp_path: Path):
 
 
 def test_units_of_storage_are_the_source_s(tmp_path: Path):
-    from shards import shard_folder
+    from helpers.shards import shard_folder
 
     inner = TarShards(shard_folder(tmp_path / "s", (3, 2)), columns=["cls"])
     source = Objects(inner, [[]] * 5)

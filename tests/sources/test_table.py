@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tables import FORMATS, every, files, image_bytes, labels, write
+from helpers.tables import FORMATS, every, files, image_bytes, labels, write
 
 from fastfeed.faults import Failure
 from fastfeed.sources import Table

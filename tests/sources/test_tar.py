@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shards import samples, shard_folder, tar_of
-from tars import END, entry, header, labels, opened, served
+from helpers.shards import samples, shard_folder, tar_of
+from helpers.tars import END, entry, header, labels, opened, served
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import TarShards

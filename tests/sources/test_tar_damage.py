@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.shards import samples, shard_folder, tar_of
+from helpers.tars import entry, header, labels, opened, served
 from hypothesis import example, given
 from hypothesis import strategies as st
-from shards import samples, shard_folder, tar_of
-from tars import entry, header, labels, opened, served
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure

@@ -10,8 +10,8 @@ import fsspec
 import google_crc32c
 import numpy as np
 import pytest
-from photos import jpeg
-from records import checksum, entry, example, field, frame, record_folder, sample, varint, write
+from helpers.photos import jpeg
+from helpers.records import checksum, entry, example, field, frame, record_folder, sample, varint, write
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from helpers.records import checksum, example, frame, sample
 from hypothesis import given
 from hypothesis import strategies as st
-from records import checksum, example, frame, sample
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure

@@ -1,0 +1,198 @@
+"""Feeds on the dali backend, end to end."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.side_by_side import encoded, needs_dali, on_the_processor, picture
+
+import fastfeed as ff
+from fastfeed.errors import MissingExtra
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """40 images of two classes, 6 of them bad."""
+    for k in range(40):
+        pixels = picture(50 + 3 * k, 160 - 2 * k, k)
+        suffix, blob = ("png", encoded(pixels, "PNG")) if k % 5 == 4 else ("jpg", encoded(pixels, "JPEG", quality=90))
+        if k in (3, 17, 30):
+            blob = blob[: len(blob) * 2 // 3]
+        if k in (8, 25, 36):
+            blob = {8: b"", 25: b"<html>not found</html>", 36: blob[:4] + bytes(300)}[k]
+        path = tmp_path / "photos" / f"class{k % 2}" / f"{k:03}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(blob)
+    return tmp_path / "photos"
+
+
+def feed(source, backend: str, **options) -> ff.Feed:
+    ops = [ff.RandomResizedCrop(32, scale=(0.5, 1)), ff.RandomFlip(), ff.Normalize.imagenet()]
+    decode = "pillow" if backend == "cpu" else "auto"
+    return ff.Feed(source, ops, **{"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": decode} | options)
+
+
+@needs_dali
+@pytest.mark.parametrize("on_bad", ["substitute", "mask"])
+def test_a_feed_gives_the_same_samples_and_the_same_quarantine(folder, tmp_path, on_bad):
+    seen = {}
+    for backend in ("cpu", "dali"):
+        listed = tmp_path / f"{backend}.jsonl"
+        with feed(ff.ImageFolder(folder), backend, on_bad=on_bad, quarantine=listed) as f:
+            seen[backend] = list(f.batches(0)), sorted(listed.read_text().splitlines())
+            stages = f.timeline.totals()
+    assert stages["dali"][0] >= 5
+    entries = [[json.loads(line) for line in seen[backend][1]] for backend in seen]
+    assert entries[0] == entries[1]
+    assert len(entries[0]) == 6
+    for a, b in zip(seen["cpu"][0], seen["dali"][0], strict=True):
+        assert np.array_equal(a.ids, b.ids)
+        assert np.array_equal(a.labels, b.labels)
+        assert np.array_equal(a.weights, b.weights)
+        assert np.abs(a.images - b.images).mean() * 255 * 0.225 < 1.5, "the cpu backend shrinks JPEGs in the DCT domain"
+        assert np.array_equal(a.images[a.weights == 0], b.images[a.weights == 0])
+
+
+@needs_dali
+def test_resuming_gives_the_same_bits(folder):
+    with feed(ff.ImageFolder(folder), "dali") as f:
+        first = [b for _ in range(2) for b in f]
+    with feed(ff.ImageFolder(folder), "dali") as f:
+        for _ in zip(range(3), f, strict=False):
+            pass
+        state = f.state()
+    with feed(ff.ImageFolder(folder), "dali", threads=1) as f:
+        f.restore(state)
+        rest = [b for _ in range(2) for b in f]
+    assert [(b.epoch, b.step) for b in rest] == [(b.epoch, b.step) for b in first[3:]]
+    for a, b in zip(first[3:], rest, strict=True):
+        assert np.array_equal(a.ids, b.ids)
+        assert np.array_equal(a.images, b.images)
+
+
+@needs_dali
+def test_pixels_do_not_depend_on_the_batch(folder):
+    seen = []
+    for batch in (4, 10):
+        with feed(ff.ImageFolder(folder), "dali", batch=batch, on_bad="mask") as f:
+            seen.append(np.concatenate([b.images for b in f]))
+    assert np.array_equal(*seen)
+
+
+@needs_dali
+def test_arrays_and_half_precision():
+    source = ff.Arrays(np.stack([picture(40, 56, k) for k in range(20)]), np.arange(20))
+    ops = [ff.RandomResizedCrop(24), ff.ToFloat("float16"), ff.ToLayout("CHW")]
+    with ff.Feed(source, ops, batch=6, backend="dali", threads=2, tail="pad") as f:
+        assert "DALI on" in str(f)
+        batches = list(f)
+    with ff.Feed(source, ops, batch=6, backend="cpu", threads=2, tail="pad") as f:
+        for a, b in zip(batches, f, strict=True):
+            assert a.images.dtype == np.float16
+            assert a.images.shape == (6, 3, 24, 24)
+            assert (
+                np.abs(a.images.astype(np.float32) - b.images)[:, :, 1:-1, 1:-1].max() <= 0.005
+            )  # a level, and rounding
+
+
+@needs_dali
+def test_a_feed_that_renders_nothing_builds_no_graph_and_a_dropped_one_ends_its_threads():
+    source = ff.Arrays(np.zeros((16, 24, 24, 3), np.uint8))
+    threads = lambda: len(os.listdir("/proc/self/task"))  # noqa: E731 (native ones too)
+    gc.collect()
+    before = threads()
+    f = ff.Feed(source, [ff.RandomFlip()], batch=4, backend="dali", threads=3)
+    assert threads() == before
+    walk = iter(f)
+    next(walk)
+    assert threads() > before
+    f.close()
+    del f, walk
+    gc.collect()
+    assert threads() <= before
+
+
+@needs_dali
+def test_the_interpreter_ends_in_the_middle_of_an_epoch(folder):
+    program = (
+        "import sys, fastfeed as ff\n"
+        "f = ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.Resize((32, 32))], batch=4, backend='dali', threads=2)\n"
+        "print(next(iter(f)).images.shape)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=on_the_processor(),
+    )
+    assert (done.returncode, done.stdout) == (0, "(4, 32, 32, 3)\n"), done.stderr
+
+
+def test_without_dali_the_error_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvidia.dali", None)  # import raises, as without it
+    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali.backend")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(MissingExtra, match="needs NVIDIA DALI: pip install 'fastfeed\\[cuda13\\]'") as caught:
+        ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, backend="dali")
+    assert "fastfeed[cuda12]" in str(caught.value)
+
+
+@needs_dali
+def test_real_files_end_alike():
+    """Every file of the malformed collection: the same verdict, and what is handed over has the same pixels."""
+    data = Path(os.environ.get("FASTFEED_TEST_DATA", Path(__file__).parents[4] / "shared" / "data")) / "bad-images"
+    if not data.is_dir():
+        pytest.skip("needs the collection of bad images: FASTFEED_TEST_DATA is not set")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CORPUS, str(data)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout)
+    assert report["verdicts"] == []
+    assert report["pixels"] == []
+    assert report["files"] > 500
+
+
+CORPUS = """
+import json, resource, sys, threading
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))  # a hostile file must not take the machine with it
+import numpy as np, fastfeed as ff
+from fastfeed.backends import cpu, dali, dali_ops
+from fastfeed.decode import Bad, engine_for
+from fastfeed.ops.program.compile import Work, fuse
+from fastfeed.spec import ENCODED
+from fastfeed.runtime.timeline import Timeline
+program = fuse([ff.Resize((64, 64))], ENCODED)
+engine, clock = engine_for(program, "pillow"), Timeline()
+runners = [b.compile(program, engine, clock, 64, 2) for b in (cpu, dali)]
+files = sorted(p for p in Path(sys.argv[1]).rglob("*") if p.is_file())
+files = [p for p in files if not isinstance(h := engine.probe([p.read_bytes()])[0], Bad) and h.height * h.width < 4e7]
+verdicts, pixels = [], []
+for k in range(0, len(files), 64):
+    blobs = [p.read_bytes() for p in files[k : k + 64]]
+    outs, said = np.empty((2, len(blobs), 64, 64, 3), np.uint8), []
+    for runner, out in zip(runners, outs):
+        headers = engine.probe(blobs)
+        plain = [dali_ops.plain(program, b, h) for b, h in zip(blobs, headers)]
+        windows = program.windows([np.empty((0, 0))], np.array([(h.height, h.width) for h in headers]))
+        said.append(runner.render(blobs, headers, Work(windows), out, threading.Event()))
+    apart = np.abs(outs[0].astype(int) - outs[1]).mean((1, 2, 3))
+    for path, a, b, direct, far in zip(files[k : k + 64], *said, plain, apart):
+        if (a and a.reason) != (b and b.reason):
+            verdicts.append([path.name, a, b])
+        if far > (6 if direct else 0):
+            pixels.append([path.name, far])
+print(json.dumps({"files": len(files), "verdicts": verdicts, "pixels": pixels}))
+"""

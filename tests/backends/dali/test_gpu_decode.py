@@ -1,0 +1,257 @@
+"""Who decodes beside DALI: nvImageCodec with a status per image, the kernel for a share. Here on the processor."""
+
+import importlib
+import json
+import threading
+
+import numpy as np
+import pytest
+from helpers.side_by_side import encoded, files, needs_dali, picture
+
+import fastfeed as ff
+from fastfeed.backends.dali.decode_share import Share, kept, mine
+from fastfeed.backends.options import GpuDecode, choose
+from fastfeed.errors import ConfigError
+from fastfeed.feed.feed import BACKENDS
+from fastfeed.ops.program.compile import Windows, Work, fuse
+from fastfeed.spec import ENCODED
+
+OPS = [ff.RandomResizedCrop(32), ff.RandomFlip(), ff.Normalize.imagenet()]
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr("fastfeed.backends.dali.backend.gpus", lambda: 0, raising=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    for k in range(48):
+        blob = encoded(picture(90 + k, 140 - k, k), "JPEG", quality=90, progressive=k % 5 == 0)
+        if k in (7, 30):
+            blob = blob[: len(blob) // 2]
+        path = root / "ab"[k % 2] / f"{k:02}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(blob)
+    return root
+
+
+def feed(folder, decode, **options):
+    backend = "dali" if decode != "native" else "cpu"
+    defaults = {"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": decode}
+    return ff.Feed(ff.ImageFolder(folder), OPS, **defaults | options)
+
+
+CHOICES = {
+    "dali": GpuDecode(),
+    "nvimagecodec": GpuDecode(engine="nvimagecodec"),
+    "half by the kernel": GpuDecode(cpu_share=0.5),
+    "nvimagecodec and the kernel": GpuDecode(engine="nvimagecodec", cpu_share=0.4),
+    "all by the kernel": GpuDecode(cpu_share=1.0),
+    "measured": GpuDecode(cpu_share=None),
+}
+
+
+@needs_dali
+@pytest.mark.parametrize("name", CHOICES)
+def test_every_choice_gives_the_same_samples_and_finds_the_same_faults(folder, name):
+    with feed(folder, "native") as f:
+        want, bad = list(f), {failure.id for failure in f.stats().bad}
+    with feed(folder, CHOICES[name]) as f:
+        got = list(f)
+        assert {failure.id for failure in f.stats().bad} == bad and len(bad) == 2
+    for a, b in zip(want, got, strict=True):
+        assert np.array_equal(a.ids, b.ids)
+        apart = np.abs(a.images - b.images) * 255 * 0.225
+        assert apart.mean() < 1.5, "the cpu backend shrinks JPEGs in the DCT domain"
+
+
+@needs_dali
+@pytest.mark.parametrize("name", [name for name in CHOICES if name != "measured"])
+def test_pixels_do_not_depend_on_the_batch(folder, name):
+    seen = []
+    for batch in (4, 12):
+        with feed(folder, CHOICES[name], batch=batch, on_bad="mask") as f:
+            seen.append(np.concatenate([b.images for b in f]))
+    assert np.array_equal(*seen)
+
+
+@needs_dali
+def test_all_by_the_kernel_is_the_cpu_backend_to_the_bit(folder):
+    with feed(folder, "native") as want, feed(folder, "cpu") as got:
+        assert "converted on the processor" in str(got)
+        for a, b in zip(want, got, strict=True):
+            assert np.array_equal(a.images, b.images)
+
+
+@needs_dali
+def test_regions_give_the_pixels_of_whole_images():
+    """Down to windows of one pixel, at every edge, in turned images too."""
+    module = importlib.import_module("fastfeed.decode.gpu")
+    lane = importlib.import_module("fastfeed.backends.dali.pipeline")
+    ops = importlib.import_module("fastfeed.backends.dali.graph")
+    from fastfeed.decode import engine_for
+
+    for filter in ("bilinear", "lanczos"):
+        program = fuse([ff.RandomResizedCrop((24, 32), filter=filter)], ENCODED)
+        up, turned = picture(240, 300), picture(300, 240)
+        blobs = [encoded(turned if o > 4 else up, "JPEG", orientation=o, quality=90) for o in (1, 3, 6, 8, 1, 6, 1)]
+        boxes = [[0, 0, 60, 80], [180, 220, 60, 80], [100.3, 99.7, 50.2, 61], [239, 299, 1, 1], [0, 0, 240, 300]]
+        boxes = np.array([*boxes, [10, 0, 200, 20], [90, 90, 24, 32]], np.float64)
+        flips = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 1], [0, 0], [0, 0]], bool)
+        windows = Windows(boxes, flips, np.full((7, 2), (24, 32)))
+        headers = engine_for(program, "pillow").probe(blobs)
+        sizes = np.array([(h.height, h.width) for h in headers])
+        corners, kept = module.regions(windows, sizes, filter)
+        assert (kept[0] < sizes[0]).all() and (kept[4] == sizes[4]).all() and (corners + kept <= sizes).all()
+        both = []
+        for decoded in (False, True):
+            images, rows = lane.Lane(ops.Graph(program, 8, 2, None, decoded)).run(blobs, headers, Work(windows))
+            assert rows == list(range(7))
+            both.append(np.asarray(images.as_tensor()).astype(int))
+        assert np.abs(both[0] - both[1]).max() <= 1
+
+
+@needs_dali
+def test_nvimagecodec_says_which_image_is_bad():
+    codec = importlib.import_module("fastfeed.decode.gpu").NvImageCodec(None, 1)
+    good = encoded(picture(48, 64), "JPEG", quality=90)
+    blobs = [good, good[: len(good) // 2], b"", b"garbage", good, encoded(picture(48, 64), "PNG")]
+    corners, sizes = np.zeros((6, 2), np.int64), np.full((6, 2), (48, 64))
+    for _ in range(3):
+        found = codec.decode(blobs, corners, sizes)
+        assert [image is not None for image in found] == [True, False, False, False, True, True]
+        assert found[0].shape == (48, 64, 3) and np.array_equal(found[0], found[4])
+    sizes[0] = (40, 64)
+    assert codec.decode(blobs[:1], corners[:1], np.array([[48, 60]]))[0].shape == (48, 60, 3), "a region"
+    assert codec.decode(blobs[:1], corners[:1], np.array([[64, 48]]))[0] is None, "not the size of its header"
+
+
+@needs_dali
+def test_several_threads_share_the_lanes(folder):
+    """On a GPU two graphs work at once; on the processor one, which has all threads."""
+    with feed(folder, GpuDecode(lanes=3), threads=3, prefetch=3) as f:
+        assert f._backend.lanes == 1
+        assert len(list(f)) == 6
+
+
+def test_the_share_is_where_both_sides_end_together(tmp_path):
+    path = tmp_path / "decode.json"
+    share = Share(path, "here", None)
+    assert not share.measured
+    for _ in range(40):
+        cpu, gpu = round(1000 * share.value), round(1000 * (1 - share.value))
+        share.note((cpu, cpu / 300), (gpu, gpu / 900))  # images per second
+    assert share.measured and share.value == pytest.approx(0.25, abs=0.01)
+    assert json.loads(path.read_text()) == {"here": pytest.approx(0.25, abs=0.01)}
+    again = Share(path, "here", None)
+    assert again.measured and again.value == pytest.approx(share.value, abs=1e-3)
+    assert not Share(path, "elsewhere", None).measured
+    assert Share(path, "here", 0.7).value == 0.7
+
+
+def test_a_file_that_is_not_ours_or_cannot_be_written_costs_nothing(tmp_path):
+    path = tmp_path / "decode.json"
+    path.write_text("[1, 2")
+    assert kept(path) == {}
+    path.write_text("[1, 2]")
+    assert kept(path) == {}
+    share = Share(tmp_path / "decode.json" / "below a file", "x", None)
+    for _ in range(20):
+        share.note((10, 0.1), (10, 0.1))
+    assert share.measured and share.value == 0.5
+
+
+def test_a_side_that_did_nothing_teaches_nothing(tmp_path):
+    share = Share(tmp_path / "decode.json", "x", None)
+    share.note((0, 0.0), (10, 0.1))
+    share.note((10, 0.1), (0, 0.0))
+    assert not share.measured and share.value == 0.3
+
+
+def test_whose_a_file_is_depends_on_its_bytes_alone():
+    blobs = [np.random.default_rng(k).bytes(1000) for k in range(2000)]
+    few, more = ([mine(blob, share) for blob in blobs] for share in (0.25, 0.5))
+    assert 400 < sum(few) < 600 and 900 < sum(more) < 1100
+    assert all(b or not a for a, b in zip(few, more, strict=True)), "a larger share takes more, and leaves none"
+    assert not any(mine(blob, 0.0) for blob in blobs) and all(mine(blob, 1.0) for blob in blobs)
+    assert mine(memoryview(blobs[0]), 0.25) == few[0]
+
+
+@pytest.mark.parametrize(
+    ("decode", "backend", "want"),
+    [
+        ("auto", None, ("cpu", "auto")),
+        ("cpu", None, ("cpu", "auto")),
+        ("native", "cpu", ("cpu", "native")),
+        ("gpu", None, ("dali", "gpu")),
+        ("hybrid", "dali", ("dali", "hybrid")),
+        ("auto", "dali", ("dali", "auto")),
+        ("cpu", "dali", ("dali", "cpu")),
+    ],
+)
+def test_gpu_decoding_means_the_dali_backend(decode, backend, want):
+    assert choose(decode, backend, BACKENDS) == want
+
+
+@pytest.mark.parametrize(
+    ("decode", "backend", "words"),
+    [
+        ("fast", None, "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'fast'"),
+        ("auto", "gpu", "backend must be one of cpu, dali, got 'gpu'"),
+        ("gpu", "cpu", "backend=\"cpu\" decodes on the processor, got decode='gpu'; leave backend out"),
+        ("native", "dali", "decode='native' is the cpu backend's; with backend=\"dali\" use auto, cpu, gpu or hybrid"),
+    ],
+)
+def test_words_for_what_does_not_go_together(decode, backend, words):
+    with pytest.raises(ConfigError) as caught:
+        ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, decode=decode, backend=backend)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"engine": "cuda"}, "engine must be dali or nvimagecodec, got 'cuda'"),
+        ({"hw_load": 1.5}, r"hw_load must be in \[0, 1\], or None, got 1.5"),
+        ({"cpu_share": -0.1}, r"cpu_share must be in \[0, 1\], or None, got -0.1"),
+        ({"lanes": 0}, "lanes must be an integer >= 1, got 0"),
+    ],
+)
+def test_words_for_wrong_options(options, words):
+    with pytest.raises(ConfigError, match=words):
+        GpuDecode(**options)
+
+
+@needs_dali
+@pytest.mark.parametrize("decode", ["gpu", "hybrid"])
+def test_without_a_gpu_gpu_decoding_is_an_error(folder, decode):
+    with pytest.raises(ConfigError, match=f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here'):
+        ff.Feed(ff.ImageFolder(folder), OPS, batch=4, decode=decode)
+
+
+@needs_dali
+def test_the_same_sample_whoever_else_is_in_the_batch():
+    """Also files of other kinds, which stay with the engine."""
+    dali = importlib.import_module("fastfeed.backends.dali.backend")
+    from fastfeed.decode import engine_for
+    from fastfeed.runtime.timeline import Timeline
+
+    program = fuse([ff.Resize((48, 64))], ENCODED)
+    engine, blobs = engine_for(program, "auto"), files()
+    for how in CHOICES.values():
+        runner = dali.compile(program, engine, Timeline(), 32, 2, decode=how)
+        out = np.empty((len(blobs), 48, 64, 3), np.uint8)
+        headers = engine.probe(blobs)
+        windows = Windows(
+            np.tile([0.0, 0, 48, 64], (len(blobs), 1)),
+            np.zeros((len(blobs), 2), bool),
+            np.full((len(blobs), 2), (48, 64)),
+        )
+        assert runner.render(blobs, headers, Work(windows), out, threading.Event()) == [None] * len(blobs)
+        want = np.empty_like(out)
+        from fastfeed.decode import Request
+
+        engine.decode(Request(blobs, engine.probe(blobs), windows, "bilinear"), want, threading.Event())
+        assert np.abs(out.astype(int) - want).max() <= 1, how

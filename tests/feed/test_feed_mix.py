@@ -1,0 +1,140 @@
+"""Samples put together, in a feed: images and labels of the same partners, whatever the batches and the bad files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.photos import broken, folder
+
+from fastfeed.distributed.world import World
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.feed.feed import Feed
+from fastfeed.ops import (
+    CutMix,
+    Invert,
+    LabelSmoothing,
+    MixUp,
+    Mosaic,
+    MultiCrop,
+    Normalize,
+    OneHot,
+    RandomChoice,
+    Resize,
+    ToFloat,
+    ToLayout,
+    View,
+)
+from fastfeed.sampling import Repeated
+from fastfeed.sources import Arrays, ImageFolder
+
+N = 20
+LEVELS = np.broadcast_to((np.arange(N, dtype=np.uint8) * 12)[:, None, None, None], (N, 8, 8, 3))  # image i is all 12 i
+SOURCE = Arrays(LEVELS, np.arange(N), classes=[str(i) for i in range(N)])
+
+
+def shown(batch, row) -> np.ndarray:
+    """Share of every sample in an image, from its levels."""
+    return np.bincount(batch.images[row, :, :, 0].ravel() // 12, minlength=N)[:N] / 64
+
+
+@pytest.mark.parametrize("batch", [3, 4, 8])
+@pytest.mark.parametrize("op", [CutMix(), Mosaic()], ids=repr)
+def test_labels_are_what_is_seen(op, batch):
+    with Feed(SOURCE, [op], batch=batch, threads=2) as feed:
+        for got in feed:
+            assert got.labels.dtype == np.float32 and got.labels.shape == (batch, N)
+            for row in range(batch):
+                np.testing.assert_allclose(got.labels[row], shown(got, row), atol=1e-6)
+
+
+def test_mixup_is_a_weighted_mean_of_neighbors():
+    with Feed(SOURCE, [MixUp(1.0)], batch=4, shuffle=False) as feed:
+        for got in feed:
+            level = got.images[:, 0, 0, 0].astype(float)
+            np.testing.assert_allclose(level, got.labels @ (np.arange(N) * 12), atol=0.51)
+            for row, label in enumerate(got.labels):
+                assert set(np.flatnonzero(label)) <= {int(got.ids[row]), int(got.ids[row]) ^ 1}
+            np.testing.assert_allclose(got.labels.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("end", [[ToFloat()], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]], ids=str)
+def test_conversion_comes_last_wherever_it_stands(end):
+    mix = RandomChoice([MixUp(), CutMix()])
+    with Feed(SOURCE, [*end, mix], batch=6) as one, Feed(SOURCE, [mix, *end], batch=6) as two:
+        for a, b in zip(one, two, strict=True):
+            assert a.images.dtype == two.program.spec.dtype
+            np.testing.assert_array_equal(a.images, b.images)
+            np.testing.assert_array_equal(a.labels, b.labels)
+
+
+def test_ranks_agree_on_a_group_that_lies_between_them():
+    ops = [Mosaic()]
+    with Feed(SOURCE, ops, batch=20) as feed:
+        (alone,) = feed
+    for rank in range(4):
+        with Feed(SOURCE, ops, global_batch=20, world=World(rank=rank, size=4)) as feed:
+            (part,) = feed
+        rows = slice(5 * rank, 5 * rank + 5)
+        assert part.ids.tolist() == alone.ids[rows].tolist()
+        np.testing.assert_array_equal(part.images, alone.images[rows])
+        np.testing.assert_array_equal(part.labels, alone.labels[rows])
+
+
+@pytest.fixture
+def photos(tmp_path):
+    root = folder(tmp_path / "photos", {"a": 8, "b": 8})
+    for name in ("a/0003.jpg", "b/0001.jpg"):
+        (root / name).write_bytes(broken("truncated"))
+    return ImageFolder(root)
+
+
+def test_a_masked_sample_is_mixed_into_none(photos):
+    ops = [Resize((8, 8)), MixUp(1.0)]
+    with Feed(photos, ops, batch=16, shuffle=False, on_bad="mask") as feed:
+        (got,) = feed
+    bad = [3, 9]
+    assert np.flatnonzero(got.weights == 0).tolist() == bad
+    assert not got.images[bad].any()
+    for partner in (2, 8):
+        assert got.labels[partner].max() == 1
+    assert (got.labels[[0, 4]] >= 0).all()
+
+
+def test_a_substitute_is_mixed_as_itself(photos):
+    with Feed(photos, [Resize((8, 8)), MixUp(1.0)], batch=16, shuffle=False) as feed:
+        (got,) = feed
+    assert set(got.ids[[3, 9]]).isdisjoint({3, 9})
+    np.testing.assert_allclose(got.labels.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ops", "source", "error", "text"),
+    [
+        ([MixUp(), Invert()], SOURCE, SpecError, "MixUp works on finished samples; put it behind Invert"),
+        ([MixUp(), CutMix()], SOURCE, ConfigError, "got MixUp and CutMix; write RandomChoice([MixUp(), CutMix()])"),
+        ([MixUp(), MixUp(2.0)], SOURCE, ConfigError, "got MixUp and MixUp; leave one of them out"),
+        ([MultiCrop([View(8)]), MixUp()], SOURCE, SpecError, "MixUp does not go with ops that make several views"),
+        ([MixUp()], Arrays(LEVELS, np.arange(N)), ConfigError, "put OneHot(1000) before it"),
+        ([LabelSmoothing()], Arrays(LEVELS), ConfigError, "LabelSmoothing(classes=1000)"),
+        ([OneHot(9)], Arrays(LEVELS), ConfigError, "20 images, HWC uint8[8, 8, 3] has no labels, and the list makes"),
+        ([OneHot(9)], Arrays(LEVELS, np.arange(N)), ConfigError, "labels must be in [0, 9) to become soft, got 19 for"),
+        ([OneHot(9)], Arrays(LEVELS, np.arange(N) - 12), ConfigError, "or -1 where there is none, got -12 for arr"),
+        ([OneHot(5)], SOURCE, ConfigError, "OneHot classes must be at least the 20 that the source names, got 5"),
+    ],
+)
+def test_refuses(ops, source, error, text):
+    with pytest.raises(error) as refused:
+        Feed(source, ops, batch=4)
+    assert text in str(refused.value)
+
+
+def test_refuses_to_mix_samples_with_themselves():
+    with pytest.raises(ConfigError, match="MixUp would mix samples with themselves"):
+        Feed(SOURCE, [MixUp()], batch=4, shuffle=Repeated(2, together=True))
+
+
+def test_refuses_to_mix_alone():
+    with pytest.raises(ConfigError, match=r"MixUp mixes neighbors of a batch and needs batch >= 2, got 1 per rank"):
+        Feed(SOURCE, [MixUp()], batch=1)
+    with pytest.raises(ConfigError, match=r"got 1.5 per rank"):
+        Feed(SOURCE, [MixUp()], global_batch=3, world=World(rank=0, size=2))

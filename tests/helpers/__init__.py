@@ -1,0 +1,1 @@
+"""What tests share: made-up files, servers, stand-ins, examples of every op."""

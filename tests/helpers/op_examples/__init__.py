@@ -1,0 +1,29 @@
+"""Examples of every op, and the reference for its meaning, collected from the modules of this package."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+from fastfeed.ops import OPS
+from fastfeed.ops.program.layers import simple
+from helpers.meaning import Meaning
+
+EXAMPLES: dict[type, list[Any]] = {}
+MEANING: dict[type, Meaning] = {}
+for _info in pkgutil.iter_modules(__path__):
+    _module = importlib.import_module(f"{__name__}.{_info.name}")
+    EXAMPLES |= _module.EXAMPLES
+    MEANING |= getattr(_module, "MEANING", {})
+
+ALL = [op for kind in OPS for op in EXAMPLES.get(kind, ())]
+CHANGES = [op for op in ALL if op.kind == "change"]
+SIMPLE = [op for op in CHANGES if simple(op)]
+
+
+def listed(op: Any, size: tuple[int, int] = (24, 32)) -> list[Any]:
+    """A list in which the op may stand, for pixels."""
+    from fastfeed.ops import Resize
+
+    return [op] if op.kind in ("geometry", "convert", "views") else [Resize(size), op]

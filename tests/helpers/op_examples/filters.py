@@ -1,0 +1,61 @@
+"""Examples of sharpness, blur, noise and JPEG's artifacts, and who says what they mean."""
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageEnhance
+
+from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.noise_table import LENGTH, normal
+from helpers.meaning import Meaning
+
+EXAMPLES = {
+    Sharpness: [Sharpness(0.9), Sharpness([0.0, 1.0]), Sharpness((2.5, 4.0))],
+    GaussianBlur: [GaussianBlur(), GaussianBlur(23, (0.1, 2.0)), GaussianBlur(5, [1.5, 3.0]), GaussianBlur(61, (8, 9))],
+    GaussianNoise: [GaussianNoise(), GaussianNoise([40, 80])],
+    JPEGCompression: [JPEGCompression(), JPEGCompression([1, 10])],
+}
+
+
+def pillow(image: np.ndarray) -> Image.Image:
+    return Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+
+
+def sharpness(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    sharp = ImageEnhance.Sharpness(pillow(image)).enhance(float(values["factor"][row]))
+    return np.asarray(sharp).reshape(image.shape)
+
+
+def blur(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """Every tap by itself; padding as often mirrored as it takes."""
+    half = op.taps // 2
+    weights = np.exp(-0.5 * (np.arange(-half, half + 1) / values["sigma"][row]) ** 2)
+    weights /= weights.sum()
+    blurred = image.astype(np.float64)
+    for axis, length in enumerate(image.shape[:2]):
+        there = np.arange(-half, length + half) % max(2 * length - 2, 1)
+        padded = blurred.take(np.minimum(there, 2 * length - 2 - there) if length > 1 else 0 * there, axis)
+        blurred = sum(w * padded.take(np.arange(length) + i, axis) for i, w in enumerate(weights))
+    return np.rint(blurred).astype(np.uint8)
+
+
+def noise(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    found = normal()[(values["offset"][row] + np.arange(image.size)) % LENGTH].astype(np.float64).reshape(image.shape)
+    return np.clip(np.rint(image + values["sigma"][row] * found), 0, 255).astype(np.uint8)
+
+
+def jpeg(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    file = io.BytesIO()
+    color = {} if image.shape[2] == 1 else {"subsampling": "4:2:0"}
+    pillow(image).save(file, "JPEG", quality=int(values["quality"][row]), **color)
+    with Image.open(file) as again:
+        return np.asarray(again).reshape(image.shape)
+
+
+MEANING = {
+    Sharpness: Meaning(sharpness, 1, source="Pillow ImageEnhance.Sharpness"),
+    GaussianBlur: Meaning(blur, 1, source="torchvision gaussian_blur"),
+    GaussianNoise: Meaning(noise, 1, source="formula"),
+    JPEGCompression: Meaning(jpeg, 1, source="Pillow Image.save"),
+}

@@ -1,0 +1,100 @@
+"""A task whose samples do to their process what hostile files do. Imported by worker processes, too."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastfeed.decode.base import Bad
+from fastfeed.preprocess.task import NoRoom, Watch
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """Pieces of ten samples. `fates` says what happens at a sample; all others are written down as good."""
+
+    folder: str
+    fates: dict[int, str] = field(default_factory=dict)
+
+    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        lines = []
+        for sample in range(10 * piece, 10 * piece + 10):
+            if sample in poison:
+                lines.append(f"{sample} {poison[sample].reason}")
+                continue
+            lines.append(f"{sample} {self.meet(sample, watch)}")
+        watch.begin(-1)
+        self.meet(-1 - piece, watch)
+        path = Path(self.folder, f"{piece}.txt")
+        path.with_suffix(f".{os.getpid()}").write_text("\n".join(lines))
+        path.with_suffix(f".{os.getpid()}").replace(path)
+        return {"samples": 10, "pid": os.getpid()}
+
+    def alone(self, sample: int, watch: Watch) -> None:
+        self.meet(sample, watch)
+
+    def meet(self, sample: int, watch: Watch) -> str:
+        """What becomes of a sample; -1 - piece: at the end of a piece."""
+        if sample >= 0:
+            watch.begin(sample)
+        what, _, rest = self.fates.get(sample, "").partition(" ")
+        once = Path(self.folder, f"once-{sample}")
+        if rest == "once":
+            if once.exists():
+                return "good"
+            once.touch()
+        match what:
+            case "segfault":
+                ctypes.string_at(0)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "term":
+                os.kill(os.getpid(), signal.SIGTERM)
+            case "exit":
+                os._exit(3)
+            case "hang":
+                time.sleep(1000)
+            case "raise":
+                raise OSError(28, "No space left on device")
+            case "odd":
+                raise _Odd(lambda: None)
+            case "memory":
+                try:
+                    bytearray(1 << 42)
+                except MemoryError:
+                    return "oom"
+            case "roomdie":
+                with watch.room(int(rest)):
+                    os.kill(os.getpid(), signal.SIGKILL)
+            case "need":
+                try:
+                    with watch.room(int(rest)):
+                        time.sleep(0.05)
+                except NoRoom:
+                    return "oom"
+        return "good"
+
+
+class _Odd(Exception):
+    """Does not pickle."""
+
+
+def said(folder: Path) -> dict[int, str]:
+    """What became of every sample of all pieces."""
+    lines = [line for path in folder.glob("*.txt") for line in path.read_text().splitlines()]
+    return {int(sample): what for sample, what in (line.split() for line in lines)}
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""Jobs of preprocess over a few small pictures, done in this process: a second for all that a test needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastfeed.decode.base import Bad
+from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, run
+from fastfeed.preprocess.engines import Outcome
+from fastfeed.preprocess.state import Job, open_job
+from fastfeed.preprocess.targets.target import open_target
+from fastfeed.preprocess.task import Task
+from helpers.photos import broken, folder
+
+FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
+
+
+class Here:
+    """An engine without processes: for photographs that do no harm."""
+
+    workers = 1
+
+    def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
+        poison: Mapping[int, Bad] = {}
+        for piece in pieces:
+            try:
+                summary: dict[str, Any] = task.run(piece, _Watch(), poison)
+            except OSError as error:
+                yield Outcome(piece, error=error)
+            else:
+                yield Outcome(piece, summary)
+
+
+class _Watch:
+    def begin(self, sample: int) -> None:
+        pass
+
+    @contextmanager
+    def room(self, need: int) -> Iterator[None]:
+        yield
+
+
+def source(root: Path, good: int = 9, reasons: Sequence[str] = ("empty", "truncated", "not_image")) -> Path:
+    """`good` pictures in each of two classes, and a broken file for each reason in the first one."""
+    folder(root, {"cats": good, "dogs": good}, (40, 56))
+    for k, reason in enumerate(reasons):
+        (root / "cats" / f"0000_{k}.jpg").write_bytes(broken(reason))
+    return root
+
+
+def recipe(format: str = "webdataset", samples: int = 6) -> Recipe:
+    """Small pictures, in shards of this format."""
+    if format == "raw":
+        return Recipe(Scaling((16, 24), "cover", enlarge=True), Encoding("raw"), packing=Packing(format, samples))
+    return Recipe(Scaling(24), packing=Packing(format, samples))
+
+
+def made(root: Path, format: str = "webdataset") -> Job:
+    """21 photographs, 18 good ones, in four shards: root/source to root/shards."""
+    run(str(source(root / "source")), root / "shards", recipe(format), engine=Here())
+    return open_job(open_target(root / "shards", writes=False))

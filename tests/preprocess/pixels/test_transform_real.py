@@ -1,0 +1,67 @@
+"""Real photographs, scaled as if all of each had been decoded first; real bad files, with a result or a reason."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.jpegs import NO_KERNEL, native, shown, ssim
+from helpers.preprocess.transforming import Counted, file, made, recipe
+from helpers.preprocess.transforming import shown as result
+from PIL import Image
+
+from fastfeed.decode.base import Bad
+from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.reasons import REASONS
+from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
+
+PHOTOS = 3
+STEP = 9  # of the bad files, every so many
+
+
+@pytest.fixture(scope="module")
+def photos(data: Path) -> list[bytes]:
+    """Those whose colors stay as they are: the reference does not convert them."""
+    blobs = (path.read_bytes() for path in sorted((data / "photos-large").iterdir()))
+    plain = (blob for blob in blobs if "icc_profile" not in Image.open(io.BytesIO(blob)).info)
+    return [blob for blob, _ in zip(plain, range(PHOTOS), strict=False)]
+
+
+@pytest.mark.skipif(native is None, reason=NO_KERNEL)
+def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
+    values = []
+    for blob in photos:
+        found = made(blob, Scaling(512), Encoding("raw"))
+        want = Image.fromarray(shown(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS)
+        values.append(ssim(result(found), np.asarray(want)))
+    assert np.mean(values) >= 0.998 and min(values) >= 0.996, values  # the latter: little above 1.5 times the size
+
+
+@pytest.mark.skipif(native is None, reason=NO_KERNEL)
+def test_either_way_the_same_file(photos: list[bytes]) -> None:
+    for blob in photos:
+        pixels = result(made(blob, Scaling(512), Encoding("raw")))
+        want = file(pixels, "JPEG", quality=90, subsampling="4:2:0")
+        assert made(blob, Scaling(512), Encoding("jpeg", 90)).image == want
+
+
+@pytest.mark.parametrize("image", ["jpeg", "png", "webp"])
+def test_bad_files_become_readable_ones_or_have_a_reason(data: Path, image: str) -> None:
+    one = Transformer(
+        recipe(Scaling(3000), Encoding(image, keep_small=True), Limits(max_pixels=500_000))
+    )  # the most are kept where nothing is scaled
+    paths = sorted(path for path in (data / "bad-images").rglob("*") if path.is_file())
+    reasons, good = set(), 0
+    for path in paths[::STEP]:
+        found = one(path.read_bytes(), Counted())
+        if isinstance(found, Bad):
+            reasons.add(found.reason)
+            continue
+        good += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # kept metadata may be odd
+            assert result(found).shape == (found.height, found.width, 3), path
+    assert good and reasons and reasons <= REASONS.keys()

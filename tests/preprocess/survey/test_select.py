@@ -1,0 +1,210 @@
+"""What is chosen: who stays of duplicates, who is on which side, in which bucket, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from helpers.preprocess.surveying import by_hand
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfeed.preprocess.recipe import Choice, Recipe, Scaling
+from fastfeed.preprocess.survey.select import Chosen, Pair, choose, needs_pixels
+from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, Survey
+
+BUCKETS = ((512, 512), (512, 768), (768, 512))
+
+
+def chosen(
+    choice: Choice,
+    survey: Survey | None,
+    length: int | None = None,
+    labels: list[int] | None = None,
+    uris: Callable[[int], str] = "/photos/{}.jpg".format,
+    buckets: tuple[tuple[int, int], ...] = (),
+) -> Chosen:
+    scaling = Scaling(mode="buckets", buckets=buckets) if buckets else Scaling()
+    length = len(survey) if survey is not None and length is None else length or 0
+    classes = np.full(length, -1) if labels is None else np.array(labels)
+    return choose(Recipe(scaling, choice=choice), length, classes, survey, uris)
+
+
+def ids(found: Chosen) -> dict[str, list[int]]:
+    return {folder: members.tolist() for folder, members in found.groups}
+
+
+def side(found: Chosen, id: int) -> str:
+    return next(folder for folder, members in found.groups if id in members)
+
+
+def random_hashes(count: int, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64).tolist()
+
+
+def test_all_in_the_source_s_order() -> None:
+    found = chosen(Choice(), None, 5)
+    assert ids(found) == {"": [0, 1, 2, 3, 4]}
+    assert (found.left_out, found.pairs) == ({}, [])
+
+
+def test_of_the_same_bytes_the_first_stays() -> None:
+    survey = by_hand([7, 8, 7, 9, 8, 7], [1 << i for i in range(6)])
+    found = chosen(Choice(dedupe="exact"), survey, labels=[0, 0, 1, 0, -1, 0])
+    assert ids(found) == {"": [0, 1, 3]}
+    assert found.left_out == {"duplicate_exact": 3}
+    assert found.pairs == [
+        Pair(0, 2, "duplicate_exact", conflict=True),
+        Pair(1, 4, "duplicate_exact"),
+        Pair(0, 5, "duplicate_exact"),
+    ]
+
+
+def test_chains_are_not_followed() -> None:
+    survey = by_hand(range(4), [0b0, 0b111, 0b111111, 0b111111111])  # 0 ~ 1 ~ 2 ~ 3, three bits each
+    found = chosen(Choice(dedupe="near"), survey)
+    assert ids(found) == {"": [0, 2]}
+    assert found.pairs == [Pair(0, 1, "duplicate_near", 3), Pair(2, 3, "duplicate_near", 3)]
+    assert ids(chosen(Choice(dedupe="near", distance=6), survey)) == {"": [0, 3]}
+    assert ids(chosen(Choice(dedupe="near", distance=2), survey)) == {"": [0, 1, 2, 3]}
+
+
+def test_copies_of_one_that_is_left_out_go_with_it() -> None:
+    survey = by_hand([0, 1, 1, 3], [0b0, 0b11, 0b11, 0b11])  # 2 has the bytes of 1, 3 its hash
+    found = chosen(Choice(dedupe="near"), survey)
+    assert found.pairs == [Pair(0, id, "duplicate_near", 2) for id in (1, 2, 3)]
+    assert found.left_out == {"duplicate_near": 3}
+    assert chosen(Choice(dedupe="near", distance=1), survey).pairs == [
+        Pair(1, 2, "duplicate_exact"),
+        Pair(1, 3, "duplicate_near"),
+    ]
+
+
+def test_bad_ones_stay_and_plain_ones_go_by_their_bytes() -> None:
+    survey = by_hand([1, 1, 2, 2, 3, 4], [0] * 6, [BAD, BAD, PLAIN, PLAIN, PLAIN, GOOD])
+    found = chosen(Choice(dedupe="near"), survey)
+    assert ids(found) == {"": [0, 1, 2, 4, 5]}
+    assert found.pairs == [Pair(2, 3, "duplicate_exact")]
+
+
+@given(
+    contents=st.lists(st.integers(0, 12), min_size=1, max_size=40),
+    seed=st.integers(0, 99),
+    distance=st.integers(0, 6),
+    val=st.sampled_from([0.0, 0.3]),
+)
+def test_laws_of_near_duplicates(contents: list[int], seed: int, distance: int, val: float) -> None:
+    rng = np.random.default_rng(seed)
+    centers = rng.integers(0, 2**64, 3, dtype=np.uint64)
+    of_content = [int(centers[rng.integers(3)]) ^ int(rng.integers(0, 256)) for _ in range(13)]
+    hashes = [of_content[content] for content in contents]
+    survey = by_hand(contents, hashes)
+    found = chosen(Choice(dedupe="near", distance=distance, val=val), survey)
+    stay = sorted(id for members in ids(found).values() for id in members)
+    assert sorted(stay + [pair.dropped for pair in found.pairs]) == list(range(len(contents)))
+    assert sum(found.left_out.values()) == len(found.pairs)
+    for pair in found.pairs:  # everybody left out has a likeness that stays, and came before it
+        assert pair.kept in stay
+        assert pair.kept < pair.dropped
+        assert (hashes[pair.kept] ^ hashes[pair.dropped]).bit_count() == pair.bits <= distance
+        assert pair.reason == ("duplicate_exact" if contents[pair.kept] == contents[pair.dropped] else "duplicate_near")
+    for i in stay:
+        assert all((hashes[i] ^ hashes[j]).bit_count() > distance for j in stay if i != j)
+
+
+@given(seed=st.integers(0, 99), dedupe=st.sampled_from(["none", "exact", "near"]), distance=st.integers(0, 5))
+def test_what_is_alike_is_on_one_side(seed: int, dedupe: str, distance: int) -> None:
+    rng = np.random.default_rng(seed)
+    contents = rng.integers(0, 60, 70)
+    of_content = rng.integers(0, 2**64, 8, dtype=np.uint64)[rng.integers(0, 8, 60)] ^ rng.integers(0, 2**10, 60).astype(
+        np.uint64
+    )
+    hashes = of_content[contents]
+    found = chosen(Choice(dedupe=dedupe, distance=distance, val=0.5), by_hand(contents.tolist(), hashes.tolist()))
+    sides = {id: folder for folder, members in ids(found).items() for id in members}
+    for i in sides:
+        for j in sides:
+            if contents[i] == contents[j] or int(hashes[i] ^ hashes[j]).bit_count() <= distance:
+                assert sides[i] == sides[j]
+
+
+@pytest.mark.parametrize("surveyed", [False, True])
+@pytest.mark.parametrize("val", [0.05, 0.5])
+def test_the_share_is_what_chance_gives(surveyed: bool, val: float) -> None:
+    n = 20_000
+    survey = by_hand(range(n), random_hashes(n)) if surveyed else None
+    count = len(ids(chosen(Choice(val=val), survey, n))["val"])
+    assert abs(count - n * val) < 4 * (n * val * (1 - val)) ** 0.5
+
+
+@pytest.mark.parametrize("surveyed", [False, True])
+def test_more_photographs_move_none_of_the_others(surveyed: bool) -> None:
+    hashes, more = random_hashes(400), random_hashes(300, 1)
+    place = np.random.default_rng(2).permutation(700)  # where the old and the new ones lie then
+    before = chosen(Choice(val=0.3), by_hand(range(400), hashes) if surveyed else None, 400)
+    contents = [0] * 700
+    bits = [0] * 700
+    for old, (new, bit) in enumerate(zip(place.tolist(), hashes + more, strict=True)):
+        contents[new], bits[new] = old, bit
+    was = np.argsort(place)
+    after = chosen(
+        Choice(val=0.3), by_hand(contents, bits) if surveyed else None, 700, uris=lambda i: f"/photos/{was[i]}.jpg"
+    )
+    assert [side(before, id) for id in range(400)] == [side(after, place[id]) for id in range(400)]
+    assert {"train", "val"} == set(ids(before))
+
+
+def test_names_count_where_there_is_no_survey_but_not_where_they_lie() -> None:
+    one = chosen(Choice(val=0.3), None, 200, uris="/here/roses/{}.jpg".format)
+    other = chosen(Choice(val=0.3), None, 200, uris="s3://there/all/roses/{}.jpg".format)
+    tulips = chosen(Choice(val=0.3), None, 200, uris="/here/tulips/{}.jpg".format)
+    assert ids(one) == ids(other) != ids(tulips)
+    chosen(Choice(val=0.3), None, 1, uris=lambda _: "not \udcff UTF-8.jpg")
+
+
+def test_another_seed_is_another_split() -> None:
+    survey = by_hand(range(300), random_hashes(300))
+    one, same, other = (chosen(Choice(val=0.3, split_seed=seed), survey) for seed in (1, 1, 2))
+    assert ids(one) == ids(same) != ids(other)
+
+
+def test_split_and_order_are_the_same_everywhere() -> None:
+    survey = by_hand(range(12), [0] * 12, [PLAIN] * 12)
+    assert ids(chosen(Choice(val=0.4, shuffle=3), survey)) == {"train": [11, 4, 5, 2, 1, 8, 3], "val": [7, 9, 10, 0, 6]}
+    assert ids(chosen(Choice(val=0.4), None, 12)) == {"train": [0, 4, 5, 6, 7, 8, 9, 11], "val": [1, 2, 3, 10]}
+
+
+def test_unreadable_ones_are_split_by_name() -> None:
+    survey = by_hand(range(200), [0] * 200, [BAD] * 200)
+    survey.rows["sha"] = 0
+    groups = ids(chosen(Choice(val=0.5), survey))
+    assert groups == ids(chosen(Choice(val=0.5), None, 200))
+
+
+def test_the_order_is_a_permutation_of_each_group() -> None:
+    survey = by_hand(range(500), random_hashes(500))
+    plain, shuffled, again = (ids(chosen(Choice(val=0.2, shuffle=seed), survey)) for seed in (None, 5, 6))
+    for folder, members in plain.items():
+        assert sorted(shuffled[folder]) == members
+        assert shuffled[folder] != members
+        assert shuffled[folder] != again[folder]
+
+
+def test_buckets_by_shape_and_bad_ones_in_the_first() -> None:
+    survey = by_hand(range(5), random_hashes(5), [GOOD, GOOD, GOOD, BAD, PLAIN])
+    survey.rows["height"] = [100, 3000, 500, 0, 499]
+    survey.rows["width"] = [150, 2000, 510, 0, 500]
+    found = chosen(Choice(), survey, buckets=BUCKETS)
+    assert ids(found) == {"512x512": [2, 3, 4], "512x768": [0], "768x512": [1]}
+    split = chosen(Choice(val=0.5), survey, buckets=BUCKETS)
+    assert list(ids(split)) == [f"{side}/{h}x{w}" for side in ("train", "val") for h, w in BUCKETS]
+    assert sorted(id for members in ids(split).values() for id in members) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("choice", "needed"),
+    [(Choice(), False), (Choice(dedupe="exact"), False), (Choice(dedupe="near"), True), (Choice(val=0.1), True)],
+)
+def test_pixels_are_needed_for_near_duplicates_and_to_keep_them_on_one_side(choice: Choice, needed: bool) -> None:
+    assert needs_pixels(Recipe(choice=choice)) is needed

@@ -1,0 +1,154 @@
+"""Worker processes that die, hang and ask for the moon: what is lost is one photograph, and it is said why."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from helpers.preprocess.deadly import Deadly, alive, said
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.engines.local import LocalEngine
+from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, WorkerDied
+
+
+@pytest.mark.parametrize(
+    ("fate", "reason"),
+    [("segfault", "worker_crash"), ("kill", "oom"), ("exit", "worker_crash"), ("hang", "timeout")],
+)
+def test_a_sample_that_ends_its_process_is_the_only_one_lost(tmp_path: Path, fate: str, reason: str) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {4: fate}), Rules(timeout_s=1.0))
+    try:
+        outcome = leader.do(0)
+    finally:
+        leader.close()
+    assert outcome.error is None and outcome.summary["samples"] == 10
+    assert said(tmp_path) == {i: reason if i == 4 else "good" for i in range(10)}
+    assert leader.died == (4 if fate == "kill" else 2), "in its piece, and alone; killed ones are tried more often"
+
+
+def test_a_sample_that_lives_when_it_is_tried_again_is_innocent(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {4: "kill once", 7: "segfault once"}))
+    try:
+        assert leader.do(0).error is None
+    finally:
+        leader.close()
+    assert set(said(tmp_path).values()) == {"good"}
+    assert leader.died == 2
+
+
+def test_a_process_that_is_asked_to_end_blames_no_photograph(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {4: "term once", 7: "term once"}))
+    try:
+        assert leader.do(0).error is None
+    finally:
+        leader.close()
+    assert set(said(tmp_path).values()) == {"good"}
+    assert leader.died == 2, "none was tried alone"
+
+
+def test_several_poisonous_samples_in_one_piece(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {0: "exit", 5: "segfault", 9: "kill"}))
+    try:
+        assert leader.do(0).error is None
+        assert leader.do(1).error is None, "the next piece is none the worse for it"
+    finally:
+        leader.close()
+    bad = {0: "worker_crash", 5: "worker_crash", 9: "oom"}
+    assert said(tmp_path) == {i: bad.get(i, "good") for i in range(20)}
+
+
+def test_an_error_of_the_piece_comes_back_and_the_process_lives_on(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {3: "raise once", 14: "odd once"}))
+    try:
+        first = leader.do(0)
+        assert isinstance(first.error, OSError) and first.error.errno == 28
+        second = leader.do(1)
+        assert isinstance(second.error, RuntimeError) and "_Odd" in str(second.error), "one that does not pickle"
+        again = [leader.do(0), leader.do(1)]
+        assert [outcome.error for outcome in again] == [None, None]
+        assert again[0].summary["pid"] == again[1].summary["pid"]
+    finally:
+        leader.close()
+    assert leader.died == 0
+
+
+def test_a_process_that_dies_at_no_sample_is_given_up_after_a_while(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {-1: "exit"}))
+    try:
+        outcome = leader.do(0)
+    finally:
+        leader.close()
+    assert isinstance(outcome.error, WorkerDied) and "exit status 3, 3 times" in str(outcome.error)
+
+
+def test_a_decoder_that_asks_for_the_moon_gets_an_error(tmp_path: Path) -> None:
+    leader = Supervisor(Deadly(str(tmp_path), {2: "memory"}), Rules(memory=1 << 28))
+    try:
+        assert leader.do(0).error is None
+    finally:
+        leader.close()
+    assert said(tmp_path)[2] == "oom" and leader.died == 0
+
+
+def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local(Deadly): ...
+
+    with pytest.raises(ConfigError, match=r"does not pickle: .*Local.*; what they are made of must lie in a module"):
+        next(LocalEngine(1).run(Local(str(tmp_path)), [0]))
+    monkeypatch.setattr(sys.modules[__name__], "Local", Local, raising=False)
+    Local.__qualname__ = "Local"  # of this module, but not when it is imported
+    (outcome,) = LocalEngine(1).run(Local(str(tmp_path)), [0])
+    assert isinstance(outcome.error, ConfigError) and "cannot have the source or the target: " in str(outcome.error)
+
+
+def test_room_is_shared_and_what_never_fits_is_told_so(tmp_path: Path) -> None:
+    big, limit = 60_000_000, 100_000_000
+    fates = dict.fromkeys(range(0, 40, 3), f"need {big}") | {5: f"need {limit + 1}", 11: "kill once"}
+    engine = LocalEngine(3, Rules(memory=limit))
+    outcomes = [outcome for outcome in engine.run(Deadly(str(tmp_path), fates), range(4)) if outcome.summary]
+    assert sorted(outcome.piece for outcome in outcomes) == [0, 1, 2, 3]
+    assert said(tmp_path) == {i: "oom" if i == 5 else "good" for i in range(40)}
+
+
+def test_a_process_that_dies_while_it_has_room_gives_it_back(tmp_path: Path) -> None:
+    engine = LocalEngine(2, Rules(memory=100_000_000))
+    fates = {4: "roomdie 90000000", 8: "need 90000000", 15: "need 90000000"}
+    errors = [outcome.error for outcome in engine.run(Deadly(str(tmp_path), fates), range(2))]
+    assert not any(errors)
+    assert said(tmp_path) == {i: "oom" if i == 4 else "good" for i in range(20)}
+
+
+def test_stopping_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
+    engine = LocalEngine(2, Rules(timeout_s=60))
+    outcomes = engine.run(Deadly(str(tmp_path), {25: "hang", 38: "hang"}), range(4))
+    done = (outcome.summary for outcome in outcomes if outcome.summary)
+    pids = {next(done)["pid"] for _ in range(2)}
+    begun = time.monotonic()
+    outcomes.close()
+    assert not any(alive(pid) for pid in pids)
+    assert time.monotonic() - begun < 30, "nobody waited for those that hang"
+
+
+def test_workers_end_when_whoever_started_them_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]\n"
+        "from helpers.preprocess.deadly import Deadly\n"
+        "from fastfeed.preprocess.engines.local import LocalEngine\n"
+        "for outcome in LocalEngine(2).run(Deadly(sys.argv[1]), range(10000)):\n"
+        "    if outcome.summary: print(outcome.summary['pid'], flush=True)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), str(Path(__file__).parents[2])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = {int(process.stdout.readline()) for _ in range(20)}
+        process.send_signal(signal.SIGKILL)
+    late = time.monotonic() + 30
+    while any(map(alive, pids)) and time.monotonic() < late:
+        threading.Event().wait(0.05)
+    assert not any(map(alive, pids))

@@ -1,0 +1,160 @@
+"""MDS shards, read by MosaicML's streaming: its LocalDataset, its StreamingDataset, and its writer to compare with."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.preprocess.packing import encoded, entries, write
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.entry import Entry
+from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.writers import mds
+from fastfeed.preprocess.writers.mds import index_json
+from fastfeed.preprocess.writers.plain import as_json
+
+MDS = Packing("mds")
+MISSING = "no mosaicml-streaming, or no torch; pip install --no-deps mosaicml-streaming catalogue; pip install torch"
+
+# streaming imports tokenizers, vision models and compressors whatever it is to do; none of them has a part in reading
+# a plain shard, so that empty ones stand in for those that are not here
+STREAMING = """
+import importlib.machinery, importlib.util, json, sys, types
+
+class StandIn:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("brotli", "snappy", "torchvision", "transformers", "xxhash", "zstd"):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+    def create_module(self, spec):
+        module = types.ModuleType(spec.name)
+        module.algorithms_available = ()
+        def member(name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {})
+        module.__getattr__ = member
+        return module
+    def exec_module(self, module):
+        pass
+
+sys.meta_path.append(StandIn())
+"""
+
+READ = """
+from streaming import LocalDataset, MDSWriter, StreamingDataset
+
+def plain(sample):
+    image = sample["image"]
+    image = ["bytes", image.hex()] if isinstance(image, bytes) else [image.format, *image.convert("RGB").size]
+    return sample | {"image": image}
+
+columns, samples, folder = json.loads(sys.argv[1])
+with MDSWriter(out=folder, columns=columns, hashes=["sha256"], size_limit=None, max_workers=1) as out:
+    for sample in samples:
+        out.write({name: bytes.fromhex(value) if isinstance(value, str) else value for name, value in sample.items()})
+
+found = {}
+for folder in sys.argv[2:]:
+    local = LocalDataset(folder)
+    for shard in local.shards:
+        shard.validate(allow_unsafe_types=False)
+    streamed = [sample["key"] for sample in StreamingDataset(local=folder, batch_size=1, validate_hash="sha256")]
+    found[folder] = {"samples": [plain(local[i]) for i in range(len(local))], "streamed": streamed}
+json.dump(found, sys.stdout)
+"""
+
+
+def streaming(program: str, *words: str, folder: Path) -> str:
+    """What a program prints, with temporary files in a folder."""
+    if any(importlib.util.find_spec(name) is None for name in ("streaming", "torch", "catalogue")):
+        pytest.skip(MISSING)
+    environ = os.environ | {"TMPDIR": str(folder), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", STREAMING + program, *words]
+    run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=200)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout
+
+
+def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpeg") -> Path:
+    """A folder with its index."""
+    files = []
+    for k, found in enumerate(shards):
+        write(folder, MDS, found, f"shard-{k:06d}")
+        content = (folder / f"shard-{k:06d}.mds").read_bytes()
+        files.append((f"train/shard-{k:06d}.mds", len(content), hashlib.sha256(content).hexdigest(), len(found)))
+    (folder / "index.json").write_bytes(index_json(files, MDS, image))
+    return folder
+
+
+def test_streaming_reads_it_and_writes_the_same(tmp_path: Path) -> None:
+    found = entries(7)
+    jpegs = write_all(tmp_path / "jpeg", [found[:4], [], found[4:]])
+    webps = [replace(one, image=encoded(i, "webp"), extension="webp") for i, one in enumerate(found)]
+    webp = write_all(tmp_path / "webp", [webps], "webp")
+    pngs = [replace(one, image=encoded(i, "png"), extension="png") for i, one in enumerate(found[:2])]
+    png = write_all(tmp_path / "png", [pngs], "png")
+    index, theirs = json.loads((webp / "index.json").read_bytes()), tmp_path / "theirs"
+    (shard,) = index["shards"]
+    columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
+    order = json.dumps([columns, [values(one) for one in webps], str(theirs)])
+    read: dict[str, Any] = json.loads(streaming(READ, order, *map(str, (jpegs, webp, png)), folder=tmp_path))
+
+    assert read[str(jpegs)]["samples"] == [described(one, ["JPEG", 10, 8]) for one in found]
+    assert sorted(read[str(jpegs)]["streamed"]) == [one.key for one in found]
+    assert read[str(webp)]["samples"] == [described(one, ["bytes", one.image.hex()]) for one in webps]
+    assert read[str(png)]["samples"] == [described(one, ["PNG", 10, 8]) for one in pngs]
+
+    assert (webp / "shard-000000.mds").read_bytes() == (theirs / "shard.00000.mds").read_bytes()
+    expected = json.loads((theirs / "index.json").read_text())
+    expected["shards"][0]["raw_data"]["basename"] = "shard-000000.mds"
+    assert index == expected
+
+
+def values(one: Entry) -> dict[str, Any]:
+    """As columns have them; bytes as hexadecimal digits."""
+    found = described(one, []) | {"image": one.image, "meta": as_json(one.meta)}
+    return {
+        name: value if isinstance(value, int) else (value.encode() if isinstance(value, str) else value).hex()
+        for name, value in found.items()
+    }
+
+
+def described(one: Entry, image: list[Any]) -> dict[str, Any]:
+    return {
+        "class": one.meta.get("class", ""),
+        "extension": one.extension,
+        "height": 8,
+        "image": image,
+        "key": one.key,
+        "label": -1 if one.label is None else one.label,
+        "meta": one.meta,
+        "text": (one.text or "").replace("\udcff", "\ufffd"),
+        "uri": one.meta["uri"].replace("\udce9", "\ufffd"),
+        "width": 10,
+    }
+
+
+def test_an_empty_shard_says_so(tmp_path: Path) -> None:
+    folder = write_all(tmp_path, [[]])
+    content = (folder / "shard-000000.mds").read_bytes()
+    samples, first = np.frombuffer(content[:8], "<u4").tolist()
+    assert (samples, first) == (0, len(content))
+    assert json.loads(content[8:])["format"] == "mds"
+    assert json.loads((folder / "index.json").read_bytes()) == {"shards": [], "version": 2}
+
+
+def test_more_than_four_gigabytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mds, "_MOST", 3000)
+    with pytest.raises(ConfigError, match="has up to 4 GiB, got more with sample 3; ask for fewer per shard"):
+        write(tmp_path, MDS, entries(5))

@@ -1,0 +1,181 @@
+"""Against the truth: the cause of every idle nanosecond, in every dialect that has a host side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, replace
+
+import pytest
+from helpers.profiler.simulator.cases import ALL
+from helpers.profiler.simulator.confusion import agreement, confusion, tellable
+from helpers.profiler.simulator.judged import Judged, judged, read_back, run_of, unmarked
+
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.attribution.classify import Doing, range_meanings
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.result import DeviceResult
+from fastfeed.profiler.model.trace import Ranges, table
+
+PAIRS = [(name, dialect) for name in ALL for dialect in ALL[name].dialects]
+WHOLE = [(name, dialect) for name, dialect in PAIRS if name != "dropped"]  # with all launches
+TWO_CAUSES = ("checkpoint_and_loader", "late_checkpoint")  # the late rank's, and the usual ones of its peers
+ONE_CAUSE = [(name, dialect) for name, dialect in PAIRS if ALL[name].main is not None and name not in TWO_CAUSES]
+HARDLY = 0.005  # of the window: idle time that is too short for its mixture to matter
+FULL = ("nsys", "chrome", "xplane", "nvprof")
+SEVERAL = sorted(name for name in ALL if len(ALL[name].dialects) > 1 and name != "dropped")
+
+
+def _ids(pair: tuple[str, str]) -> str:
+    return "-".join(pair)
+
+
+@pytest.fixture(scope="module", params=WHOLE, ids=_ids)
+def made(request: pytest.FixtureRequest) -> tuple[str, str, Judged]:
+    return *request.param, judged(*request.param)
+
+
+def test_idle_nanoseconds_have_their_true_cause(made: tuple[str, str, Judged]) -> None:
+    _, dialect, run = made
+    for gpu, device, truth in run.devices():
+        matrix = run.confusion(gpu, device, truth)
+        wrong = {pair: ns for pair, ns in matrix.items() if pair[1] not in tellable(dialect, pair[0])}
+        if sum(matrix.values()) < HARDLY * run.window(gpu):
+            continue
+        assert agreement(matrix, dialect) >= 0.95, wrong
+
+
+def test_no_cause_is_made_up(made: tuple[str, str, Judged]) -> None:
+    """What is said of a cause is true of it, too: no column of the matrix is off by more than a point of the window."""
+    _, dialect, run = made
+    for gpu, device, truth in run.devices():
+        wrong: Counter[Cause] = Counter()
+        for (true, said), ns in run.confusion(gpu, device, truth).items():
+            if said not in tellable(dialect, true):
+                wrong[said] += ns
+        assert max(wrong.values(), default=0) < 0.01 * run.window(gpu), wrong
+
+
+def test_the_budget_is_the_window_and_idle_is_the_truth(made: tuple[str, str, Judged]) -> None:
+    *_, run = made
+    for gpu, device, truth in run.devices():
+        budget = device.whole.budget
+        assert budget.window == run.window(gpu)
+        assert budget.idle == sum(one.end - one.start for one in truth)
+        parts = (budget.compute, budget.comm, budget.h2d, budget.other, budget.overhead, budget.idle)
+        assert sum(parts) == budget.window
+
+
+@pytest.mark.parametrize(("name", "dialect"), ONE_CAUSE, ids=["-".join(pair) for pair in ONE_CAUSE])
+def test_the_main_cause(name: str, dialect: str) -> None:
+    main = ALL[name].main
+    assert main is not None
+    said: Counter[Cause] = Counter()
+    for device in judged(name, dialect).result.devices:
+        said.update(device.whole.causes)
+    assert said.most_common(1)[0][0] in tellable(dialect, main)
+
+
+@pytest.mark.parametrize(("name", "dialect"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
+def test_the_verdict(name: str, dialect: str) -> None:
+    verdict = judged(name, dialect).result.verdict
+    words = ALL[name].words
+    if ALL[name].main in (Cause.PEER, Cause.DEPENDENCY) and dialect == "xplane":
+        words |= {"abstained"}  # no waits of streams are recorded: what held the work back cannot be told from a loss
+    assert verdict.word in words, (verdict.headline, verdict.reasons)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_dialects_agree_on_the_share_of_input(name: str) -> None:
+    shares = [[device.share.value for device in judged(name, dialect).result.devices] for dialect in ALL[name].dialects]
+    for of_device in zip(*shares, strict=True):
+        assert max(of_device) - min(of_device) < 0.01
+
+
+@pytest.mark.parametrize("dialect", ALL["hidden_wait"].dialects)
+def test_a_hidden_wait_is_told_from_an_exposed_one(dialect: str) -> None:
+    run = judged("hidden_wait", dialect)
+    (device,) = run.result.devices
+    waited = sum(one.end - one.start for one in run.run.stages if one.stage == "wait")
+    found = device.whole.input
+    assert found.exposed == 0
+    assert found.total == found.hidden
+    # the first wait is before the window
+    assert 0.8 * waited < found.hidden <= waited
+
+
+@pytest.mark.parametrize("dialect", ALL["item_harmless"].dialects)
+def test_synchronizing_while_the_device_works_costs_nothing(dialect: str) -> None:
+    run = judged("item_harmless", dialect)
+    inside = sum(call.end - call.start for call in run.run.calls if call.name == "cudaStreamSynchronize")
+    (device,) = run.result.devices
+    assert inside > 0.5 * run.window(0)
+    assert device.whole.causes.get(Cause.SYNC, 0) == run.true_causes(0)[Cause.SYNC] < 0.005 * run.window(0)
+
+
+@pytest.mark.parametrize("granularity", ("nsys", "nsys_graph"))
+def test_graphs_whole_or_by_node(granularity: str) -> None:
+    run = judged("graphs", granularity)
+    (device,) = run.result.devices
+    assert run.result.verdict.word in ALL["graphs"].words
+    assert device.whole.causes[Cause.INPUT] == pytest.approx(run.true_causes(0)[Cause.INPUT], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ("slow_loader", "healthy"))
+def test_a_table_without_the_host_carries_no_verdict(name: str) -> None:
+    run = run_of(name)
+    result = analyze(read_back(run, "nvprof_csv"))
+    assert result.verdict.word == "abstained"
+    assert result.verdict.reasons
+    assert result.verdict.record
+    (device,) = result.devices
+    assert device.whole.budget.idle == sum(one.end - one.start for one in run.idle)
+
+
+def _alone(run_name: str, seed: int) -> tuple[DeviceResult, float]:
+    run = ALL[run_name].make(seed)
+    (device,) = analyze(read_back(run, "nsys")).devices
+    shift = device.first - run.ops[0].start
+    return device, agreement(confusion(run.idle, device.slices, shift), "nsys")
+
+
+@pytest.mark.parametrize("seed", (1, 2))
+@pytest.mark.parametrize("name", ("every_fourth", "tiny_kernels", "cold_start", "replicas", "across_streams"))
+def test_other_seeds(name: str, seed: int) -> None:
+    assert _alone(name, seed)[1] >= 0.95
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("dialect", FULL)
+def test_all_causes_together(dialect: str, seed: int) -> None:
+    run = ALL["mixture"].make(seed)
+    (device,) = analyze(read_back(run, dialect)).devices
+    matrix = confusion(run.idle, device.slices, device.first - run.ops[0].start)
+    assert len({true for true, _ in matrix}) >= 8
+    for cause in {true for true, _ in matrix}:
+        row = {pair: ns for pair, ns in matrix.items() if pair[0] is cause}
+        if sum(row.values()) > HARDLY * device.whole.budget.window:
+            assert agreement(row, dialect) >= 0.95, row
+
+
+@pytest.mark.parametrize("dialect", ("nsys", "nvprof"))
+def test_what_no_record_explains_could_be_input(dialect: str) -> None:
+    """Without frames of the interpreter nobody can rule it out, unless waits for input are in the record."""
+    assert judged("metrics", dialect).result.verdict.word == "not_starved"
+    (trace,) = read_back(run_of("metrics"), dialect)
+    other = range_meanings(trace) != Doing.INPUT
+    assert not other.all()
+    columns = {one.name: getattr(trace.ranges, one.name)[other] for one in fields(trace.ranges)}
+    verdict = analyze([replace(trace, ranges=table(Ranges, **columns))]).verdict
+    assert verdict.word == "abstained"
+    assert verdict.record
+
+
+@pytest.mark.parametrize("name", ("slow_loader", "every_fourth", "replicas"))
+def test_nobody_is_blamed_for_a_wait_that_nothing_names(name: str) -> None:
+    """Without the loader's own name the wait is not input: it is unknown, and that is said."""
+    run = unmarked(run_of(name))
+    result = analyze(read_back(run, "nsys"))
+    (device,) = result.devices
+    assert device.whole.causes.get(Cause.INPUT, 0) == 0
+    assert device.whole.causes[Cause.HOST_UNKNOWN] > 0.9 * device.whole.budget.idle
+    assert result.verdict.word == "abstained"

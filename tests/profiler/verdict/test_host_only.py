@@ -1,0 +1,29 @@
+"""A recording without a device: no verdict, but what its host waited for."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.profiler.handmade import Made
+
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.model.trace import Said
+
+
+def test_a_recording_of_the_host_alone_says_how_long_it_waited():
+    made = Made()
+    for at in range(0, 10_000_000, 1_000_000):
+        made.range(at, at + 1_000_000, f"ProfilerStep#{at}", Said.STEP)
+        made.range(at, at + 300_000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Said.NVTX)
+    verdict = analyze([made.trace()]).verdict
+    assert verdict.word == "abstained"
+    assert verdict.evidence == (
+        "The host waited for input 30.0 % of the time that was recorded: 10 waits, 3.00 ms. Whether a GPU would have "
+        "felt it, only a recording with one can say.",
+    )
+
+
+@pytest.mark.parametrize("said", [Said.OP, Said.PYTHON])
+def test_without_waits_nothing_is_said(said: Said):
+    made = Made()
+    made.range(0, 1_000_000, "aten::linear", said)
+    assert analyze([made.trace()]).verdict.evidence == ()

@@ -1,0 +1,184 @@
+"""Verdicts: their words, their marks, what they advise first, and when there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.profiler.handmade import Made
+
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.model.result import Result, Share
+from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.verdict.verdict import starved_word
+
+MS = 1_000_000
+STEP = 100 * MS
+
+
+def run(steps: int = 24, wait: int = 0, staged: int = 0, other: int = 0, loader: str = "DataLoader.__next__") -> Made:
+    """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in Python; the rest is one kernel."""
+    made = Made()
+    for n in range(steps):
+        at = n * STEP
+        made.range(at, at + STEP, f"ProfilerStep#{n}", Said.STEP)
+        if wait:
+            made.range(at, at + wait, loader, Said.NVTX)
+        begin = at + wait
+        if staged:
+            made.op(begin + staged - MS, begin + staged, (begin, begin + staged), api="cudaMemcpyAsync", kind=Kind.H2D,
+                    pageable=1, bytes=50 * MS)  # fmt: skip
+        begin += staged
+        made.range(begin, begin + other, "train.py(3): step")
+        made.op(begin + other, at + STEP, (begin + other, begin + other))
+    return made
+
+
+def judged(made: Made) -> Result:
+    return analyze([made.trace()])
+
+
+@pytest.mark.parametrize(
+    ("share", "word"),
+    [
+        (Share(0.049, 0.01, 0.09), "not_starved"),
+        (Share(0.05, 0.05, 0.05), "starved"),
+        (Share(0.08, 0.049, 0.12), "borderline"),
+        (Share(0.30, 0.02, 0.5), "borderline"),
+        (Share(0.30, 0.19, 0.5), "starved"),
+        (Share(0.20, 0.20, 0.20), "severe"),
+        (Share(0.07), "starved"),
+    ],
+)
+def test_a_mark_counts_once_the_interval_has_passed_it(share: Share, word: str):
+    assert starved_word(share) == word
+
+
+@pytest.mark.parametrize(("wait", "word"), [(0, "not_starved"), (4, "not_starved"), (6, "starved"), (30, "severe")])
+def test_words_of_whole_runs(wait: int, word: str):
+    result = judged(run(wait=wait * MS))
+    assert result.verdict.word == word
+    assert result.verdict.share.value == pytest.approx(23 * wait / (2400 - wait)), (
+        "the window begins with the first kernel"
+    )
+    assert result.verdict.confidence == "confirmed"
+
+
+def test_pageable_copies_are_told_from_waiting_for_batches():
+    verdict = judged(run(staged=25 * MS)).verdict
+    assert verdict.word == "severe"
+    assert "copies from pageable memory" in verdict.headline
+    assert verdict.bound == "h2d"
+    assert verdict.change.startswith("Pin the host memory")
+
+
+def test_what_costs_more_of_the_two_comes_first():
+    assert judged(run(wait=20 * MS, staged=6 * MS)).verdict.change.startswith("Make batches")
+    assert judged(run(wait=6 * MS, staged=20 * MS)).verdict.change.startswith("Pin")
+
+
+def test_a_busy_device_is_its_own_limit():
+    verdict = judged(run(other=6 * MS)).verdict
+    assert (verdict.word, verdict.bound) == ("not_starved", "gpu")
+    assert "GPU is busy" in verdict.change
+
+
+def test_many_small_causes_are_no_busy_device():
+    """9 ms of Python, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter is lost."""
+    made = run(other=25 * MS)
+    for n in range(24):
+        at = n * STEP
+        made.call(at, at + 8 * MS, "cudaMalloc")
+        made.call(at + 8 * MS, at + 16 * MS, "cudaStreamSynchronize")
+    verdict = judged(made).verdict
+    assert max(remedy.share for remedy in verdict.remedies) < 0.1
+    assert verdict.bound == "launch"
+
+
+def test_where_the_wait_is_outside_of_the_annotated_step():
+    made = Made()
+    for n in range(20):
+        at = n * STEP
+        made.range(at, at + 30 * MS, "DataLoader.__next__", Said.NVTX)
+        made.range(at + 30 * MS, at + STEP, "train_step", Said.NVTX)
+        made.op(at + 30 * MS, at + STEP, (at + 30 * MS, at + 30 * MS))
+    verdict = judged(made).verdict
+    assert verdict.word == "severe"
+    assert verdict.share.value == pytest.approx(0.3, abs=0.01)
+
+
+def _abstaining(trace: Trace) -> str:
+    verdict = analyze([trace]).verdict
+    assert (verdict.word, verdict.bound, verdict.confidence) == ("abstained", "", "")
+    assert verdict.headline == f"No verdict. {verdict.reasons[0]}"
+    assert verdict.record
+    return verdict.reasons[0]
+
+
+def test_abstains_of_what_is_lost():
+    trace = run().trace()
+    assert _abstaining(replace(trace, origin=replace(trace.origin, dropped=1))) == "The profiler lost 1 record."
+    assert "a sample" in _abstaining(replace(trace, origin=replace(trace.origin, sampled=True)))
+    assert "API calls were not recorded" in _abstaining(replace(trace, origin=replace(trace.origin, host_calls=False)))
+
+
+def test_abstains_where_the_launches_of_what_was_waited_for_are_missing():
+    made = run(other=8 * MS)
+    made.op(24 * STEP + 60 * MS, 25 * STEP)
+    made.range(24 * STEP, 25 * STEP, "ProfilerStep#24", Said.STEP)
+    assert _abstaining(made.trace()).startswith("Only 24 of 25 device operations have a recorded launch")
+
+
+def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
+    made = Made()
+    for n in range(24):
+        at = n * STEP
+        made.range(at, at + STEP, f"ProfilerStep#{n}", Said.STEP)
+        made.op(at + 20 * MS, at + STEP, (at + 20 * MS, at + 20 * MS))
+    assert "could be input" in _abstaining(made.trace())
+    for n in range(24):
+        made.range(n * STEP + 50 * MS, n * STEP + 51 * MS, "DataLoader.__next__", Said.NVTX)
+    assert judged(made).verdict.word == "not_starved"
+
+
+def test_abstains_of_one_operation_that_covers_half():
+    assert "60 % of the window; is its record damaged?" in _abstaining(_one_long())
+
+
+def _one_long() -> Trace:
+    made = Made()
+    made.op(0, 60 * MS, (-10, -5))
+    for n in range(4):
+        made.op(60 * MS + n * 10 * MS, 70 * MS + n * 10 * MS, (0, 5))
+    return made.trace()
+
+
+def test_no_device_no_verdict():
+    made = Made()
+    made.range(0, 100, "train.py(1): main")
+    verdict = judged(made).verdict
+    assert verdict.word == "abstained"
+    assert verdict.reasons == ("No kernel, copy or memset was recorded.",)
+
+
+@pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 whole steps were"), (3, "Only 3 whole steps were"), (5, "")])
+def test_few_steps_are_said(steps: int, says: str):
+    made = run(steps, wait=10 * MS)
+    verdict = judged(made).verdict
+    told = [sentence for sentence in verdict.against if "recorded; 5 make a verdict" in sentence]
+    assert len(told) == bool(says)
+    assert all(sentence.startswith(says) for sentence in told)
+    assert verdict.confidence == ("weak" if says else "likely")
+
+
+@pytest.mark.parametrize("last", (1, 2, 5))
+def test_the_last_steps_alone_are_judged_where_asked(last: int):
+    """The last ones wait for nothing; the window of all the others does."""
+    made = run(10, wait=10 * MS)
+    for n in range(10, 16):
+        made.range(n * STEP, n * STEP + STEP, f"ProfilerStep#{n}", Said.STEP)
+        made.op(n * STEP, n * STEP + STEP, (n * STEP - MS, n * STEP - MS))
+    result = analyze([made.trace()], last_steps=last)
+    assert result.devices[0].judged.budget.window == last * STEP
+    assert result.verdict.share.value == 0
+    assert analyze([made.trace()]).verdict.share.value > 0.05

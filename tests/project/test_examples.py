@@ -1,0 +1,181 @@
+"""Every example runs as its README says, on small data, and learns."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, environment
+from helpers.needs import require
+
+EXAMPLES = ROOT / "examples"
+LIMIT_S = 180  # ends a hang
+HELPERS = {"made.py", "horovod/hvd.py"}
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+ACCELERATE = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
+ACCELERATE += ("--mixed_precision", "no", "--dynamo_backend", "no")
+MPIRUN = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2")
+
+
+@dataclass(frozen=True)
+class Run:
+    script: str
+    needs: tuple[str, ...]  # packages
+    args: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()  # arguments of Python before the script
+    environ: tuple[tuple[str, str], ...] = ()
+    says: tuple[str, ...] = ()  # what the output also holds
+    mpirun: bool = False
+
+    def __str__(self) -> str:
+        how = ["mpirun"] * self.mpirun + [value for _, value in self.environ]
+        return "-".join([self.script, *how])
+
+
+PHOTOS = ("--data", "{photos}")
+# NPROC: XLA's threads, by default one per core. A device that waits in an all-reduce holds one, and on two cores the
+# device that it waits for may find none free: XLA ends the process after 40 s.
+TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPROC", "8"))
+# At the end of a process, rarely: DistributedDataParallel keeps gloo's threads alive (PyTorch issue 190489)
+GLOO_ABORTS = "terminate called without an active exception"
+RUNS = [
+    Run("landmarks_keras.py", ("keras", "tensorflow"), PHOTOS, environ=(("KERAS_BACKEND", "tensorflow"),)),
+    Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"),)),
+    Run("landmarks_jax.py", ("jax",), PHOTOS, says=(" of 40 images, ",)),
+    Run("landmarks_jax.py", ("jax",), PHOTOS, environ=TWO_DEVICES),
+    Run("landmarks_torch_ddp.py", ("torch",), PHOTOS, says=(" of 40 images, ",)),
+    Run("cifar_torch.py", ("torch",), ("--epochs", "2")),
+    Run(
+        "shards_keras.py",
+        ("keras", "tensorflow"),
+        ("--data", "{photos}/train"),
+        says=("120 images, ", "6 bad: 2 not_image"),
+    ),
+    Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),
+    Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True),
+    Run("horovod/after.py", ("torch",), PHOTOS),
+    Run("horovod/after.py", ("torch",), PHOTOS, mpirun=True),
+    Run(
+        "lightning_example.py",
+        ("torch", "lightning"),
+        says=("93 steps in all, 53 since the checkpoint, to epoch 3",),
+    ),
+    Run("accelerate_example.py", ("torch", "accelerate")),
+]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    code = "import made, sys; from pathlib import Path; made.make(Path(sys.argv[1]))"
+    environ = environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)]))
+    subprocess.run([sys.executable, "-c", code, str(folder / "photos")], env=environ, check=True, timeout=LIMIT_S)
+    return folder / "photos"
+
+
+def output(run: Run, photos: Path, *more: str) -> str:
+    require(*run.needs)
+    if run.mpirun and shutil.which("mpirun") is None:
+        pytest.skip("no mpirun; `make test` installs it where it may, else: apt-get install openmpi-bin")
+    args = [str(arg).replace("{photos}", str(photos)) for arg in (*run.args, *more)]
+    command = [sys.executable, *run.launcher, str(EXAMPLES / run.script), *args]
+    if run.mpirun:
+        command = ["mpirun", *MPIRUN, *command]
+    for _ in range(2):
+        more_environ = {"OMP_NUM_THREADS": "1", "HVD_PORT": str(free_port()), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        done = subprocess.run(
+            command,
+            env=environment(**more_environ, **dict(run.environ)),
+            cwd=photos.parent,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        if done.returncode == 0 or GLOO_ABORTS not in done.stderr:
+            break
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as socket_:
+        socket_.bind(("localhost", 0))
+        return socket_.getsockname()[1]
+
+
+def learned(text: str) -> None:
+    found = re.findall(r"^accuracy ([0-9.]+).*, chance ([0-9.]+)$", text, re.MULTILINE)
+    assert len(found) == 1, text[-2000:]
+    accuracy, chance = map(float, found[0])
+    assert accuracy >= chance + 0.09, f"accuracy {accuracy} is hardly above chance, {chance}"
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_an_example_learns(run: Run, photos: Path) -> None:
+    text = output(run, photos)
+    learned(text)
+    for words in run.says:
+        assert words in text
+    assert ("images/s" in text) == (run.script != "horovod/before.py")
+
+
+RECIPES = [  # nothing is trained
+    Run("augmentations_torchvision.py", ("torch",), PHOTOS, says=("images (16, 3, 96, 96) torch.float32",)),
+    Run("augmentations_keras.py", (), PHOTOS, says=("images (16, 96, 96, 3) float32",)),
+]
+
+
+@pytest.mark.parametrize("run", RECIPES, ids=str)
+def test_a_recipe_of_another_library_runs_here(run: Run, photos: Path) -> None:
+    text = output(run, photos)
+    for words in (*run.says, "labels (16, 5)", "images/s", "give every photograph the same bytes: True"):
+        assert words in text
+
+
+RESUMED = [
+    Run(
+        "landmarks_torch_ddp.py",
+        ("torch",),
+        (*PHOTOS, "--checkpoint", "ddp.pt"),
+        TORCHRUN,
+        says=("epoch 5 step 2", " of 40 images, "),
+    ),
+    Run("accelerate_example.py", ("torch", "accelerate"), ("--folder", "run"), ACCELERATE, says=("epoch 1 step 8",)),
+]
+
+
+@pytest.mark.parametrize("run", RESUMED, ids=str)
+def test_two_ranks_go_on_inside_an_epoch(run: Run, photos: Path) -> None:
+    steps = "37" if "ddp" in run.script else "70"
+    output(run, photos, "--max-steps", steps)
+    text = output(run, photos)
+    learned(text)
+    for words in run.says:
+        assert words in text
+
+
+def test_keras_goes_on_from_a_backup(photos: Path) -> None:
+    run = Run("landmarks_keras.py", ("keras", "tensorflow"), (*PHOTOS, "--epochs", "1", "--backup", "backup"))
+    assert "accuracy" in output(run, photos)
+    assert not (photos.parent / "backup").exists(), "a run that has ended needs no backup"
+
+
+def test_every_example_is_run_and_explained() -> None:
+    files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
+    assert files == {run.script for run in (*RUNS, *RECIPES)} | HELPERS, "a new example needs a row in RUNS"
+    table = (EXAMPLES / "README.md").read_text()
+    assert [name for name in sorted(files) if f"`{name}`" not in table] == []
+
+
+def test_horovod_to_fastfeed_is_a_short_diff() -> None:
+    before, after = ((EXAMPLES / "horovod" / name).read_text().splitlines() for name in ("before.py", "after.py"))
+    assert len(set(after) - set(before)) <= 14
+    assert len(after) < len(before)

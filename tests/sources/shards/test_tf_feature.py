@@ -1,0 +1,62 @@
+"""Features of a tf.train.Example as plain values."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from helpers.records import feature, field, varint
+
+from fastfeed.sources.shards.tf_feature import plain
+
+CASES: list[tuple[bytes, Any]] = [
+    (feature("ä".encode()), "ä"),
+    (feature([b"a", b"", b"c"]), ["a", "", "c"]),
+    (feature(-1), -1),
+    (feature([2**62, 5]), [2**62, 5]),
+    (feature([1, 2], packed=False), [1, 2]),
+    (feature(0.5), 0.5),
+    (feature([0.5, 0.25]), [0.5, 0.25]),
+    (field(2, varint(1 << 3 | 5) + b"\x00\x00\x00\x3f"), 0.5),
+    (field(3, b""), None),
+    (b"", None),
+    (field(1, field(1, b"a")) + field(3, field(1, b"\x07")), 7),
+    (field(1, field(1, b"a")) + field(1, field(1, b"b")), ["a", "b"]),
+    (field(9, b"?") + field(1, field(9, b"?") + field(1, b"a")), "a"),
+]
+
+
+@pytest.mark.parametrize(("data", "value"), CASES)
+def test_values(data: bytes, value: Any) -> None:
+    assert plain(data) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (feature(b"\xff"), "can't decode"),
+        (field(2, field(1, b"abc")), "3 bytes of wire type 2"),
+        (field(1, varint(1 << 3) + b"\x01"), "1 bytes of wire type 0"),
+        (field(1, field(1, b"abc"))[:-1], "a field goes beyond its message"),
+        (b"\x0b", "wire type 3"),
+        (b"\xff" * 12, "a number has no end"),
+        (field(3, field(1, b"\xff")), "a number has no end"),
+    ],
+)
+def test_damage(data: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plain(data)
+
+
+def test_any_damage_is_a_value_error() -> None:
+    rng = random.Random(2)
+    for data, _ in CASES:
+        for _ in range(200):
+            damaged = bytearray(data)
+            for _ in range(rng.randrange(1, 3) if data else 0):
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+            try:
+                plain(bytes(damaged[: rng.randrange(len(damaged) + 1)]))
+            except ValueError:
+                continue

@@ -35,6 +35,7 @@ settings.register_profile(
 settings.load_profile("fastfeed")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own hook, which reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Workers get whole files, and one of them all that run Nsight Systems: two of it at a time wait for each other."""
     for item in items:

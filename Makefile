@@ -1,5 +1,6 @@
-# make demo   the main job, end to end: photographs -> decode and augmentation -> Keras fit
-# make test   everything CI tests        make lint   style, types, import rules        make bench   the figures
+# make demo       the main job, end to end: photographs -> decode and augmentation -> Keras fit
+# make test       what is not marked slow, in minutes        make test-all   everything, as CI does
+# make lint       style, types, import rules                 make bench      the figures
 # make gpu-check   all that needs a GPU, on a machine that has one: benchmarks/results/README.md
 PYTHON ?= python3
 VENV := .venv
@@ -8,9 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
 WORKERS ?= 2 # processes that tests are spread over, by file
+PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadgroup)
 JPEGLIB ?= /usr/include/jpeglib.h
 
-.PHONY: demo test lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys
+.PHONY: demo test test-all test-needs lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -41,16 +43,21 @@ browser-needs:
 	    "(Debian: apt-get install $$packages)."; fi
 
 # the runner's tests with a real nsys run where there is one: NSYS, on PATH, in its usual places, or here. 170 MB, NVIDIA's
-# licence, Debian or Ubuntu, nothing is installed; not part of make test
+# licence, Debian or Ubuntu, nothing is installed; not part of make test or test-all
 nsys:
-	tests/profiler/fetch_nsys.sh build/nsys
+	tests/helpers/profiler/fetch_nsys.sh build/nsys
 
 demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: $(VENV)/.dev launcher-needs browser-needs
+test-needs: $(VENV)/.dev launcher-needs browser-needs
 	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning)
-	$(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadgroup) $(ARGS)
+
+test: test-needs
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: test-needs
+	$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from fastfeed.profiler.runner import nsight, surroundings
 PROFILE = """
 import pathlib, sys
 from fastfeed.cli import main
-from fastfeed.profiler import nsight
+from fastfeed.profiler.runner import nsight
 nsight.ROOT = pathlib.Path.cwd()  # no nsys of this machine
 sys.argv[0] = "fastfeed"
 main()

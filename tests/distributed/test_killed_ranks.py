@@ -64,7 +64,7 @@ def test_ten_kills_lose_and_repeat_nothing(s3: S3Server, tmp_path: Path, monkeyp
     s3.faults(latency_s=0.005, share_503=0.01, seed=seed)
 
     rng, start = random.Random(seed), multiprocessing.get_context("forkserver")
-    start.set_forkserver_preload(["killed_rank", "fastfeed.feed.feed", "s3fs", "fastfeed.backends.cpu.backend"])
+    start.set_forkserver_preload(["helpers.killed_rank", "fastfeed.feed", "s3fs", "fastfeed.backends.cpu.backend"])
     resume: Path | None = None
     got: dict[tuple[int, int], dict[int, tuple[int, int]]] = defaultdict(dict)
     killed = 0

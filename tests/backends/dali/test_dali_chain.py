@@ -250,7 +250,7 @@ def test_views_and_mixed_samples_agree(op):
         assert np.array_equal(want.labels, got.labels)
         for a, b in zip(every(want.images), every(got.images), strict=True):
             assert a.shape == b.shape
-            # edges: see dali_ops; and the cpu backend halves an image once for all of its small views
+            # edges: see dali/graph; and the cpu backend halves an image once for all of its small views
             assert np.abs(a - b).max() <= 18 / 255 and np.abs(a - b).mean() < 2 / 255
 
 

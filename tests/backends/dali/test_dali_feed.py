@@ -137,7 +137,7 @@ def test_the_interpreter_ends_in_the_middle_of_an_epoch(folder):
 
 def test_without_dali_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)  # import raises, as without it
-    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali.backend")]:
+    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali")]:
         monkeypatch.delitem(sys.modules, module)
     with pytest.raises(MissingExtra, match="needs NVIDIA DALI: pip install 'fastfeed\\[cuda13\\]'") as caught:
         ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, backend="dali")
@@ -169,7 +169,8 @@ import json, resource, sys, threading
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))  # a hostile file must not take the machine with it
 import numpy as np, fastfeed as ff
-from fastfeed.backends import cpu, dali, dali_ops
+from fastfeed.backends.cpu import backend as cpu
+from fastfeed.backends.dali import backend as dali, graph
 from fastfeed.decode import Bad, engine_for
 from fastfeed.ops.program.compile import Work, fuse
 from fastfeed.spec import ENCODED
@@ -185,7 +186,7 @@ for k in range(0, len(files), 64):
     outs, said = np.empty((2, len(blobs), 64, 64, 3), np.uint8), []
     for runner, out in zip(runners, outs):
         headers = engine.probe(blobs)
-        plain = [dali_ops.plain(program, b, h) for b, h in zip(blobs, headers)]
+        plain = [graph.plain(program, b, h) for b, h in zip(blobs, headers)]
         windows = program.windows([np.empty((0, 0))], np.array([(h.height, h.width) for h in headers]))
         said.append(runner.render(blobs, headers, Work(windows), out, threading.Event()))
     apart = np.abs(outs[0].astype(int) - outs[1]).mean((1, 2, 3))

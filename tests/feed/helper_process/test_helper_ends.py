@@ -226,7 +226,7 @@ if child == 0:
     for use in (lambda: next(walk), lambda: next(feed.batches())):
         try:
             use()
-        except ff.feed.FeedClosed as error:
+        except ff.errors.FeedClosed as error:
             print(error, flush=True)
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

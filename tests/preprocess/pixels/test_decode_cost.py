@@ -108,7 +108,7 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
 from fastfeed.decode import Bad
-from fastfeed.preprocess.pixels import raster
+from fastfeed.preprocess.pixels import decode as raster
 from fastfeed.preprocess.pixels.cost import cost
 raster.LARGE = int(sys.argv[2])
 rasterizer, slowest = raster.Rasterizer(), 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from pathlib import Path
 
@@ -160,5 +159,4 @@ def test_ranks_in_one_file_that_each_call_theirs_0_do_not() -> None:
 def test_a_file_is_recognized_whatever_its_name(dialect: str, tmp_path: Path) -> None:
     (path,) = write(run_of("healthy"), dialect, tmp_path)
     plain = path.rename(tmp_path / "recording")
-    module = importlib.import_module(f"fastfeed.profiler.readers.{dialect.split('_')[0]}")
-    assert read(plain).origin.dialect == module.__name__.rpartition(".")[2]
+    assert read(plain).origin.dialect == dialect.split("_")[0]

@@ -181,7 +181,7 @@ def test_a_shard_that_is_still_being_written(root, monkeypatch):
 
 BUILD = """
 import sys
-from fastfeed.sources import TarShards, build
+from fastfeed.sources import TarShards
 look = TarShards._scan
 def scan(self, peek):
     sys.stdout.write(peek.uri + chr(10))  # in one piece, of many threads

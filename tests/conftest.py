@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import re
 import subprocess
 import sys
@@ -83,6 +84,15 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no test data at {folder}; set FASTFEED_TEST_DATA to the folder that holds it")
     return folder
+
+
+@pytest.fixture
+def fresh_seed(request: pytest.FixtureRequest) -> int:
+    """A new seed in every run, for slow tests only. A failure shows it; FASTFEED_TEST_SEED repeats it."""
+    assert request.node.get_closest_marker("slow"), "only slow tests may differ from run to run"
+    seed = int(os.environ.get("FASTFEED_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"FASTFEED_TEST_SEED={seed}")
+    return seed
 
 
 Python = Callable[..., subprocess.CompletedProcess[str]]

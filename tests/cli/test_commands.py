@@ -136,6 +136,7 @@ def demos(folder, tmp_path_factory):
     return root, whole, bad
 
 
+@pytest.mark.slow
 def test_demo_over_broken_files_alone_is_one_error(demos):
     _, _, done = demos
     assert done.code == 2
@@ -143,6 +144,7 @@ def test_demo_over_broken_files_alone_is_one_error(demos):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_demo_trains_and_tells(demos):
     root, done, _ = demos
     assert done.code == 0, done.stderr

@@ -206,6 +206,7 @@ def test_the_same_bytes_for_any_threads_split_and_order():
 BARS = {"bilinear": (0.996, 0.985), "lanczos": (0.998, 0.985), "box": (0.996, 0.985)}
 
 
+@pytest.mark.slow
 def test_shrinking_in_the_dct_domain_keeps_photographs(data):
     names = sorted((data / "photos-large").glob("*.jpg"))
     table = {}

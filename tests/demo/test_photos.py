@@ -10,6 +10,8 @@ from PIL import Image
 
 from fastfeed.demo import photos
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

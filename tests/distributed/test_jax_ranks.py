@@ -5,7 +5,7 @@ import pytest
 import ranks_at_work as at_work
 from helpers.needs import needs
 
-pytestmark = needs("jax", "keras")
+pytestmark = [pytest.mark.slow, needs("jax", "keras")]
 
 DEVICES = "the batch must divide among the devices of its sharding, got {} samples for 4 devices; change batch to a "
 

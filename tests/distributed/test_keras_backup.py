@@ -11,7 +11,7 @@ import pytest
 import ranks_at_work as at_work
 from helpers.needs import needs, require
 
-pytestmark = needs("keras")
+pytestmark = [pytest.mark.slow, needs("keras")]
 
 EPOCHS, STEPS = 3, at_work.SAMPLES // 8
 RUNS = [  # backend, save_freq, batches to live in each attempt (None: chosen by chance), steps per execution
@@ -52,11 +52,10 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 
 @pytest.mark.parametrize(("backend", "every", "lives", "together"), RUNS)
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)], ids=["by chance"])
-def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, lives, together, seed):
+def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, lives, together, fresh_seed):
     require(backend)
     fit = fitted(backend)
-    rng = random.Random(seed)
+    rng = random.Random(fresh_seed)
     lives = [rng.randrange(every if every != "epoch" else STEPS, 8) for _ in range(2)] if lives is None else lives
     order, steps = at_work.order(EPOCHS), EPOCHS * STEPS
     reached, done = 0, 0

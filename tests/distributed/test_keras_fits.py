@@ -5,7 +5,7 @@ import pytest
 import ranks_at_work as at_work
 from helpers.needs import needs
 
-pytestmark = needs("keras")
+pytestmark = [pytest.mark.slow, needs("keras")]
 
 BACKENDS = [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax", "torch")]
 FACTORS = {3: 4.0, 8: 0.0, 40: 2.5}

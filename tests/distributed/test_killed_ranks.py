@@ -19,6 +19,8 @@ from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 
+pytestmark = pytest.mark.slow
+
 KILLS, SIZES = 10, (3, 2, 1, 4, 6, 3, 2, 5, 1, 3, 2)
 POLL_S, PATIENCE_S = 0.01, 60.0
 
@@ -53,17 +55,18 @@ def least(folder: Path, size: int) -> dict | None:
     return min((ff.load_state(file) for file in files), key=lambda state: (state["epoch"], state["step"]))
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1000)], ids=["by chance"])
-def test_ten_kills_lose_and_repeat_nothing(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int):
+def test_ten_kills_lose_and_repeat_nothing(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_seed: int
+):
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "home"))
     pattern = upload(s3)
     with killed_rank.feed(ff.World(), pattern, s3.options, None) as whole:
         batches = [batch for epoch in range(killed_rank.EPOCHS) for batch in whole.batches(epoch)]
         want = {(batch.epoch, batch.step): killed_rank.rows(batch) for batch in batches}
         assert len({failure.id for failure in whole.stats().bad}) == 3
-    s3.faults(latency_s=0.005, share_503=0.01, seed=seed)
+    s3.faults(latency_s=0.005, share_503=0.01, seed=fresh_seed)
 
-    rng, start = random.Random(seed), multiprocessing.get_context("forkserver")
+    rng, start = random.Random(fresh_seed), multiprocessing.get_context("forkserver")
     start.set_forkserver_preload(["helpers.killed_rank", "fastfeed.feed", "s3fs", "fastfeed.backends.cpu.backend"])
     resume: Path | None = None
     got: dict[tuple[int, int], dict[int, tuple[int, int]]] = defaultdict(dict)

@@ -6,7 +6,7 @@ import pytest
 import ranks_at_work as at_work
 from helpers.needs import needs
 
-pytestmark = needs("tensorflow", "keras")
+pytestmark = [pytest.mark.slow, needs("tensorflow", "keras")]
 
 STEPS = at_work.SAMPLES // 8
 

@@ -10,7 +10,7 @@ import pytest
 import ranks_at_work as at_work
 from helpers.needs import needs
 
-pytestmark = needs("torch")
+pytestmark = [pytest.mark.slow, needs("torch")]
 
 BATCH = at_work.UNEVEN_BATCH
 STEPS = at_work.SAMPLES // BATCH

@@ -11,12 +11,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
 
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.targets.target import open_target
+
+pytestmark = pytest.mark.slow
 
 KILLS = 30
 DRIVER = Path(__file__).parents[1] / "helpers/preprocess/job_driver.py"

@@ -15,6 +15,8 @@ import pytest
 from conftest import ROOT, environment
 from helpers.needs import require
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 LIMIT_S = 180  # ends a hang
 HELPERS = {"made.py", "horovod/hvd.py"}

@@ -11,7 +11,7 @@ import pytest
 from helpers.needs import needs
 
 # looked for, not imported: JAX changes the environment of what is started later
-pytestmark = needs("nvidia", "torch", "jax")
+pytestmark = [pytest.mark.slow, needs("nvidia", "torch", "jax")]
 ROOT = Path(__file__).parents[2]
 PARTS = ["photos", "rates", "steps", "faults", "agree", "overlap"]
 

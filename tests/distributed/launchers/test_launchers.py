@@ -22,6 +22,8 @@ import walk_rank
 from conftest import environment
 from helpers.needs import require
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 120  # ends a hang
 HERE = Path(__file__).parent
 RANK = str(HERE / "walk_rank.py")

@@ -21,6 +21,8 @@ from fastfeed.preprocess.job import run
 from fastfeed.preprocess.recipe import Packing, Recipe, Scaling
 from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
 
+pytestmark = pytest.mark.slow
+
 FATES = {4: "segfault", 21: "memory", 36: "kill"}
 EXPECTED = dict.fromkeys(range(40), "good") | {4: "worker_crash", 21: "oom", 36: "oom"}
 

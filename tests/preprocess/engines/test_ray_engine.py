@@ -26,6 +26,8 @@ from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'fastfeed[ray]'")
 from fastfeed.preprocess.engines.ray import RayEngine  # noqa: E402  after the skip
 
+pytestmark = pytest.mark.slow
+
 RULES = Rules(memory=1 << 27, timeout_s=1.0)
 TESTS = Path(__file__).parents[2]
 

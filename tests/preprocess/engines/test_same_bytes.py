@@ -10,6 +10,8 @@ from helpers.preprocess.outcomes import photographs, tree
 
 from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, open_input, run
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {"jpeg": Scaling(48), "webp": Scaling(48, "long"), "png": Scaling((40, 56), "cover", enlarge=True)}
 JOBS = [("webdataset", "webp"), ("tfrecord", "jpeg"), ("parquet", "png"), ("mds", "webp"), ("raw", "raw")]
 

@@ -18,6 +18,8 @@ from fastfeed.faults import REASONS
 from fastfeed.preprocess.pixels import decode as raster
 from fastfeed.preprocess.pixels.cost import cost
 
+pytestmark = pytest.mark.slow
+
 MEASURE = """
 import json, re, sys
 from fastfeed.preprocess.pixels.cost import cost

@@ -22,6 +22,8 @@ from fastfeed.preprocess.targets.remote import RemoteTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.storage.retry import Patience
 
+pytestmark = pytest.mark.slow
+
 QUICK = Patience(deadline_s=20, pause_s=0.01, hedge=False)
 HASTY = Patience(attempts=4, pause_s=0.01, hedge=False)
 

@@ -14,6 +14,8 @@ import pytest
 
 from fastfeed.preprocess.targets.target import open_target
 
+pytestmark = pytest.mark.slow
+
 # Shards of two files, over and over under the same six names, each time with other bytes: every file begins with the
 # hash of the rest of it. One process makes another for each line that it is sent: beginning anew would take a second.
 LOOP = """

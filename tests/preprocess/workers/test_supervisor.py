@@ -16,6 +16,8 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines.local import LocalEngine
 from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, WorkerDied
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("fate", "reason"),

@@ -15,6 +15,8 @@ from fastfeed.profiler.model.trace import Kind, Said, Trace
 from fastfeed.profiler.readers import decompress as opened
 from fastfeed.profiler.readers.chrome import reader as chrome
 
+pytestmark = pytest.mark.slow
+
 # HTA keeps decimals of today's time in microseconds as float64, whose steps are 250 ns
 ROUGH = {"hta_ns_resolution_rank0.json.gz": 61}
 # by device: ops, idle from first op to last in nanoseconds, percent of the ops whose launch is in the file

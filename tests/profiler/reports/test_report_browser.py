@@ -16,7 +16,10 @@ from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.reports.page import page
 
-pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)"),
+]
 
 WIDTHS = (360, 1280)
 TIP = "document.getElementById('tip')"

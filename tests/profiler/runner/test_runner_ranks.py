@@ -14,6 +14,8 @@ from helpers.profiler import fake_nsys
 from fastfeed.profiler.runner import Settings, free_folder, rank_of, record
 from fastfeed.profiler.runner.launchers import interpreter, understand
 
+pytestmark = pytest.mark.slow
+
 RANK = """
 import os, sys
 rank = os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"]

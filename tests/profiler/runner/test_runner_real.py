@@ -20,6 +20,8 @@ from fastfeed.profiler import readers
 from fastfeed.profiler.runner import Recording, Settings, nsight, record
 from fastfeed.profiler.runner.capture import options_of
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Recording]
 TRIES = 3  # nsys 2022.4 itself leaves no recording once in some hundreds of runs; the command runs all the same
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.backends.cpu.kernels import ALONE, KERNELS, MEASURED, NARROW, TABLES, lookup
+from fastfeed.backends.cpu.kernels import ALONE, KERNELS, MEASURED, NARROW, NESTED, TABLES, lookup
 from fastfeed.ops.program.layers import Layer, Taken
 
 __all__ = ["change", "run"]
@@ -36,6 +36,8 @@ def run(
             image = alone(op, values, row, image)
         elif kind in MEASURED:
             table = MEASURED[kind](op, values, row, image)
+        elif kind in NESTED:
+            image = NESTED[kind](op, values, row, image, run)
         else:
             image = KERNELS[kind](op, values, row, image)
     if table is not None and not leave:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import cv2
@@ -10,19 +11,17 @@ import numpy as np
 
 from fastfeed.ops.augmix import AugMix
 
-__all__ = ["KERNELS"]
+__all__ = ["NESTED"]
 
 _MINE = threading.local()  # fresh memory would cost as much as the blend
 
 
-def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Every version after its chain, in its share; in float32, rounded once."""
-    from fastfeed.backends.cpu.chain import run  # the chain needs this module's table
-
-    found, chain = [image], op.chain
-    for taken in values["chains"]:
-        found.append(run(chain, taken, row, image.copy(), leave=False)[0])
-    flat = [one.reshape(len(image), -1) for one in found]
+def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Callable[..., Any]) -> np.ndarray:
+    """The weighted sum of the image and its versions, each after its own chain; in float32, rounded once."""
+    versions, chain = [image], op.chain
+    for choices in values["chains"]:
+        versions.append(run(chain, choices, row, image.copy(), leave=False)[0])
+    flat = [version.reshape(len(image), -1) for version in versions]
     shares = values["shares"][row].tolist()
     if len(flat) % 2:
         flat, shares = [*flat, image.reshape(len(image), -1)], [*shares, 0.0]
@@ -44,4 +43,4 @@ def _sums(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return held[0, :need].reshape(shape), held[1, :need].reshape(shape)
 
 
-KERNELS = {AugMix: mix}
+NESTED = {AugMix: mix}

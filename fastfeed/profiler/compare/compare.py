@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from fastfeed.profiler.compare.significance import judged_by
+from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
+from fastfeed.profiler.compare.outcome import summarize
 from fastfeed.profiler.model import intervals, statistics
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.steps.input_share import STARVING
 
-__all__ = ["Comparison", "DeviceChange", "Move", "Side", "compare"]
+__all__ = ["compare"]
 
 PARTS = {
     "compute": "compute",
@@ -25,61 +26,6 @@ PARTS = {
     "idle": "idle",
 }
 FLOOR = 0.002  # of a step: what is less is not worth a word, however sure
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One quantity before and after. Without enough steps on both sides, what needs them is None."""
-
-    key: str  # stable: "step", "input", a part of the budget, or "cause:" and the key of a cause
-    title: str
-    before: float  # share of the judged window
-    after: float
-    before_ns: float | None  # per step
-    after_ns: float | None
-    change_ns: tuple[float, float, float] | None  # per step, after less before: value, and its 95 % interval
-    moved: str  # "less", "more", "same" (within noise, or next to nothing), "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceChange:
-    """One device before and after."""
-
-    before: DeviceResult
-    after: DeviceResult
-    label: str
-    step: Move  # its own length
-    input: Move  # waits for input, staged copies, and both by proxy of other ranks
-    parts: tuple[Move, ...]  # of the budget
-    causes: tuple[Move, ...]  # of idle time, largest change first
-
-    @property
-    def speedup(self) -> float | None:
-        """Steps per second, after over before; None without steps."""
-        a, b = self.step.before_ns, self.step.after_ns
-        return a / b if a and b else None
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two analyses."""
-
-    paths: tuple[str, ...]
-    word: str  # of its verdict
-    reasons: tuple[str, ...]  # why it abstained
-    devices: int
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    outcome: str  # "better", "worse", "same", "unknown"
-    sentence: str
-    before: Side
-    after: Side
-    devices: tuple[DeviceChange, ...] = ()  # most in need of input, on either side, first
-    only_before: tuple[str, ...] = ()  # labels of devices without a partner
-    only_after: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def compare(a: Result, b: Result) -> Comparison:
@@ -94,7 +40,7 @@ def compare(a: Result, b: Result) -> Comparison:
     made = Comparison(
         "unknown", "", _side(a), _side(b), tuple(changes), alone[0], alone[1], (*_notes(a, b, changes), *_alone(*alone))
     )
-    outcome, sentence = judged_by(made)
+    outcome, sentence = summarize(made)
     return replace(made, outcome=outcome, sentence=sentence)
 
 
@@ -132,7 +78,7 @@ def _change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
     return DeviceChange(before, after, label, _length(before, after), _input(before, after), parts, tuple(causes))
 
 
-def _size(move: Move) -> float:
+def _size(move: MetricChange) -> float:
     return move.change_ns[0] if move.change_ns else move.after - move.before
 
 
@@ -160,18 +106,18 @@ def _move(
     after: DeviceResult,
     ns: tuple[float, float],
     sets: tuple[np.ndarray, np.ndarray],
-) -> Move:
+) -> MetricChange:
     """What these sets hold per step; `ns` is what they hold of the whole judged periods."""
     windows = [max(one.judged.budget.window, 1) for one in (before, after)]
     shares = ns[0] / windows[0], ns[1] / windows[1]
     spans = _steps(before), _steps(after)
-    move = Move(key, title, *shares, None, None, None, "unknown")
+    move = MetricChange(key, title, *shares, None, None, None, "unknown")
     if min(map(len, spans)) == 0:
         return move
     return _weighed(move, [intervals.overlap(steps, held) for steps, held in zip(spans, sets, strict=True)], spans)
 
 
-def _weighed(move: Move, each: Sequence[np.ndarray], spans: Sequence[np.ndarray]) -> Move:
+def _weighed(move: MetricChange, each: Sequence[np.ndarray], spans: Sequence[np.ndarray]) -> MetricChange:
     """With what each step of both sides says of it; `each` is int64 nanoseconds, shape (steps,)."""
     value, low, high = statistics.difference(each[0], np.ones_like(each[0]), each[1], np.ones_like(each[1]))
     floor = FLOOR * min(float(np.mean(one[:, 1] - one[:, 0])) for one in spans)
@@ -182,16 +128,16 @@ def _weighed(move: Move, each: Sequence[np.ndarray], spans: Sequence[np.ndarray]
     return replace(move, change_ns=(value, low, high), moved=moved)
 
 
-def _length(before: DeviceResult, after: DeviceResult) -> Move:
+def _length(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """Of a step, from its beginning to its end, also where the device began to work only within it."""
-    move = Move("step", "step", 1.0, 1.0, None, None, None, "unknown")
+    move = MetricChange("step", "step", 1.0, 1.0, None, None, None, "unknown")
     spans = _steps(before), _steps(after)
     if min(map(len, spans)) == 0:
         return move
     return _weighed(move, [one[:, 1] - one[:, 0] for one in spans], spans)
 
 
-def _input(before: DeviceResult, after: DeviceResult) -> Move:
+def _input(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """As the verdict counts it. What other ranks waited for input is in the shares alone, and makes it less sure."""
     shares = before.share.value, after.share.value
     windows = before.judged.budget.window, after.judged.budget.window

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.compare.compare import Comparison, DeviceChange, Move, Side
+from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
 from fastfeed.profiler.model.wording import WORDS, duration, percent, plain, plural
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
@@ -85,11 +85,11 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     return found
 
 
-def _rows(moves: tuple[Move, ...] | list[Move], name: int, timed: bool) -> list[Text]:
+def _rows(moves: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool) -> list[Text]:
     return [_row(move, name, timed) for move in moves]
 
 
-def _row(move: Move, name: int, timed: bool) -> Text:
+def _row(move: MetricChange, name: int, timed: bool) -> Text:
     if timed and move.before_ns is not None and move.after_ns is not None:
         figures = f"{_ms(move.before_ns):>9}{_ms(move.after_ns):>9}{_ms(move.after_ns - move.before_ns, True):>9}"
     else:
@@ -156,7 +156,7 @@ def _change_dict(change: DeviceChange) -> dict[str, Any]:
     }
 
 
-def _move_dict(move: Move) -> dict[str, Any]:
+def _move_dict(move: MetricChange) -> dict[str, Any]:
     change = [value if math.isfinite(value) else None for value in move.change_ns] if move.change_ns else None
     return {
         "key": move.key.removeprefix("cause:"),

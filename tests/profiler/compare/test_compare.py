@@ -13,7 +13,8 @@ from helpers.profiler import results_made as made
 from rich.console import Console
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.compare.compare import Comparison, Move, compare
+from fastfeed.profiler.compare.changes import Comparison, MetricChange
+from fastfeed.profiler.compare.compare import compare
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Charge, Result, Share
 from fastfeed.profiler.readers import read
@@ -22,7 +23,7 @@ from fastfeed.profiler.reports.difference import SCHEMA, as_dict, render
 MS = made.MS
 
 
-def by_key(moves: tuple[Move, ...]) -> dict[str, Move]:
+def by_key(moves: tuple[MetricChange, ...]) -> dict[str, MetricChange]:
     return {move.key: move for move in moves}
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.wording import duration, percent
 
-if TYPE_CHECKING:
-    from fastfeed.profiler.compare.compare import Comparison, DeviceChange, Move
-
-__all__ = ["judged_by"]
+__all__ = ["summarize"]
 
 _BUSY = 0.05  # of the window may be idle on a GPU that is called busy
 _NOISE = "within noise"
 
 
-def judged_by(made: Comparison) -> tuple[str, str]:
+def summarize(made: Comparison) -> tuple[str, str]:
     """The outcome, and the sentence that says it."""
     if not made.devices:
         return "unknown", _incomparable(made)
@@ -69,7 +65,7 @@ def _step(one: DeviceChange) -> str:
     return f"step {by}, {times}{few}"
 
 
-def _input(move: Move) -> str:
+def _input(move: MetricChange) -> str:
     words = {"less": ", significant", "more": ", significant", "same": f", {_NOISE}"}
     shares = f"input wait {percent(move.before)} -> {percent(move.after)} of the window"
     if move.moved == "same" and max(move.before, move.after) < STARVED:

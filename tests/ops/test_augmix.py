@@ -72,10 +72,10 @@ def test_blend_is_the_sum_of_its_parts():
             version, table = run(op.chain, chain, row, image.copy())
             found.append(version if table is None else look_up(version, table))
         want = np.einsum("k,khwc->hwc", its["shares"][row], np.stack(found).astype(np.float64))
-        assert np.abs(mix(op, its, row, image.copy()) - want).max() < 0.501
+        assert np.abs(mix(op, its, row, image.copy(), run) - want).max() < 0.501
         for k in range(5):
             alone = its | {"shares": np.eye(5)[[k] * 6]}
-            np.testing.assert_array_equal(mix(op, alone, row, image.copy()), found[k])
+            np.testing.assert_array_equal(mix(op, alone, row, image.copy(), run), found[k])
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 1, 1), (1, 600, 3), (400, 1, 1), (33, 47, 1)])
@@ -84,7 +84,7 @@ def test_odd_images(shape, op):
     image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     its = values(op, 8, shape[:2])
     for row in range(8):
-        got = mix(op, its, row, image.copy())
+        got = mix(op, its, row, image.copy(), run)
         assert got.shape == shape and got.dtype == np.uint8 and got.flags.c_contiguous
 
 
@@ -95,9 +95,9 @@ def test_a_row_depends_on_its_own_numbers_only_and_rows_can_be_taken_out():
     some = whole[[5, 2]]
     for row, place in ((5, 0), (2, 1)):
         (alone,) = taken(op, u[row : row + 1], sizes[row : row + 1])
-        want = mix(op, alone.values[0], 0, image.copy())
-        np.testing.assert_array_equal(mix(op, whole.values[0], row, image.copy()), want)
-        np.testing.assert_array_equal(mix(op, some.values[0], place, image.copy()), want)
+        want = mix(op, alone.values[0], 0, image.copy(), run)
+        np.testing.assert_array_equal(mix(op, whole.values[0], row, image.copy(), run), want)
+        np.testing.assert_array_equal(mix(op, some.values[0], place, image.copy(), run), want)
 
 
 def test_same_bytes_in_any_batch_and_on_any_thread():

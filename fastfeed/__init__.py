@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
+from fastfeed.version import __version__
 
 _PUBLIC = {
     "Affine": "ops",

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fastfeed import __version__
 from fastfeed.cli.analyze import analyze
 from fastfeed.cli.demo import demo
 from fastfeed.cli.diff import diff
@@ -18,6 +17,7 @@ from fastfeed.cli.preprocess import preprocess
 from fastfeed.cli.profile import profile
 from fastfeed.cli.show import show
 from fastfeed.errors import FastfeedError
+from fastfeed.version import __version__
 
 __all__ = ["COMMANDS", "app", "main"]
 

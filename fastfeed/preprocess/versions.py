@@ -13,6 +13,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.pixels.decode import libvips
 from fastfeed.preprocess.plan import Plan, differing
 from fastfeed.preprocess.recipe import Recipe
+from fastfeed.version import __version__
 
 __all__ = ["check_here", "versions"]
 
@@ -29,8 +30,6 @@ _OF_PILLOW = {  # by our names; of several, the first that it was built with
 
 def versions(recipe: Recipe) -> dict[str, str]:
     """Of all that decodes, scales, converts, encodes and packs, in this process; "none" for what is not there."""
-    from fastfeed import __version__
-
     found = {"pillow": _PILLOW}
     for name, several in _OF_PILLOW.items():
         known = (features.version(feature) for feature in several)

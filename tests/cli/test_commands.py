@@ -12,8 +12,8 @@ import pytest
 from helpers.needs import require
 from PIL import Image
 
-from fastfeed import __version__
 from fastfeed.cli import COMMANDS
+from fastfeed.version import __version__
 
 # one after another in one process, as TensorFlow takes longer to load than to train: exit codes and words of each
 SEVERAL = """

@@ -8,12 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.rng import SLOT_SUBSTITUTE, uniform
 
-__all__ = ["REASONS", "TRANSIENT", "Failure", "FaultPolicy", "substitutes", "too_many"]
+__all__ = ["REASONS", "TRANSIENT", "Failure", "FaultPolicy", "too_many"]
 
 REASONS = {
     "not_found": "no file there",
@@ -77,15 +74,6 @@ class FaultPolicy:
     def of(cls, on_bad: str | FaultPolicy) -> FaultPolicy:
         """A policy from its name, or as it is."""
         return on_bad if isinstance(on_bad, cls) else cls(on_bad)  # type: ignore[arg-type]
-
-
-def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:
-    """Where in the epoch's order those stand that may replace a bad sample, as they are tried: int64, (attempts,).
-
-    Positions, so that a substitute is drawn as all samples are: by class, by weight, from its share of a mixture.
-    """
-    u = uniform(seed, epoch, np.array([key]), SLOT_SUBSTITUTE, attempts)[0]
-    return np.minimum((u * length).astype(np.int64), length - 1)
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
-from fastfeed.faults import REASONS, Failure, FaultPolicy, substitutes, too_many
+from fastfeed.faults import REASONS, Failure, FaultPolicy, too_many
+from fastfeed.feed.substitutes import substitutes
 
 # -- what a failure and a policy are
 

@@ -13,12 +13,13 @@ import numpy as np
 from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.decode.base import Engine
-from fastfeed.faults import FaultPolicy, substitutes
+from fastfeed.faults import FaultPolicy
 from fastfeed.feed.annotations import Marks, annotator, clear
 from fastfeed.feed.loader import Loaded, Loader, Read
 from fastfeed.feed.mix_groups import Rows
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.readahead import ReadAhead, Ticket
+from fastfeed.feed.substitutes import substitutes
 from fastfeed.ops.mix_plan import Mixed
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch

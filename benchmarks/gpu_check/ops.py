@@ -91,7 +91,7 @@ def _rendered(setting: Setting, program: Program, blobs: list[Any], work: Work |
             runner._by_engine = _nobody
         out = runner.empty((len(blobs), *(side or 0 for side in program.spec.shape)), program.spec.dtype)
         bad = runner.render(blobs, engine.probe(blobs), work, out, threading.Event())
-        runner.settle()
+        runner.synchronize()
         assert not any(bad), f"{program.steps}: {backend.__name__} refused good images: {bad}"
         outs.append(np.asarray(out.get() if hasattr(out, "get") else out).astype(np.float64))
     return outs

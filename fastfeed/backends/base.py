@@ -1,55 +1,102 @@
-"""The seam between the op list and whoever runs it."""
+"""The contracts between the feed and the code that runs a program, one for each part of the feed that calls it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, Header, Stop
+from fastfeed.decode.base import Bad, Engine, Header, Stop
 from fastfeed.ops.mix_plan import Mixed
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.runtime.buffers import Allocate
+from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "BackendModule", "BatchMemory", "Description", "Mixer", "Renderer"]
 
 
-class Backend(Protocol):
-    """A compiled Program."""
+class Renderer(Protocol):
+    """Makes samples from encoded bytes. The batch builder calls it."""
 
-    name: str
-    whole: bool  # wants whole batches; otherwise any rows, from many threads
-    where: str  # its batches lie: "memory", "the memory of GPU 0"
-    xp: Any  # numpy, or what has its functions where this backend's batches lie
-    empty: Allocate  # memory for a batch there
-    renders: Program  # whose samples `render` gives: where samples are mixed afterwards, conversion may come later
+    whole_batches: bool  # it takes whole batches at once; otherwise any rows of one, from many threads
+    rendered: Program  # what `render` makes: where samples are mixed afterwards, conversion may come later
 
     def render(
         self,
         blobs: Sequence[Any],
         headers: Sequence[Header],
         work: Work,
-        out: np.ndarray,
+        out: Any,
         stop: Stop,
         batch: int = 0,  # its number, for the timeline
+        /,
     ) -> list[Bad | None]:
-        """Blobs to samples in `out` (n, *renders.shape); what a bad sample's slot holds has no meaning."""
+        """Decode and augment into `out` (n, *rendered.shape); the row of a bad sample has undefined content."""
         ...
 
-    def mix(self, made: np.ndarray, members: np.ndarray, mixed: Mixed, out: np.ndarray) -> None:
-        """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are their rows in `made`."""
+
+class Mixer(Protocol):
+    """Combines rendered samples. The batch builder calls it."""
+
+    def mix(self, samples: Any, members: np.ndarray, plan: Mixed, out: Any, /) -> None:
+        """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are rows of `samples`."""
         ...
 
-    def here(self) -> AbstractContextManager[None]:
-        """Where a thread has to be while it writes to batches."""
+
+class BatchMemory(Protocol):
+    """The memory that batches are made in. The buffer pool and the threads that write to it use this."""
+
+    xp: Any  # NumPy, or the module with its functions for arrays in this memory
+
+    def empty(self, shape: tuple[int, ...], dtype: str, /) -> Any:
+        """An array with undefined content."""
         ...
 
-    def settle(self) -> None:
-        """Wait until all that was written to batches is there for everybody."""
+    def device_context(self) -> AbstractContextManager[None]:
+        """Every thread enters this before it writes to a batch."""
         ...
 
-    def path(self) -> str:
-        """How bytes become pixels, in words, for `print(feed)`."""
+    def synchronize(self) -> None:
+        """Wait until all writes to batches are visible to every thread and stream."""
         ...
+
+
+class Description(Protocol):
+    """What `print(feed)` shows."""
+
+    memory_name: str  # "memory", "the memory of GPU 0"
+
+    def decode_path(self) -> str:
+        """How bytes become pixels, in words."""
+        ...
+
+
+class Backend(Renderer, Mixer, BatchMemory, Description, Protocol):
+    """A compiled program."""
+
+
+class BackendModule(Protocol):
+    """A module that compiles programs, named in the table `BACKENDS`."""
+
+    def compile(
+        self,
+        program: Program,
+        engine: Engine,
+        timeline: Timeline,
+        batch: int,  # samples that `render` is given at most
+        threads: int,
+        gpu: int = 0,
+        decode: Any = "auto",  # as `Feed` takes it
+    ) -> Backend: ...
+
+    def engine(self, decode: Any, /) -> Any:
+        """The `decode` argument for `decode.engine_for`: what decodes on the processor."""
+        ...
+
+
+if TYPE_CHECKING:  # the type checker tests every backend against these contracts here
+    from fastfeed.backends.cpu import backend as cpu
+    from fastfeed.backends.dali import backend as dali
+
+    _MODULES: tuple[BackendModule, ...] = (cpu, dali)

@@ -45,7 +45,7 @@ class Branch:
 
     def black(self) -> Any:
         """A black pixel as `render` leaves it, shaped to fill any image."""
-        program = self.backend.renders
+        program = self.backend.rendered
         level = self.backend.xp.asarray(np.array(program.convert.offset, program.spec.dtype))
         return level[:, None, None] if program.convert.layout == "CHW" else level
 
@@ -87,7 +87,7 @@ class Assembler:
         self._said, self._weigh = source if isinstance(source, Annotated) else None, weigh
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
-        whole = self.backend.whole
+        whole = self.backend.whole_batches
         self._loader = Loader(source, engine, quarantine, _READ_WHOLE if whole else _READ_BYTES)
         self._policy: FaultPolicy = quarantine.policy
         self._annotator = annotator(source, self.program)
@@ -134,7 +134,7 @@ class Assembler:
 
         def part(first: int, last: int) -> Callable[[], None]:
             def fill() -> None:
-                with self.backend.here():
+                with self.backend.device_context():
                     with beginning:  # queued jobs hold no memory
                         if not this.outs:
                             self._start(this)
@@ -143,7 +143,7 @@ class Assembler:
             return fill
 
         def finish() -> Batch:
-            self.backend.settle()
+            self.backend.synchronize()
             if ahead is not None:
                 ahead.drop(tickets.values())  # found to be bad since they were begun
             return self._batch(this)
@@ -195,7 +195,7 @@ class Assembler:
         if this.mixed is None:
             self._fill(this, first, last, [out[first:last] for out in this.outs], this.marks[first:last], read)
             return
-        rendered = self.backend.renders
+        rendered = self.backend.rendered
         made = self.backend.empty((last - first, *rendered.shape), rendered.spec.dtype)
         marks = self._annotator.none(last - first)
         masked = self._fill(this, first, last, [made], marks, read)

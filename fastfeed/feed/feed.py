@@ -236,7 +236,9 @@ class Feed(Handover):
         threads, ahead = "thread" + "s" * (self.threads != 1), "batch" + "es" * (self.prefetch != 1)
         how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
         held = self.prefetch + 2
-        text = feed_text(self.source, self.plan, self.program, how, self._backend.path(), held, self._backend.where)
+        text = feed_text(
+            self.source, self.plan, self.program, how, self._backend.decode_path(), held, self._backend.memory_name
+        )
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     __str__ = explain
@@ -248,7 +250,7 @@ class Feed(Handover):
     def converts(self) -> bool:
         """There is conversion to do after decoding, and a device may do it instead."""
         alone = not self.program.others  # conversion there is for one array
-        return alone and self.program.raw() != self.program and not self._backend.whole
+        return alone and self.program.raw() != self.program and not self._backend.whole_batches
 
     def place_on(self, placement: Placement, raw: bool = False) -> None:
         """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from fastfeed.backends.base import BackendModule
 from fastfeed.decode import engine_for
 from fastfeed.feed.batch_builder import Assembler, Branch
 from fastfeed.feed.quarantine import Quarantine
@@ -36,7 +37,7 @@ class Assembly:
     def assemblers(self, quarantine: Quarantine, timeline: Timeline) -> tuple[Assembler, Assembler]:
         """What makes batches, and what makes them raw."""
         plan, threads = self.plan, self.threads
-        module = importlib.import_module(self.backend)
+        module = cast(BackendModule, importlib.import_module(self.backend))
         engine = engine_for(self.program, module.engine(self.decode))
         group = self.program.mix.op.group if self.program.mix is not None else 1
         backend = partial(

@@ -20,7 +20,7 @@ from fastfeed.decode.padding import decode
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import Mixed
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.runtime.buffers import Allocate, aligned
+from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine"]
@@ -29,17 +29,16 @@ __all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine"]
 class CpuBackend:
     """Decodes into bytes, then converts in one pass; rows of a batch may come from many threads."""
 
-    name = "cpu"
-    whole = False
-    where = "memory"
+    whole_batches = False
+    memory_name = "memory"
     xp: Any = np
-    empty: Allocate = staticmethod(aligned)
-    here = staticmethod(nullcontext)
+    empty = staticmethod(aligned)
+    device_context = staticmethod(nullcontext)
 
     def __init__(self, program: Program, engine: Engine, timeline: Timeline) -> None:
         self._final, self._engine, self._timeline = program.convert, engine, timeline
         # samples are mixed as bytes: a quarter of the memory, and a table converts what comes out
-        self.renders = self._program = program if program.mix is None else program.raw()
+        self.rendered = self._program = program if program.mix is None else program.raw()
         self._scratch = threading.local()
 
     def render(
@@ -96,10 +95,10 @@ class CpuBackend:
         mix(made, members, mixed, pixels)
         convert(how, pixels, out)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         pass
 
-    def path(self) -> str:
+    def decode_path(self) -> str:
         return f"{self._engine.name} -> NumPy + OpenCV"
 
     def _pixels(self, n: int) -> np.ndarray:

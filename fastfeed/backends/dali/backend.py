@@ -61,8 +61,7 @@ class _Batch:
 class DaliBackend:
     """Renders whole batches, as many at once as it has lanes, from any thread. A lane is built with its first batch."""
 
-    name = "dali"
-    whole = True
+    whole_batches = True
 
     def __init__(
         self,
@@ -76,13 +75,13 @@ class DaliBackend:
     ) -> None:
         dali_chain.check(program)
         self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
-        self.renders = program
+        self.rendered = program
         count = gpus()
         # a launcher that shows each process its own GPU alone leaves one, number 0
         self._device = gpu % count if count else None
         self._memory: Any = Host() if self._device is None else Gpu(self._device)
-        self.where, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
-        self.settle, self.here = self._memory.settle, self._memory.here
+        self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
+        self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
         path, encoded = _kept_file(), program.decode is not None
         load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
@@ -114,17 +113,17 @@ class DaliBackend:
             out = out.reshape(-1, *out.shape[2:])
         this = _Batch(blobs, headers, work, out, stop, batch, [None] * len(blobs))
         try:
-            with self.here():
+            with self.device_context():
                 self._fill(this)
         finally:
-            self.settle()  # what is held may be overwritten once it is let go
+            self.synchronize()  # what is held may be overwritten once it is let go
         done = this.done
         return [next((bad for bad in done[k : k + views] if bad), None) for k in range(0, len(done), views)]
 
     def mix(self, made: Any, members: np.ndarray, mixed: Mixed, out: Any) -> None:
-        with self.here():
+        with self.device_context():
             mix(made, members, mixed, out, self.xp, self._program.spec.layout)
-        self.settle()  # `made` may be let go
+        self.synchronize()  # `made` may be let go
 
     def _fill(self, work: _Batch) -> None:
         share = self.share.value
@@ -147,7 +146,7 @@ class DaliBackend:
             self.share.note((len(own), cpu), (len(rest), gpu))
         self._lay(work, own, *pixels)
 
-    def path(self) -> str:
+    def decode_path(self) -> str:
         where = "the processor" if self._device is None else f"GPU {self._device}"
         if not scales(self._program):
             return f"{self._engine.name}; converted on {where}"
@@ -166,7 +165,7 @@ class DaliBackend:
         """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
         if not rows:
             return 0.0
-        with self.here():
+        with self.device_context():
             return self._through_a_lane(work, rows)
 
     def _through_a_lane(self, work: _Batch, rows: list[int]) -> float:

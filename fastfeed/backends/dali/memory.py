@@ -31,7 +31,7 @@ class Host:
     name = "memory"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
-    here = staticmethod(nullcontext)
+    device_context = staticmethod(nullcontext)
 
     def taken(self, tensors: Any) -> np.ndarray:
         """What DALI gave, as an array."""
@@ -43,15 +43,15 @@ class Host:
         convert(how, pixels, part)
         out[rows] = part
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Wait until all that was written is there for everybody."""
 
 
 class Gpu:
     """CuPy arrays on one GPU.
 
-    Only one stream of our own writes to them, inside `here`, and `settle` waits for it, so whoever gets a batch may
-    read it on any stream at once. It is not the default stream: that is the trainer's, and waiting for it would be
+    Only one stream of our own writes to them, inside `device_context`, and `synchronize` waits for it, so a batch may
+    be read on any stream at once. It is not the default stream: that is the trainer's, and waiting for it would be
     waiting for the step. Who hands batches over copies them and waits for the copy before a slot is used again: neither
     an engine that ignores its stream nor work that is still queued can meet a slot that is in use.
     """
@@ -71,14 +71,14 @@ class Gpu:
             warnings.warn(f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}", stacklevel=6)
 
     @contextmanager
-    def here(self) -> Iterator[None]:
+    def device_context(self) -> Iterator[None]:
         """On this GPU and that stream, which every thread has to choose for itself."""
         with self._device, self._stream:
             yield
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         try:
-            with self.here():
+            with self.device_context():
                 return self.xp.empty(shape, dtype)
         except self.xp.cuda.memory.OutOfMemoryError as error:
             need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
@@ -93,17 +93,17 @@ class Gpu:
             return self.xp.cuda.runtime.memGetInfo()
 
     def taken(self, tensors: Any) -> Any:
-        with self.here():
+        with self.device_context():
             return self.xp.asarray(tensors.as_tensor())  # by the CUDA array interface, without a copy
 
     def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         xp = self.xp
-        with self.here():
+        with self.device_context():
             there = xp.asarray(pixels)
             if not how.keeps_bytes:
                 scale, offset = xp.asarray(how.scale, "float32"), xp.asarray(how.offset, "float32")
                 there = (there.astype("float32") * scale + offset).astype(how.dtype)
             out[rows] = there.transpose(0, 3, 1, 2) if how.layout == "CHW" else there
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         self._stream.synchronize()

@@ -140,7 +140,7 @@ def test_a_sample_is_the_same_in_any_batch(graph_alone):
     given = Spec((*SIZE, 3), "uint8", "HWC")
     blobs = images(12)
     _, whole, runner, work = both([*POLICY, ff.ToFloat()], given, blobs)
-    program = runner.renders
+    program = runner.rendered
     for rows in ([7], [11, 0, 3], list(range(5, 12))):
         part = rendered(program, runner, work[rows], [blobs[row] for row in rows])
         assert np.array_equal(part, whole[rows])
@@ -157,7 +157,7 @@ def test_a_bad_file_costs_no_other_sample_its_chain():
     rows = [0, 1, 2, 9, 3, 13, 4, 5]
     blobs = [kinds[row] for row in rows]
     blobs[2:2], rows[2:2] = broken[:1], [6]
-    again = rendered(runner.renders, runner, work[rows], blobs, bad=[2])
+    again = rendered(runner.rendered, runner, work[rows], blobs, bad=[2])
     assert not again[2].any()
     kept = [k for k in range(len(rows)) if k != 2]
     assert np.array_equal(again[kept], got[[rows[k] for k in kept]])
@@ -170,7 +170,7 @@ def test_all_by_the_engine_is_the_cpu_backend_to_the_bit():
     blobs = [encoded(picture(*SIZE, k), "JPEG", quality=90) for k in range(9)]
     ops = [ff.Resize(SIZE, fit="pad"), *POLICY, ff.Normalize.imagenet()]
     want, _, runner, work = both(ops, ENCODED, blobs)
-    program = runner.renders
+    program = runner.rendered
     dali = importlib.import_module("fastfeed.backends.dali.backend")
     own = dali.compile(program, engine_for(program, "pillow"), Timeline(), 9, 2, decode=GpuDecode(cpu_share=1.0))
     assert np.array_equal(rendered(program, own, work, blobs), want)
@@ -186,8 +186,8 @@ def test_regions_of_windows_with_borders(op):
     want, _, runner, work = both([op, ff.Maybe(ff.Invert())], ENCODED, blobs)
     dali = importlib.import_module("fastfeed.backends.dali.backend")
     how = GpuDecode(engine="nvimagecodec", cpu_share=0.0)
-    own = dali.compile(runner.renders, engine_for(runner.renders, "pillow"), Timeline(), 9, 2, decode=how)
-    assert np.abs(rendered(runner.renders, own, work, blobs).astype(int) - want).max() <= 4
+    own = dali.compile(runner.rendered, engine_for(runner.rendered, "pillow"), Timeline(), 9, 2, decode=how)
+    assert np.abs(rendered(runner.rendered, own, work, blobs).astype(int) - want).max() <= 4
 
 
 def test_ops_that_need_no_number(graph_alone):
@@ -220,7 +220,7 @@ def test_a_filter_that_dali_has_not_is_the_engines_work():
     ops = [ff.Resize(SIZE), ff.Invert(), ff.Resize((20, 30), "box")]
     want, got, runner, _ = both(ops, Spec((60, 70, 3), "uint8", "HWC"), images(3, (60, 70)))
     assert np.array_equal(want, got)
-    assert runner.path() == "pixels; converted on the processor"
+    assert runner.decode_path() == "pixels; converted on the processor"
 
 
 def test_a_function_of_the_users_own_is_an_error():

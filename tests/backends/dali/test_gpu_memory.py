@@ -92,7 +92,7 @@ def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
     outs = [np.zeros(shape, dtype) for _ in range(3)]
     for memory, out in zip((Host(), Gpu(0)), outs, strict=False):
         memory.lay(how, pixels, out, [4, 0, 2])
-        memory.settle()
+        memory.synchronize()
     convert(how, pixels, part := np.empty((3, *shape[1:]), dtype))
     outs[2][[4, 0, 2]] = part
     assert np.array_equal(outs[0], outs[2])

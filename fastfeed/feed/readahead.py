@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.sources.base import Fetching, Pending, Sharded
+from fastfeed.sources.base import Fetching, Sharded
 from fastfeed.storage.event_loop import together
+from fastfeed.storage.pending import Pending
 
 __all__ = ["ReadAhead", "Ticket"]
 

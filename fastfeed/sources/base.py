@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from fastfeed.spec import Spec
+from fastfeed.storage.pending import Pending
 
-__all__ = ["Annotated", "Fetching", "Instances", "Located", "Pending", "Sharded", "Source", "says_where"]
+__all__ = ["Annotated", "Fetching", "Instances", "Located", "Sharded", "Source", "says_where"]
 
 
 class Source(Protocol):
@@ -35,22 +36,6 @@ class Source(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes when the content changes, so that a saved position is not restored over other data."""
-        ...
-
-
-class Pending(Protocol):
-    """A read that has begun. `concurrent.futures.Future` is one."""
-
-    def done(self) -> bool:
-        """`result` will not wait."""
-        ...
-
-    def result(self, timeout: float | None = None) -> Any:
-        """What was read; TimeoutError where that takes longer than `timeout` seconds."""
-        ...
-
-    def cancel(self) -> object:
-        """Nobody will ask for the result."""
         ...
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Pending
 from fastfeed.sources.listing.file_table import Rows
 from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read
@@ -24,6 +23,7 @@ from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import MAX_BYTES, read_file
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Known, Then
 from fastfeed.storage.storage import Span, Stat, Storage, is_local

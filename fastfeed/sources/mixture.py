@@ -10,7 +10,8 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Annotated, Fetching, Instances, Pending, Sharded, Source, says_where
+from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, says_where
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import Then
 
 __all__ = ["Mixture"]

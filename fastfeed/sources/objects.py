@@ -13,10 +13,11 @@ from fastfeed.faults import Failure
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
-from fastfeed.sources.base import Annotated, Fetching, Instances, Pending, Sharded, Source
+from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source
 from fastfeed.sources.shards.base import cache_of
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import WITH, fingerprint
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Pending
 from fastfeed.sources.shards.base import Paths, cache_of
 from fastfeed.sources.tables.columns import Where
 from fastfeed.sources.tables.image_files import Loose
@@ -22,6 +21,7 @@ from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache, in_bytes
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Known, Shards, Then
 from fastfeed.storage.storage import Storage, is_local

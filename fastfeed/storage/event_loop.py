@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from fsspec.asyn import get_loop
 
-from fastfeed.sources.base import Pending
+from fastfeed.storage.pending import Pending
 
 __all__ = ["Begun", "known", "later", "launch", "results", "together"]
 

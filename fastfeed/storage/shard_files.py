@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fastfeed.sources.base import Pending
 from fastfeed.storage.lazy_bytes import OpenFile
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Span, Stat, Storage, is_local
 

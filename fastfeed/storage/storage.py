@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import REASONS
-from fastfeed.sources.base import Pending
 from fastfeed.storage.byte_range import Span, Stat, is_local, stat_of
 from fastfeed.storage.cached_reads import Cached, Chunks
 from fastfeed.storage.clients import connect, explain, named
 from fastfeed.storage.disk_cache import Cache, Chunk
 from fastfeed.storage.event_loop import Begun, known, later, launch, results
 from fastfeed.storage.filesystem import Threads, call, find, read
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.request_limit import Room
 from fastfeed.storage.retry import Latencies, Patience, Unread, persist
 

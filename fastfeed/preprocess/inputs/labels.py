@@ -11,11 +11,11 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.formats import Asked, found_in
-from fastfeed.sources.base import Pending
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.table import Table
 from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import Known
 from fastfeed.storage.storage import Storage
 

@@ -13,7 +13,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.annotations.boxes import BoxLists
-from fastfeed.sources.base import Pending, Source
+from fastfeed.sources.base import Source
 from fastfeed.sources.tables.columns import Where
 from fastfeed.sources.tables.image_files import Loose
 from fastfeed.sources.tables.string_column import Strings
@@ -21,6 +21,7 @@ from fastfeed.spec import ENCODED
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import read_file
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Then
 from fastfeed.storage.storage import Span, Storage, is_local

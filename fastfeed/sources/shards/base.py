@@ -12,7 +12,6 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Pending
 from fastfeed.sources.shards.build_index import Peek, build
 from fastfeed.sources.shards.extra_columns import Beside, names_of
 from fastfeed.sources.shards.index import Found
@@ -20,6 +19,7 @@ from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards, Then, divided
 from fastfeed.storage.storage import Storage

@@ -12,8 +12,8 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Pending
 from fastfeed.sources.shards.index import Found, Index
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Known, Shards, Then, divided
 

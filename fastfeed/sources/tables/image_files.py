@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import FastfeedError
-from fastfeed.sources.base import Pending
 from fastfeed.sources.tables.columns import Where
 from fastfeed.sources.tables.string_column import Strings
 from fastfeed.storage.local_file import read_file
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Known, Then
 from fastfeed.storage.storage import Span, Storage, call, is_local, stat_of

@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fastfeed.faults import TRANSIENT
-from fastfeed.sources.base import Pending
 from fastfeed.sources.tables.columns import Where
 from fastfeed.sources.tables.parquet import BadFile, Pieces, images, metadata
+from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 

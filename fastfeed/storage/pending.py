@@ -1,0 +1,23 @@
+"""The contract of a read in progress."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+__all__ = ["Pending"]
+
+
+class Pending(Protocol):
+    """A read that has begun. `concurrent.futures.Future` is one."""
+
+    def done(self) -> bool:
+        """`result` will not wait."""
+        ...
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What was read; TimeoutError where that takes longer than `timeout` seconds."""
+        ...
+
+    def cancel(self) -> object:
+        """Nobody will ask for the result."""
+        ...

@@ -13,7 +13,7 @@ from fastfeed.profiler.attribution.classify import Doing
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import DeviceResult, Result
-from fastfeed.profiler.model.statistics import FEWEST
+from fastfeed.profiler.model.statistics import MIN_STEPS
 from fastfeed.profiler.model.trace import Origin, Trace
 from fastfeed.profiler.ranks.ranks import Blame, Member, together
 from fastfeed.profiler.steps.device import device_result, labels, main_process
@@ -89,9 +89,9 @@ def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> De
     process, host = main_process(trace, one.attribution.rows), one.host
     waits = host.what(host.driver(process), Doing.INPUT)
     steps = find_steps(trace, one.device, process, one.attribution.edges, host.launch, waits)
-    fewest = FEWEST
+    fewest = MIN_STEPS
     if last_steps is not None:  # who asks for two gets two
-        fewest = min(FEWEST, last_steps)
+        fewest = min(MIN_STEPS, last_steps)
         kept = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), kept))
     return device_result(trace, one.index, one.device, one.host, one.attribution, steps, label, fewest)

@@ -23,7 +23,7 @@ from helpers.traces import DIALECTS, MARK, Work, steady
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.runner import nsight
 
 READABLE = sorted(set(DIALECTS) - {"nsys_report"})  # without Nsight Systems
@@ -82,7 +82,7 @@ def assert_sound(trace: Trace) -> None:
             assert (columns["start"] <= columns["end"]).all()
     for table, name in ((trace.ops, "device"), (trace.ops, "process"), (trace.calls, "thread")):
         assert (getattr(table, name) >= 0).all(), name
-    assert np.isin(trace.ops.kind, list(Kind)).all() and np.isin(trace.ranges.said, list(Said)).all()
+    assert np.isin(trace.ops.kind, list(Kind)).all() and np.isin(trace.ranges.kind, list(RangeKind)).all()
     assert all(one.process < len(trace.processes) for one in trace.threads)
     assert all(isinstance(text, str) for text in trace.names)
     assert all(note and "\n" not in note for note in trace.origin.notes), trace.origin.notes

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Calls, Ranges, Said, Trace
+from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
 
 __all__ = ["Doing", "call_meanings", "range_meanings"]
 
@@ -110,13 +110,13 @@ _RANGES = (
 )
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
-_SAID = {
-    Said.OP: Doing.FRAMEWORK,
-    Said.PYTHON: Doing.PYTHON,
-    Said.GC: Doing.GC,
-    Said.GIL: Doing.GIL,
-    Said.COMPILE: Doing.COMPILE,
-    Said.NVTX: Doing.FRAMEWORK,
+_RANGE_KINDS = {
+    RangeKind.OP: Doing.FRAMEWORK,
+    RangeKind.PYTHON: Doing.PYTHON,
+    RangeKind.GC: Doing.GC,
+    RangeKind.GIL: Doing.GIL,
+    RangeKind.COMPILE: Doing.COMPILE,
+    RangeKind.NVTX: Doing.FRAMEWORK,
 }
 
 
@@ -144,21 +144,21 @@ def range_meanings(trace: Trace, input_range: str = "") -> np.ndarray:
     except re.error as error:
         raise ConfigError(f"the pattern of input ranges, {input_range!r}, is no regular expression: {error}") from error
     ranges: Ranges = trace.ranges
-    kinds = len(Said)
-    key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.said  # a name of -1 is none
+    kinds = len(RangeKind)
+    key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.kind  # a name of -1 is none
     table = np.full((len(trace.names) + 1) * kinds, Doing.NOTHING, np.uint8)
     for one in np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else ():
-        table[one] = _of_range(trace.name(int(one // kinds) - 1), Said(int(one % kinds)), own)
+        table[one] = _of_range(trace.name(int(one // kinds) - 1), RangeKind(int(one % kinds)), own)
     return table[key]
 
 
-def _of_range(name: str, said: Said, own: re.Pattern[str] | None) -> Doing:
+def _of_range(name: str, kind: RangeKind, own: re.Pattern[str] | None) -> Doing:
     if own is not None and own.search(name):
         return Doing.INPUT
-    if said in (Said.STEP, Said.OTHER) or _PROFILER_STEP.match(name):
+    if kind in (RangeKind.STEP, RangeKind.OTHER) or _PROFILER_STEP.match(name):
         return Doing.NOTHING
-    if said is Said.FEED:
+    if kind is RangeKind.FEED:
         return Doing.INPUT
-    if said is Said.SYSTEM:
+    if kind is RangeKind.SYSTEM:
         return Doing.WAITING if _WAITING.search(name) else Doing.NOTHING
-    return next((doing for pattern, doing in _RANGES if pattern.search(name)), _SAID[said])
+    return next((doing for pattern, doing in _RANGES if pattern.search(name)), _RANGE_KINDS[kind])

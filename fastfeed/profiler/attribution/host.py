@@ -7,7 +7,7 @@ import numpy as np
 from fastfeed.profiler.attribution.classify import Doing, call_meanings, range_meanings
 from fastfeed.profiler.attribution.launches import LOADS_NS, calls_of, first_use, launches, long_calls
 from fastfeed.profiler.model.intervals import empty, spans, union
-from fastfeed.profiler.model.trace import Said, Trace
+from fastfeed.profiler.model.trace import RangeKind, Trace
 
 __all__ = ["Host"]
 
@@ -124,7 +124,7 @@ class Host:
         ranges = trace.ranges
         of_mine = np.isin(ranges.thread, mine)
         for told in (
-            ranges.said == Said.STEP,
+            ranges.kind == RangeKind.STEP,
             self.range_doing == Doing.INPUT,
             np.isin(self.range_doing, (Doing.PYTHON, Doing.FRAMEWORK, Doing.CHECKPOINT)),
         ):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fastfeed.profiler.model.intervals import intersect, measure, spans, subtract, union
-from fastfeed.profiler.model.result import Budget
+from fastfeed.profiler.model.result import TimeBreakdown
 from fastfeed.profiler.model.trace import Kind, Trace
 
 __all__ = ["BUSY", "budget", "busy_sets"]
@@ -43,8 +43,8 @@ def busy_sets(trace: Trace, device: int) -> tuple[Mapping[str, np.ndarray], np.n
     return disjoint, edges
 
 
-def budget(busy: Mapping[str, np.ndarray], window: np.ndarray) -> Budget:
+def budget(busy: Mapping[str, np.ndarray], window: np.ndarray) -> TimeBreakdown:
     """The parts of a window, a set of spans; they sum to it."""
     parts = {name: measure(intersect(busy[name], window)) for name in BUSY}
     whole = measure(window)
-    return Budget(window=whole, idle=whole - sum(parts.values()), **parts)
+    return TimeBreakdown(window=whole, idle=whole - sum(parts.values()), **parts)

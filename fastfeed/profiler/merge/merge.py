@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.profiler.merge.align import align, nearest
 from fastfeed.profiler.model.intervals import spans
-from fastfeed.profiler.model.trace import Calls, Process, Ranges, Said, Table, Thread, Trace, table
+from fastfeed.profiler.model.trace import Calls, Process, RangeKind, Ranges, Table, Thread, Trace, table
 
 __all__ = ["combine", "merge"]
 
@@ -47,7 +47,7 @@ def combine(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _told(trace: Trace) -> Sequence[Any]:
-    return trace.about.get("feeds", ())
+    return trace.metadata.get("feeds", ())
 
 
 def merge(trace: Trace, side: Trace) -> Trace:
@@ -59,7 +59,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
         return trace.with_notes(f"{name} is not used: it is of process {theirs}, the trace of {ours}")
     place = _place(trace, side, process)
     mine = np.append(place.thread, -1)[side.ranges.thread] >= 0
-    seen = _spans(trace, np.append(np.arange(len(trace.threads)), -1), trace.ranges.said == Said.FEED)
+    seen = _spans(trace, np.append(np.arange(len(trace.threads)), -1), trace.ranges.kind == RangeKind.FEED)
     told = _spans(side, np.append(place.thread, -1), mine)
     both = [{key: spans(of.start[rows], of.end[rows]) for key, rows in found.items()}
             for of, found in ((trace.ranges, seen), (side.ranges, told))]  # fmt: skip
@@ -78,7 +78,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
     names, again = _names(trace.names, side.names)
     ranges = table(
         Ranges, start=start[new], end=end[new], thread=place.thread[side.ranges.thread[new]],
-        name=again[side.ranges.name[new]], said=side.ranges.said[new], domain=again[side.ranges.domain[new]],
+        name=again[side.ranges.name[new]], kind=side.ranges.kind[new], domain=again[side.ranges.domain[new]],
     )  # fmt: skip
     counts = {
         f"of {name} are added, lined up {found.how}": new,
@@ -90,7 +90,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
     feeds = [*_told(trace), *_feeds(side, place.process, found.shift)]
     merged = replace(
         trace, names=names, processes=place.processes, threads=place.threads, ranges=_both(trace.ranges, ranges),
-        about={**trace.about, "feeds": feeds},
+        metadata={**trace.metadata, "feeds": feeds},
     )  # fmt: skip
     return merged.with_notes(*notes, *filter(None, [how]), *place.notes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["CAUSES", "FAMILIES", "About", "Cause", "cause_of"]
+__all__ = ["CAUSES", "FAMILIES", "Cause", "CauseInfo", "cause_of"]
 
 
 class Cause(IntEnum):
@@ -35,7 +35,7 @@ class Cause(IntEnum):
     NO_LAUNCH = 21
 
 
-class About(NamedTuple):
+class CauseInfo(NamedTuple):
     key: str  # stable: in JSON, in --fail-on, in docs
     title: str  # in reports
     family: str  # a key of FAMILIES: causes with one remedy
@@ -59,58 +59,64 @@ FAMILIES = {
 }
 
 CAUSES = {
-    Cause.INPUT: About("input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."),
-    Cause.H2D_STAGING: About(
+    Cause.INPUT: CauseInfo("input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."),
+    Cause.H2D_STAGING: CauseInfo(
         "h2d_staging", "pageable copy", "h2d", "#f0610e", "The driver stages a copy from pageable host memory."
     ),
-    Cause.CHECKPOINT: About(
+    Cause.CHECKPOINT: CauseInfo(
         "checkpoint",
         "checkpoint, eval or log",
         "checkpoint",
         "#12a594",
         "The training thread saves, evaluates or logs.",
     ),
-    Cause.COMPILE: About("compile", "compiling", "compile", "#8e4ec6", "A kernel or a graph is being compiled."),
-    Cause.MODULE_LOAD: About(
+    Cause.COMPILE: CauseInfo("compile", "compiling", "compile", "#8e4ec6", "A kernel or a graph is being compiled."),
+    Cause.MODULE_LOAD: CauseInfo(
         "module_load",
         "set-up and loading",
         "compile",
         "#ab4aba",
         "The driver sets up a context, or loads a kernel at its first use.",
     ),
-    Cause.ALLOC: About("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree or their kin."),
-    Cause.COPY: About("copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."),
-    Cause.SYNC: About(
+    Cause.ALLOC: CauseInfo("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree or their kin."),
+    Cause.COPY: CauseInfo("copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."),
+    Cause.SYNC: CauseInfo(
         "sync", "synchronization", "sync", "#0090ff", "The host waits for the GPU before it launches more work."
     ),
-    Cause.HOST_COMM: About(
+    Cause.HOST_COMM: CauseInfo(
         "host_comm", "host communication", "comm", "#3e63dd", "A barrier, a store or a CPU collective."
     ),
-    Cause.LAUNCH: About("launch", "launch calls", "launch", "#d6409f", "The host is inside of a launch call."),
-    Cause.FRAMEWORK: About(
+    Cause.LAUNCH: CauseInfo("launch", "launch calls", "launch", "#d6409f", "The host is inside of a launch call."),
+    Cause.FRAMEWORK: CauseInfo(
         "framework", "framework overhead", "launch", "#7c66dc", "The host is inside a framework's operator."
     ),
-    Cause.GC: About("gc", "garbage collection", "launch", "#978365", "The interpreter collects garbage."),
-    Cause.GIL: About("gil", "interpreter lock", "launch", "#a18072", "The thread waits for the interpreter's lock."),
-    Cause.PYTHON: About("python", "Python between launches", "launch", "#a58a1b", "The host runs Python code."),
-    Cause.CONTENTION: About(
+    Cause.GC: CauseInfo("gc", "garbage collection", "launch", "#978365", "The interpreter collects garbage."),
+    Cause.GIL: CauseInfo(
+        "gil", "interpreter lock", "launch", "#a18072", "The thread waits for the interpreter's lock."
+    ),
+    Cause.PYTHON: CauseInfo("python", "Python between launches", "launch", "#a58a1b", "The host runs Python code."),
+    Cause.CONTENTION: CauseInfo(
         "cpu_contention", "no free core", "contention", "#41a154", "The thread is ready to run and no core is free."
     ),
-    Cause.QUEUE_FULL: About(
+    Cause.QUEUE_FULL: CauseInfo(
         "queue_full", "full launch queue", "launch", "#93891d", "The call waits for a place in the launch queue."
     ),
-    Cause.LATENCY: About(
+    Cause.LATENCY: CauseInfo(
         "launch_latency", "launch latency", "launch", "#8b9298", "The few microseconds from a launch to its start."
     ),
-    Cause.DEPENDENCY: About(
+    Cause.DEPENDENCY: CauseInfo(
         "dependency", "waiting for another stream", "dependency", "#0099bd", "Launched, and held by an event."
     ),
-    Cause.PEER: About("peer", "waiting for another device", "dependency", "#0d74ce", "Held by work of another device."),
-    Cause.PROFILER: About("profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."),
-    Cause.HOST_UNKNOWN: About(
+    Cause.PEER: CauseInfo(
+        "peer", "waiting for another device", "dependency", "#0d74ce", "Held by work of another device."
+    ),
+    Cause.PROFILER: CauseInfo(
+        "profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."
+    ),
+    Cause.HOST_UNKNOWN: CauseInfo(
         "host_unknown", "host, not recorded", "unknown", "#8b8d98", "The host was late; nothing recorded says why."
     ),
-    Cause.NO_LAUNCH: About(
+    Cause.NO_LAUNCH: CauseInfo(
         "no_launch", "no launch recorded", "unknown", "#64686f", "The launch of the next op is not in the trace."
     ),
 }
@@ -118,4 +124,4 @@ CAUSES = {
 
 def cause_of(key: str) -> Cause:
     """The cause with this stable key. KeyError if there is none."""
-    return {about.key: cause for cause, about in CAUSES.items()}[key]
+    return {info.key: cause for cause, info in CAUSES.items()}[key]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 
-__all__ = ["annotation", "bare", "copy_kind", "kernel_kind"]
+__all__ = ["copy_kind", "kernel_kind", "range_kind", "strip_version"]
 
 _SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?(_v\d+)?$")
 _GC = re.compile(r"(python )?(gc|garbage collection)\b(?!\.)", re.I)
@@ -22,7 +22,7 @@ _COPIES = (
 )
 
 
-def bare(api: str) -> str:
+def strip_version(api: str) -> str:
     """`cudaLaunchKernel_v7000` and `cuMemcpyAsync_ptsz` without what says which version was called."""
     return _SUFFIX.sub("", api)
 
@@ -43,10 +43,10 @@ def copy_kind(text: str) -> Kind:
     return next((kind for pattern, kind in _COPIES if pattern.search(text)), Kind.OTHER)
 
 
-def annotation(text: str) -> Said:
+def range_kind(text: str) -> RangeKind:
     """What an NVTX range may be trusted to mean, by its name."""
     if text.startswith("fastfeed:"):
-        return Said.FEED
+        return RangeKind.FEED
     if text.startswith("aten::"):
-        return Said.OP
-    return Said.GC if _GC.match(text) else Said.NVTX
+        return RangeKind.OP
+    return RangeKind.GC if _GC.match(text) else RangeKind.NVTX

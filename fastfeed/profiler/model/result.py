@@ -14,13 +14,27 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Origin
 
 __all__ = [
-    "Budget", "Charge", "Cold", "DeviceResult", "FeedResult", "Gap", "InputWait", "Period", "RankResult", "Remedy",
-    "Result", "Share", "Slices", "Spread", "Steps", "Verdict",
+    "Charge",
+    "Cold",
+    "DeviceResult",
+    "FeedResult",
+    "Gap",
+    "InputWait",
+    "Period",
+    "RankResult",
+    "Remedy",
+    "Result",
+    "Share",
+    "Slices",
+    "Spread",
+    "Steps",
+    "TimeBreakdown",
+    "Verdict",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class TimeBreakdown:
     """A window split exactly: the parts sum to `window`. All nanoseconds."""
 
     window: int
@@ -73,7 +87,7 @@ class Period:
     """One stretch of the recording, or the union of some."""
 
     spans: np.ndarray  # set of spans, shape (n, 2)
-    budget: Budget
+    budget: TimeBreakdown
     causes: Mapping[Cause, int]  # ns; sum is budget.idle; causes without time are left out
     input: InputWait
 
@@ -144,7 +158,7 @@ class DeviceResult:
     steps: Steps
     share: Share  # of exposed input, input by proxy and staging, in `judged`
     slices: Slices  # of the whole
-    busy: Mapping[str, np.ndarray]  # sets: compute, comm, h2d, other, overhead; disjoint, as in Budget
+    busy: Mapping[str, np.ndarray]  # sets: compute, comm, h2d, other, overhead; disjoint, as in TimeBreakdown
     waits: np.ndarray  # set: host threads waiting for input
     worst: tuple[Gap, ...]  # three longest gaps of `judged`, input first where input is the verdict
     ops: int

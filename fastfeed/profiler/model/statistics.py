@@ -14,9 +14,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-__all__ = ["FEWEST", "difference", "share"]
+__all__ = ["MIN_STEPS", "difference", "share"]
 
-FEWEST = 3  # steps; fewer say nothing about their spread
+MIN_STEPS = 3  # steps; fewer say nothing about their spread
 _RESAMPLES = 1_000
 _SEED = 20_240_917  # fixed: the same trace gives the same report
 _LEVEL = 0.95
@@ -28,7 +28,7 @@ def share(parts: np.ndarray, wholes: np.ndarray) -> tuple[float, float]:
     Both int64 nanoseconds, shape (steps,). Of fewer than 3 steps it is (0, 1): anything.
     """
     parts, wholes = _steps(parts, wholes)
-    if len(parts) < FEWEST:
+    if len(parts) < MIN_STEPS:
         return 0.0, 1.0
     value = float(_divide(parts.sum(), wholes.sum()))
     blocks = _blocks(len(parts))
@@ -48,7 +48,7 @@ def difference(
     a_parts, a_wholes = _steps(a_parts, a_wholes)
     b_parts, b_wholes = _steps(b_parts, b_wholes)
     value = float(_divide(b_parts.sum(), b_wholes.sum()) - _divide(a_parts.sum(), a_wholes.sum()))
-    if min(len(a_parts), len(b_parts)) < FEWEST:
+    if min(len(a_parts), len(b_parts)) < MIN_STEPS:
         return value, -np.inf, np.inf
     draws = np.random.default_rng(_SEED)
     errors, freedoms = zip(

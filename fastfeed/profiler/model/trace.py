@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 __all__ = [
-    "Calls", "Device", "Kind", "Ops", "Origin", "Overheads", "Process", "Ranges", "Said", "Sched", "Strings", "Thread",
-    "Trace", "Waits", "table",
+    "Calls", "Device", "Kind", "Ops", "Origin", "Overheads", "Process", "RangeKind", "Ranges", "Sched", "Strings",
+    "Thread", "Trace", "Waits", "table",
 ]  # fmt: skip
 
 
@@ -34,8 +34,8 @@ class Kind(IntEnum):
     OTHER = 8  # unified memory migration and the like
 
 
-class Said(IntEnum):
-    """Who said a range: what its name may be trusted to mean."""
+class RangeKind(IntEnum):
+    """Where a host range comes from: how far its name can be trusted."""
 
     NVTX = 0  # the user's or a library's annotation, also user_annotation of PyTorch, StepTraceAnnotation
     OP = 1  # a framework's operator: cpu_op, TF op, an XLA thunk
@@ -111,7 +111,7 @@ class Ranges:
     end: np.ndarray  # of a range that was still open at the end of the recording: the end of the recording
     thread: np.ndarray  # int32; -1 where the dialect does not say
     name: np.ndarray  # int32
-    said: np.ndarray  # uint8, a Said
+    kind: np.ndarray  # uint8, a RangeKind
     domain: np.ndarray  # int32, NVTX domain or category; -1 none
 
 
@@ -147,13 +147,13 @@ class Sched:
 Table = TypeVar("Table", Ops, Calls, Ranges, Waits, Overheads, Sched)
 
 _TYPES = {"device": np.int32, "process": np.int32, "thread": np.int32, "name": np.int32, "domain": np.int32}
-_TYPES |= {"group": np.int32, "kind": np.uint8, "said": np.uint8, "pageable": np.int8}
+_TYPES |= {"group": np.int32, "kind": np.uint8, "pageable": np.int8}
 
 
 def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Table:
     """`table(Ops, start=..., end=...)`: a table of these columns, in their types.
 
-    A column left out is -1, or 0 for `kind` and `said`; a scalar fills its column. `table(Ops)` is an empty one.
+    A column left out is -1, or 0 for `kind`; a scalar fills its column. `table(Ops)` is an empty one.
     """
     sizes = {np.shape(column)[0] for column in columns.values() if np.ndim(column)}
     if len(sizes) > 1:
@@ -162,7 +162,7 @@ def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Tabl
     made = {}
     for one in fields(kind):
         dtype = _TYPES.get(one.name, np.int64)
-        given = columns.pop(one.name, 0 if one.name in ("kind", "said") else -1)
+        given = columns.pop(one.name, 0 if one.name == "kind" else -1)
         made[one.name] = (
             np.full(count, given, dtype) if np.ndim(given) == 0 else np.asarray(given).astype(dtype, copy=False)
         )
@@ -219,7 +219,7 @@ class Trace:
     waits: Waits = field(default_factory=lambda: table(Waits))
     overheads: Overheads = field(default_factory=lambda: table(Overheads))
     sched: Sched = field(default_factory=lambda: table(Sched))
-    about: Mapping[str, Any] = field(default_factory=dict)  # what else the file says: world_size, GPU names, cpu_count
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # also in the file: world_size, gpu_names, cpu_count
 
     def with_notes(self, *notes: str) -> Trace:
         """The same trace, with more to tell its user."""

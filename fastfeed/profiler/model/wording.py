@@ -6,7 +6,7 @@ import re
 
 from fastfeed.profiler.model.format import duration, percent, plural
 
-__all__ = ["WORDS", "duration", "multiple", "percent", "plain", "plural"]
+__all__ = ["WORDS", "duration", "multiple", "one_line", "percent", "plural"]
 
 WORDS = {
     "not_starved": "NOT STARVED",
@@ -25,7 +25,7 @@ def multiple(times: float) -> str:
     return f"{times:.2f}x" if times < 100 else "over 100x"
 
 
-def plain(name: str, limit: int = 200) -> str:
+def one_line(name: str, limit: int = 200) -> str:
     """One line without control characters, at most `limit` characters: what is left out is an ellipsis."""
     shown = _UNSEEN.sub(" ", name[: limit * 4]).strip()
     return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"

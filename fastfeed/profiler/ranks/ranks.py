@@ -228,7 +228,7 @@ def _exposed(member: Member) -> np.ndarray:
 
 def _check(members: Sequence[Member]) -> None:
     """Whether they can be ranks of one run."""
-    sizes = {size: member for member in members if (size := member.trace.about.get("world_size")) is not None}
+    sizes = {size: member for member in members if (size := member.trace.metadata.get("world_size")) is not None}
     if len(sizes) > 1:
         (a, first), (b, second), *_ = sizes.items()
         raise TraceError(
@@ -268,7 +268,7 @@ def _long(ns: int) -> str:
 
 def _absent(members: Sequence[Member]) -> list[str]:
     """A note where the run has more ranks than are here."""
-    size = next((size for member in members if (size := member.trace.about.get("world_size")) is not None), None)
+    size = next((size for member in members if (size := member.trace.metadata.get("world_size")) is not None), None)
     known = sorted({member.rank for member in members if member.rank is not None})
     if not isinstance(size, int) or not known or len(known) >= size:
         return []

@@ -1,9 +1,9 @@
 """fastfeed's own timeline: JSON lines of several feeds, ranks, and processes, as one trace on the wall clock.
 
-Spans become Ranges named "fastfeed:<stage>". `Trace.about["feeds"]` has one dict per feed: feed, pid, name, rank, host,
-start, end (on the trace's clock), batches, waited_ns, stages {stage: (spans, ns)}, threads (that decoded),
-busiest, and `waits`, int64 (n, 3): batch, start, end of each time the trainer waited. `Trace.about["batches"]` is the
-batch number of each row of `Trace.ranges`. A helper process of a feed has a dict of its own, with the first five.
+Spans become Ranges named "fastfeed:<stage>". `Trace.metadata["feeds"]` has one dict per feed: feed, pid, name, rank,
+host, start, end (on the trace's clock), batches, waited_ns, stages {stage: (spans, ns)}, threads (that decoded),
+busiest, and `waits`, int64 (n, 3): batch, start, end of each time the trainer waited. `Trace.metadata["batches"]` is
+the batch number of each row of `Trace.ranges`. A helper process of a feed has its own dict, with the first five keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.trace import Origin, Process, Ranges, Said, Strings, Thread, Trace, table
+from fastfeed.profiler.model.trace import Origin, Process, RangeKind, Ranges, Strings, Thread, Trace, table
 from fastfeed.profiler.readers import decompress as opened
 
 __all__ = ["knows", "read"]
@@ -197,9 +197,9 @@ def _trace(path: Path, feeds: list[_Feed], strings: Strings, notes: list[str]) -
         tuple(Thread(process, tid) for process, tid in threads),
         ranges=table(
             Ranges, start=every[:, 0], end=every[:, 1], thread=every[:, 2], name=every[:, 3],
-            said=np.full(len(every), Said.FEED),
+            kind=np.full(len(every), RangeKind.FEED),
         ),
-        about={"feeds": about, "batches": every[:, 4]},
+        metadata={"feeds": about, "batches": every[:, 4]},
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES, Cause
-from fastfeed.profiler.model.result import Budget, DeviceResult
-from fastfeed.profiler.model.wording import duration, percent, plain
+from fastfeed.profiler.model.result import DeviceResult, TimeBreakdown
+from fastfeed.profiler.model.wording import duration, one_line, percent
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.picture import LOOK
 
@@ -29,7 +29,7 @@ def swatch(color: str) -> str:
     return f'<i class="swatch" style="background:{color}"></i>' if color else '<i class="swatch idle"></i>'
 
 
-def stacked_bar(budget: Budget, small: bool = False) -> str:
+def stacked_bar(budget: TimeBreakdown, small: bool = False) -> str:
     """A window split into its parts."""
     if budget.window <= 0:
         return ""
@@ -85,7 +85,7 @@ def steps(device: DeviceResult) -> str:
     marks = "".join(
         f'<span style="bottom:{100 * part:.0f}%">{percent(part * top)[:-4]} %</span>' for part in (0, 0.5, 1)
     )
-    found = f", found by {escaped(plain(device.steps.found_by, 80))}" if device.steps.found_by else ""
+    found = f", found by {escaped(one_line(device.steps.found_by, 80))}" if device.steps.found_by else ""
     about = (
         f"{count:,} steps{found}. Columns: {swatch(color)}waiting for input, {swatch('#8b8d98')}idle otherwise, of the "
         "step's time. Pale ones are left out of the verdict. The line is at 5 %."
@@ -109,7 +109,7 @@ def _top(most: float) -> float:
 
 
 def _label(device: DeviceResult, index: int) -> str:
-    return plain(device.steps.labels[index], 40) if index < len(device.steps.labels) else f"step {index}"
+    return one_line(device.steps.labels[index], 40) if index < len(device.steps.labels) else f"step {index}"
 
 
 def _said(device: DeviceResult, shares: figures.StepShares) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
-from fastfeed.profiler.model.wording import WORDS, duration, percent, plain, plural
+from fastfeed.profiler.model.wording import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
 
@@ -36,7 +36,7 @@ def render(comparison: Comparison, console: Console) -> None:
 def _lines(made: Comparison, sheet: Sheet) -> list[Text]:
     word = made.outcome.upper()
     found = sheet.labeled(
-        word, plain(made.sentence, 600), style=STYLES.get(made.outcome, "bold yellow"), indent=len(word) + 2, lines=5
+        word, one_line(made.sentence, 600), style=STYLES.get(made.outcome, "bold yellow"), indent=len(word) + 2, lines=5
     )
     first = made.devices[0] if made.devices else None
     found += _side("Before", made.before, _count(first, "before"), sheet)
@@ -45,7 +45,7 @@ def _lines(made: Comparison, sheet: Sheet) -> list[Text]:
         found += [Text(""), *_table(first, sheet)]
         found += _others(made.devices[1:], sheet)
     for said, note in enumerate(made.notes[:4]):
-        found += sheet.labeled("" if said else "Note", plain(note, 400), style="dim")
+        found += sheet.labeled("" if said else "Note", one_line(note, 400), style="dim")
     return found
 
 
@@ -58,10 +58,10 @@ def _count(change: DeviceChange | None, side: str) -> str:
 
 
 def _side(label: str, side: Side, steps: str, sheet: Sheet) -> list[Text]:
-    word = WORDS.get(side.word, plain(side.word, 20).upper())
+    word = WORDS.get(side.word, one_line(side.word, 20).upper())
     said = " · ".join(part for part in (word, steps) if part) + " · "
     more = f" and {len(side.paths) - 1} more" if len(side.paths) > 1 else ""
-    name = plain(side.paths[0], 4_000) if side.paths else "no file"
+    name = one_line(side.paths[0], 4_000) if side.paths else "no file"
     room = max(12, sheet.room - len(said) - len(more))
     if len(name) > room:  # what tells two files apart is at the end
         name = "…" + name[1 - room :]
@@ -73,7 +73,7 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     timed = change.step.before_ns is not None
     name = sheet.width - FIGURES
     what = "ms per step" if timed else "share"
-    head = f"{layout.fitted(plain(change.label, 60), name)}{'before':>9}{'after':>9}{'change':>9}  95 % interval"
+    head = f"{layout.fitted(one_line(change.label, 60), name)}{'before':>9}{'after':>9}{'change':>9}  95 % interval"
     found = [Text(head, style="dim"), *_rows([change.step] if timed else [], name, timed)]
     found += _rows([move for move in change.parts if move.before or move.after], name, timed)
     found.append(Text(f"idle for, {what}", style="dim"))
@@ -118,7 +118,7 @@ def _others(changes: tuple[DeviceChange, ...], sheet: Sheet) -> list[Text]:
         text = f"input {percent(change.input.before)} -> {percent(change.input.after)}"
         if step.before_ns is not None and step.after_ns is not None:
             text += f", step {duration(step.before_ns)} -> {duration(step.after_ns)}"
-        found.append(Text(f"{layout.fitted(plain(change.label, 60), sheet.width - FIGURES)}  {text}"))
+        found.append(Text(f"{layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)}  {text}"))
     if len(changes) > OTHERS:
         found.append(Text(f"{plural(len(changes) - OTHERS, 'more device')}: --json", style="dim"))
     return found

@@ -10,7 +10,7 @@ from importlib import resources
 from string import Template
 
 from fastfeed.profiler.model.result import Result
-from fastfeed.profiler.model.wording import WORDS, plain
+from fastfeed.profiler.model.wording import WORDS, one_line
 from fastfeed.profiler.reports import picture, sections
 
 __all__ = ["LARGEST", "page"]
@@ -34,10 +34,10 @@ def _made(result: Result, rows: int) -> str:
     script = f'"use strict";\n(() => {{\n{_file("lanes.js")}\n{_file("page.js")}}})();\n'
     data = json.dumps(picture.data(result, rows), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     word = WORDS.get(result.verdict.word, "")
-    source = plain(str(result.origins[0].path), 80) if result.origins else ""
+    source = one_line(str(result.origins[0].path), 80) if result.origins else ""
     return Template(_file("page.html")).substitute(
         title=sections.escaped(": ".join(filter(None, ["Why is this GPU idle", source]))),
-        description=sections.escaped(f"{word}. {plain(result.verdict.headline, 300)}"),
+        description=sections.escaped(f"{word}. {one_line(result.verdict.headline, 300)}"),
         hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=_file("page.css"),
         body=sections.body(result),

@@ -18,7 +18,7 @@ import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.result import DeviceResult, Result
-from fastfeed.profiler.model.wording import plain
+from fastfeed.profiler.model.wording import one_line
 from fastfeed.profiler.reports import figures
 
 __all__ = ["write"]
@@ -33,7 +33,7 @@ def write(result: Result, path: str | os.PathLike[str]) -> None:
     with _opened(Path(path)) as file:
         file.write('{"displayTimeUnit":"ns","otherData":')
         json.dump({"producer": "fastfeed", "zero_ns": {
-            f"{index} {plain(one.label)}": str(begin)
+            f"{index} {one_line(one.label)}": str(begin)
             for index, (one, begin) in enumerate(zip(result.devices, begins, strict=True))
         }}, file)  # fmt: skip
         file.write(',"traceEvents":[\n')
@@ -56,7 +56,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _device(pid: int, one: DeviceResult, begin: int) -> Iterator[str]:
-    yield _meta("process_name", pid, 0, name=plain(one.label))
+    yield _meta("process_name", pid, 0, name=one_line(one.label))
     yield _meta("process_sort_index", pid, 0, sort_index=pid)
     for tid, track in enumerate(TRACKS, 1):
         yield _meta("thread_name", pid, tid, name=track)
@@ -90,7 +90,7 @@ def _steps(pid: int, one: DeviceResult, begin: int) -> Iterator[str]:
             "input": round(float(shares.input[index]), 4),
             "idle": round(float(shares.input[index] + shares.idle[index]), 4),
         }
-        label = plain(_at(one.steps.labels, index), _NAME) or f"step {index}"
+        label = one_line(_at(one.steps.labels, index), _NAME) or f"step {index}"
         yield _event(pid, 3, json.dumps(label), start - begin, end - begin, json.dumps(args))
 
 
@@ -117,4 +117,4 @@ def _micros(ns: int) -> str:
 
 
 def _at(texts: tuple[str, ...], index: int) -> str:
-    return plain(texts[index], _NAME) if 0 <= index < len(texts) else ""
+    return one_line(texts[index], _NAME) if 0 <= index < len(texts) else ""

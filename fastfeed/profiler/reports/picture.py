@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.model.wording import plain
+from fastfeed.profiler.model.wording import one_line
 from fastfeed.profiler.reports import figures, merging
 
 __all__ = ["LOOK", "PICTURES", "data"]
@@ -47,7 +47,7 @@ def _device(one: DeviceResult, begin: int, rows: int, names: int, steps: int) ->
     lane, waits = merging.device_lane(one, where), merging.wait_lane(one)
     judged = one.judged.spans
     return {
-        "label": plain(one.label, 120),
+        "label": one_line(one.label, 120),
         "start": one.first - begin,
         "end": one.last - begin,
         "judged": [int(judged[0, 0]) - begin, int(judged[-1, 1]) - begin] if len(judged) else [],
@@ -75,7 +75,7 @@ def _where(one: DeviceResult, most: int) -> tuple[np.ndarray, list[list[str]]]:
     pairs = [["", ""]]
     for index in kept.tolist():
         thread, name = divmod(int(known[index]), width)
-        text = [plain(_at(one.threads, thread - 1), 60), plain(_at(one.names, name - 1), 160)]
+        text = [one_line(_at(one.threads, thread - 1), 60), one_line(_at(one.names, name - 1), 160)]
         if any(text):
             row[index] = len(pairs)
             pairs.append(text)
@@ -93,9 +93,9 @@ def _steps(one: DeviceResult, begin: int, most: int) -> list[list[Any]]:
     found = []
     for at in range(0, len(spans), many):
         last = min(at + many, len(spans)) - 1
-        label = plain(_at(one.steps.labels, at), 60)
+        label = one_line(_at(one.steps.labels, at), 60)
         if last > at:
-            label = f"{label} to {plain(_at(one.steps.labels, last), 60)}"
+            label = f"{label} to {one_line(_at(one.steps.labels, last), 60)}"
         held = slice(at, last + 1)
         found.append([
             int(spans[at, 0]) - begin, int(spans[last, 1]) - begin, label, int(one.steps.steady[held].all()),

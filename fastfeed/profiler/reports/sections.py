@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.model.wording import WORDS, duration, multiple, percent, plain, plural
+from fastfeed.profiler.model.wording import WORDS, duration, multiple, one_line, percent, plural
 from fastfeed.profiler.reports import charts, figures, tables
 from fastfeed.profiler.reports.charts import escaped, idle_bar, stacked_bar, swatch
 from fastfeed.profiler.reports.picture import LOOK, PICTURES
@@ -31,18 +31,18 @@ def body(result: Result) -> str:
 
 def _head(result: Result, devices: list[DeviceResult]) -> str:
     verdict = result.verdict
-    word = WORDS.get(verdict.word, plain(verdict.word, 20).upper())
-    headline = plain(verdict.headline, 600) or "There is nothing to judge in these files."
+    word = WORDS.get(verdict.word, one_line(verdict.word, 20).upper())
+    headline = one_line(verdict.headline, 600) or "There is nothing to judge in these files."
     facts = []
     if verdict.confidence:
-        facts.append(f"confidence: {plain(verdict.confidence, 20)}")
+        facts.append(f"confidence: {one_line(verdict.confidence, 20)}")
     share = verdict.share
     if share.low is not None and share.high is not None:
         facts.append(f"input, 95 % interval: {percent(share.low)} to {percent(share.high)}")
     if share.steps_over is not None:
         facts.append(f"{percent(share.steps_over)} of the steps above 5 %")
     if devices:
-        facts.append(plain(devices[0].label, 120) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
+        facts.append(one_line(devices[0].label, 120) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
         count = figures.steps_judged(devices[0])
         window = devices[0].judged.budget.window
         facts.append(
@@ -78,7 +78,7 @@ def _act(result: Result) -> str:
 def _time(device: DeviceResult, count: int) -> str:
     """The budget, and the causes of the idle part of it."""
     budget = device.judged.budget
-    of = f" of {escaped(plain(device.label, 120))}" if count > 1 else ""
+    of = f" of {escaped(one_line(device.label, 120))}" if count > 1 else ""
     shown = [(key, title, getattr(budget, key)) for key, title in figures.PARTS.items() if getattr(budget, key) > 0]
     legend = "".join(
         f"<li>{swatch(LOOK[key][1] if key in LOOK else '')}{escaped(title)} "
@@ -146,8 +146,8 @@ def _timelines(devices: list[DeviceResult]) -> str:
     if any(one.steady is not None for one in devices):
         buttons += '<button type="button" data-do="judged">Steady steps</button>'
     pictures = "".join(
-        f'<figure><figcaption><b>{escaped(plain(one.label, 120))}</b></figcaption><canvas class="device" tabindex="0" '
-        f'role="img" data-device="{index}" aria-label="{escaped(_described(one))}"></canvas></figure>'
+        f'<figure><figcaption><b>{escaped(one_line(one.label, 120))}</b></figcaption><canvas class="device" '
+        f'tabindex="0" role="img" data-device="{index}" aria-label="{escaped(_described(one))}"></canvas></figure>'
         for index, one in enumerate(shown)
     )
     keys = "".join(
@@ -173,7 +173,9 @@ def _described(one: DeviceResult) -> str:
     budget = one.whole.budget
     idle = percent(budget.idle / budget.window) if budget.window > 0 else "0 %"
     worst = "; ".join(f"{duration(gap.end - gap.start)}: {_titles(gap.causes, 1)}" for gap in one.worst[:3])
-    return f"Timeline of {plain(one.label, 120)}, {duration(budget.window)}, idle {idle} of it. Longest gaps: {worst}"
+    return (
+        f"Timeline of {one_line(one.label, 120)}, {duration(budget.window)}, idle {idle} of it. Longest gaps: {worst}"
+    )
 
 
 def _titles(causes: Mapping, most: int) -> str:
@@ -197,7 +199,7 @@ def _gap(index: int, gap: Gap, begin: int) -> str:
     said = (("in", gap.step), ("thread", gap.thread), ("inside of", gap.inside), ("before", gap.last_op))
     for word, value in (*said, ("after", gap.next_op)):
         if value:
-            lines.append(f"{word} <b>{escaped(plain(value, 140))}</b>")
+            lines.append(f"{word} <b>{escaped(one_line(value, 140))}</b>")
     label = f"Gap of {duration(length)}: {causes}"
     return (
         f'<figure><canvas class="gap" tabindex="0" role="img" data-gap="{index}" aria-label="{escaped(label)}">'
@@ -209,7 +211,7 @@ def _gap(index: int, gap: Gap, begin: int) -> str:
 def _remedies(result: Result) -> str:
     lines = [
         [
-            escaped(FAMILIES.get(remedy.family, plain(remedy.family, 40))),
+            escaped(FAMILIES.get(remedy.family, one_line(remedy.family, 40))),
             escaped(percent(remedy.share)),
             "" if remedy.ms_per_step is None else f"{remedy.ms_per_step:,.2f} ms",
             escaped(multiple(remedy.ceiling)),
@@ -244,4 +246,4 @@ def _foot() -> str:
 
 
 def _text(sentence: str) -> str:
-    return escaped(plain(sentence, 1000))
+    return escaped(one_line(sentence, 1000))

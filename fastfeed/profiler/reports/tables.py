@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
-from fastfeed.profiler.model.wording import duration, percent, plain, plural
+from fastfeed.profiler.model.wording import duration, one_line, percent, plural
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 
@@ -65,7 +65,7 @@ def devices(many: list[DeviceResult]) -> str:
     for one in many[:MOST]:
         budget, steps = one.judged.budget, figures.steps_judged(one)
         rows.append([
-            escaped(plain(one.label, 120)),
+            escaped(one_line(one.label, 120)),
             escaped(percent(one.share.value)),
             escaped(percent(budget.idle / budget.window if budget.window else 0.0)),
             stacked_bar(budget, small=True),
@@ -96,7 +96,7 @@ def _blame(one: DeviceResult) -> str:
     if charge is None:
         return ""
     why = f": {CAUSES[charge.cause].title}" if charge.cause is not None else ""
-    return escaped(plain(charge.culprit, 40) + why)
+    return escaped(one_line(charge.culprit, 40) + why)
 
 
 def ranks(many: Sequence[RankResult]) -> str:
@@ -105,7 +105,7 @@ def ranks(many: Sequence[RankResult]) -> str:
         return ""
     rows = [
         [
-            escaped(plain(one.label, 120)),
+            escaped(one_line(one.label, 120)),
             escaped(duration(one.waited_ns)),
             escaped(duration(one.blamed_ns)),
             f"{one.collectives:,}",
@@ -125,13 +125,13 @@ def feeds(many: Sequence[FeedResult]) -> str:
     for one in many[:MOST]:
         stages = sorted(one.stages.items(), key=lambda item: -item[1][1])
         rows.append([
-            escaped(plain(one.name or one.feed, 80)),
+            escaped(one_line(one.name or one.feed, 80)),
             str(one.rank),
             f"{one.batches:,}",
             escaped(duration(one.span_ns)),
             escaped(percent(one.waited_ns / one.span_ns)) if one.span_ns > 0 else "–",
             str(one.threads),
-            escaped(", ".join(f"{plain(stage, 24)} {duration(ns)} in {spans:,}" for stage, (spans, ns) in stages[:8])),
+            escaped(", ".join(f"{one_line(name, 24)} {duration(ns)} in {spans:,}" for name, (spans, ns) in stages[:8])),
         ])  # fmt: skip
     head = ("~Feed", "#rank", "#batches", "#time", "#trainer waited", "#threads", "~stages, all threads together")
     return f"<section><h2>Feeds</h2>{table(head, rows, stacked=True)}</section>"
@@ -160,12 +160,12 @@ def recording(result: Result) -> str:
         lacks = [] if one.host_calls else ["host calls"]
         lacks += [f"{plural(one.dropped, 'dropped record')}"] if one.dropped else []
         lacks += ["events that were sampled away"] if one.sampled else []
-        version = f"{plain(one.dialect, 20)} {plain(one.version, 40)}"
+        version = f"{one_line(one.dialect, 20)} {one_line(one.version, 40)}"
         lines.append(
-            [escaped(plain(str(one.path), 300)), escaped(version), escaped(", ".join(lacks) or "nothing known")]
+            [escaped(one_line(str(one.path), 300)), escaped(version), escaped(", ".join(lacks) or "nothing known")]
         )
     notes = [*result.notes, *(note for origin in result.origins[:MOST] for note in origin.notes)]
-    unique = list(dict.fromkeys(plain(note, 600) for note in notes))
+    unique = list(dict.fromkeys(one_line(note, 600) for note in notes))
     said = "".join(f"<li>{escaped(note)}</li>" for note in unique[:40])
     said = f'<h3>Notes</h3><ul class="said">{said}</ul>' if said else ""
     files = table(("~File", "format", "lacks"), lines, stacked=True) if lines else ""

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.model.wording import WORDS, duration, percent, plain, plural
+from fastfeed.profiler.model.wording import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
 
@@ -85,25 +85,25 @@ def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
 
 def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
     verdict = result.verdict
-    word = WORDS.get(verdict.word, plain(verdict.word, 20).upper())
+    word = WORDS.get(verdict.word, one_line(verdict.word, 20).upper())
     found = sheet.labeled(
         word,
-        plain(verdict.headline, 400) or "There is nothing to judge in these files.",
+        one_line(verdict.headline, 400) or "There is nothing to judge in these files.",
         style=STYLES.get(verdict.word, "bold yellow"),
         indent=len(word) + 2,
         lines=3,
     )
     about = []
     if verdict.confidence:
-        about.append(plain(verdict.confidence, 20))
+        about.append(one_line(verdict.confidence, 20))
     share = verdict.share
     if share.low is not None and share.high is not None:
         about.append(f"95 % interval {percent(share.low)} to {percent(share.high)}")
     if devices:
-        about.append(plain(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
+        about.append(one_line(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
         about.append(_steps(devices[0]))
     elif result.origins:
-        about.append(plain(result.origins[0].path, 60))
+        about.append(one_line(result.origins[0].path, 60))
     return [*found, *sheet.sentence(" · ".join(about), style="dim", lines=2)]
 
 
@@ -189,7 +189,7 @@ def _many(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Tex
         budget = one.judged.budget
         idle = budget.idle / budget.window if budget.window else 0.0
         text = (
-            f"{layout.fitted(plain(one.label), name)} {percent(one.share.value):>7} {percent(idle):>7} "
+            f"{layout.fitted(one_line(one.label), name)} {percent(one.share.value):>7} {percent(idle):>7} "
             f"{duration(one.comm_wait):>10}  {layout.fitted(figures.top_cause(one), 18)}"
         )
         lines.append(Text.assemble(sheet.label(""), text))
@@ -210,7 +210,9 @@ def _blamed(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
     if not total:
         return []
     (who, why), ns = max(total.items(), key=lambda item: item[1])
-    return sheet.labeled("", f"others waited {duration(ns)} inside collectives for {plain(who, 60)}, late for: {why}")
+    return sheet.labeled(
+        "", f"others waited {duration(ns)} inside collectives for {one_line(who, 60)}, late for: {why}"
+    )
 
 
 def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
@@ -225,18 +227,18 @@ def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) ->
 
 def _briefly(gap: Gap) -> str:
     cause = next((CAUSES[cause].title for cause in gap.causes), "no cause")
-    inside = f" in {plain(gap.inside, 30)}" if gap.inside else ""
-    thread = f", {plain(gap.thread, 20)}" if gap.thread else ""
-    return f"{cause}{inside}{thread}" + (f"; then {plain(gap.next_op, 40)}" if gap.next_op else "")
+    inside = f" in {one_line(gap.inside, 30)}" if gap.inside else ""
+    thread = f", {one_line(gap.thread, 20)}" if gap.thread else ""
+    return f"{cause}{inside}{thread}" + (f"; then {one_line(gap.next_op, 40)}" if gap.next_op else "")
 
 
 def _why(gap: Gap) -> str:
     length = max(gap.end - gap.start, 1)
     causes = [f"{CAUSES[cause].title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:2]]
-    who = f", {plain(gap.thread, 30)}" if gap.thread else ""
-    inside = f" in {plain(gap.inside, 48)}" if gap.inside else ""
-    inside += f" in {plain(gap.step, 24)}" if gap.step else ""
-    ended = f"; ended by {plain(gap.next_op, 48)}" if gap.next_op else ""
+    who = f", {one_line(gap.thread, 30)}" if gap.thread else ""
+    inside = f" in {one_line(gap.inside, 48)}" if gap.inside else ""
+    inside += f" in {one_line(gap.step, 24)}" if gap.step else ""
+    ended = f"; ended by {one_line(gap.next_op, 48)}" if gap.next_op else ""
     return (", ".join(causes) or "no cause") + who + inside + ended
 
 
@@ -244,9 +246,9 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     lines: list[Text] = []
     for feed in result.feeds[:3]:
         share = feed.waited_ns / feed.span_ns if feed.span_ns > 0 else 0.0
-        busiest = f"; most work: {plain(feed.busiest, 24)}" if feed.busiest else ""
+        busiest = f"; most work: {one_line(feed.busiest, 24)}" if feed.busiest else ""
         text = (
-            f"{plain(feed.name or feed.feed, 40)}: {feed.batches:,} batches in {duration(feed.span_ns)}, "
+            f"{one_line(feed.name or feed.feed, 40)}: {feed.batches:,} batches in {duration(feed.span_ns)}, "
             f"trainer waited {percent(share)} of it; {plural(feed.threads, 'thread')}{busiest}"
         )
         lines += sheet.labeled("" if lines else "Feed", text, lines=min(2, detail.wrap))
@@ -260,17 +262,17 @@ def _doing(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
     lines: list[Text] = []
     for reason in verdict.reasons[: 1 + detail.evidence]:
-        lines += sheet.labeled("" if lines else "Because", plain(reason, 400), lines=max(2, detail.wrap))
+        lines += sheet.labeled("" if lines else "Because", one_line(reason, 400), lines=max(2, detail.wrap))
     if verdict.record:
-        lines += sheet.labeled("Record", plain(verdict.record, 400), lines=max(2, detail.wrap))
+        lines += sheet.labeled("Record", one_line(verdict.record, 400), lines=max(2, detail.wrap))
     for said, sentence in enumerate(verdict.evidence[: detail.evidence]):
-        lines += sheet.labeled("" if said else "Evidence", plain(sentence, 400))
+        lines += sheet.labeled("" if said else "Evidence", one_line(sentence, 400))
     if verdict.change:
         gain = figures.gain(result)
-        text = plain(verdict.change, 400) + (f" ({gain})" if gain else "")
+        text = one_line(verdict.change, 400) + (f" ({gain})" if gain else "")
         lines += sheet.labeled("Change", text, style="bold", lines=3)
     if verdict.command:
-        lines += sheet.labeled("Measure", plain(verdict.command, 400), lines=5)  # whole: it is there to be copied
+        lines += sheet.labeled("Measure", one_line(verdict.command, 400), lines=5)  # whole: it is there to be copied
     return lines
 
 
@@ -278,11 +280,11 @@ def _doubts(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
     lines: list[Text] = []
     for said, sentence in enumerate(verdict.against[: detail.against]):
-        lines += sheet.labeled("" if said else "But", plain(sentence, 400))
+        lines += sheet.labeled("" if said else "But", one_line(sentence, 400))
     if verdict.falsify and detail.against:
-        lines += sheet.labeled("Wrong if", plain(verdict.falsify, 400))
+        lines += sheet.labeled("Wrong if", one_line(verdict.falsify, 400))
     for said, note in enumerate(result.notes[: detail.notes]):
-        lines += sheet.labeled("" if said else "Note", plain(note, 400), style="dim")
+        lines += sheet.labeled("" if said else "Note", one_line(note, 400), style="dim")
     if len(result.notes) > detail.notes > 0:
         lines += sheet.labeled("", f"{len(result.notes) - detail.notes} more notes: --json, --html", style="dim")
     return lines

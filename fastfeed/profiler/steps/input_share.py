@@ -7,7 +7,7 @@ import numpy as np
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.intervals import intersect, measure, overlap, union
 from fastfeed.profiler.model.result import Period, Share, Steps
-from fastfeed.profiler.model.statistics import FEWEST, share
+from fastfeed.profiler.model.statistics import MIN_STEPS, share
 from fastfeed.profiler.model.thresholds import STARVED
 
 __all__ = ["STARVING", "share_of"]
@@ -23,7 +23,7 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     window = max(judged.budget.window, 1)
     value = measure(covered) / window
     rounds = steps.spans[steps.steady]
-    if len(rounds) < FEWEST:
+    if len(rounds) < MIN_STEPS:
         first, last = map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
         edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
         rounds = np.column_stack([edges[:-1], edges[1:]])

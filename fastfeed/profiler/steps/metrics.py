@@ -37,7 +37,7 @@ def facts(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Pe
     ops = trace.ops
     rows = found.rows[_within(ops.start[found.rows], judged.spans)]
     told: dict[str, float] = {}
-    cores = trace.about.get("cpu_count")
+    cores = trace.metadata.get("cpu_count")
     if isinstance(cores, int | float | str) and str(cores).isdecimal() and int(cores) > 0:
         told["cores"] = float(cores)
     steady = steps.spans[steps.steady] if len(steps.spans) else steps.spans

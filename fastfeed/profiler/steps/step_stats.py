@@ -11,7 +11,7 @@ from fastfeed.profiler.attribution.time_breakdown import BUSY
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.intervals import measure, overlap
 from fastfeed.profiler.model.result import Period, Spread, Steps
-from fastfeed.profiler.model.statistics import FEWEST, share
+from fastfeed.profiler.model.statistics import MIN_STEPS, share
 
 __all__ = ["spreads"]
 
@@ -24,7 +24,7 @@ def spreads(found: Attribution, steps: Steps, judged: Period) -> Mapping[str, Sp
     Empty with fewer than 3 steady steps. What takes less than a thousandth of the time is left out.
     """
     rounds = steps.spans[steps.steady]
-    if len(rounds) < FEWEST:
+    if len(rounds) < MIN_STEPS:
         return {}
     length = overlap(rounds, judged.spans)
     causes = {CAUSES[cause].key: caused(found.slices, cause) for cause in Cause if judged.causes.get(cause)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfeed.profiler.model.intervals import spans
 from fastfeed.profiler.model.result import Steps
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 
 __all__ = ["find_steps", "no_steps"]
 
@@ -64,15 +64,15 @@ def _mine(trace: Trace, process: int) -> np.ndarray:
 def _from_ranges(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
     ranges = trace.ranges
     mine = _mine(trace, process)
-    names = [trace.name(int(name)) for name in np.unique(ranges.name[mine & (ranges.said == Said.NVTX)])]
+    names = [trace.name(int(name)) for name in np.unique(ranges.name[mine & (ranges.kind == RangeKind.NVTX)])]
     index = {name: place for place, name in enumerate(trace.names)}
     numbered = np.isin(ranges.name, [index[name] for name in names if _NUMBERED.match(name)])
     named = np.isin(ranges.name, [index[name] for name in names if _NAMED.match(name)])
-    nvtx = mine & (ranges.said == Said.NVTX)
+    nvtx = mine & (ranges.kind == RangeKind.NVTX)
     witnesses = [
         (rows, by)
         for rows, by in (
-            (np.flatnonzero(mine & (ranges.said == Said.STEP)), "steps that the trace marks"),
+            (np.flatnonzero(mine & (ranges.kind == RangeKind.STEP)), "steps that the trace marks"),
             (np.flatnonzero(nvtx & numbered), "numbered annotations"),
             (np.flatnonzero(nvtx & named), "annotations"),
         )
@@ -110,7 +110,7 @@ def _from_waits(
     """From one wait for a batch to the next: the feed's, which are known to be one per step, else anybody's."""
     ranges = trace.ranges
     named = [index for index, name in enumerate(trace.names) if name == "fastfeed:wait"]
-    rows = np.flatnonzero(_mine(trace, process) & (ranges.said == Said.FEED) & np.isin(ranges.name, named))
+    rows = np.flatnonzero(_mine(trace, process) & (ranges.kind == RangeKind.FEED) & np.isin(ranges.name, named))
     if len(rows) > _FEWEST:
         edges, by = np.sort(ranges.start[rows]), "the feed's waits for batches"
     elif waits is not None and len(waits) > _FEWEST:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.profiler.model.intervals import measure, spans, union
 from fastfeed.profiler.model.result import FeedResult
-from fastfeed.profiler.model.trace import Said, Trace
+from fastfeed.profiler.model.trace import RangeKind, Trace
 
 __all__ = ["feed_results"]
 
@@ -24,9 +24,9 @@ def feed_results(traces: Sequence[Trace]) -> tuple[FeedResult, ...]:
 
 
 def _of(trace: Trace) -> list[FeedResult]:
-    told: Sequence[Mapping[str, Any]] = trace.about.get("feeds", ())
+    told: Sequence[Mapping[str, Any]] = trace.metadata.get("feeds", ())
     ranges = trace.ranges
-    of_feed = ranges.said == Said.FEED
+    of_feed = ranges.kind == RangeKind.FEED
     if not of_feed.any():
         return []
     if not told:  # NVTX ranges alone: one feed per process

@@ -8,7 +8,7 @@ from fastfeed.profiler.attribution.classify import Doing
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import measure
-from fastfeed.profiler.model.trace import Said, Trace
+from fastfeed.profiler.model.trace import RangeKind, Trace
 
 __all__ = ["host_waits"]
 
@@ -18,7 +18,7 @@ def host_waits(traces: Sequence[Trace], input_range: str = "") -> tuple[str, ...
     said = []
     for trace in traces:
         ranges = trace.ranges
-        if len(trace.ops.start) or not len(ranges.start) or (ranges.said == Said.FEED).any():
+        if len(trace.ops.start) or not len(ranges.start) or (ranges.kind == RangeKind.FEED).any():
             continue
         host = Host(trace, input_range)
         lasted = int(ranges.end.max() - ranges.start.min())

@@ -15,8 +15,8 @@ from fastfeed.profiler.model.trace import (
     Origin,
     Overheads,
     Process,
+    RangeKind,
     Ranges,
-    Said,
     Sched,
     Strings,
     Thread,
@@ -57,8 +57,8 @@ class Made:
         self.add(Calls, start=start, end=end, name=api, thread=thread, corr=corr)
         return corr
 
-    def range(self, start: int, end: int, name: str, said: Said = Said.PYTHON, thread: int = 0) -> None:
-        self.add(Ranges, start=start, end=end, name=name, said=said, thread=thread)
+    def range(self, start: int, end: int, name: str, kind: RangeKind = RangeKind.PYTHON, thread: int = 0) -> None:
+        self.add(Ranges, start=start, end=end, name=name, kind=kind, thread=thread)
 
     def trace(self, threads: int = 2, devices: int = 1, **about: Any) -> Trace:
         columns: dict[type, dict[str, Any]] = {
@@ -73,5 +73,5 @@ class Made:
             tuple(Thread(0, 1 + number) for number in range(threads)),
             tuple(Device(number) for number in range(devices)),
             **{name: table(kind, **columns.get(kind, {})) for kind, name in kinds.items()},
-            about=about,
+            metadata=about,
         )

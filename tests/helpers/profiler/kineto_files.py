@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.model.trace import Ops, Said, Trace
+from fastfeed.profiler.model.trace import Ops, RangeKind, Trace
 
 PID = 4242
 HTOD = "Memcpy HtoD (Pageable -> Device)"
@@ -63,10 +63,12 @@ def device_rows(ops: Ops) -> list[tuple[int, ...]]:
     return list(zip(ops.start.tolist(), ops.end.tolist(), ops.stream.tolist(), ops.corr.tolist(), strict=True))
 
 
-def host_rows(trace: Trace) -> list[tuple[str, Said, int]]:
+def host_rows(trace: Trace) -> list[tuple[str, RangeKind, int]]:
     ranges = trace.ranges
     tids = [trace.threads[thread].tid if thread >= 0 else -1 for thread in ranges.thread]
-    return [(trace.name(name), Said(said), tid) for name, said, tid in zip(ranges.name, ranges.said, tids, strict=True)]
+    return [
+        (trace.name(name), RangeKind(kind), tid) for name, kind, tid in zip(ranges.name, ranges.kind, tids, strict=True)
+    ]
 
 
 def training() -> list[dict[str, Any]]:

@@ -111,7 +111,7 @@ def _member(
         processes=(Process(100 + rank, rank=rank),),
         devices=(Device(0, process=0),),
         ops=ops,
-        about={} if world_size is None else {"world_size": world_size},
+        metadata={} if world_size is None else {"world_size": world_size},
     )
     idle = [one for one in idle if one[1] > one[0]]
     nobody = np.full(len(idle), -1, np.int32)

@@ -9,7 +9,6 @@ import numpy as np
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.result import (
-    Budget,
     Charge,
     Cold,
     DeviceResult,
@@ -23,6 +22,7 @@ from fastfeed.profiler.model.result import (
     Share,
     Slices,
     Steps,
+    TimeBreakdown,
     Verdict,
 )  # fmt: skip
 from fastfeed.profiler.model.trace import Origin
@@ -106,7 +106,7 @@ def period(spans: np.ndarray, busy: dict[str, np.ndarray], slices: Slices, waits
     exposed = causes.get(Cause.INPUT, 0)
     return Period(
         spans,
-        Budget(intervals.measure(spans), **held, idle=sum(causes.values())),
+        TimeBreakdown(intervals.measure(spans), **held, idle=sum(causes.values())),
         causes,
         InputWait(total, exposed, total - exposed, exposed // 50, len(waits), int(np.diff(waits).max(initial=0))),
     )
@@ -259,7 +259,7 @@ def hostile() -> Result:
 def hollow() -> Result:
     """A device of which nothing is known but that it is there, beside one whose steps have no names."""
     nothing, none = np.empty(0, np.int64), intervals.empty()
-    blank = Period(none, Budget(0, 0, 0, 0, 0, 0, 0), {}, InputWait(0, 0, 0, 0, 0, 0))
+    blank = Period(none, TimeBreakdown(0, 0, 0, 0, 0, 0, 0), {}, InputWait(0, 0, 0, 0, 0, 0))
     slices = Slices(nothing, nothing, nothing.astype(np.uint8), nothing, nothing, nothing)
     hollow = DeviceResult(
         "", 0, 0, None, START, START, blank, None, None, Steps(none, (), "", np.empty(0, bool)), Share(float("nan")),

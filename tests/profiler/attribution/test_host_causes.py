@@ -9,7 +9,7 @@ from helpers.profiler.handmade import Made
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import attribute, join
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Said, Sched
+from fastfeed.profiler.model.trace import RangeKind, Sched
 
 LATE = (1_000, 2_000)
 LOADER = "DataLoader.__next__"
@@ -52,11 +52,11 @@ def test_a_query_sets_something_up_where_it_takes_long(lasts: int, cause: Cause)
 def test_the_reason_outweighs_what_is_around_it():
     made = Made()
     made.range(0, 9_000, "train.py(1): main")
-    made.range(1_100, 1_900, "aten::copy_", Said.OP)
+    made.range(1_100, 1_900, "aten::copy_", RangeKind.OP)
     made.call(1_200, 1_300, "cudaMalloc")
     made.call(1_300, 1_400, "cudaStreamSynchronize")
     made.call(1_400, 1_500, "cudaLaunchKernel")
-    made.range(1_600, 1_700, LOADER, Said.NVTX)
+    made.range(1_600, 1_700, LOADER, RangeKind.NVTX)
     assert causes(made) == [
         (Cause.PYTHON, 1_000, 1_100, 0),
         (Cause.FRAMEWORK, 1_100, 1_200, 0),
@@ -72,9 +72,9 @@ def test_the_reason_outweighs_what_is_around_it():
 
 def test_waiting_for_input_wins_over_all_that_happens_in_it():
     made = Made()
-    made.range(900, 1_500, LOADER, Said.NVTX)
+    made.range(900, 1_500, LOADER, RangeKind.NVTX)
     made.call(1_100, 1_200, "cudaHostAlloc")
-    made.range(1_200, 1_300, "gc", Said.GC)
+    made.range(1_200, 1_300, "gc", RangeKind.GC)
     assert causes(made)[0] == (Cause.INPUT, 1_000, 1_500, 0)
 
 
@@ -82,7 +82,7 @@ def test_waiting_for_input_wins_over_all_that_happens_in_it():
 def test_the_driver_is_asked_where_the_launching_thread_has_nothing_to_do(parked: str | None):
     """A thread of autograd, or of a pool, waits for work; the training thread waits for a batch."""
     made = Made()
-    made.range(0, 1_500, LOADER, Said.NVTX, thread=0)
+    made.range(0, 1_500, LOADER, RangeKind.NVTX, thread=0)
     if parked:
         made.range(0, 9_000, parked, thread=1)
     assert causes(made, thread=1)[0] == (Cause.INPUT, 1_000, 1_500, 0)
@@ -90,8 +90,8 @@ def test_the_driver_is_asked_where_the_launching_thread_has_nothing_to_do(parked
 
 def test_the_driver_is_not_asked_about_what_the_launching_thread_explains():
     made = Made()
-    made.range(0, 9_000, LOADER, Said.NVTX, thread=0)
-    made.range(1_200, 1_500, "aten::conv2d", Said.OP, thread=1)
+    made.range(0, 9_000, LOADER, RangeKind.NVTX, thread=0)
+    made.range(1_200, 1_500, "aten::conv2d", RangeKind.OP, thread=1)
     assert causes(made, thread=1) == [
         (Cause.INPUT, 1_000, 1_200, 0),
         (Cause.FRAMEWORK, 1_200, 1_500, 1),
@@ -101,20 +101,20 @@ def test_the_driver_is_not_asked_about_what_the_launching_thread_explains():
 
 def test_what_lies_outside_of_the_late_part_is_not_looked_at():
     made = Made()
-    made.range(0, 1_000, LOADER, Said.NVTX)
-    made.range(2_000, 9_000, LOADER, Said.NVTX)
+    made.range(0, 1_000, LOADER, RangeKind.NVTX)
+    made.range(2_000, 9_000, LOADER, RangeKind.NVTX)
     assert causes(made) == [(Cause.HOST_UNKNOWN, *LATE, 0)]
 
 
 def test_the_profiler_itself_comes_first():
     made = Made()
-    made.range(0, 9_000, LOADER, Said.NVTX)
+    made.range(0, 9_000, LOADER, RangeKind.NVTX)
     assert causes(made, overhead=(1_200, 1_300))[1] == (Cause.PROFILER, 1_200, 1_300, 0)
 
 
 def test_ready_and_without_a_core():
     made = Made()
-    made.range(0, 9_000, "aten::conv2d", Said.OP)
+    made.range(0, 9_000, "aten::conv2d", RangeKind.OP)
     made.add(Sched, start=1_200, end=1_300, thread=0)
     assert causes(made)[1] == (Cause.CONTENTION, 1_200, 1_300, 0)
 

@@ -11,7 +11,18 @@ import pytest
 from helpers.profiler.nvprof_prints import CALLS, CSV
 
 from fastfeed.profiler.merge.merge import combine, merge
-from fastfeed.profiler.model.trace import Calls, Ops, Origin, Overheads, Process, Ranges, Said, Thread, Trace, table
+from fastfeed.profiler.model.trace import (
+    Calls,
+    Ops,
+    Origin,
+    Overheads,
+    Process,
+    RangeKind,
+    Ranges,
+    Thread,
+    Trace,
+    table,
+)
 from fastfeed.profiler.readers.nvprof import text as nvprof_text
 
 WALL = 1_700_000_000_000_000_000
@@ -27,7 +38,7 @@ def gpu(*, wall: int | None = WALL, pid: int = 100, tids: tuple[int, ...] = (100
     ranges = table(Ranges)
     if nvtx is not None:
         start, end = STEPS + MS + nvtx, STEPS + 4 * MS + nvtx + 700
-        ranges = table(Ranges, start=start, end=end, thread=0, name=2, said=np.full(12, Said.FEED))
+        ranges = table(Ranges, start=start, end=end, thread=0, name=2, kind=np.full(12, RangeKind.FEED))
     return Trace(
         Origin("gpu.sqlite", "nsys", wall_ns=wall), tuple(names), (Process(pid, "node", rank=0),),
         tuple(Thread(0, tid) for tid in tids), (), ops, calls, ranges,
@@ -41,14 +52,14 @@ def feed(*, wall: int | None = WALL, pid: int = 100, host: str = "node", rank: i
     end = np.concatenate([STEPS + 4 * MS, STEPS + 8 * MS]) + 1_000 * MS + shift
     ranges = table(
         Ranges, start=start, end=end, thread=np.repeat([0, 1], 12), name=np.repeat([1, 0], 12),
-        said=np.full(24, Said.FEED),
+        kind=np.full(24, RangeKind.FEED),
     )  # fmt: skip
     waits = np.column_stack([np.arange(12), start[:12], end[:12]])
     told = {"feed": "f0", "pid": pid, "host": host, "rank": rank, "name": "train", "start": 0, "end": 9, "waits": waits}
     return Trace(
         Origin("feed.jsonl", "timeline", wall_ns=wall and wall - 1_000 * MS, host_calls=False),
         ("fastfeed:decode", "fastfeed:wait"), (Process(pid, host, rank=rank),), (Thread(0, 100), Thread(0, 107)),
-        ranges=ranges, about={"feeds": [told], "batches": np.arange(24)},
+        ranges=ranges, metadata={"feeds": [told], "batches": np.arange(24)},
     )  # fmt: skip
 
 
@@ -67,10 +78,11 @@ def test_by_the_wall_clock() -> None:
     assert spans["fastfeed:wait"] == [(start + MS, start + 4 * MS) for start in STEPS.tolist()]
     assert spans["fastfeed:decode"] == [(start, start + 8 * MS) for start in STEPS.tolist()]
     assert merged.threads == (Thread(0, 100), Thread(0, 107))
-    assert set(merged.ranges.said.tolist()) == {Said.FEED} and merged.names[:3] == gpu().names
-    waits = merged.about["feeds"][0]["waits"]
+    assert set(merged.ranges.kind.tolist()) == {RangeKind.FEED} and merged.names[:3] == gpu().names
+    waits = merged.metadata["feeds"][0]["waits"]
     assert (
-        waits[0].tolist() == [0, STEPS[0] + MS, STEPS[0] + 4 * MS] and merged.about["feeds"][0]["end"] == 9 - 1000 * MS
+        waits[0].tolist() == [0, STEPS[0] + MS, STEPS[0] + 4 * MS]
+        and merged.metadata["feeds"][0]["end"] == 9 - 1000 * MS
     )
     assert merged.origin.notes == ("24 spans of the timeline feed.jsonl are added, lined up by the wall clock",)
     np.testing.assert_array_equal(merged.ops.start, gpu().ops.start)
@@ -155,18 +167,18 @@ def test_helper_process() -> None:
     """The processes that help a matched feed come along, those of other feeds do not."""
     side = feed()
     helper, other = Process(500, "node"), Process(900, "node", rank=1)
-    about = {"feeds": [*side.about["feeds"], {"feed": "f0", "pid": 500, "host": "node", "rank": 0, "name": "train"},
+    about = {"feeds": [*side.metadata["feeds"], {"feed": "f0", "pid": 500, "host": "node", "rank": 0, "name": "train"},
                        {"feed": "f1", "pid": 900, "host": "node", "rank": 1, "name": "train"}]}  # fmt: skip
     thread = side.ranges.thread.copy()
     thread[-2:] = 3
     side = replace(
-        side, processes=(*side.processes, helper, other), about=about, ranges=replace(side.ranges, thread=thread),
+        side, processes=(*side.processes, helper, other), metadata=about, ranges=replace(side.ranges, thread=thread),
         threads=(Thread(0, 100), Thread(1, 501), Thread(2, 900), Thread(2, 901)),
     )  # fmt: skip
     merged = merge(gpu(), side)
     assert [process.pid for process in merged.processes] == [100, 500]
     assert merged.threads == (Thread(0, 100), Thread(1, 501)) and len(merged.ranges.start) == 22
-    assert [feed["pid"] for feed in merged.about["feeds"]] == [100, 500]
+    assert [feed["pid"] for feed in merged.metadata["feeds"]] == [100, 500]
     assert "2 spans of it are of processes that are not in this trace and are left out" in merged.origin.notes
 
 

@@ -150,7 +150,7 @@ def on(member: Member, **origin: Any) -> Member:
 
 def test_another_world_size_is_another_run() -> None:
     a, b = pair(world_size=2)
-    b = replace(b, trace=replace(b.trace, about={"world_size": 8}))
+    b = replace(b, trace=replace(b.trace, metadata={"world_size": 8}))
     with pytest.raises(
         TraceError, match=r"one world size, got 2 in rank0\.json and 8 in rank1\.json; analyze each run"
     ):

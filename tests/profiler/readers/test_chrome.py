@@ -23,7 +23,7 @@ from helpers.profiler.kineto_files import (
     write,
 )
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from fastfeed.profiler.readers.chrome import reader as chrome
 
 OLD = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "gpu_memset": "Memset", "cuda_runtime": "Runtime"}
@@ -54,9 +54,9 @@ def test_a_step_in_every_age(tmp_path: Path, dialect: str) -> None:
     assert [trace.name(name) for name in trace.calls.name] == ["cudaMemcpyAsync", "cudaLaunchKernel"]
     assert trace.calls.corr.tolist() == [1, 2]
     assert host_rows(trace) == [
-        ("ProfilerStep#5", Said.STEP, PID),
-        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Said.NVTX, PID),
-        ("aten::to", Said.OP, PID),
+        ("ProfilerStep#5", RangeKind.STEP, PID),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", RangeKind.NVTX, PID),
+        ("aten::to", RangeKind.OP, PID),
     ]
     assert [(device.ordinal, device.name) for device in trace.devices] == [(0, "NVIDIA H200")]
     assert [(process.pid, process.name) for process in trace.processes] == [(PID, "python")]
@@ -71,7 +71,7 @@ def test_who_recorded_it_and_when(tmp_path: Path) -> None:
     )
     trace = chrome.read(path)
     assert (trace.processes[0].rank, trace.processes[0].host) == (3, "node7")
-    assert (trace.origin.wall_ns, trace.about["world_size"]) == (BASE, 8)
+    assert (trace.origin.wall_ns, trace.metadata["world_size"]) == (BASE, 8)
     assert chrome.read(write(tmp_path / "b.json", training())).origin.wall_ns is None
     now = [kernel(1, "1712195495505582.988", "4.928")]
     assert chrome.read(write(tmp_path / "c.json", now)).origin.wall_ns == 0
@@ -122,9 +122,9 @@ def test_python_gc_overhead_and_unknown_threads(tmp_path: Path) -> None:
     assert trace.overheads.start.tolist() == [130_000, 140_000]
     assert trace.overheads.process.tolist() == [0, 0]
     assert host_rows(trace)[2:-1] == [
-        ("train.py(3): step", Said.PYTHON, PID), ("Python GC", Said.GC, PID),
-        ("threading.py(1): run", Said.PYTHON, 0), ("Lazy Function Loading", Said.COMPILE, -1),
-        ("Command Buffer Full", Said.OTHER, -1),
+        ("train.py(3): step", RangeKind.PYTHON, PID), ("Python GC", RangeKind.GC, PID),
+        ("threading.py(1): run", RangeKind.PYTHON, 0), ("Lazy Function Loading", RangeKind.COMPILE, -1),
+        ("Command Buffer Full", RangeKind.OTHER, -1),
     ]  # fmt: skip
     assert len(trace.processes) == 1  # what has the number of a GPU, or -1, is no process
     assert len(trace.threads) == 2
@@ -208,7 +208,7 @@ def test_arguments_that_are_missing_are_in_the_place(tmp_path: Path) -> None:
 def test_categories_that_nobody_told_us(tmp_path: Path) -> None:
     """Count on threads that are known for something else; the rest are headlines."""
     rows = [*training(), event("mine", "evaluate", 950, 40), event("mine", "line", 1, 2, pid="Spans", tid=7)]
-    assert host_rows(chrome.read(write(tmp_path / "a.json", rows)))[3:] == [("evaluate", Said.OTHER, PID)]
+    assert host_rows(chrome.read(write(tmp_path / "a.json", rows)))[3:] == [("evaluate", RangeKind.OTHER, PID)]
 
 
 def test_a_program_without_a_gpu(tmp_path: Path) -> None:

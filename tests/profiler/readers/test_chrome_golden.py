@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastfeed.profiler.model import intervals
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers import decompress as opened
 from fastfeed.profiler.readers.chrome import reader as chrome
 
@@ -68,7 +68,7 @@ def hta_idle(trace: Trace, others: list[dict[str, Any]]) -> int:
         corrs = [one["args"].get("correlation", -1) for one in on_stream]
         rows = [np.concatenate(pair) for pair in zip(rows, (starts, ends, corrs), strict=True)]
     start, end, corr = rows
-    steps = trace.ranges.said == Said.STEP
+    steps = trace.ranges.kind == RangeKind.STEP
     if len(np.unique(trace.ranges.name[steps])) > 1:
         launched = trace.calls.corr[trace.calls.start < trace.ranges.start[steps].max()]
         kept = np.isin(corr, launched)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers.profiler.kineto_files import device_rows, host_rows, meta, write
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from fastfeed.profiler.readers.chrome import jax as chrome_jax
 from fastfeed.profiler.readers.chrome import reader as chrome
 
@@ -49,8 +49,8 @@ def test_streams_and_host_threads(tmp_path: Path, piece: int, monkeypatch: pytes
     assert (trace.ops.bytes[0], trace.ops.pageable[0]) == (4096, 1)
     assert [trace.name(name) for name in trace.calls.name] == ["cuMemcpyAsync", "cuLaunchKernel"]
     assert host_rows(trace) == [
-        ("train 7", Said.STEP, THREAD), ("$loop.py:12 step", Said.PYTHON, THREAD),
-        ("PjitFunction(step)", Said.OP, THREAD),
+        ("train 7", RangeKind.STEP, THREAD), ("$loop.py:12 step", RangeKind.PYTHON, THREAD),
+        ("PjitFunction(step)", RangeKind.OP, THREAD),
     ]  # fmt: skip
     assert [(process.pid, process.name) for process in trace.processes] == [(HOST, "/host:CPU")]
     assert [(thread.tid, thread.name) for thread in trace.threads] == [(THREAD, "python")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.profiler.nsys_databases import AGES, ORDER, Export, columns, gid, million
 
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers.nsys import reader as nsys
 
 
@@ -81,13 +81,13 @@ def test_every_age_tells_the_same_run(tmp_path, age):
     assert [(one.ordinal, one.name, one.uuid) for one in trace.devices] == [
         (0, "NVIDIA H200", "" if ORDER[age] < ORDER["2022"] else "aa-bb")
     ]
-    spans = list(zip(trace.ranges.start.tolist(), trace.ranges.end.tolist(), trace.ranges.said.tolist(), strict=True))
-    assert spans == [(900, 5_000, Said.NVTX), (950, 990, Said.FEED), (960, 980, Said.SYSTEM)]
+    spans = list(zip(trace.ranges.start.tolist(), trace.ranges.end.tolist(), trace.ranges.kind.tolist(), strict=True))
+    assert spans == [(900, 5_000, RangeKind.NVTX), (950, 990, RangeKind.FEED), (960, 980, RangeKind.SYSTEM)]
     assert (trace.overheads.start.tolist(), trace.overheads.end.tolist()) == ([5_100], [5_200])
     taken = [(910, 930)] if ORDER[age] >= ORDER["2024"] else []
     assert list(zip(trace.sched.start.tolist(), trace.sched.end.tolist(), strict=True)) == taken
     assert (trace.origin.wall_ns, trace.origin.version, trace.origin.host_calls) == (10**18, f"{age}.1", True)
-    assert trace.about.get("monotonic_ns") == (77 if age == "2026" else None)
+    assert trace.metadata.get("monotonic_ns") == (77 if age == "2026" else None)
 
 
 @pytest.mark.parametrize("age", AGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.profiler.nsys_databases import Export, gid
 
-from fastfeed.profiler.model.trace import Said, Trace
+from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.readers.nsys import reader as nsys
 
 MAIN = gid(100, 100)
@@ -24,7 +24,7 @@ def ranges(trace: Trace) -> list[tuple[str, int, int, str, str, int]]:
     rows = trace.ranges
     return [
         (
-            trace.name(rows.name[at]), int(rows.start[at]), int(rows.end[at]), Said(int(rows.said[at])).name,
+            trace.name(rows.name[at]), int(rows.start[at]), int(rows.end[at]), RangeKind(int(rows.kind[at])).name,
             trace.name(rows.domain[at]),
             trace.threads[rows.thread[at]].tid if rows.thread[at] >= 0 else -1,
         )
@@ -83,7 +83,7 @@ def test_who_said_a_range(export):
         ("Waiting", 6), ("Holding", 6), ("garbage collection", 0), ("gc.py(3): run", 0), ("train_step 7", 0),
     ]):  # fmt: skip
         export.nvtx(10 + at, 100 - at, text, domainId=domain)
-    assert [(name, said) for name, _, _, said, *_ in ranges(nsys.read(export.done()))] == [
+    assert [(name, kind) for name, _, _, kind, *_ in ranges(nsys.read(export.done()))] == [
         ("fastfeed:decode", "FEED"),
         ("aten::add", "OP"),
         ("aten::mm", "OP"),
@@ -176,7 +176,7 @@ def test_loading_of_modules_is_not_the_profilers_doing(export):
         export.row("CUPTI_ACTIVITY_KIND_OVERHEAD", start=10 + at, end=50 - at, globalTid=MAIN, overheadType=6 + at,
                    nameId=export.string(name))  # fmt: skip
     trace = nsys.read(export.done())
-    assert [said for _, _, _, said, *_ in ranges(trace)] == ["COMPILE", "COMPILE", "OTHER"]
+    assert [kind for _, _, _, kind, *_ in ranges(trace)] == ["COMPILE", "COMPILE", "OTHER"]
     assert not len(trace.overheads.start)
 
 

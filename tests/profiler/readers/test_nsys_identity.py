@@ -31,7 +31,7 @@ def test_numbers_of_devices_lead_to_the_gpu(tmp_path):
         export.row("TARGET_INFO_CUDA_DEVICE", gpuId=number, cudaId=0, pid=100 * (number + 1))
     trace = nsys.read(export.done())
     assert gpus(trace) == [(0, "aa", 0), (0, "bb", 1)] and trace.ops.device.tolist() == [0, 1]
-    assert trace.about["gpu_names"] == ["NVIDIA H200"]
+    assert trace.metadata["gpu_names"] == ["NVIDIA H200"]
 
 
 def test_two_processes_on_one_gpu_share_its_row(tmp_path):
@@ -99,7 +99,7 @@ def single(path) -> Export:
 def test_rank_of_the_environment_before_that_of_the_name(tmp_path):
     export = env(single(tmp_path / "run_rank3.sqlite"), SLURM_PROCID="6", RANK="5", WORLD_SIZE="8")
     trace = nsys.read(export.done())
-    assert ranks(trace) == [5] and trace.about["world_size"] == 8
+    assert ranks(trace) == [5] and trace.metadata["world_size"] == 8
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_what_the_file_says_of_itself(tmp_path):
         export.row("TARGET_INFO_SYSTEM_ENV", name=name, value=value)
     trace = nsys.read(export.done())
     assert trace.origin.version == "2026.1.1 schema 3.24.14" and trace.processes[0].host == "node7"
-    assert trace.about["command"] == "python a b"
-    assert (trace.about["cpu_count"], trace.about["driver"]) == (18, "580.95")
+    assert trace.metadata["command"] == "python a b"
+    assert (trace.metadata["cpu_count"], trace.metadata["driver"]) == (18, "580.95")
 
 
 @pytest.mark.parametrize(

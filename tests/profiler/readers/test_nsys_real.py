@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastfeed.profiler.model.intervals import complement, spans, union
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers import detect
 from fastfeed.profiler.readers.nsys import reader as nsys
 
@@ -73,7 +73,7 @@ def test_two_gpus_trained_in_one_file(folder):
     assert (trace.ops.kind == Kind.COMM).sum() == 66
     copies = trace.ops.kind == Kind.H2D
     assert copies.sum() == 34 and (trace.ops.pageable[copies] == 1).all()
-    operators = trace.ranges.said == Said.OP
+    operators = trace.ranges.kind == RangeKind.OP
     assert operators.sum() == 18_656
     assert "aten::to" in trace.names and not any("op_id" in name for name in trace.names)
     # 200 calls of cudaStreamWaitEvent; this file has no records of events to join

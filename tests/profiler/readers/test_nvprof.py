@@ -10,7 +10,7 @@ import pytest
 from helpers.profiler.nvprofs import EPOCH, PID, TABLES, TID, UUID, Sheet, owner, training
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.trace import Kind, Process, Said, Thread, Trace
+from fastfeed.profiler.model.trace import Kind, Process, RangeKind, Thread, Trace
 from fastfeed.profiler.readers.nvprof import reader as nvprof
 from fastfeed.profiler.readers.nvprof.names import DRIVER, RUNTIME
 
@@ -37,8 +37,13 @@ def test_training(tmp_path: Path) -> None:
     assert ops.start.tolist() == [370_000, 1_370_000, 2_370_000, 310_000, 1_310_000, 2_310_000]
     assert names(trace, trace.calls.name)[:3] == ["cudaMemcpyAsync", "cudaLaunchKernel", "cudaStreamSynchronize"]
     assert np.isin(ops.corr, trace.calls.corr).all()
-    spoken = dict(zip(names(trace, trace.ranges.name), trace.ranges.said.tolist(), strict=True))
-    assert spoken == {"fastfeed:wait": Said.FEED, "step 0": Said.NVTX, "step 1": Said.NVTX, "step 2": Said.NVTX}
+    spoken = dict(zip(names(trace, trace.ranges.name), trace.ranges.kind.tolist(), strict=True))
+    assert spoken == {
+        "fastfeed:wait": RangeKind.FEED,
+        "step 0": RangeKind.NVTX,
+        "step 1": RangeKind.NVTX,
+        "step 2": RangeKind.NVTX,
+    }
     assert (trace.ranges.end - trace.ranges.start).tolist() == [300_000, 900_000] * 3
 
 
@@ -138,7 +143,7 @@ def test_waits_overheads_unified(tmp_path: Path) -> None:
         [6, 2], [9, 9], [7, -1], [3, -1],
     ]  # fmt: skip
     assert len(trace.overheads.start) == 1 and trace.processes[trace.overheads.process[0]].pid == PID
-    assert trace.ranges.said.tolist() == [Said.COMPILE] and trace.ranges.thread.tolist() == [0]
+    assert trace.ranges.kind.tolist() == [RangeKind.COMPILE] and trace.ranges.thread.tolist() == [0]
     assert trace.ops.kind.tolist() == [Kind.OTHER] and trace.ops.bytes.tolist() == [64]
     assert trace.devices[0].ordinal == 1
 

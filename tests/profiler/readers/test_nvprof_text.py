@@ -8,7 +8,7 @@ import pytest
 from helpers.profiler.nvprof_prints import CALLS, CSV, TEXT
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers import detect
 from fastfeed.profiler.readers.nvprof import text as nvprof_text
 
@@ -67,8 +67,8 @@ def test_calls(tmp_path: Path) -> None:
     assert calls.start.tolist() == [326_620_001, 330_000_000] and calls.end.tolist() == [326_625_501, 330_001_000]
     assert calls.corr.tolist() == [128, 135] and trace.origin.host_calls
     ranges = trace.ranges
-    assert [(trace.name(int(ranges.name[0])), int(ranges.start[0]), int(ranges.end[0]), int(ranges.said[0]))] == [
-        ("epoch 1", 327_000_000, 327_500_000, Said.NVTX)
+    assert [(trace.name(int(ranges.name[0])), int(ranges.start[0]), int(ranges.end[0]), int(ranges.kind[0]))] == [
+        ("epoch 1", 327_000_000, 327_500_000, RangeKind.NVTX)
     ]
     assert "no device activity" in trace.origin.notes[-1]
 

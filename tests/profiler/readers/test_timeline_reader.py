@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.trace import Process, Said, Thread, Trace
+from fastfeed.profiler.model.trace import Process, RangeKind, Thread, Trace
 from fastfeed.profiler.readers import detect
 from fastfeed.profiler.readers import fastfeed_timeline as timeline
 from fastfeed.runtime.timeline import Span, Timeline
@@ -59,10 +59,10 @@ def test_what_a_feed_writes(tmp_path: Path) -> None:
     assert detect(path) == "timeline"
     trace = timeline.read(path)
     assert sorted((trace.ranges.end - trace.ranges.start).tolist()) == [500, 1500, 2100]
-    assert set(trace.ranges.said.tolist()) == {Said.FEED}
+    assert set(trace.ranges.kind.tolist()) == {RangeKind.FEED}
     assert trace.origin.wall_ns is not None and WALL - 10_000 < trace.origin.wall_ns <= WALL + 3000
     assert trace.processes[0].rank == 3 and trace.origin.notes == ()
-    (feed,) = trace.about["feeds"]
+    (feed,) = trace.metadata["feeds"]
     assert feed["stages"] == {"read": (1, 500), "decode": (1, 1500), "wait": (1, 2100)}
     assert (feed["name"], feed["batches"], feed["waited_ns"], feed["threads"]) == ("train", 1, 2100, 1)
     assert feed["busiest"] == "decode" and feed["waits"].tolist() == [[0, 0, 2100]]
@@ -79,8 +79,8 @@ def test_hosts_with_other_clocks(tmp_path: Path) -> None:
     assert trace.processes == (
         Process(100, "node", "fastfeed feed train", 0), Process(100, "other", "fastfeed feed train", 1),
     )  # fmt: skip
-    assert trace.threads == (Thread(0, 100), Thread(1, 100)) and trace.about["batches"].tolist() == [0, 4]
-    assert [feed["start"] for feed in trace.about["feeds"]] == [0, 10]
+    assert trace.threads == (Thread(0, 100), Thread(1, 100)) and trace.metadata["batches"].tolist() == [0, 4]
+    assert [feed["start"] for feed in trace.metadata["feeds"]] == [0, 10]
 
 
 def test_helper_process(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_helper_process(tmp_path: Path) -> None:
     assert sorted((stage, pid) for stage, _, _, pid in rows(trace)) == [
         ("decode", 500), ("decode", 500), ("place", 100), ("place", 100), ("read", 500), ("wait", 100),
     ]  # fmt: skip
-    assert [feed["pid"] for feed in trace.about["feeds"]] == [100, 500]
-    assert trace.about["feeds"][0]["stages"]["decode"] == (2, 2)
+    assert [feed["pid"] for feed in trace.metadata["feeds"]] == [100, 500]
+    assert trace.metadata["feeds"][0]["stages"]["decode"] == (2, 2)
 
 
 def test_clock_moves(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_torn_end(tmp_path: Path) -> None:
 def test_not_utf8(tmp_path: Path) -> None:
     named = json.dumps(header(name="QQ")).encode().replace(b"QQ", b"\xff\xfe")
     trace = read(tmp_path, named, anchor(), span("wait", 0, 0, 5))
-    assert trace.about["feeds"][0]["name"] == "\ufffd\ufffd" and len(trace.ranges.start) == 1
+    assert trace.metadata["feeds"][0]["name"] == "\ufffd\ufffd" and len(trace.ranges.start) == 1
 
 
 def test_no_anchor(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_no_header(tmp_path: Path) -> None:
 
 def test_no_span(tmp_path: Path) -> None:
     trace = read(tmp_path, header(), anchor())
-    assert not len(trace.ranges.start) and trace.about["feeds"][0]["batches"] == 0
+    assert not len(trace.ranges.start) and trace.metadata["feeds"][0]["batches"] == 0
     assert "no span" in trace.origin.notes[-1]
-    np.testing.assert_array_equal(trace.about["feeds"][0]["waits"], np.empty((0, 3), np.int64))
+    np.testing.assert_array_equal(trace.metadata["feeds"][0]["waits"], np.empty((0, 3), np.int64))
 
 
 def test_no_timeline(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.profiler.xplanes import Event, Line, Plane, Ref, event, gpu, space
 
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers.decompress import head
 from fastfeed.profiler.readers.xplane import reader as xplane
 
@@ -31,8 +31,8 @@ def stream(*events: Event, number: int = 7, kinds: str = "(Compute)", timestamp_
     return Line(f"Stream #{number}{kinds}", events, number, timestamp_ns)
 
 
-def ranges(trace: Trace) -> list[tuple[str, Said]]:
-    return [(trace.name(n), Said(s)) for n, s in zip(trace.ranges.name, trace.ranges.said, strict=True)]
+def ranges(trace: Trace) -> list[tuple[str, RangeKind]]:
+    return [(trace.name(n), RangeKind(s)) for n, s in zip(trace.ranges.name, trace.ranges.kind, strict=True)]
 
 
 def test_every_line_has_its_own_clock(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_devices_that_did_nothing_are_a_note(tmp_path: Path) -> None:
     trace = read(tmp_path, [gpu(0, []), gpu(2, [stream(event("gemm", 0, 50))])])
     assert [device.ordinal for device in trace.devices] == [2]
     assert trace.ops.device.tolist() == [0]
-    assert trace.about["gpus_visible"] == 2
+    assert trace.metadata["gpus_visible"] == 2
     assert "visible, but without any work in this recording: GPU 0" in trace.origin.notes
     assert trace.devices[0].name == "Nvidia GPU (132 SMs)"
 
@@ -156,7 +156,7 @@ def test_launches_as_jax_writes_them(tmp_path: Path) -> None:
     assert calls.corr.tolist() == [9, 10, 11, -1]
     assert [(thread.tid, thread.name) for thread in trace.threads] == [(4111, "python3")]
     assert set(calls.thread) == set(trace.ranges.thread) == {0}
-    assert ranges(trace) == [("PjitFunction(step)", Said.OP), ("load batch", Said.NVTX)]
+    assert ranges(trace) == [("PjitFunction(step)", RangeKind.OP), ("load batch", RangeKind.NVTX)]
     assert trace.origin.host_calls
 
 
@@ -180,23 +180,23 @@ def test_launches_as_tensorflow_writes_them(tmp_path: Path) -> None:
 
 def test_who_says_a_range(tmp_path: Path) -> None:
     told = {
-        "IteratorGetNextOp::DoCompute": Said.OP,
-        "Iterator::Prefetch": Said.OP,
-        "model/dense/MatMul:MatMul": Said.OP,
-        "PjRtCApiLoadedExecutable::Execute": Said.OP,
-        "TSL:XlaCompile": Said.COMPILE,
-        "XlaCompileBackend:#module=jit_f#": Said.COMPILE,
-        "PjRtStreamExecutorClient::Compile": Said.COMPILE,
-        "$compiler.py:362 backend_compile": Said.COMPILE,
-        "$dataloader.py:701 __next__": Said.PYTHON,
-        "$builtins isinstance": Said.PYTHON,
-        "load a batch": Said.NVTX,
+        "IteratorGetNextOp::DoCompute": RangeKind.OP,
+        "Iterator::Prefetch": RangeKind.OP,
+        "model/dense/MatMul:MatMul": RangeKind.OP,
+        "PjRtCApiLoadedExecutable::Execute": RangeKind.OP,
+        "TSL:XlaCompile": RangeKind.COMPILE,
+        "XlaCompileBackend:#module=jit_f#": RangeKind.COMPILE,
+        "PjRtStreamExecutorClient::Compile": RangeKind.COMPILE,
+        "$compiler.py:362 backend_compile": RangeKind.COMPILE,
+        "$dataloader.py:701 __next__": RangeKind.PYTHON,
+        "$builtins isinstance": RangeKind.PYTHON,
+        "load a batch": RangeKind.NVTX,
     }
     events = [event(name, 10 * at, 10 * at + 5) for at, name in enumerate(told)]
     moment, apart = event("MemoryAllocation", 7, 7), event("fetch", 900, 999, {"_a": 1})
     trace = read(tmp_path, [gpu(0, []), host(*events, moment, apart)])
     found = dict(ranges(trace))
-    assert found.pop("fetch") is Said.OTHER
+    assert found.pop("fetch") is RangeKind.OTHER
     assert list(found.values()) == list(told.values())
     assert "dataloader.py(701): __next__" in found
     assert "builtins isinstance" in found
@@ -206,14 +206,14 @@ def test_steps_of_the_host(tmp_path: Path) -> None:
     marked = [event("train", 100 * n, 100 * n + 90, {"step_num": n, "_r": 1}) for n in (0, 1, 2)]
     steps = Line("Steps", [event("0", 50, 99)], -1)
     trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6)), steps]), host(*marked)])
-    assert ranges(trace) == [("train 0", Said.STEP), ("train 1", Said.STEP), ("train 2", Said.STEP)]
+    assert ranges(trace) == [("train 0", RangeKind.STEP), ("train 1", RangeKind.STEP), ("train 2", RangeKind.STEP)]
     assert trace.ranges.thread.tolist() == [0, 0, 0]
 
 
 def test_steps_of_the_device_line(tmp_path: Path) -> None:
     steps = Line("Steps", [event(str(n), 100 * n, 100 * n + 90, {"step_name": f"{n + 7}"}) for n in (0, 1)], -1)
     trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6)), steps]), gpu(1, [])])
-    assert ranges(trace) == [("step 7", Said.STEP), ("step 8", Said.STEP)]
+    assert ranges(trace) == [("step 7", RangeKind.STEP), ("step 8", RangeKind.STEP)]
     assert trace.ranges.start.tolist() == [0, 100]
     assert trace.ranges.thread.tolist() == [-1, -1]
 
@@ -221,7 +221,7 @@ def test_steps_of_the_device_line(tmp_path: Path) -> None:
 def test_steps_of_groups(tmp_path: Path) -> None:
     work = [event("k", 10 * n, 10 * n + 4, {"group_id": n // 3, "correlation_id": n + 1}) for n in range(6)]
     trace = read(tmp_path, [gpu(0, [stream(*work)])])
-    assert ranges(trace) == [("step 0", Said.STEP), ("step 1", Said.STEP)]
+    assert ranges(trace) == [("step 0", RangeKind.STEP), ("step 1", RangeKind.STEP)]
     assert list(zip(trace.ranges.start.tolist(), trace.ranges.end.tolist(), strict=True)) == [(0, 24), (30, 54)]
 
 
@@ -252,7 +252,7 @@ def test_without_launches(tmp_path: Path) -> None:
 def test_a_recording_without_a_gpu_keeps_its_host(tmp_path: Path) -> None:
     trace = read(tmp_path, [host(event("$train.py:3 main", 0, 30))])
     assert not trace.devices
-    assert ranges(trace) == [("train.py(3): main", Said.PYTHON)]
+    assert ranges(trace) == [("train.py(3): main", RangeKind.PYTHON)]
 
 
 def test_packed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers.decompress import head
 from fastfeed.profiler.readers.xplane import reader as xplane
 
@@ -103,7 +103,7 @@ def test_tensorflow(folder: Path) -> None:
     assert np.all(trace.ops.bytes[copies] > 0)
     waits = [trace.name(n) for n in trace.ranges.name if trace.name(n).startswith("IteratorGetNext")]
     assert len(waits) >= 2
-    assert [trace.name(n) for n in trace.ranges.name[trace.ranges.said == Said.STEP]] == ["step 0"]
+    assert [trace.name(n) for n in trace.ranges.name[trace.ranges.kind == RangeKind.STEP]] == ["step 0"]
 
 
 def test_a_tpu_is_refused(folder: Path) -> None:

@@ -11,16 +11,16 @@ from helpers.profiler.simulator.events import Run
 from helpers.profiler.simulator.judged import read_back, run_of, traces_of
 from helpers.profiler.simulator.write import WRITERS, write
 
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers import read
 
 SCENARIOS = ("across_streams", "clock_skew", "graphs", "no_core", "pageable_copy", "pipeline")
 FULL = ("nsys", "chrome", "xplane", "nvprof")
 CARRIED = {  # which ranges each dialect has a place for
-    "nsys": {Said.NVTX, Said.STEP, Said.OP, Said.GC, Said.SYSTEM},
-    "nvprof": {Said.NVTX, Said.STEP, Said.OP, Said.GC},
-    "chrome": {Said.NVTX, Said.STEP, Said.OP, Said.GC, Said.PYTHON},
-    "xplane": {Said.NVTX, Said.STEP, Said.OP, Said.GC, Said.PYTHON},
+    "nsys": {RangeKind.NVTX, RangeKind.STEP, RangeKind.OP, RangeKind.GC, RangeKind.SYSTEM},
+    "nvprof": {RangeKind.NVTX, RangeKind.STEP, RangeKind.OP, RangeKind.GC},
+    "chrome": {RangeKind.NVTX, RangeKind.STEP, RangeKind.OP, RangeKind.GC, RangeKind.PYTHON},
+    "xplane": {RangeKind.NVTX, RangeKind.STEP, RangeKind.OP, RangeKind.GC, RangeKind.PYTHON},
 }
 
 
@@ -69,12 +69,14 @@ def test_ranges(made: str, dialect: str) -> None:
         run, ranges = run_of(made).of(at), trace.ranges
         shift = _shift(trace, run)
         given = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), strict=True))
-        carried = [one for one in run.ranges if one.said in CARRIED[dialect]]
+        carried = [one for one in run.ranges if one.kind in CARRIED[dialect]]
         assert given == Counter((one.start, one.end) for one in carried)
         steps = sum(trace.name(int(name)).startswith(("ProfilerStep#", "train")) for name in ranges.name)
         assert steps >= run.steps
         if dialect == "chrome":
-            assert Counter(ranges.said.tolist())[Said.PYTHON] == sum(one.said is Said.PYTHON for one in carried)
+            assert Counter(ranges.kind.tolist())[RangeKind.PYTHON] == sum(
+                one.kind is RangeKind.PYTHON for one in carried
+            )
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "nvprof"))

@@ -9,7 +9,7 @@ import pytest
 from helpers.profiler.handmade import Made
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 
 MS = 1_000_000
 
@@ -21,9 +21,9 @@ def facts(waits: Sequence[int], made: Made | None = None, **about: Any) -> dict[
     made.op(at - MS, at, (at - 2 * MS, at - 2 * MS))
     for n, wait in enumerate(waits):
         end = at + (wait + 100) * MS
-        made.range(at, end, f"ProfilerStep#{n}", Said.STEP)
+        made.range(at, end, f"ProfilerStep#{n}", RangeKind.STEP)
         if wait:
-            made.range(at, at + wait * MS, "DataLoader.__next__", Said.NVTX)
+            made.range(at, at + wait * MS, "DataLoader.__next__", RangeKind.NVTX)
         made.op(at + wait * MS, end, (at + wait * MS, at + wait * MS))
         at = end
     (device,) = analyze([made.trace(**about)]).devices

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fastfeed.profiler.model.result import Steps
-from fastfeed.profiler.model.trace import Calls, Kind, Ops, Origin, Process, Ranges, Said, Thread, Trace, table
+from fastfeed.profiler.model.trace import Calls, Kind, Ops, Origin, Process, RangeKind, Ranges, Thread, Trace, table
 from fastfeed.profiler.steps.steps import find_steps
 
-Row = tuple[int, int, int, str, Said]  # start, end, thread, name, said
+Row = tuple[int, int, int, str, RangeKind]  # start, end, thread, name, kind
 
 
 def found(
@@ -20,7 +20,7 @@ def found(
 ) -> Steps:
     """The steps of process 0, whose threads are 0 and 1; each op was launched by the call at its place."""
     names = tuple(dict.fromkeys(row[3] for row in rows)) or ("k",)
-    start, end, thread, name, said = zip(*rows, strict=True) if rows else ((),) * 5
+    start, end, thread, name, kind = zip(*rows, strict=True) if rows else ((),) * 5
     began, ended = np.array(ops, np.int64).T
     trace = Trace(
         Origin("made", "chrome"),
@@ -29,14 +29,16 @@ def found(
         (Thread(0, 1), Thread(0, 2), Thread(1, 3)),
         ops=table(Ops, start=began, end=ended, device=0, process=0, kind=Kind.COMPUTE, name=-1),
         calls=table(Calls, start=list(calls), end=[at + 1 for at in calls], thread=0),
-        ranges=table(Ranges, start=start, end=end, thread=thread, name=[names.index(n) for n in name], said=said),
+        ranges=table(Ranges, start=start, end=end, thread=thread, name=[names.index(n) for n in name], kind=kind),
     )
     launch = np.arange(len(ops)) if calls else np.full(len(ops), -1)
     return find_steps(trace, 0, 0, np.array([began.min(), ended.max()]), launch, waits)
 
 
-def marks(*edges: tuple[int, int], name: str = "Step#{}", thread: int = 0, said: Said = Said.STEP) -> list[Row]:
-    return [(start, end, thread, name.format(n), said) for n, (start, end) in enumerate(edges)]
+def marks(
+    *edges: tuple[int, int], name: str = "Step#{}", thread: int = 0, kind: RangeKind = RangeKind.STEP
+) -> list[Row]:
+    return [(start, end, thread, name.format(n), kind) for n, (start, end) in enumerate(edges)]
 
 
 def even(count: int, length: int = 100, first: int = 0, used: int = 100) -> list[tuple[int, int]]:
@@ -65,7 +67,7 @@ def test_steps_that_overlap_by_rounding_are_all_there(over: int):
 
 def test_nested_and_repeated_steps_count_once():
     outer = marks(*even(5))
-    inner = [(start + 10, end - 10, 0, name, said) for start, end, _, name, said in outer]
+    inner = [(start + 10, end - 10, 0, name, kind) for start, end, _, name, kind in outer]
     assert found(*outer, *inner, *outer).spans.tolist() == found(*outer).spans.tolist()
 
 
@@ -91,31 +93,31 @@ def test_other_processes_have_steps_of_their_own():
     ),
 )  # fmt: skip
 def test_numbered_annotations(name: str):
-    assert found(*marks(*even(5), name=name, said=Said.NVTX)).found_by.startswith("numbered annotations")
+    assert found(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by.startswith("numbered annotations")
 
 
 @pytest.mark.parametrize("name", ("train_step", "Training Step", "iteration", "[pl][profile]run_training_batch"))
 def test_annotations_without_a_number(name: str):
-    assert found(*marks(*even(5), name=name, said=Said.NVTX)).found_by == f"annotations ({name})"
+    assert found(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by == f"annotations ({name})"
 
 
 @pytest.mark.parametrize("name", ("stepper {}", "layer_{}", "forward", "batch_norm_{}", "optimizer.step", "x1"))
 def test_names_that_are_no_steps(name: str):
-    assert found(*marks(*even(5), name=name, said=Said.NVTX)).labels == ()
+    assert found(*marks(*even(5), name=name, kind=RangeKind.NVTX)).labels == ()
 
 
 def test_one_numbered_annotation_does_not_outweigh_many_named_ones():
-    rows = [(0, 900, 0, "batch 1", Said.NVTX), *marks(*even(9), name="train_step", said=Said.NVTX)]
+    rows = [(0, 900, 0, "batch 1", RangeKind.NVTX), *marks(*even(9), name="train_step", kind=RangeKind.NVTX)]
     assert len(found(*rows).labels) == 9
 
 
 def test_marks_outweigh_annotations():
-    rows = marks(*even(4, length=200, used=200)) + marks(*even(8), name="step {}", said=Said.NVTX)
+    rows = marks(*even(4, length=200, used=200)) + marks(*even(8), name="step {}", kind=RangeKind.NVTX)
     assert found(*rows).found_by == "steps that the trace marks (Step#N)"
 
 
 def test_from_one_wait_for_a_batch_to_the_next():
-    waits = [(start, start + 5, 0, "fastfeed:wait", Said.FEED) for start in range(0, 600, 100)]
+    waits = [(start, start + 5, 0, "fastfeed:wait", RangeKind.FEED) for start in range(0, 600, 100)]
     steps = found(*waits)
     assert steps.spans.tolist() == [[n * 100, n * 100 + 100] for n in range(5)]
     assert steps.labels[0] == "batch 0"

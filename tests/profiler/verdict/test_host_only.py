@@ -6,14 +6,14 @@ import pytest
 from helpers.profiler.handmade import Made
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.model.trace import Said
+from fastfeed.profiler.model.trace import RangeKind
 
 
 def test_a_recording_of_the_host_alone_says_how_long_it_waited():
     made = Made()
     for at in range(0, 10_000_000, 1_000_000):
-        made.range(at, at + 1_000_000, f"ProfilerStep#{at}", Said.STEP)
-        made.range(at, at + 300_000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Said.NVTX)
+        made.range(at, at + 1_000_000, f"ProfilerStep#{at}", RangeKind.STEP)
+        made.range(at, at + 300_000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", RangeKind.NVTX)
     verdict = analyze([made.trace()]).verdict
     assert verdict.word == "abstained"
     assert verdict.evidence == (
@@ -22,8 +22,8 @@ def test_a_recording_of_the_host_alone_says_how_long_it_waited():
     )
 
 
-@pytest.mark.parametrize("said", [Said.OP, Said.PYTHON])
-def test_without_waits_nothing_is_said(said: Said):
+@pytest.mark.parametrize("kind", [RangeKind.OP, RangeKind.PYTHON])
+def test_without_waits_nothing_is_said(kind: RangeKind):
     made = Made()
-    made.range(0, 1_000_000, "aten::linear", said)
+    made.range(0, 1_000_000, "aten::linear", kind)
     assert analyze([made.trace()]).verdict.evidence == ()

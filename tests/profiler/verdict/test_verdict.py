@@ -9,7 +9,7 @@ from helpers.profiler.handmade import Made
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.result import Result, Share
-from fastfeed.profiler.model.trace import Kind, Said, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.verdict.verdict import starved_word
 
 MS = 1_000_000
@@ -21,9 +21,9 @@ def run(steps: int = 24, wait: int = 0, staged: int = 0, other: int = 0, loader:
     made = Made()
     for n in range(steps):
         at = n * STEP
-        made.range(at, at + STEP, f"ProfilerStep#{n}", Said.STEP)
+        made.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         if wait:
-            made.range(at, at + wait, loader, Said.NVTX)
+            made.range(at, at + wait, loader, RangeKind.NVTX)
         begin = at + wait
         if staged:
             made.op(begin + staged - MS, begin + staged, (begin, begin + staged), api="cudaMemcpyAsync", kind=Kind.H2D,
@@ -99,8 +99,8 @@ def test_where_the_wait_is_outside_of_the_annotated_step():
     made = Made()
     for n in range(20):
         at = n * STEP
-        made.range(at, at + 30 * MS, "DataLoader.__next__", Said.NVTX)
-        made.range(at + 30 * MS, at + STEP, "train_step", Said.NVTX)
+        made.range(at, at + 30 * MS, "DataLoader.__next__", RangeKind.NVTX)
+        made.range(at + 30 * MS, at + STEP, "train_step", RangeKind.NVTX)
         made.op(at + 30 * MS, at + STEP, (at + 30 * MS, at + 30 * MS))
     verdict = judged(made).verdict
     assert verdict.word == "severe"
@@ -125,7 +125,7 @@ def test_abstains_of_what_is_lost():
 def test_abstains_where_the_launches_of_what_was_waited_for_are_missing():
     made = run(other=8 * MS)
     made.op(24 * STEP + 60 * MS, 25 * STEP)
-    made.range(24 * STEP, 25 * STEP, "ProfilerStep#24", Said.STEP)
+    made.range(24 * STEP, 25 * STEP, "ProfilerStep#24", RangeKind.STEP)
     assert _abstaining(made.trace()).startswith("Only 24 of 25 device operations have a recorded launch")
 
 
@@ -133,11 +133,11 @@ def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
     made = Made()
     for n in range(24):
         at = n * STEP
-        made.range(at, at + STEP, f"ProfilerStep#{n}", Said.STEP)
+        made.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         made.op(at + 20 * MS, at + STEP, (at + 20 * MS, at + 20 * MS))
     assert "could be input" in _abstaining(made.trace())
     for n in range(24):
-        made.range(n * STEP + 50 * MS, n * STEP + 51 * MS, "DataLoader.__next__", Said.NVTX)
+        made.range(n * STEP + 50 * MS, n * STEP + 51 * MS, "DataLoader.__next__", RangeKind.NVTX)
     assert judged(made).verdict.word == "not_starved"
 
 
@@ -176,7 +176,7 @@ def test_the_last_steps_alone_are_judged_where_asked(last: int):
     """The last ones wait for nothing; the window of all the others does."""
     made = run(10, wait=10 * MS)
     for n in range(10, 16):
-        made.range(n * STEP, n * STEP + STEP, f"ProfilerStep#{n}", Said.STEP)
+        made.range(n * STEP, n * STEP + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         made.op(n * STEP, n * STEP + STEP, (n * STEP - MS, n * STEP - MS))
     result = analyze([made.trace()], last_steps=last)
     assert result.devices[0].judged.budget.window == last * STEP

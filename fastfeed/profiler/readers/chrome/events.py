@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.model.kernel_names import bare, kernel_kind
+from fastfeed.profiler.model.kernel_names import kernel_kind, strip_version
 from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.chrome import times as chrome_times
 from fastfeed.profiler.readers.chrome.args import (
@@ -40,7 +40,7 @@ CATEGORIES = {
     "privateuse1_runtime": "call", "privateuse1_driver": "call",
     "operator": "op", "cpu_op": "op", "op": "op",
     "python_function": "python", "python": "python",
-    "user_annotation": "annotation", "nvtx": "annotation",
+    "user_annotation": "range_kind", "nvtx": "range_kind",
     "overhead": "overhead",
     "cuda_sync": "sync",
     "gpu_user_annotation": "", "trace": "", "cuda_profiler_range": "", "cpu_instant_event": "",
@@ -66,7 +66,7 @@ class Names(dict[Any, int]):
                 with suppress(ValueError):  # an escape that JSON does not have
                     name = json.loads(f'"{name}"', strict=False)
         name = printable(name)
-        index = self[text] = self._strings[bare(name) if self._calls else name]
+        index = self[text] = self._strings[strip_version(name) if self._calls else name]
         return index
 
 

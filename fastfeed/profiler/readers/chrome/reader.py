@@ -95,7 +95,7 @@ def _trace(
         tuple(text.removeprefix(STEP) for text in events.strings.all), hosts.processes, hosts.threads,
         tuple(Device(ordinal, gpus.get(ordinal, alike), process=sole) for ordinal in ordinals),
         ops, calls, ranges, chrome_tables.waits(events, hosts), overheads,
-        about={key: distributed[key] for key in _ABOUT if key in distributed} | {"gpus": tuple(gpus.values())},
+        metadata={key: distributed[key] for key in _ABOUT if key in distributed} | {"gpus": tuple(gpus.values())},
     )  # fmt: skip
 
 

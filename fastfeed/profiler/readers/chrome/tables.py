@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind
-from fastfeed.profiler.model.trace import Calls, Kind, Ops, Overheads, Ranges, Said, Waits, table
+from fastfeed.profiler.model.trace import Calls, Kind, Ops, Overheads, RangeKind, Ranges, Waits, table
 from fastfeed.profiler.readers.chrome.args import STEP
 from fastfeed.profiler.readers.chrome.events import CATEGORIES, OWN_OVERHEAD, Events
 from fastfeed.profiler.readers.chrome.hosts import Hosts
@@ -19,7 +19,7 @@ _STEP = re.compile(rf"^(ProfilerStep#|{STEP})")
 _ANNOTATION = re.compile(r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)")  # in 2021 of category Operator
 _GC = re.compile(r"^(Python )?GC$|garbage collect|gc\.collect\b|^<built-in function collect>$", re.I)
 _COMPILE = re.compile(r"driver compiler|(module|function) loading", re.I)
-_SAID = {"op": Said.OP, "python": Said.PYTHON, "annotation": Said.NVTX}
+_RANGE_KINDS = {"op": RangeKind.OP, "python": RangeKind.PYTHON, "range_kind": RangeKind.NVTX}
 
 
 def counts(events: Events, which: str) -> np.ndarray:
@@ -80,13 +80,13 @@ def ranges(events: Events, hosts: Hosts) -> tuple[Ranges, Overheads]:
     )
     texts = events.strings.all
     families = [CATEGORIES.get(text.lower(), "step" if text == "step" else "") for text in texts]
-    said = np.array([_SAID.get(family, Said.OTHER) for family in families] or [0], np.uint8)[cat]
+    said = np.array([_RANGE_KINDS.get(family, RangeKind.OTHER) for family in families] or [0], np.uint8)[cat]
     overhead = np.array([family == "overhead" for family in families] or [False], bool)[cat]
     for pattern, meant, where in (
-        (_COMPILE, Said.COMPILE, overhead),
-        (_ANNOTATION, Said.NVTX, said == Said.OP),
-        (_GC, Said.GC, ~overhead),
-        (_STEP, Said.STEP, ~overhead),
+        (_COMPILE, RangeKind.COMPILE, overhead),
+        (_ANNOTATION, RangeKind.NVTX, said == RangeKind.OP),
+        (_GC, RangeKind.GC, ~overhead),
+        (_STEP, RangeKind.STEP, ~overhead),
     ):
         says = np.array([bool(pattern.search(text)) for text in texts] or [False], bool)
         said[where & says[name]] = meant
@@ -99,7 +99,7 @@ def ranges(events: Events, hosts: Hosts) -> tuple[Ranges, Overheads]:
         end=end[kept],
         thread=thread[kept],
         name=name[kept],
-        said=said[kept],
+        kind=said[kept],
         domain=cat[kept],
     )
     return host, table(Overheads, start=start[own], end=end[own], process=hosts.process_of[place[own]])

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from fastfeed.profiler.model.kernel_names import bare
-from fastfeed.profiler.model.trace import Said, Strings
+from fastfeed.profiler.model.kernel_names import strip_version
+from fastfeed.profiler.model.trace import RangeKind, Strings
 from fastfeed.profiler.readers.nsys.database import Columns, Database
 from fastfeed.profiler.readers.nsys.identity import distinct
 from fastfeed.profiler.readers.nsys.ops import NAME, renamed
@@ -27,7 +27,7 @@ def raw_calls(db: Database, names: Strings) -> Columns:
     table = "CUPTI_ACTIVITY_KIND_RUNTIME"
     where = f"eventClass IS NULL OR eventClass NOT IN ({_BACKTRACES})" if db.has(table, "eventClass") else ""
     rows = db.columns(table, ("start", "end", "globalTid", "correlationId", "nameId"), where)
-    rows[NAME] = renamed(db, rows.pop("nameId"), names, bare, "API call {}")
+    rows[NAME] = renamed(db, rows.pop("nameId"), names, strip_version, "API call {}")
     return rows
 
 
@@ -53,7 +53,7 @@ def raw_loads(db: Database, names: Strings) -> Columns:
     ids = rows.pop("nameId")
     rows[NAME] = renamed(db, ids, names, other="CUDA overhead")
     loading = {index for index in distinct(rows[NAME].astype(np.int64)).tolist() if _LOADING.search(names.all[index])}
-    rows["said"] = np.where(np.isin(rows[NAME], list(loading)), Said.COMPILE, Said.OTHER).astype(np.uint8)
+    rows["kind"] = np.where(np.isin(rows[NAME], list(loading)), RangeKind.COMPILE, RangeKind.OTHER).astype(np.uint8)
     rows["domain"] = np.full(len(ids), -1, np.int32)
     return rows
 
@@ -63,7 +63,7 @@ def raw_system(db: Database, names: Strings) -> Columns:
     rows = db.columns("OSRT_API", ("start", "end", "globalTid", "nameId"), '"end" > start')
     ids = rows.pop("nameId")
     rows[NAME] = renamed(db, ids, names, other="system call")
-    rows["said"] = np.full(len(ids), Said.SYSTEM, np.uint8)
+    rows["kind"] = np.full(len(ids), RangeKind.SYSTEM, np.uint8)
     rows["domain"] = np.full(len(ids), -1, np.int32)
     return rows
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.model.trace import Said, Strings
+from fastfeed.profiler.model.trace import RangeKind, Strings
 from fastfeed.profiler.readers.nsys.database import Columns, Database
 from fastfeed.profiler.readers.nsys.identity import process_of
 from fastfeed.profiler.readers.nsys.ops import NAME
@@ -38,7 +38,7 @@ _SHORT = (  # what stands before the first " = " says whether it is an operator'
 class Ranged:
     """Ranges, and what the user must know of them."""
 
-    rows: Columns  # start, end (-1 while open), globalTid, name, said, domain
+    rows: Columns  # start, end (-1 while open), globalTid, name, kind, domain
     notes: tuple[str, ...]
 
 
@@ -54,14 +54,14 @@ def raw_nvtx(db: Database, names: Strings) -> Ranged:
     elsewhere = (rows["endGlobalTid"] != -1) & (rows["endGlobalTid"] != rows["globalTid"])
     thread = np.where((rows["eventType"] % 10 != 9) & elsewhere & (rows["end"] != -1), -1, rows["globalTid"])
     found = {"start": rows["start"], "end": rows["end"], "globalTid": thread, NAME: name, "domain": domain}
-    found["said"] = _said(name, domain, operator, names)
-    kept = found["said"] != _HELD
+    found["kind"] = _range_kinds(name, domain, operator, names)
+    kept = found["kind"] != _HELD
     return Ranged({key: column[kept] for key, column in found.items()}, _silent(rows, domains))
 
 
 def _nothing() -> Columns:
     empty = {key: np.empty(0, np.int64) for key in ("start", "end", "globalTid")}
-    return {**empty, NAME: np.empty(0, np.int32), "said": np.empty(0, np.uint8), "domain": np.empty(0, np.int32)}
+    return {**empty, NAME: np.empty(0, np.int32), "kind": np.empty(0, np.uint8), "domain": np.empty(0, np.int32)}
 
 
 def _named(db: Database, ids: np.ndarray, names: Strings) -> tuple[np.ndarray, np.ndarray]:
@@ -127,25 +127,25 @@ def _domain_names(rows: Columns, domains: dict[tuple[int, int], str], names: Str
     return found
 
 
-def _said(name: np.ndarray, domain: np.ndarray, operator: np.ndarray, names: Strings) -> np.ndarray:
-    """Said of each range; _HELD for holding the interpreter's lock, which is no waiting and hides what runs inside."""
-    said = np.array([_said_by_name(text) for text in names.all] or [0], np.uint8)[name]
-    said[operator & (said == Said.NVTX)] = Said.OP
+def _range_kinds(name: np.ndarray, domain: np.ndarray, operator: np.ndarray, names: Strings) -> np.ndarray:
+    """RangeKind of each range; _HELD for holding the interpreter's lock: no wait, and it would hide what runs in it."""
+    kind = np.array([_kind_by_name(text) for text in names.all] or [0], np.uint8)[name]
+    kind[operator & (kind == RangeKind.NVTX)] = RangeKind.OP
     for index in np.unique(domain[domain >= 0]).tolist():
         if re.search(r"\bGIL\b|global interpreter lock", names.all[index], re.I):
             waits = np.array([bool(re.search(r"wait|acquir|request", text, re.I)) for text in names.all])[name]
-            said[domain == index] = np.where(waits[domain == index], Said.GIL, _HELD)
-    return said
+            kind[domain == index] = np.where(waits[domain == index], RangeKind.GIL, _HELD)
+    return kind
 
 
-def _said_by_name(text: str) -> int:
+def _kind_by_name(text: str) -> int:
     if text.startswith("fastfeed:"):
-        return Said.FEED
+        return RangeKind.FEED
     if text.startswith("aten::"):
-        return Said.OP
+        return RangeKind.OP
     if re.search(r"\bGIL\b", text):
-        return Said.GIL if re.search(r"wait|acquir|request", text, re.I) else _HELD
-    return Said.GC if re.match(r"(python )?(gc|garbage collection)\b(?!\.)", text, re.I) else Said.NVTX
+        return RangeKind.GIL if re.search(r"wait|acquir|request", text, re.I) else _HELD
+    return RangeKind.GC if re.match(r"(python )?(gc|garbage collection)\b(?!\.)", text, re.I) else RangeKind.NVTX
 
 
 def _silent(rows: Columns, domains: dict[tuple[int, int], str]) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def _read(db: Database) -> Trace:
         ),
         ranges=table(
             Ranges, start=ranges["start"], end=ranges["end"], thread=who.thread(ranges["globalTid"]),
-            name=ranges[NAME], said=ranges["said"], domain=ranges["domain"],
+            name=ranges[NAME], kind=ranges["kind"], domain=ranges["domain"],
         ),
         waits=table(
             Waits, corr=waits["corr"], process=who.process(waits["globalPid"]), stream=waits["stream"],
@@ -118,7 +118,7 @@ def _read(db: Database) -> Trace:
         sched=table(
             Sched, start=sched["start"][mine], end=sched["end"][mine], thread=who.thread(sched["globalTid"][mine])
         ),
-        about=facts,
+        metadata=facts,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.kernel_names import annotation, kernel_kind
+from fastfeed.profiler.model.kernel_names import kernel_kind, range_kind
 from fastfeed.profiler.model.trace import (
     Calls,
     Device,
@@ -21,8 +21,8 @@ from fastfeed.profiler.model.trace import (
     Origin,
     Overheads,
     Process,
+    RangeKind,
     Ranges,
-    Said,
     Strings,
     Thread,
     Trace,
@@ -89,7 +89,7 @@ class _Reading:
         ops = [*(self._kernels(kind) for kind in ("CONCURRENT_KERNEL", "KERNEL")), *self._copies(), self._unified()]
         every = np.concatenate(ops)  # start, end, device, stream, kind, name, corr, bytes, pageable
         called = np.concatenate(calls)  # start, end, thread, name, corr
-        ranges = np.concatenate([markers, compiling])  # start, end, thread, name, said, domain
+        ranges = np.concatenate([markers, compiling])  # start, end, thread, name, kind, domain
         process = self._owners(every[:, 6], called)
         base = min((int(part[:, 0].min()) for part in (every, called, ranges, overheads) if len(part)), default=0)
         last = max((int(part[:, :2].max()) for part in (every, called, ranges, overheads) if len(part)), default=0)
@@ -121,7 +121,7 @@ class _Reading:
             ),
             table(
                 Ranges, start=ranges[:, 0] - base, end=ranges[:, 1] - base, thread=ranges[:, 2], name=ranges[:, 3],
-                said=ranges[:, 4], domain=ranges[:, 5],
+                kind=ranges[:, 4], domain=ranges[:, 5],
             ),
             self._waits(called),
             table(Overheads, start=overheads[:, 0] - base, end=overheads[:, 1] - base, process=overheads[:, 2]),
@@ -226,11 +226,11 @@ class _Reading:
         by_thread = begun[:, 5] == _THREAD
         thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
         name = self._names(begun[:, 3])
-        said = [annotation(self.strings.all[index]) for index in name.tolist()]
+        kind = [range_kind(self.strings.all[index]) for index in name.tolist()]
         domain = np.full(len(begun), -1, np.int64)
         named = begun[:, 4] > 0
         domain[named] = self._names(begun[named, 4])
-        return np.column_stack([begun[:, 0], end, thread, name, np.array(said, np.int64), domain])
+        return np.column_stack([begun[:, 0], end, thread, name, np.array(kind, np.int64), domain])
 
     def _overheads(self) -> tuple[np.ndarray, np.ndarray]:
         """Ranges of compilation, and what is the profiler's own: start, end, process."""
@@ -247,7 +247,7 @@ class _Reading:
         thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
         count = len(owner)
         ranges = np.column_stack(
-            [rows[compiling, :2], thread, name, np.full(count, Said.COMPILE), np.full(count, -1)]
+            [rows[compiling, :2], thread, name, np.full(count, RangeKind.COMPILE), np.full(count, -1)]
         ).astype(np.int64)
         own = rows[~compiling]
         process = [self._process(pid) for pid in blobs[~compiling, 0].tolist()]

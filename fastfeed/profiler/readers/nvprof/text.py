@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.kernel_names import annotation, bare, copy_kind, kernel_kind
+from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind, range_kind, strip_version
 from fastfeed.profiler.model.trace import (
     Calls,
     Device,
@@ -170,7 +170,7 @@ def _row(printed: _Printed, row: dict[str, str]) -> None:
     device = row.get("Device", "-")
     if device in ("", "-"):
         if call := _CALL.match(name):
-            printed.calls.append((start, end, process, printed.strings[bare(call[0])], corr))
+            printed.calls.append((start, end, process, printed.strings[strip_version(call[0])], corr))
         return
     if name.startswith("[Unified Memory") and "emcpy" not in name:
         return
@@ -200,7 +200,7 @@ def _marked(printed: _Printed, process: int, at: int, what: str, text: str) -> N
     if what == "Range start":
         opened_at.append(at)
     elif what == "Range end" and opened_at:
-        printed.ranges.append((opened_at.pop(), at, process, printed.strings[text], annotation(text)))
+        printed.ranges.append((opened_at.pop(), at, process, printed.strings[text], range_kind(text)))
 
 
 def _ns(row: dict[str, str], units: dict[str, str], column: str) -> int | None:
@@ -254,6 +254,6 @@ def _trace(path: Path, printed: _Printed, notes: Sequence[str]) -> Trace:
             Calls, start=calls[:, 0], end=calls[:, 1], thread=calls[:, 2], name=calls[:, 3], corr=calls[:, 4],
         ),
         table(
-            Ranges, start=ranges[:, 0], end=ranges[:, 1], thread=ranges[:, 2], name=ranges[:, 3], said=ranges[:, 4],
+            Ranges, start=ranges[:, 0], end=ranges[:, 1], thread=ranges[:, 2], name=ranges[:, 3], kind=ranges[:, 4],
         ),
     )  # fmt: skip

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastfeed.profiler.model.kernel_names import bare
-from fastfeed.profiler.model.trace import Calls, Ranges, Said, Strings, Thread, table
+from fastfeed.profiler.model.kernel_names import strip_version
+from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Strings, Thread, table
 from fastfeed.profiler.readers.xplane.device import Copied, Work, copied
 from fastfeed.profiler.readers.xplane.planes import Events, Line, Plane, events_of
 
@@ -96,7 +96,7 @@ def _call_names(events: Events, rows: np.ndarray, names: Strings, prefix: str) -
 
 def _called(name: str, prefix: str) -> str:
     if _API.match(name):
-        return bare(_GRAPH_ID.sub("", name))
+        return strip_version(_GRAPH_ID.sub("", name))
     found = next((pattern.sub(call, name) for pattern, call in _LAUNCHES if pattern.match(name)), "LaunchKernel")
     return prefix + found
 
@@ -105,29 +105,31 @@ def _ranges(events: Events, rows: np.ndarray, thread: np.ndarray, names: Strings
     used = np.zeros(len(events.names), bool)
     used[events.code[rows]] = True
     annotated = events.plane.name == "/host:NVTX-CUPTI"
-    meant = [_meaning(name, annotated) if at else (Said.OTHER, "") for name, at in zip(events.names, used, strict=True)]
-    said = np.array([one for one, _ in meant], np.uint8)[events.code[rows]]
+    meant = [
+        _meaning(name, annotated) if at else (RangeKind.OTHER, "") for name, at in zip(events.names, used, strict=True)
+    ]
+    kind = np.array([one for one, _ in meant], np.uint8)[events.code[rows]]
     name = np.array([names[text] if at else -1 for (_, text), at in zip(meant, used, strict=True)], np.int32)
     name = name[events.code[rows]]
-    said[events.ints("_a")[rows] > 0] = Said.OTHER  # asynchronous: it began on this thread, which then went on
+    kind[events.ints("_a")[rows] > 0] = RangeKind.OTHER  # asynchronous: it began on this thread, which then went on
     if "step_num" in events.stats:
         step = events.ints("step_num")[rows]
         for row in np.flatnonzero(step >= 0):
-            said[row] = Said.STEP
+            kind[row] = RangeKind.STEP
             name[row] = names[f"{events.names[events.code[rows[row]]]} {step[row]}"]
-    return table(Ranges, start=events.start[rows], end=events.end[rows], thread=thread[rows], name=name, said=said)
+    return table(Ranges, start=events.start[rows], end=events.end[rows], thread=thread[rows], name=name, kind=kind)
 
 
-def _meaning(name: str, annotated: bool) -> tuple[Said, str]:
+def _meaning(name: str, annotated: bool) -> tuple[RangeKind, str]:
     """Who said it, and the name as other dialects write it."""
     if annotated or name.startswith("NVTX:"):
-        return Said.NVTX, name.removeprefix("NVTX:")
+        return RangeKind.NVTX, name.removeprefix("NVTX:")
     if name.startswith("$"):
         frame = _FRAME.sub(r"\1(\2): \3", name).removeprefix("$")
-        return Said.COMPILE if _COMPILE.search(name) else Said.PYTHON, frame
+        return RangeKind.COMPILE if _COMPILE.search(name) else RangeKind.PYTHON, frame
     if _COMPILE.search(name):
-        return Said.COMPILE, name
-    return Said.OP if _FRAMEWORK.search(name) else Said.NVTX, name
+        return RangeKind.COMPILE, name
+    return RangeKind.OP if _FRAMEWORK.search(name) else RangeKind.NVTX, name
 
 
 def device_steps(planes: Sequence[Plane], works: Sequence[Work], names: Strings) -> Ranges:
@@ -141,7 +143,11 @@ def device_steps(planes: Sequence[Plane], works: Sequence[Work], names: Strings)
         codes, texts = most.texts("step_name")
         labels = [texts[code] if code >= 0 else most.names[at] for code, at in zip(codes, most.code, strict=True)]
         return table(
-            Ranges, start=most.start, end=most.end, name=names.many(f"step {label}" for label in labels), said=Said.STEP
+            Ranges,
+            start=most.start,
+            end=most.end,
+            name=names.many(f"step {label}" for label in labels),
+            kind=RangeKind.STEP,
         )
     busiest = max(works, key=lambda work: np.count_nonzero(work.group >= 0), default=None)
     if busiest is None or not (busiest.group >= 0).any():
@@ -152,7 +158,9 @@ def device_steps(planes: Sequence[Plane], works: Sequence[Work], names: Strings)
     end = np.full(len(groups), np.iinfo(np.int64).min)
     np.minimum.at(start, place, busiest.ops.start[known])
     np.maximum.at(end, place, busiest.ops.end[known])
-    return table(Ranges, start=start, end=end, name=names.many(f"step {group}" for group in groups), said=Said.STEP)
+    return table(
+        Ranges, start=start, end=end, name=names.many(f"step {group}" for group in groups), kind=RangeKind.STEP
+    )
 
 
 class Threads:

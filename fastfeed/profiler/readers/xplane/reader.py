@@ -18,8 +18,8 @@ from fastfeed.profiler.model.trace import (
     Origin,
     Overheads,
     Process,
+    RangeKind,
     Ranges,
-    Said,
     Strings,
     Table,
     Trace,
@@ -150,7 +150,7 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
         else None
     )
     ranges = joined(Ranges, [side.ranges for side in sides])
-    if not (ranges.said == Said.STEP).any():
+    if not (ranges.kind == RangeKind.STEP).any():
         ranges = joined(Ranges, [ranges, device_steps(gpus, works, names)])
     active = [work for work in works if len(work.ops.start)]
     ops = joined(Ops, [replace(work.ops, device=np.full_like(work.ops.device, at)) for at, work in enumerate(active)])
@@ -172,7 +172,7 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
         calls,
         ranges,
         overheads=joined(Overheads, [work.overheads for work in works]),
-        about=about,
+        metadata=about,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.disturbances import DISTURBED, save
 from helpers.profiler.simulator.events import MS, US, Op, Run
 from helpers.profiler.simulator.loader import Loader
@@ -115,14 +115,14 @@ def pipeline(seed: int) -> Run:
 
     def half(stream: Stream, layers: int, name: str) -> None:
         for _ in range(layers):
-            with host.inside(name, Said.OP, Cause.FRAMEWORK):
+            with host.inside(name, RangeKind.OP, Cause.FRAMEWORK):
                 host.spend(5 * US)
                 host.launch(stream, f"{name}_kernel", 300 * US)
 
     for step in range(30):
-        with host.inside(f"ProfilerStep#{step}", Said.STEP, Cause.PYTHON):
+        with host.inside(f"ProfilerStep#{step}", RangeKind.STEP, Cause.PYTHON):
             loader.next(step)
-            with host.inside("aten::copy_", Said.OP, Cause.FRAMEWORK):
+            with host.inside("aten::copy_", RangeKind.OP, Cause.FRAMEWORK):
                 host.launch(first, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=1 << 20, pageable=0)
             half(first, 6, "aten::conv_a")
             host.launch(first, "Memcpy PtoP (Device -> Device)", 50 * US, Kind.P2P, api="cudaMemcpyPeerAsync",
@@ -169,7 +169,7 @@ def checkpoint_and_loader(seed: int) -> Run:
         def after(step: int) -> None:
             item(host)
             if step % 10 == 4:
-                with host.inside("save_checkpoint", Said.NVTX, Cause.CHECKPOINT):
+                with host.inside("save_checkpoint", RangeKind.NVTX, Cause.CHECKPOINT):
                     host.spend(20 * MS)
 
         trainer.after = after

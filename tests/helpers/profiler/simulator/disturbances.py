@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import MS, US, Run
 from helpers.profiler.simulator.machine import Host
 from helpers.profiler.simulator.scenarios import NOT, STARVED, Scenario, item, one_gpu
@@ -19,29 +19,29 @@ Disturbance = Callable[[Host], None]  # what happens at the end of a step, when 
 
 
 def collect(host: Host) -> None:
-    with host.inside("GC (generation 2)", Said.GC, Cause.GC):
+    with host.inside("GC (generation 2)", RangeKind.GC, Cause.GC):
         host.spend(3 * MS)
 
 
 def save(host: Host) -> None:
-    with host.inside("save_checkpoint", Said.NVTX, Cause.CHECKPOINT):
-        with host.inside("torch/serialization.py(850): save", Said.PYTHON):
+    with host.inside("save_checkpoint", RangeKind.NVTX, Cause.CHECKPOINT):
+        with host.inside("torch/serialization.py(850): save", RangeKind.PYTHON):
             host.spend(5 * MS)
 
 
 def evaluate(host: Host) -> None:
-    with host.inside("validation", Said.NVTX, Cause.CHECKPOINT):
+    with host.inside("validation", RangeKind.NVTX, Cause.CHECKPOINT):
         host.spend(2 * MS)
 
 
 def barrier(host: Host) -> None:
-    with host.inside("c10d::barrier", Said.OP, Cause.HOST_COMM):
-        with host.inside("pthread_cond_wait", Said.SYSTEM):
+    with host.inside("c10d::barrier", RangeKind.OP, Cause.HOST_COMM):
+        with host.inside("pthread_cond_wait", RangeKind.SYSTEM):
             host.spend(2 * MS)
 
 
 def recompile(host: Host) -> None:
-    with host.inside("compile_inner (dynamo_timed)", Said.NVTX, Cause.COMPILE):
+    with host.inside("compile_inner (dynamo_timed)", RangeKind.NVTX, Cause.COMPILE):
         host.spend(6 * MS)
 
 
@@ -54,7 +54,7 @@ def reallocate(host: Host) -> None:
 def blocking_copy(host: Host) -> None:
     """cudaMemcpy: it returns when the bytes have arrived, and its thread has been woken."""
     compute = host.stream(COMPUTE)
-    with host.inside("aten::to", Said.OP, Cause.FRAMEWORK):
+    with host.inside("aten::to", RangeKind.OP, Cause.FRAMEWORK):
         with host.call("cudaMemcpy") as corr, host.doing(Cause.COPY):
             host.spend(400 * US)
             op = host.enqueue(compute, "Memcpy HtoD (Pinned -> Device)", 60 * US, Kind.H2D, corr, host.now, 4096, 0)
@@ -64,7 +64,7 @@ def blocking_copy(host: Host) -> None:
 
 
 def staged(host: Host) -> None:
-    with host.inside("aten::copy_", Said.OP, Cause.FRAMEWORK):
+    with host.inside("aten::copy_", RangeKind.OP, Cause.FRAMEWORK):
         host.staged_copy(host.stream(COMPUTE), BATCH_BYTES, 1 * MS, 300 * US)
 
 
@@ -73,7 +73,7 @@ def slow_wake(host: Host) -> None:
 
 
 def think(host: Host) -> None:
-    with host.inside("metrics.py(77): summarize", Said.PYTHON):
+    with host.inside("metrics.py(77): summarize", RangeKind.PYTHON):
         host.spend(800 * US)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 
 __all__ = ["MS", "STARTED_NS", "US", "Call", "Host", "Idle", "Op", "Proxy", "Range", "Run", "Runnable", "Stage", "Wait"]
 
@@ -54,7 +54,7 @@ class Range:
     host: int
     thread: int
     name: str
-    said: Said
+    kind: RangeKind
 
 
 @dataclass(frozen=True, slots=True)

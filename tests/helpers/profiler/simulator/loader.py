@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Said
+from fastfeed.profiler.model.trace import RangeKind
 from helpers.profiler.simulator.events import US, Stage
 from helpers.profiler.simulator.machine import Host
 
@@ -32,12 +32,12 @@ class Loader:
     def next(self, batch: int) -> None:
         """The trainer takes the next batch, and waits for it if it must."""
         host = self.host
-        with host.inside(self.frame, Said.PYTHON, Cause.INPUT), host.inside(NEXT, Said.NVTX):
+        with host.inside(self.frame, RangeKind.PYTHON, Cause.INPUT), host.inside(NEXT, RangeKind.NVTX):
             start = host.now
             self._make(batch)
             host.spend(12 * US)
             if host.now < self.ready[batch]:
-                with host.inside("poll", Said.SYSTEM):
+                with host.inside("poll", RangeKind.SYSTEM):
                     host.until(self.ready[batch])
             host.stages.append(Stage(start, host.now, host.index, host.pid, "wait", batch))
             self.taken.append(host.now)

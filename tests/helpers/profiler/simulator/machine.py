@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import US, Call, Op, Range, Run, Runnable, Stage, Wait
 from helpers.profiler.simulator.events import Host as Process
 
@@ -113,16 +113,16 @@ class Host:
 
     def _blocked(self, thread: int, since: int) -> None:
         """This thread had nothing to do until now."""
-        row = Range(since, self.now, self.index, self.pid + thread, "pthread_cond_wait", Said.SYSTEM)
+        row = Range(since, self.now, self.index, self.pid + thread, "pthread_cond_wait", RangeKind.SYSTEM)
         self.ranges.append(row)
 
     @contextmanager
-    def inside(self, name: str, said: Said, cause: Cause | None = None) -> Iterator[None]:
+    def inside(self, name: str, kind: RangeKind, cause: Cause | None = None) -> Iterator[None]:
         """A range around the block."""
         start, thread = self.now, self.pid + self._thread
         with self.doing(self._cause if cause is None else cause):
             yield
-        self.ranges.append(Range(start, self.now, self.index, thread, name, said))
+        self.ranges.append(Range(start, self.now, self.index, thread, name, kind))
 
     def preempted(self, ns: int) -> None:
         """The operating system gives the core to somebody else."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import MS, US, Run
 from helpers.profiler.simulator.loader import Loader
 from helpers.profiler.simulator.machine import Host, recorded
@@ -54,7 +54,7 @@ def one_gpu(
 def item(host: Host, wake: int = 4 * US) -> None:
     """loss.item(): a copy to the host, and the host waits for it."""
     compute = host.stream(COMPUTE)
-    with host.inside("aten::item", Said.OP, Cause.FRAMEWORK):
+    with host.inside("aten::item", RangeKind.OP, Cause.FRAMEWORK):
         host.launch(compute, "Memcpy DtoH (Device -> Pageable)", 2 * US, Kind.D2H, api="cudaMemcpyAsync", size=4,
                     pageable=1)  # fmt: skip
         host.sync(compute, wake=wake)
@@ -117,7 +117,7 @@ def tiny_kernels(seed: int) -> Run:
 def cache_emptied(seed: int) -> Run:
     def change(trainer: Trainer) -> None:
         def after(step: int) -> None:
-            with trainer.host.inside("torch/cuda/memory.py(160): empty_cache", Said.PYTHON):
+            with trainer.host.inside("torch/cuda/memory.py(160): empty_cache", RangeKind.PYTHON):
                 trainer.host.allocate("cudaFree", 400 * US)
                 trainer.host.allocate("cudaFree", 300 * US)
             trainer.host.allocate("cudaMalloc", 250 * US)
@@ -134,8 +134,8 @@ def checkpoints(seed: int) -> Run:
         def after(step: int) -> None:
             if step % 10 != 6:
                 return
-            with host.inside("save_checkpoint", Said.NVTX, Cause.CHECKPOINT):
-                with host.inside("torch/serialization.py(850): save", Said.PYTHON):
+            with host.inside("save_checkpoint", RangeKind.NVTX, Cause.CHECKPOINT):
+                with host.inside("torch/serialization.py(850): save", RangeKind.PYTHON):
                     for _ in range(3):
                         host.launch(host.stream(COMPUTE), "Memcpy DtoH (Device -> Pinned)", 300 * US, Kind.D2H,
                                     api="cudaMemcpyAsync", size=90 << 20, pageable=0)  # fmt: skip
@@ -171,7 +171,7 @@ def across_streams(seed: int) -> Run:
 
         def before(step: int) -> None:
             compute, side = host.stream(COMPUTE), host.stream(COPY)
-            with host.inside("aten::record_stream", Said.OP, Cause.FRAMEWORK):
+            with host.inside("aten::record_stream", RangeKind.OP, Cause.FRAMEWORK):
                 for _ in range(4):
                     host.wait_event(side, host.record(compute), slow=60 * US)
                     host.launch(side, "side_kernel", 120 * US)
@@ -189,7 +189,7 @@ def graphs(seed: int, cost: Callable[[int], int] = lambda batch: 12 * MS) -> Run
         nodes = [(f"graph_kernel_{node}", 200 * US) for node in range(20)]
 
         def copy(compute: object) -> None:
-            with host.inside("cuda_graph.replay", Said.OP, Cause.FRAMEWORK):
+            with host.inside("cuda_graph.replay", RangeKind.OP, Cause.FRAMEWORK):
                 host.launch(host.stream(COMPUTE), H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES,
                             pageable=0)  # fmt: skip
                 host.spend(5 * US)
@@ -207,7 +207,7 @@ def garbage(seed: int) -> Run:
         def after(step: int) -> None:
             item(host)
             if step % 5 == 3:
-                with host.inside("GC (generation 2)", Said.GC, Cause.GC):
+                with host.inside("GC (generation 2)", RangeKind.GC, Cause.GC):
                     host.spend(9 * MS)
 
         trainer.after = after

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Run
 
 __all__ = ["write_chrome"]
 
 _BASE_NS = STARTED_NS // 10**9 * 10**9 - 4 * 10**12  # "baseTimeNanoseconds"
 _DEVICE = {Kind.H2D: "gpu_memcpy", Kind.D2H: "gpu_memcpy", Kind.D2D: "gpu_memcpy", Kind.P2P: "gpu_memcpy"}
-_SAID = {Said.NVTX: "user_annotation", Said.STEP: "user_annotation", Said.OP: "cpu_op", Said.PYTHON: "python_function",
-         Said.GC: "user_annotation"}  # fmt: skip
+_CATEGORIES = {
+    RangeKind.NVTX: "user_annotation",
+    RangeKind.STEP: "user_annotation",
+    RangeKind.OP: "cpu_op",
+    RangeKind.PYTHON: "python_function",
+    RangeKind.GC: "user_annotation",
+}
 
 
 def write_chrome(run: Run, path: Path) -> Path:
@@ -62,9 +67,9 @@ def _events(run: Run) -> Iterator[str]:
         yield event("cuda_runtime", call.name, host.pid, call.thread, call.start, call.end, args)
         if call.corr in started:
             yield flow("s", host.pid, call.thread, call.start, call.corr)
-    for at, one in enumerate(one for one in run.ranges if one.said in _SAID):
+    for at, one in enumerate(one for one in run.ranges if one.kind in _CATEGORIES):
         args = {"External id": at, "Ev Idx": at}
-        yield event(_SAID[one.said], one.name, host.pid, one.thread, one.start, one.end, args)
+        yield event(_CATEGORIES[one.kind], one.name, host.pid, one.thread, one.start, one.end, args)
     times = {call.corr: call for call in run.calls}
     for wait in run.waits:
         call = times.get(wait.corr)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Run, Wait
 
 __all__ = ["BEFORE_NS", "write_nsys"]
@@ -41,7 +41,12 @@ _TABLES = {
     "SCHED_EVENTS": "start cpu isSchedIn globalTid threadState threadBlock",
 }
 _TEXT = {"value", "name", "text", "utcTime", "localTime", "busLocation", "uuid"}
-_SAID = (Said.NVTX, Said.STEP, Said.OP, Said.GC)  # what of a run is an NVTX range; nsys has no Python frames here
+_RANGE_KINDS = (
+    RangeKind.NVTX,
+    RangeKind.STEP,
+    RangeKind.OP,
+    RangeKind.GC,
+)  # what of a run is an NVTX range; nsys has no Python frames here
 
 
 def write_nsys(run: Run, path: Path, *, granularity: str = "node") -> Path:
@@ -149,10 +154,10 @@ class _Database:
             row |= {"globalTid": self.tid(call.host, call.thread), "correlationId": call.corr}
             self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append(row | {"nameId": self.text(_versioned(call.name))})
         for one in self.run.ranges:
-            if one.said in _SAID:
+            if one.kind in _RANGE_KINDS:
                 row = {"start": one.start + self.shift, "end": one.end + self.shift, "eventType": 59, "domainId": 0}
                 self.rows["NVTX_EVENTS"].append(row | {"text": one.name, "globalTid": self.tid(one.host, one.thread)})
-            elif one.said is Said.SYSTEM:
+            elif one.kind is RangeKind.SYSTEM:
                 row = {"start": one.start + self.shift, "end": one.end + self.shift, "eventClass": 27, "returnValue": 0}
                 row |= {"globalTid": self.tid(one.host, one.thread), "nameId": self.text(one.name)}
                 self.rows["OSRT_API"].append(row | {"nestingLevel": 0, "callchainId": 0})

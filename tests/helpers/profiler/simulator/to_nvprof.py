@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Run
 
 __all__ = ["write_nvprof", "write_nvprof_csv"]
@@ -38,7 +38,7 @@ _TABLES = {
     "SYNCHRONIZATION": "type INT, start INT, end INT, correlationId INT, contextId INT, streamId INT, cudaEventId INT",
     "CUDA_EVENT": "correlationId INT, contextId INT, streamId INT, eventId INT",
 }
-_SAID = (Said.NVTX, Said.STEP, Said.OP, Said.GC)
+_RANGE_KINDS = (RangeKind.NVTX, RangeKind.STEP, RangeKind.OP, RangeKind.GC)
 _START, _END, _THREAD = 2, 4, 2
 
 
@@ -78,7 +78,7 @@ def _rows(run: Run, strings: dict[str, int]) -> list[tuple[str, dict[str, Any]]]
         row = {"cbid": _CBID[call.name], "start": call.start + shift, "end": call.end + shift, "returnValue": 0}
         row |= {"processId": host.pid, "threadId": _pthread(call.thread), "correlationId": call.corr}
         rows.append(("RUNTIME", row))
-    for at, one in enumerate((one for one in run.ranges if one.said in _SAID), 1):
+    for at, one in enumerate((one for one in run.ranges if one.kind in _RANGE_KINDS), 1):
         thread = struct.pack("<IiI", host.pid, _pthread(one.thread), 0)
         row = {"id": at, "objectKind": _THREAD, "objectId": thread, "domain": 0}
         rows.append(("MARKER", row | {"flags": _START, "timestamp": one.start + shift, "name": text(one.name)}))

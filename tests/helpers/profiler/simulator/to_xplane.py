@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Range, Run
 from helpers.profiler.xplanes import Event, Line, Plane, Ref, event, gpu, space
 
@@ -26,7 +26,7 @@ def write_xplane(run: Run, path: Path) -> Path:
         stats = {"correlation_id": call.corr}
         threads[call.thread].append(event(call.name, call.start + shift, call.end + shift, stats))
     for one in run.ranges:
-        if one.said is not Said.SYSTEM:  # nothing of the operating system here
+        if one.kind is not RangeKind.SYSTEM:  # nothing of the operating system here
             threads[one.thread].append(_range(one, shift))
     lines = [
         Line(f"Host Threads/{tid}", sorted(events, key=lambda one: (one.start_ps, -one.end_ps)), tid, shift - 5_000)
@@ -39,12 +39,12 @@ def write_xplane(run: Run, path: Path) -> Path:
 
 def _range(one: Range, shift: int) -> Event:
     name, stats = one.name, {}
-    if one.said is Said.STEP:
+    if one.kind is RangeKind.STEP:
         name, stats = "train", {"step_num": int(one.name.split("#")[1]), "_r": 1}
-    elif one.said is Said.PYTHON:
+    elif one.kind is RangeKind.PYTHON:
         file, line, function = re.split(r"\((\d+)\): ", one.name)
         name = f"${file.rpartition('/')[2]}:{line} {function}"
-    elif one.said is Said.OP:
+    elif one.kind is RangeKind.OP:
         stats = {"tf_op": Ref(one.name)}
     return event(name, one.start + shift, one.end + shift, stats)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.trace import Kind, Said
+from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import US, Op
 from helpers.profiler.simulator.loader import Loader
 from helpers.profiler.simulator.machine import Event, Host, Stream
@@ -50,8 +50,8 @@ class Trainer:
         """Run the program. It pauses after each collective, until the other ranks have come as far."""
         host = self.host
         for number in range(count):
-            with host.inside(f"ProfilerStep#{number}", Said.STEP, Cause.PYTHON):
-                with host.inside("train.py(31): train_step", Said.PYTHON):
+            with host.inside(f"ProfilerStep#{number}", RangeKind.STEP, Cause.PYTHON):
+                with host.inside("train.py(31): train_step", RangeKind.PYTHON):
                     self.before(number)
                     self.loader.next(number)
                     host.spend(6 * US)
@@ -61,20 +61,20 @@ class Trainer:
 
     def step(self, number: int) -> Iterator[None]:
         host, compute = self.host, self.host.stream(COMPUTE)
-        with host.inside("aten::copy_", Said.OP, Cause.FRAMEWORK):
+        with host.inside("aten::copy_", RangeKind.OP, Cause.FRAMEWORK):
             if self.copy is not None:
                 self.copy(compute)
             else:
                 host.launch(compute, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES, pageable=0)
-        with host.inside("model.py(12): forward", Said.PYTHON):
+        with host.inside("model.py(12): forward", RangeKind.PYTHON):
             for layer in range(self.model.layers):
                 host.spend(self.model.python)
                 self.operator("aten::cudnn_convolution", f"conv_fprop_{layer % 4}", 1)
-        with host.inside("torch/_tensor.py(430): backward", Said.PYTHON):
+        with host.inside("torch/_tensor.py(430): backward", RangeKind.PYTHON):
             host.spend(self.model.python)
             with host.on(AUTOGRAD, "pt_autograd_0"):
                 yield from self.backward(number)
-        with host.inside("Optimizer.step#SGD.step", Said.NVTX, Cause.FRAMEWORK):
+        with host.inside("Optimizer.step#SGD.step", RangeKind.NVTX, Cause.FRAMEWORK):
             host.spend(self.model.python)
             self.operator("aten::_foreach_add_", "multi_tensor_apply_kernel", 2)
 
@@ -92,7 +92,7 @@ class Trainer:
 
     def operator(self, name: str, kernel: str, kernels: int) -> None:
         host, model = self.host, self.model
-        with host.inside(name, Said.OP, Cause.FRAMEWORK):
+        with host.inside(name, RangeKind.OP, Cause.FRAMEWORK):
             host.spend(model.operator)
             for _ in range(kernels):
                 host.launch(host.stream(COMPUTE), kernel, model.kernel, takes=model.launch)
@@ -100,7 +100,7 @@ class Trainer:
 
     def all_reduce(self, seq: int) -> Event:
         host, comm = self.host, self.host.stream(COMM)
-        with host.inside("nccl:all_reduce", Said.NVTX, Cause.FRAMEWORK):
+        with host.inside("nccl:all_reduce", RangeKind.NVTX, Cause.FRAMEWORK):
             host.wait_event(comm, host.record(host.stream(COMPUTE)))
             size = 25 << 20
             op = host.launch(comm, ALL_REDUCE, 1, Kind.COMM, size=size, group="default_pg", seq=seq, takes=8 * US)

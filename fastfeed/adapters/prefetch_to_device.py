@@ -10,7 +10,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import Placement, Rebuild, flatten
-from fastfeed.runtime.thread_pool import Ahead, Cancel, Job, Pool
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 
 __all__ = ["prefetch_to_device"]
 
@@ -75,10 +75,10 @@ class _Prefetched:
     """An iterator; its thread holds the items, not the iterator, so dropping this ends the thread."""
 
     def __init__(self, items: Iterable[Any], placement: Placement, depth: int) -> None:
-        self._pool = Pool(1, name="fastfeed-device")
-        stop = Cancel(self._pool)
+        self._pool = ThreadPool(1, name="fastfeed-device")
+        stop = CancelToken(self._pool)
         self._placement = placement
-        self._ahead: Ahead[Any] = Ahead(self._pool, _jobs(iter(items), placement, stop), depth, stop)
+        self._ahead: Prefetcher[Any] = Prefetcher(self._pool, _jobs(iter(items), placement, stop), depth, stop)
 
     def __iter__(self) -> _Prefetched:
         return self
@@ -101,7 +101,9 @@ class _Prefetched:
         self._pool.close()
 
 
-def _jobs(items: Iterator[Any], placement: Placement, stop: Cancel) -> Iterator[Job[tuple[Any, Rebuild] | None]]:
+def _jobs(
+    items: Iterator[Any], placement: Placement, stop: CancelToken
+) -> Iterator[ParallelJob[tuple[Any, Rebuild] | None]]:
     ended: list[bool] = []
 
     def draw() -> tuple[Any, Rebuild] | None:
@@ -119,7 +121,7 @@ def _jobs(items: Iterator[Any], placement: Placement, stop: Cancel) -> Iterator[
         return placement.put(tuple(arrays), borrowed=True), rebuild
 
     while True:
-        yield Job(stop, [_nothing], draw)
+        yield ParallelJob(stop, [_nothing], draw)
 
 
 def _nothing() -> None:

@@ -20,21 +20,21 @@ from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.base import says_where
 
-__all__ = ["Annotator", "Marks", "annotator", "clear"]
+__all__ = ["Annotations", "Annotator", "annotator", "clear"]
 
 _UNKNOWN = 255  # class of a pixel: not known, or none of the image's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Marks:
+class Annotations:
     """Boxes and masks of n samples, filled in place."""
 
     objects: Boxes | None = None
     masks: np.ndarray | None = None  # uint8 (n, height, width)
 
-    def __getitem__(self, rows: Any) -> Marks:
+    def __getitem__(self, rows: Any) -> Annotations:
         objects, masks = self.objects, self.masks
-        return Marks(None if objects is None else objects[rows], None if masks is None else masks[rows])
+        return Annotations(None if objects is None else objects[rows], None if masks is None else masks[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,19 @@ class Annotator:
             found |= {"boxes": ((most, 4), "float32"), "labels": ((most,), "int64")}
         return found | ({"masks": (self.size, "uint8")} if self.masked else {})
 
-    def none(self, n: int, mixed: bool = False) -> Marks:
+    def none(self, n: int, mixed: bool = False) -> Annotations:
         """Room for n samples, to be filled; `mixed`: for what mixing makes of them."""
         most = self.most * (self.members if mixed else 1)
         masks = np.empty((n, *self.size), np.uint8) if self.masked else None
-        return Marks(Boxes.none(n, most) if self.most else None, masks)
+        return Annotations(Boxes.none(n, most) if self.most else None, masks)
 
     def mark(
-        self, ids: np.ndarray, headers: Sequence[Header], work: Work, bad: dict[int, Failure | None], out: Marks
+        self,
+        ids: np.ndarray,
+        headers: Sequence[Header],
+        work: Work,
+        bad: dict[int, Failure | None],
+        out: Annotations,
     ) -> None:
         """Fill `out` for these samples, except for bad ones; a bad mask makes one more of them."""
         if out.objects is None and out.masks is None:
@@ -109,7 +114,7 @@ class Annotator:
             else:
                 bad[row] = Failure(id, self.source.uri(id), "decode", mask.reason, mask.detail)
 
-    def mix(self, made: Marks, members: np.ndarray, mixed: Mixed, out: Marks) -> None:
+    def mix(self, made: Annotations, members: np.ndarray, mixed: Mixed, out: Annotations) -> None:
         """Put together as images are: `members` (int64 (n, group)) are rows of `made`, own first."""
         if made.masks is not None and out.masks is not None:
             mix(made.masks[..., None], members, mixed, out.masks[..., None])
@@ -142,7 +147,7 @@ def annotator(source: Any, program: Program) -> Annotator:
     return Annotator(source, program, most, masked, members)
 
 
-def clear(out: Marks, rows: Any = slice(None)) -> None:
+def clear(out: Annotations, rows: Any = slice(None)) -> None:
     """Nothing in these rows."""
     if out.objects is not None:
         out.objects.boxes[rows], out.objects.labels[rows], out.objects.counts[rows] = 0, -1, 0
@@ -179,7 +184,7 @@ def _together(made: Boxes, members: np.ndarray, mixed: Mixed, size: tuple[int, i
         found.append((boxes, made.labels[who[rows], at][kept], rows[kept]))
     boxes, labels, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(rows, kind="stable")
-    clear(Marks(out))
+    clear(Annotations(out))
     _place(boxes[order], labels[order], rows[order], out)
 
 

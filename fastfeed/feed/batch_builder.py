@@ -14,23 +14,23 @@ from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.decode.base import Engine
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed.annotations import Marks, annotator, clear
-from fastfeed.feed.loader import Loaded, Loader, Read
-from fastfeed.feed.mix_groups import Rows
+from fastfeed.feed.annotations import Annotations, annotator, clear
+from fastfeed.feed.loader import LoadedSamples, Loader, Read
+from fastfeed.feed.mix_groups import BatchRows
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.readahead import ReadAhead, Ticket
 from fastfeed.feed.substitutes import substitutes
 from fastfeed.ops.mix_plan import Mixed
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.buffers import Slots
-from fastfeed.runtime.thread_pool import Cancel, Job
+from fastfeed.runtime.buffers import BufferPool
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Annotated, Fetching, Source
 
-__all__ = ["Assembler", "Branch"]
+__all__ = ["BatchBuilder", "Branch"]
 
 _READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
 _READ_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
@@ -41,7 +41,7 @@ class Branch:
 
     def __init__(self, program: Program, backend: Backend, batch: int, keep: int) -> None:
         self.program, self.backend = program, backend
-        self.slots = Slots((batch, *program.shape), program.spec.dtype, keep, backend.empty)
+        self.buffers = BufferPool((batch, *program.shape), program.spec.dtype, keep, backend.empty)
 
     def black(self) -> Any:
         """A black pixel as `render` leaves it, shaped to fill any image."""
@@ -51,25 +51,25 @@ class Branch:
 
 
 @dataclass(slots=True)
-class _Making:
+class _PendingBatch:
     """One batch under way. Arrays have an entry per row made, of which some may lie around the batch."""
 
     epoch: int
     step: int
     number: int  # of the batch, for the timeline
-    stop: Cancel
+    stop: CancelToken
     ahead: ReadAhead | None
-    rows: Rows
+    rows: BatchRows
     ids: np.ndarray  # changed where samples are replaced
     keys: np.ndarray  # whose random numbers
     weights: np.ndarray  # 0 where samples are masked
     outs: list[np.ndarray] = field(default_factory=list)  # the batch's images, per branch
     draws: list[list[np.ndarray]] = field(default_factory=list)  # per branch
     mixed: Mixed | None = None  # of the batch's own rows
-    marks: Marks = field(default_factory=Marks)  # boxes and masks of the batch's own rows
+    marks: Annotations = field(default_factory=Annotations)  # boxes and masks of the batch's own rows
 
 
-class Assembler:
+class BatchBuilder:
     """Makes the jobs that make batches."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Assembler:
         """Of the first branch; the others' are of the same kind."""
         return self.branches[0].backend
 
-    def sibling(self, branches: Sequence[Branch]) -> Assembler:
+    def sibling(self, branches: Sequence[Branch]) -> BatchBuilder:
         """One that makes the same batches through other programs."""
         other = copy.copy(self)
         other.branches = list(branches)
@@ -115,14 +115,16 @@ class Assembler:
         """What begins the reads of one walk early, where that is worth it."""
         return ReadAhead(self.source) if isinstance(self.source, Fetching) and self.source.remote else None
 
-    def job(self, epoch: int, step: int, number: int, stop: Cancel, ahead: ReadAhead | None = None) -> Job[Batch]:
+    def job(
+        self, epoch: int, step: int, number: int, stop: CancelToken, ahead: ReadAhead | None = None
+    ) -> ParallelJob[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
-        rows = Rows.around(plan.first(step), plan.batch, self._group)
+        rows = BatchRows.around(plan.first(step), plan.batch, self._group)
         visits = plan.at(epoch, rows.positions)
         weights = np.ones(rows.count, np.float32)
         weights[rows.own] = plan.weights(step)
-        this = _Making(epoch, step, number, stop, ahead, rows, visits.ids, visits.keys, weights)
+        this = _PendingBatch(epoch, step, number, stop, ahead, rows, visits.ids, visits.keys, weights)
         tickets = self._begin(this.ids, ahead)
         wanted = this.ids.copy()  # rows of `ids` change as samples are replaced
         beginning = threading.Lock()
@@ -148,9 +150,9 @@ class Assembler:
                 ahead.drop(tickets.values())  # found to be bad since they were begun
             return self._batch(this)
 
-        return Job(stop, [part(first, last) for first, last in rows.chunks(self._chunk)], finish)
+        return ParallelJob(stop, [part(first, last) for first, last in rows.chunks(self._chunk)], finish)
 
-    def _batch(self, this: _Making) -> Batch:
+    def _batch(self, this: _PendingBatch) -> Batch:
         own = this.rows.own
         ids, weights = this.ids[own], this.weights[own]
         said = self._said.weights(ids) if self._said is not None and self._weigh else None
@@ -162,7 +164,7 @@ class Assembler:
         labels = self._labels(this)
         return Batch(this.outs[0], labels, weights, ids, this.epoch, this.step, columns, views, objects, masks)
 
-    def _labels(self, this: _Making) -> np.ndarray:
+    def _labels(self, this: _PendingBatch) -> np.ndarray:
         """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""
         labels, targets = self.source.label(this.ids), self.program.targets
         if targets is None:
@@ -177,7 +179,7 @@ class Assembler:
         fresh = np.flatnonzero(~self.quarantine.known(ids)).tolist()
         return dict(zip(fresh, ahead.begin(ids[fresh].tolist()), strict=True))
 
-    def _start(self, this: _Making) -> None:
+    def _start(self, this: _PendingBatch) -> None:
         """Take memory, and draw all random numbers."""
         this.draws = [self._draws(branch, this.epoch, this.keys) for branch in self.branches]
         mix = self.program.mix
@@ -185,12 +187,12 @@ class Assembler:
             u = uniform(self.plan.seed, this.epoch, this.keys[this.rows.own], mix.slot, mix.op.draws)
             this.mixed = mix.op.mixed(u, self.program.done.size)
         this.marks = self._annotator.none(self.plan.batch, mixed=mix is not None)
-        this.outs = [branch.slots.take() for branch in self.branches]
+        this.outs = [branch.buffers.take() for branch in self.branches]
 
     def _draws(self, branch: Branch, epoch: int, keys: np.ndarray) -> list[np.ndarray]:
         return branch.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, keys, slot, n))
 
-    def _make(self, this: _Making, first: int, last: int, read: Read) -> None:
+    def _make(self, this: _PendingBatch, first: int, last: int, read: Read) -> None:
         """Rows [first, last) of those made."""
         if this.mixed is None:
             self._fill(this, first, last, [out[first:last] for out in this.outs], this.marks[first:last], read)
@@ -212,7 +214,7 @@ class Assembler:
             self._annotator.mix(marks, members, mixed, this.marks[begin:end])
 
     def _fill(
-        self, this: _Making, first: int, last: int, outs: list[np.ndarray], marks: Marks, read: Read
+        self, this: _PendingBatch, first: int, last: int, outs: list[np.ndarray], marks: Annotations, read: Read
     ) -> list[int]:
         """Make these rows; `ids` and `weights` are changed where samples are replaced or masked: the latter's rows."""
         at, masked = first, []
@@ -239,7 +241,7 @@ class Assembler:
             at += len(rows.ids)
         return masked
 
-    def _substitute(self, row: int, outs: list[np.ndarray], marks: Marks, this: _Making) -> int:
+    def _substitute(self, row: int, outs: list[np.ndarray], marks: Annotations, this: _PendingBatch) -> int:
         """Put the first good one of the substitutes into a row; its id."""
         plan, id = self.plan, int(this.ids[row])
         places = substitutes(plan.seed, this.epoch, int(this.keys[row]), self._policy.attempts, plan.length)
@@ -256,13 +258,13 @@ class Assembler:
         self.quarantine.exhausted(id)
         return id
 
-    def _read_now(self, ids: np.ndarray, this: _Making) -> list[Any]:
+    def _read_now(self, ids: np.ndarray, this: _PendingBatch) -> list[Any]:
         """Samples that nobody began to read."""
         if this.ahead is None:
             return self.source.read(ids.tolist())
         return [this.ahead.take(ticket, this.stop.is_set) for ticket in this.ahead.begin(ids.tolist())]
 
-    def _note(self, rows: Loaded, this: _Making, turn: bool = True) -> None:
+    def _note(self, rows: LoadedSamples, this: _PendingBatch, turn: bool = True) -> None:
         self.quarantine.good(len(rows.ids) - len(rows.bad), turn)
         if rows.bad:
             fresh = [failure for failure in rows.bad.values() if failure is not None]
@@ -270,7 +272,12 @@ class Assembler:
             self.quarantine.bad(fresh, this.epoch, this.step, known=known, turn=turn)
 
     def _render(
-        self, rows: Loaded, draws: list[list[np.ndarray]], outs: list[np.ndarray], marks: Marks, this: _Making
+        self,
+        rows: LoadedSamples,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        marks: Annotations,
+        this: _PendingBatch,
     ) -> None:
         """Decode and augment the rows that are good so far; the others become black."""
         for branch, some, out in zip(self.branches, draws, outs, strict=True):

@@ -15,12 +15,12 @@ from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.explain import feed_text, placed_text
 from fastfeed.feed.exports import Handover
-from fastfeed.feed.helper_process.job import Recipe
-from fastfeed.feed.helper_process.producer import SideMaker
-from fastfeed.feed.iterator import Walk
-from fastfeed.feed.producer import Maker, Place, ThreadMaker
+from fastfeed.feed.helper_process.job import HelperJob
+from fastfeed.feed.helper_process.producer import HelperProducer
+from fastfeed.feed.iterator import BatchIterator
+from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer
 from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.spec import Assembly
+from fastfeed.feed.spec import FeedConfig
 from fastfeed.feed.stats import FeedStats, Meter
 from fastfeed.feed.validate import check
 from fastfeed.ops.base import Op
@@ -98,19 +98,19 @@ class Feed(Handover):
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
         weigh = not self._drawn_by_weight
-        assembly = Assembly(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
-        assembler, raw = assembly.assemblers(self._quarantine, self._timeline)
-        self._backend, self.side_process = assembler.backend, side_process
-        self._maker: Maker = ThreadMaker(assembler, raw, threads, prefetch)
+        config = FeedConfig(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
+        builder, raw = config.builders(self._quarantine, self._timeline)
+        self._backend, self.side_process = builder.backend, side_process
+        self._producer: Producer = ThreadProducer(builder, raw, threads, prefetch)
         if side_process:
-            self._maker = SideMaker(Recipe.of(assembly, assembler), prefetch, self._quarantine, self._timeline)
+            self._producer = HelperProducer(HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline)
         self._meter = Meter()
         self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
         self.notes: list[str] = []  # lines that adapters add to `explain`
         self.moves = 0  # how often seek() or restore() has moved this feed
         self._cursor = (0, 0)  # (epoch, step) of the next batch
-        self._walk: Walk[Any] | None = None  # goes on across epochs
-        self._how: tuple[Place | None, bool] = (None, False)  # what that walk does with its batches
+        self._walk: BatchIterator[Any] | None = None  # goes on across epochs
+        self._how: tuple[PlaceFunction | None, bool] = (None, False)  # what that walk does with its batches
         self._broken_off = False  # the last iteration ended inside an epoch
         self._owner: object = None  # the iteration that may draw from the walk
 
@@ -122,7 +122,7 @@ class Feed(Handover):
         """One epoch, from the position of `restore` or `seek` if that lies inside it."""
         return self.placed(None)
 
-    def placed(self, place: Place | None, raw: bool = False) -> Iterator[Any]:
+    def placed(self, place: PlaceFunction | None, raw: bool = False) -> Iterator[Any]:
         """As iterating the feed, each batch given to `place` by the thread that finished it, ahead of its turn.
 
         What `place` returns is yielded at the batch's turn; what it raises is raised then. `raw`: images are bytes,
@@ -154,8 +154,13 @@ class Feed(Handover):
         self._meter.asked(self._timeline.clock(), 0)
 
     def batches(
-        self, epoch: int = 0, start: int = 0, epochs: int | None = 1, place: Place | None = None, raw: bool = False
-    ) -> Walk[Any]:
+        self,
+        epoch: int = 0,
+        start: int = 0,
+        epochs: int | None = 1,
+        place: PlaceFunction | None = None,
+        raw: bool = False,
+    ) -> BatchIterator[Any]:
         """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends.
 
         `place` and `raw` are as in `placed`.
@@ -167,10 +172,10 @@ class Feed(Handover):
                 f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
                 f"this feed has {self.plan.steps} steps per epoch"
             )
-        making = self._maker.begin(epoch, start, epochs, place, raw)
-        return Walk(making, self.plan, self._meter, self._timeline, epoch, start)
+        stream = self._producer.begin(epoch, start, epochs, place, raw)
+        return BatchIterator(stream, self.plan, self._meter, self._timeline, epoch, start)
 
-    def _walk_from(self, position: tuple[int, int], how: tuple[Place | None, bool]) -> Walk[Any]:
+    def _walk_from(self, position: tuple[int, int], how: tuple[PlaceFunction | None, bool]) -> BatchIterator[Any]:
         walk = self._walk
         if walk is None or walk.closed or walk.position != position or self._how != how:
             if walk is not None:
@@ -254,7 +259,7 @@ class Feed(Handover):
 
     def place_on(self, placement: Placement, raw: bool = False) -> None:
         """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""
-        self._maker.use_memory(placement.memory)
+        self._producer.use_memory(placement.memory)
         self.notes = [line for line in self.notes if not line.startswith("placed on ")]
         self.notes.append(placed_text(placement.name, self.plan, self.program, self.prefetch + 2, raw))
 
@@ -262,7 +267,7 @@ class Feed(Handover):
         """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""
         if self._walk is not None:
             self._walk.close()
-        self._maker.close()
+        self._producer.close()
         self._timeline.close()
 
     def __enter__(self) -> Feed:

@@ -13,10 +13,10 @@ from fastfeed.faults import Failure
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
-from fastfeed.runtime.thread_pool import Cancel
+from fastfeed.runtime.thread_pool import CancelToken
 from fastfeed.sources.base import Annotated, Source
 
-__all__ = ["Loaded", "Loader", "Read"]
+__all__ = ["LoadedSamples", "Loader", "Read"]
 
 _BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
@@ -25,7 +25,7 @@ Read = Callable[[list[int]], list[Any]]  # rows -> bytes or Failure each
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedSamples:
     """Samples whose size is known, all of equal length; `bad` ones have no blob."""
 
     ids: np.ndarray
@@ -54,7 +54,7 @@ class Loader:
         self._source, self._engine, self._quarantine, self._most = source, engine, quarantine, most
         self._said = source if isinstance(source, Annotated) else None
 
-    def load(self, ids: np.ndarray, stop: Cancel, read: Read) -> Loaded:
+    def load(self, ids: np.ndarray, stop: CancelToken, read: Read) -> LoadedSamples:
         """The first of these ids, up to the limit of bytes."""
         bad: dict[int, Failure | None] = {}
         blobs = self._read(ids, bad, stop, read)
@@ -68,7 +68,7 @@ class Loader:
                 headers[row] = header
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         corners, sizes = self._parts(ids, sizes, bad)
-        return Loaded(ids, blobs, headers, corners, sizes, bad)
+        return LoadedSamples(ids, blobs, headers, corners, sizes, bad)
 
     def failure(self, id: Any, why: Bad) -> Failure:
         """As the quarantine lists it."""
@@ -87,7 +87,7 @@ class Loader:
             bad.setdefault(row, self.failure(ids[row], Bad("corrupt", why)))
         return first, sizes
 
-    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: Cancel, read: Read) -> list[Any]:
+    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: CancelToken, read: Read) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""
         known = self._quarantine.known(ids)
         blobs: list[Any] = []

@@ -8,11 +8,11 @@ import numpy as np
 
 from fastfeed.ops.mix import member_rows
 
-__all__ = ["Rows"]
+__all__ = ["BatchRows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BatchRows:
     """The rows of one batch, and those around it that its first and last group still need.
 
     Groups begin at multiples of `group` in the epoch's order, wherever batches and ranks begin: what a sample is mixed
@@ -26,7 +26,7 @@ class Rows:
     group: int
 
     @classmethod
-    def around(cls, position: int, batch: int, group: int) -> Rows:
+    def around(cls, position: int, batch: int, group: int) -> BatchRows:
         """For a batch that begins at a position."""
         first = position - position % group
         last = position + batch

@@ -7,18 +7,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastfeed.feed.batch_builder import Assembler
+from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.readahead import ReadAhead
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
-from fastfeed.runtime.thread_pool import Ahead, Cancel, Job, Pool
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 
-__all__ = ["Maker", "Making", "Place", "ThreadMaker"]
+__all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer"]
 
-Place = Callable[[Batch], Any]  # what is done with a finished batch before its turn, such as a copy to the device
+PlaceFunction = Callable[
+    [Batch], Any
+]  # what is done with a finished batch before its turn, such as a copy to the device
 
 
-class Making(Protocol):
+class BatchStream(Protocol):
     """Batches under way, in order; an error comes at its batch's turn."""
 
     def __next__(self) -> Any: ...
@@ -36,10 +38,10 @@ class Making(Protocol):
     def close(self) -> None: ...
 
 
-class Maker(Protocol):
+class Producer(Protocol):
     """Begins to make batches at any position."""
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None, raw: bool) -> Making:
+    def begin(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
         """`raw`: images as bytes, before conversion, which is left to the device."""
         ...
 
@@ -50,40 +52,40 @@ class Maker(Protocol):
     def close(self) -> None: ...
 
 
-class ThreadMaker:
+class ThreadProducer:
     """The threads of this process."""
 
-    def __init__(self, assembler: Assembler, raw: Assembler, threads: int, depth: int) -> None:
-        self._assembler, self._raw, self._pool, self._depth = assembler, raw, Pool(threads), depth
+    def __init__(self, builder: BatchBuilder, raw: BatchBuilder, threads: int, depth: int) -> None:
+        self._builder, self._raw, self._pool, self._depth = builder, raw, ThreadPool(threads), depth
         self.close = self._pool.close
 
     def use_memory(self, allocate: Allocate) -> None:
-        for assembler in (self._assembler, self._raw):
-            if assembler.backend.xp is np:  # a GPU's batches are in its memory
-                for branch in assembler.branches:
-                    branch.slots.come_from(allocate)
+        for builder in (self._builder, self._raw):
+            if builder.backend.xp is np:  # a GPU's batches are in its memory
+                for branch in builder.branches:
+                    branch.buffers.use_allocator(allocate)
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: Place | None, raw: bool) -> Making:
-        assembler = self._raw if raw else self._assembler
-        return _Threads(assembler, self._pool, self._depth, (epoch, step), epochs, place)
+    def begin(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+        builder = self._raw if raw else self._builder
+        return _ThreadStream(builder, self._pool, self._depth, (epoch, step), epochs, place)
 
 
-class _Threads:
+class _ThreadStream:
     """Holds its pool, so it outlives the feed that began it."""
 
     def __init__(
         self,
-        assembler: Assembler,
-        pool: Pool,
+        builder: BatchBuilder,
+        pool: ThreadPool,
         depth: int,
         start: tuple[int, int],
         epochs: int | None,
-        place: Place | None,
+        place: PlaceFunction | None,
     ) -> None:
-        self._stop = Cancel(pool)
-        self._reads = assembler.ahead()
-        jobs = _jobs(assembler, self._stop, self._reads, start, epochs, place)
-        self._ahead = Ahead(pool, jobs, depth, self._stop)
+        self._stop = CancelToken(pool)
+        self._reads = builder.ahead()
+        jobs = _jobs(builder, self._stop, self._reads, start, epochs, place)
+        self._ahead = Prefetcher(pool, jobs, depth, self._stop)
 
     def __next__(self) -> Any:
         return next(self._ahead)
@@ -103,26 +105,26 @@ class _Threads:
 
 
 def _jobs(
-    assembler: Assembler,
-    stop: Cancel,
+    builder: BatchBuilder,
+    stop: CancelToken,
     reads: ReadAhead | None,
     start: tuple[int, int],
     epochs: int | None,
-    place: Place | None,
-) -> Iterator[Job[Any]]:
+    place: PlaceFunction | None,
+) -> Iterator[ParallelJob[Any]]:
     epoch, step = start
     number, last = 0, None if epochs is None else epoch + epochs
     while epoch != last:
-        while step < assembler.plan.steps:
-            job = assembler.job(epoch, step, number, stop, reads)
-            yield job if place is None else job.then(_timed(assembler, place, number))
+        while step < builder.plan.steps:
+            job = builder.job(epoch, step, number, stop, reads)
+            yield job if place is None else job.then(_timed(builder, place, number))
             number, step = number + 1, step + 1
         epoch, step = epoch + 1, 0
 
 
-def _timed(assembler: Assembler, place: Place, number: int) -> Place:
+def _timed(builder: BatchBuilder, place: PlaceFunction, number: int) -> PlaceFunction:
     def placed(batch: Batch) -> Any:
-        with assembler.timeline.span("place", number):
+        with builder.timeline.span("place", number):
             return place(batch)
 
     return placed

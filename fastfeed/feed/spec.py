@@ -9,20 +9,20 @@ from typing import Any, cast
 
 from fastfeed.backends.base import BackendModule
 from fastfeed.decode import engine_for
-from fastfeed.feed.batch_builder import Assembler, Branch
+from fastfeed.feed.batch_builder import BatchBuilder, Branch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.compile import Program
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Source
 
-__all__ = ["Assembly"]
+__all__ = ["FeedConfig"]
 
 _CHUNK = 32  # samples per task: enough to vectorise over
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
+class FeedConfig:
     """Values alone; nothing is built, opened or started yet."""
 
     source: Source
@@ -31,10 +31,10 @@ class Assembly:
     backend: str  # module
     decode: Any  # how it decodes
     threads: int
-    slots: int  # batches whose memory is used again
+    buffers: int  # batches whose memory is used again
     weigh: bool  # by the source's weights, where it has any
 
-    def assemblers(self, quarantine: Quarantine, timeline: Timeline) -> tuple[Assembler, Assembler]:
+    def builders(self, quarantine: Quarantine, timeline: Timeline) -> tuple[BatchBuilder, BatchBuilder]:
         """What makes batches, and what makes them raw."""
         plan, threads = self.plan, self.threads
         module = cast(BackendModule, importlib.import_module(self.backend))
@@ -51,9 +51,9 @@ class Assembly:
         )
 
         def branches(programs: list[Program]) -> list[Branch]:
-            return [Branch(program, backend(program), plan.batch, self.slots) for program in programs]
+            return [Branch(program, backend(program), plan.batch, self.buffers) for program in programs]
 
         programs = [self.program, *self.program.others]
         chunk = max(1, min(_CHUNK, -(-plan.batch // threads)))
-        made = Assembler(self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh)
+        made = BatchBuilder(self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh)
         return made, made.sibling(branches([program.raw() for program in programs]))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Allocate", "Slots", "aligned"]
+__all__ = ["Allocate", "BufferPool", "aligned"]
 
 Allocate = Callable[[tuple[int, ...], str], np.ndarray]  # (shape, dtype) -> memory with undefined content
 
@@ -28,37 +28,37 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
-class Slots:
+class BufferPool:
     """Arrays of one shape and dtype."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned) -> None:
         self._shape, self._dtype, self._keep, self._allocate = shape, dtype, keep, allocate
-        self._slots: list[_Slot] = []
+        self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
 
-    def like(self, shape: tuple[int, ...], dtype: str) -> Slots:
+    def like(self, shape: tuple[int, ...], dtype: str) -> BufferPool:
         """As many, from the same kind of memory, of another shape."""
-        return Slots(shape, dtype, self._keep, self._allocate)
+        return BufferPool(shape, dtype, self._keep, self._allocate)
 
-    def come_from(self, allocate: Allocate) -> None:
+    def use_allocator(self, allocate: Allocate) -> None:
         """From now on take memory of another kind."""
         with self._lock:
-            self._allocate, self._slots = allocate, []
+            self._allocate, self._buffers = allocate, []
 
     def take(self) -> np.ndarray:
         """An array with undefined content that nobody else holds."""
         with self._lock:
-            for slot in self._slots:
-                if slot.holders() == slot.alone:
-                    return slot.array.view()
-            slot = _Slot(self._allocate(self._shape, self._dtype))
-            slot.alone = slot.holders()
-            if len(self._slots) < self._keep:
-                self._slots.append(slot)
-            return slot.array.view()
+            for buffer in self._buffers:
+                if buffer.holders() == buffer.alone:
+                    return buffer.array.view()
+            buffer = _Buffer(self._allocate(self._shape, self._dtype))
+            buffer.alone = buffer.holders()
+            if len(self._buffers) < self._keep:
+                self._buffers.append(buffer)
+            return buffer.array.view()
 
 
-class _Slot:
+class _Buffer:
     """One array, and the one that all its views hold: NumPy has views of views hold the first."""
 
     __slots__ = ("alone", "array", "root")

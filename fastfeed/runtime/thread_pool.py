@@ -17,14 +17,14 @@ from typing import Any, Generic, TypeVar
 
 from fastfeed.errors import FeedClosed
 
-__all__ = ["Ahead", "Cancel", "Job", "Pool"]
+__all__ = ["CancelToken", "ParallelJob", "Prefetcher", "ThreadPool"]
 
 T = TypeVar("T")
 
 _STUCK_S = 5.0  # a thread in a read that does not return is left behind, a daemon, after this
 
 
-class Pool:
+class ThreadPool:
     """Threads that run tasks first in, first out. They start with the first task."""
 
     def __init__(self, threads: int, name: str = "fastfeed") -> None:
@@ -88,10 +88,10 @@ def _end(
             thread.join(timeout=max(0.0, deadline - clock()))
 
 
-class Cancel:
+class CancelToken:
     """A stop sign for one walk, which also shows when its pool is closed."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ThreadPool) -> None:
         self._own, self._pool = threading.Event(), pool.closed
         self.set = self._own.set
 
@@ -99,23 +99,23 @@ class Cancel:
         return self._own.is_set() or self._pool.is_set()
 
 
-class Job(Generic[T]):
+class ParallelJob(Generic[T]):
     """One result made by several tasks: `parts` of them run in any order, then `finish` once."""
 
-    def __init__(self, stop: Cancel, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
+    def __init__(self, stop: CancelToken, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
         self._stop, self._finish = stop, finish
         self._parts, self._left = parts, len(parts)
         self._lock, self._done = threading.Lock(), threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
 
-    def then(self, after: Callable[[T], Any]) -> Job[Any]:
+    def then(self, after: Callable[[T], Any]) -> ParallelJob[Any]:
         """The same job, with something done to its result, by the thread that finished it. Before `start`."""
         finish = self._finish
         self._finish = lambda: after(finish())
         return self
 
-    def start(self, pool: Pool) -> None:
+    def start(self, pool: ThreadPool) -> None:
         """Queue all parts."""
         for part in self._parts:
             pool.submit(lambda part=part: self._run(part))
@@ -158,12 +158,12 @@ class Job(Generic[T]):
         return self._result  # type: ignore[return-value]
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """Jobs in order, `depth` of them ahead of the one being used."""
 
-    def __init__(self, pool: Pool, jobs: Iterable[Job[T]], depth: int, stop: Cancel) -> None:
+    def __init__(self, pool: ThreadPool, jobs: Iterable[ParallelJob[T]], depth: int, stop: CancelToken) -> None:
         self._pool, self._jobs, self._depth, self._stop = pool, iter(jobs), depth, stop
-        self._running: deque[Job[T]] = deque()
+        self._running: deque[ParallelJob[T]] = deque()
         self._closed = False
         self._end = weakref.finalize(self, stop.set)  # a walk nobody holds makes no more batches
 

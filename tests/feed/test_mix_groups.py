@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastfeed.feed.mix_groups import Rows
+from fastfeed.feed.mix_groups import BatchRows
 
 
 @pytest.mark.parametrize("group", [1, 2, 4])
@@ -13,7 +13,7 @@ from fastfeed.feed.mix_groups import Rows
 @pytest.mark.parametrize("position", [0, 1, 6, 7, 1003])
 @pytest.mark.parametrize("most", [1, 3, 8, 100])
 def test_chunks_hold_whole_groups_and_all_rows(position, batch, group, most):
-    rows = Rows.around(position, batch, group)
+    rows = BatchRows.around(position, batch, group)
     assert rows.positions[rows.own].tolist() == list(range(position, position + batch))
     assert rows.first % group == 0 and rows.count % group == 0 and rows.count < batch + 2 * group
     chunks = rows.chunks(most)
@@ -29,7 +29,7 @@ def test_chunks_hold_whole_groups_and_all_rows(position, batch, group, most):
 
 
 def test_members_are_the_group_own_first():
-    rows = Rows.around(6, 3, 4)
+    rows = BatchRows.around(6, 3, 4)
     assert rows.positions.tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
     assert rows.positions[rows.members].tolist() == [[6, 7, 4, 5], [7, 4, 5, 6], [8, 9, 10, 11]]
-    assert np.array_equal(Rows.around(6, 3, 1).members, [[0], [1], [2]])
+    assert np.array_equal(BatchRows.around(6, 3, 1).members, [[0], [1], [2]])

@@ -26,7 +26,7 @@ def side(source: Any = None, ops: Any = (), **more: Any) -> Feed:
 
 def helper(data: Feed) -> int:
     """The process that makes its batches."""
-    return data._maker._link.process.pid  # type: ignore[attr-defined, union-attr]
+    return data._producer._client.process.pid  # type: ignore[attr-defined, union-attr]
 
 
 def ended(pid: int) -> bool:

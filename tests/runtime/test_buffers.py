@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from fastfeed.runtime.buffers import Slots
+from fastfeed.runtime.buffers import BufferPool
 
 
 def address(array: np.ndarray) -> int:
@@ -26,56 +26,56 @@ HOLDERS = {
 
 @pytest.mark.parametrize("name", HOLDERS)
 def test_what_is_held_is_left_alone(name):
-    slots = Slots((4, 3), "float32", 2)
-    held = HOLDERS[name](slots.take())
-    others = [slots.take() for _ in range(3)]
+    pool = BufferPool((4, 3), "float32", 2)
+    held = HOLDERS[name](pool.take())
+    others = [pool.take() for _ in range(3)]
     assert not any(np.shares_memory(other, np.asarray(held)) for other in others)
 
 
 def test_what_is_dropped_is_used_again():
-    slots = Slots((4, 3), "float32", 2)
-    first = slots.take()
+    pool = BufferPool((4, 3), "float32", 2)
+    first = pool.take()
     where = address(first)
     view = first[1:]
     del first
-    assert address(slots.take()) != where
+    assert address(pool.take()) != where
     del view
-    assert address(slots.take()) == where
+    assert address(pool.take()) == where
 
 
 def test_a_steady_consumer_gets_the_same_two():
-    slots = Slots((1000, 1000), "uint8", 2)
+    pool = BufferPool((1000, 1000), "uint8", 2)
     seen = set()
-    batch = slots.take()
+    batch = pool.take()
     for _ in range(20):
-        following = slots.take()
+        following = pool.take()
         seen |= {address(batch), address(following)}
         batch = following
     assert len(seen) == 2
 
 
 def test_more_than_it_keeps_are_fresh_and_forgotten():
-    slots = Slots((1000, 1000), "uint8", 1)
-    held = [slots.take() for _ in range(5)]
+    pool = BufferPool((1000, 1000), "uint8", 1)
+    held = [pool.take() for _ in range(5)]
     assert len(set(map(address, held))) == 5
     kept = address(held[0])
     held.clear()
-    assert address(slots.take()) == kept
+    assert address(pool.take()) == kept
 
 
 def test_shape_dtype_and_memory_order():
-    array = Slots((2, 3, 4), "float16", 1).take()
+    array = BufferPool((2, 3, 4), "float16", 1).take()
     assert (array.shape, array.dtype) == ((2, 3, 4), np.float16)
     assert array.flags.c_contiguous and array.flags.writeable
 
 
 def test_threads_never_get_the_same():
-    slots = Slots((64,), "int64", 8)
+    pool = BufferPool((64,), "int64", 8)
     clashes = []
 
     def use(mark: int) -> None:
         for _ in range(300):
-            array = slots.take()
+            array = pool.take()
             array[:] = mark
             if not np.all(array == mark):
                 clashes.append(mark)

@@ -12,27 +12,29 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import FeedClosed
-from fastfeed.runtime.thread_pool import Ahead, Cancel, Job, Pool, _end
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool, _end
 
 LONG = 20  # seconds; a wait that gets this far has failed
 
 
 @pytest.fixture
-def pool() -> Iterator[Pool]:
-    pool = Pool(2)
+def pool() -> Iterator[ThreadPool]:
+    pool = ThreadPool(2)
     yield pool
     pool.close()
 
 
-def ahead(pool: Pool, works: list[Callable[[], Any]], depth: int = 1, stop: Cancel | None = None) -> Ahead[Any]:
+def prefetcher(
+    pool: ThreadPool, works: list[Callable[[], Any]], depth: int = 1, stop: CancelToken | None = None
+) -> Prefetcher[Any]:
     """One job per function, one part each."""
-    stop = stop or Cancel(pool)
+    stop = stop or CancelToken(pool)
 
-    def job(work: Callable[[], Any]) -> Job[Any]:
+    def job(work: Callable[[], Any]) -> ParallelJob[Any]:
         made: list[Any] = []
-        return Job(stop, [lambda: made.append(work())], lambda: made[0])
+        return ParallelJob(stop, [lambda: made.append(work())], lambda: made[0])
 
-    return Ahead(pool, (job(work) for work in works), depth, stop)
+    return Prefetcher(pool, (job(work) for work in works), depth, stop)
 
 
 def wait(event: threading.Event) -> None:
@@ -50,7 +52,7 @@ def test_results_keep_their_order(pool):
         second_done.set()
         return "second"
 
-    assert list(ahead(pool, [first, second, lambda: "third"])) == ["first", "second", "third"]
+    assert list(prefetcher(pool, [first, second, lambda: "third"])) == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 5])
@@ -61,7 +63,7 @@ def test_an_error_keeps_its_place(pool, depth):
         failed.set()
         raise KeyError("sample 3")
 
-    walk = ahead(pool, [lambda: 0, lambda: 1, fails, lambda: 3], depth)
+    walk = prefetcher(pool, [lambda: 0, lambda: 1, fails, lambda: 3], depth)
     assert next(walk) == 0
     if depth > 1:
         wait(failed)
@@ -74,7 +76,7 @@ def test_an_error_keeps_its_place(pool, depth):
 
 def test_finish_runs_once_after_all_parts(pool):
     done: list[int] = []
-    job = Job(Cancel(pool), [lambda i=i: done.append(i) for i in range(20)], lambda: sorted(done))
+    job = ParallelJob(CancelToken(pool), [lambda i=i: done.append(i) for i in range(20)], lambda: sorted(done))
     job.start(pool)
     assert job.result() == list(range(20))
     assert job.ready
@@ -84,19 +86,21 @@ def test_an_error_in_finish_is_raised(pool):
     def finish() -> None:
         raise ValueError("labels")
 
-    job = Job(Cancel(pool), [lambda: None], finish)
+    job = ParallelJob(CancelToken(pool), [lambda: None], finish)
     job.start(pool)
     with pytest.raises(ValueError, match="labels"):
         job.result()
 
 
 def test_the_first_of_two_errors_is_raised():
-    pool = Pool(1)  # so that parts run in turn
+    pool = ThreadPool(1)  # so that parts run in turn
 
     def fails(error: Exception) -> None:
         raise error
 
-    job = Job(Cancel(pool), [lambda: fails(KeyError("first")), lambda: fails(ValueError("second"))], lambda: None)
+    job = ParallelJob(
+        CancelToken(pool), [lambda: fails(KeyError("first")), lambda: fails(ValueError("second"))], lambda: None
+    )
     job.start(pool)
     with pytest.raises(KeyError, match="first"):
         job.result()
@@ -106,14 +110,14 @@ def test_the_first_of_two_errors_is_raised():
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_at_most_depth_jobs_beyond_the_one_asked_for(pool, depth):
     started: list[int] = []
-    stop = Cancel(pool)
+    stop = CancelToken(pool)
 
-    def jobs() -> Iterator[Job[int]]:
+    def jobs() -> Iterator[ParallelJob[int]]:
         for i in range(10):
             started.append(i)
-            yield Job(stop, [lambda: None], lambda i=i: i)
+            yield ParallelJob(stop, [lambda: None], lambda i=i: i)
 
-    walk = Ahead(pool, jobs(), depth, stop)
+    walk = Prefetcher(pool, jobs(), depth, stop)
     assert started == [], "nothing is made before the first is asked for"
     for i in range(10):
         assert next(walk) == i
@@ -126,7 +130,7 @@ def test_at_most_depth_jobs_beyond_the_one_asked_for(pool, depth):
 
 def test_ready_counts_what_lies_there(pool):
     third, done = threading.Event(), threading.Event()
-    walk = ahead(pool, [lambda: 0, lambda: 1, lambda: (wait(third), done.set())], depth=2)
+    walk = prefetcher(pool, [lambda: 0, lambda: 1, lambda: (wait(third), done.set())], depth=2)
     next(walk)
     job = walk._running[0]
     job._done.wait(LONG)
@@ -142,8 +146,8 @@ def test_close_cancels_what_has_not_begun(pool):
         entered.wait(LONG)
         wait(leave)
 
-    stop = Cancel(pool)
-    jobs = [Job(stop, [busy, busy], lambda: None), Job(stop, [lambda: ran.append(1)], lambda: None)]
+    stop = CancelToken(pool)
+    jobs = [ParallelJob(stop, [busy, busy], lambda: None), ParallelJob(stop, [lambda: ran.append(1)], lambda: None)]
     for job in jobs:
         job.start(pool)
     entered.wait(LONG)  # both threads are in the first job
@@ -158,8 +162,8 @@ def test_close_cancels_what_has_not_begun(pool):
 
 def test_close_lets_a_waiting_consumer_go(pool):
     leave, asked = threading.Event(), threading.Event()
-    stop, errors = Cancel(pool), []
-    walk = ahead(pool, [lambda: (asked.set(), wait(leave))], stop=stop)
+    stop, errors = CancelToken(pool), []
+    walk = prefetcher(pool, [lambda: (asked.set(), wait(leave))], stop=stop)
 
     def consume() -> None:
         try:
@@ -177,7 +181,7 @@ def test_close_lets_a_waiting_consumer_go(pool):
 
 
 def test_closed_walk_says_so(pool):
-    walk = ahead(pool, [lambda: 0, lambda: 1])
+    walk = prefetcher(pool, [lambda: 0, lambda: 1])
     next(walk)
     walk.close()
     with pytest.raises(FeedClosed):
@@ -195,7 +199,7 @@ def test_closed_pool_says_so(pool):
 
 def test_threads_start_with_the_first_task_and_have_names():
     before = threading.active_count()
-    pool = Pool(3, "fastfeed-test")
+    pool = ThreadPool(3, "fastfeed-test")
     assert threading.active_count() == before
     pool.submit(lambda: None)
     names = {thread.name for thread in threading.enumerate()}
@@ -205,7 +209,7 @@ def test_threads_start_with_the_first_task_and_have_names():
 
 
 def test_dropping_the_pool_ends_its_threads():
-    pool = Pool(2, "fastfeed-dropped")
+    pool = ThreadPool(2, "fastfeed-dropped")
     pool.submit(lambda: None)
     threads = [t for t in threading.enumerate() if t.name.startswith("fastfeed-dropped")]
     assert len(threads) == 2
@@ -217,8 +221,8 @@ def test_dropping_the_pool_ends_its_threads():
 
 
 def test_dropping_the_walk_stops_its_jobs(pool):
-    stop = Cancel(pool)
-    walk = ahead(pool, [lambda: 0] * 5, stop=stop)
+    stop = CancelToken(pool)
+    walk = prefetcher(pool, [lambda: 0] * 5, stop=stop)
     next(walk)
     del walk
     gc.collect()
@@ -230,7 +234,7 @@ def test_an_idle_thread_holds_no_result(pool):
     class Result:
         pass
 
-    walk = ahead(pool, [Result], depth=0)
+    walk = prefetcher(pool, [Result], depth=0)
     result = next(walk)
     gone = threading.Event()
     weakref.finalize(result, gone.set)
@@ -243,8 +247,8 @@ def test_an_error_that_was_handled_holds_nothing(pool):
     """An error keeps its frames, these keep the walk: without care the threads would live until a collection."""
     gc.disable()
     try:
-        stop = Cancel(pool)
-        walk = ahead(pool, [lambda: 1 / 0], stop=stop)
+        stop = CancelToken(pool)
+        walk = prefetcher(pool, [lambda: 1 / 0], stop=stop)
         dead = weakref.ref(walk)
         with pytest.raises(ZeroDivisionError):
             next(walk)

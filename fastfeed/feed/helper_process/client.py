@@ -23,28 +23,28 @@ import numpy as np
 from fastfeed.errors import FastfeedError, FeedClosed
 from fastfeed.faults import Failure
 from fastfeed.feed.helper_process.inbox import CLOSED, Inbox
-from fastfeed.feed.helper_process.job import Packed
+from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, receive, send, unpack_error
-from fastfeed.feed.helper_process.shared_memory import Slot, mapped
-from fastfeed.feed.producer import Place
+from fastfeed.feed.helper_process.shared_memory import BufferKey, mapped
+from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.timeline import Span, Timeline
 
-__all__ = ["Link", "end"]
+__all__ = ["HelperClient", "end"]
 
 _LOOK_MS = 500  # how often to look whether the helper lives: a process it started may keep the socket open
 _END_S = 1.0  # a helper that has not ended by itself after this is killed
 _STUCK_S = 5.0  # a thread in a `place` that does not return is left behind, a daemon, after this
 
 
-class Link:
+class HelperClient:
     """One helper process. The receiving thread holds this, so this holds neither the feed nor its walks."""
 
-    def __init__(self, packed: Packed, keep: int, quarantine: Quarantine, timeline: Timeline) -> None:
+    def __init__(self, job: PickledJob, keep: int, quarantine: Quarantine, timeline: Timeline) -> None:
         self._keep, self._quarantine, self._timeline = keep, quarantine, timeline
-        self._memory: dict[Slot, np.ndarray] = {}  # of slots that the helper uses again
-        self._held: dict[Slot, weakref.ref[np.ndarray]] = {}  # each dies with the last view of its batch
-        self._free: deque[Slot] = deque()  # slots that nobody holds any more, not told yet
+        self._memory: dict[BufferKey, np.ndarray] = {}  # of slots that the helper uses again
+        self._held: dict[BufferKey, weakref.ref[np.ndarray]] = {}  # each dies with the last view of its batch
+        self._free: deque[BufferKey] = deque()  # slots that nobody holds any more, not told yet
         self._inboxes: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self._numbers = count()
         self._outbox: deque[tuple[Any, ...]] = deque()
@@ -53,7 +53,7 @@ class Link:
         self.ending = False  # because the feed wants it so
         self._heard = False  # anything from it
         self.pid = os.getpid()
-        self._packed = packed
+        self._job = job
         self._socket: socket.socket | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.begun = False
@@ -72,14 +72,14 @@ class Link:
 
     def start(self) -> None:
         """For one thread."""
-        path, packed = [entry for entry in sys.path if isinstance(entry, str)], self._packed
+        path, job = [entry for entry in sys.path if isinstance(entry, str)], self._job
         try:
             with self._sending:  # others' messages come after the first
                 self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 with theirs, _no_interrupt():  # a helper must not get Ctrl-C before it has said that it ignores it
                     self.process = _start(theirs.fileno(), path)
                 with suppress(ConnectionError):  # it has died already, which will be seen
-                    send(self._socket, (("make", path, os.environ.get("PYTHONPATH"), packed.sizes), []), [packed.fd])
+                    send(self._socket, (("make", path, os.environ.get("PYTHONPATH"), job.sizes), []), [job.fd])
         finally:
             self.started.set()
         self.post("free")  # and what has waited
@@ -89,7 +89,7 @@ class Link:
         self._inboxes.pop(number, None)
         self.post("close", number)
 
-    def open(self, raw: bool, start: tuple[int, int, int | None], place: Place | None) -> tuple[int, Inbox]:
+    def open(self, raw: bool, start: tuple[int, int, int | None], place: PlaceFunction | None) -> tuple[int, Inbox]:
         """Begin a walk from (epoch, step, epochs)."""
         number, inbox = next(self._numbers), Inbox(place)
         self._inboxes[number] = inbox
@@ -112,11 +112,11 @@ class Link:
             finally:
                 self._sending.release()
 
-    def _freed(self) -> list[Slot]:
-        slots = [self._free.popleft() for _ in range(len(self._free))]
-        for slot in slots:
-            self._held.pop(slot, None)
-        return slots
+    def _freed(self) -> list[BufferKey]:
+        keys = [self._free.popleft() for _ in range(len(self._free))]
+        for key in keys:
+            self._held.pop(key, None)
+        return keys
 
     def listen(self) -> None:
         """Until the helper is gone. For one thread."""
@@ -151,20 +151,20 @@ class Link:
             if number not in self._inboxes:  # closed while it was placed
                 inbox.drop()
 
-    def _root(self, slot: Slot, shape: tuple[int, ...], dtype: str, fds: Sequence[int]) -> np.ndarray:
+    def _root(self, key: BufferKey, shape: tuple[int, ...], dtype: str, fds: Sequence[int]) -> np.ndarray:
         """The memory of a slot, until its last view is dropped."""
         if fds:
             try:
                 memory = mapped(fds[0], math.prod(shape) * np.dtype(dtype).itemsize, there=True)
             finally:
                 os.close(fds[0])
-            if slot[1] < self._keep:  # the helper numbers them as it makes them, and uses the first again
-                self._memory[slot] = memory
+            if key[1] < self._keep:  # the helper numbers them as it makes them, and uses the first again
+                self._memory[key] = memory
         else:
-            memory = self._memory[slot]
-        root = np.asarray(_Hold(memory))
+            memory = self._memory[key]
+        root = np.asarray(_WatchedMemory(memory))
         free = self._free
-        self._held[slot] = weakref.ref(root, lambda _: free.append(slot))
+        self._held[key] = weakref.ref(root, lambda _: free.append(key))
         return root
 
     def stop(self, why: Exception) -> None:
@@ -207,25 +207,25 @@ class Link:
             return self.process.wait()
 
 
-class _Hold:
+class _WatchedMemory:
     """Makes an array whose views hold that array, not the memory behind it: it is the one to be watched."""
 
     def __init__(self, memory: np.ndarray) -> None:
         self.__array_interface__, self._memory = memory.__array_interface__, memory
 
 
-def end(link: Link) -> None:
+def end(client: HelperClient) -> None:
     """End the helper and the thread. Also by garbage collection and at interpreter exit."""
-    if os.getpid() != link.pid:  # after fork() it is the parent's
-        link.forked()
+    if os.getpid() != client.pid:  # after fork() it is the parent's
+        client.forked()
         return
-    link.ending = True
-    if not link.begun or not link.started.wait(_STUCK_S):
+    client.ending = True
+    if not client.begun or not client.started.wait(_STUCK_S):
         return
-    link.hang_up()
-    link.reap()
-    if link.thread is not threading.current_thread() and link.thread.ident is not None:
-        link.thread.join(_STUCK_S)
+    client.hang_up()
+    client.reap()
+    if client.thread is not threading.current_thread() and client.thread.ident is not None:
+        client.thread.join(_STUCK_S)
 
 
 def _start(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
@@ -245,21 +245,21 @@ def _no_interrupt() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _listen(link: Link) -> None:
+def _listen(client: HelperClient) -> None:
     why: Exception | None = None
     try:
-        link.start()
-        link.listen()
+        client.start()
+        client.listen()
     except Closed:
         pass
     except Exception as error:
         why = error
-    link.hang_up()
-    status = link.reap()
-    if link.ending:
+    client.hang_up()
+    status = client.reap()
+    if client.ending:
         why = FeedClosed(CLOSED)
-    link.stop(why or _died(link.process, status))
-    link.shut()
+    client.stop(why or _died(client.process, status))
+    client.shut()
 
 
 def _died(process: subprocess.Popen[bytes] | None, status: int) -> FastfeedError:

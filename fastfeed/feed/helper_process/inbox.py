@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import FeedClosed
-from fastfeed.feed.producer import Place
+from fastfeed.feed.producer import PlaceFunction
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Timeline
 
@@ -23,7 +23,7 @@ CLOSED = "the feed was closed while a batch was waited for"
 class Inbox:
     """In order. The walk holds it, the receiving thread does not: `place` may hold the feed."""
 
-    def __init__(self, place: Place | None) -> None:
+    def __init__(self, place: PlaceFunction | None) -> None:
         self._place, self._placed = place, 0
         # ("batch", placed), ("error", exception), ("end", None)
         self.results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()

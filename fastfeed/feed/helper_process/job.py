@@ -16,49 +16,49 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed.batch_builder import Assembler
+from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.helper_process.shared_memory import anonymous, mapped
 from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.spec import Assembly
+from fastfeed.feed.spec import FeedConfig
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["Packed", "Recipe"]
+__all__ = ["HelperJob", "PickledJob"]
 
 _ALIGN = 64  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class HelperJob:
     """As the feed was made."""
 
-    assembly: Assembly
+    config: FeedConfig
     policy: FaultPolicy
     quarantine: Path | None
     timeline: dict[str, Any]  # arguments of the helper's
 
     @classmethod
-    def of(cls, assembly: Assembly, assembler: Assembler) -> Recipe:
+    def of(cls, config: FeedConfig, builder: BatchBuilder) -> HelperJob:
         """For a helper that makes what this one makes."""
-        if assembler.backend.xp is not np:
+        if builder.backend.xp is not np:
             raise ConfigError(
                 "side_process=True hands batches over in the host's memory, got a backend that makes them on a GPU; "
                 'leave side_process out, or use decode="cpu" with the cpu backend'
             )
-        quarantine = assembler.quarantine
-        return cls(assembly, quarantine.policy, quarantine.path, assembler.timeline.shared)
+        quarantine = builder.quarantine
+        return cls(config, quarantine.policy, quarantine.path, builder.timeline.shared)
 
-    def assemblers(self) -> tuple[Assembler, Assembler]:
+    def builders(self) -> tuple[BatchBuilder, BatchBuilder]:
         """In the helper: what makes batches, and raw ones, with a quarantine list and a timeline of their own."""
-        source, rank = self.assembly.source, self.assembly.plan.world.rank
+        source, rank = self.config.source, self.config.plan.world.rank
         quarantine = Quarantine(self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri)
-        return self.assembly.assemblers(quarantine, Timeline(**self.timeline))
+        return self.config.builders(quarantine, Timeline(**self.timeline))
 
 
-class Packed:
+class PickledJob:
     """A recipe in shared memory. Raises ConfigError for what does not pickle."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        parts = _pickled(recipe)
+    def __init__(self, job: HelperJob) -> None:
+        parts = _pickled(job)
         self.sizes = [part.nbytes for part in parts]
         self.fd = anonymous(0)
         self._end = weakref.finalize(self, os.close, self.fd)
@@ -68,7 +68,7 @@ class Packed:
                 file.write(bytes(-part.nbytes % _ALIGN))
 
     @staticmethod
-    def load(fd: int, sizes: list[int]) -> Recipe:
+    def load(fd: int, sizes: list[int]) -> HelperJob:
         """In the helper."""
         starts = [0]
         for size in sizes:
@@ -123,9 +123,9 @@ def _pickled(value: Any) -> list[memoryview]:
     return [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
 
 
-def _culprit(recipe: Any) -> str:
+def _culprit(job: Any) -> str:
     """Which field it is that does not pickle."""
-    named = {f.name: getattr(owner, f.name) for owner in (recipe.assembly, recipe) for f in fields(owner)}
+    named = {f.name: getattr(owner, f.name) for owner in (job.config, job) for f in fields(owner)}
     for name, value in named.items():
         try:
             pickle.dumps(value)

@@ -16,12 +16,12 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from fastfeed.feed.batch_builder import Assembler
-from fastfeed.feed.helper_process.job import Packed
+from fastfeed.feed.batch_builder import BatchBuilder
+from fastfeed.feed.helper_process.batch_sender import BatchSender
+from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send
-from fastfeed.feed.helper_process.server_iterators import Walk
-from fastfeed.feed.helper_process.shared_memory import Lent, Slot
-from fastfeed.runtime.thread_pool import Pool
+from fastfeed.feed.helper_process.shared_memory import BufferKey, SharedBuffers
+from fastfeed.runtime.thread_pool import ThreadPool
 
 _LOOK_MS = 500  # how often to look whether the parent lives: a process it forked may keep the socket open
 
@@ -59,18 +59,18 @@ class _Helper:
 
     def __init__(self, to: socket.socket) -> None:
         self._to, self._sending = to, threading.Lock()
-        self._assemblers: tuple[Assembler, Assembler] | None = None  # of batches, of raw ones
-        self._pool: Pool | None = None
+        self._builders: tuple[BatchBuilder, BatchBuilder] | None = None  # of batches, of raw ones
+        self._pool: ThreadPool | None = None
         self._failed: tuple[bytes | None, str] | None = None  # there is no assembler, and why
-        self._lent = (Lent(False), Lent(True))
-        self._walks: dict[int, Walk] = {}
+        self._buffers = (SharedBuffers(False), SharedBuffers(True))
+        self._senders: dict[int, BatchSender] = {}
         self._told = 0  # bad samples that the feed knows of
 
-    def do(self, message: tuple[tuple[Any, ...], list[Slot]], fds: list[int]) -> None:
+    def do(self, message: tuple[tuple[Any, ...], list[BufferKey]], fds: list[int]) -> None:
         """What the feed wants done, after noting which memory it holds no more."""
         (what, *arguments), back = message
-        for slot in back:
-            self._lent[slot[0]].back(slot)
+        for key in back:
+            self._buffers[key[0]].back(key)
         {"make": self._make, "open": self._open, "more": self._more, "close": self._close, "free": self._free}[what](
             *arguments, *fds
         )
@@ -83,29 +83,31 @@ class _Helper:
         else:
             os.environ["PYTHONPATH"] = python_path
         try:
-            recipe = Packed.load(fd, sizes)
-            assemblers = recipe.assemblers()
-            for assembler, lent in zip(assemblers, self._lent, strict=True):
-                assembler.branches[0].slots.come_from(lent.allocate)
-            self._assemblers, self._pool = assemblers, Pool(recipe.assembly.threads)
+            job = PickledJob.load(fd, sizes)
+            builders = job.builders()
+            for builder, buffers in zip(builders, self._buffers, strict=True):
+                builder.branches[0].buffers.use_allocator(buffers.allocate)
+            self._builders, self._pool = builders, ThreadPool(job.config.threads)
         except BaseException as error:
             self._failed = pack_error(error)
         finally:
             os.close(fd)
 
-    def _open(self, walk: int, raw: bool, start: tuple[int, int, int | None]) -> None:
-        if self._assemblers is None or self._pool is None:
-            self._send(("error", walk, self._failed), ())
+    def _open(self, number: int, raw: bool, start: tuple[int, int, int | None]) -> None:
+        if self._builders is None or self._pool is None:
+            self._send(("error", number, self._failed), ())
             return
-        self._walks[walk] = Walk(walk, self._assemblers[raw], self._pool, self._lent[raw], self._send, start)
+        self._senders[number] = BatchSender(
+            number, self._builders[raw], self._pool, self._buffers[raw], self._send, start
+        )
 
-    def _more(self, walk: int, batches: int) -> None:
-        if walk in self._walks:
-            self._walks[walk].more(batches)
+    def _more(self, number: int, batches: int) -> None:
+        if number in self._senders:
+            self._senders[number].more(batches)
 
-    def _close(self, walk: int) -> None:
-        if walk in self._walks:
-            self._walks.pop(walk).close()
+    def _close(self, number: int) -> None:
+        if number in self._senders:
+            self._senders.pop(number).close()
 
     def _free(self) -> None:
         """Nothing but what every message says."""
@@ -114,16 +116,16 @@ class _Helper:
         """With what happened since the last message: bad samples, spans."""
         with self._sending:
             bad, spans = [], []
-            if self._assemblers is not None:
-                bad = self._assemblers[0].quarantine.failures[self._told :]
-                spans = [tuple(span) for span in self._assemblers[0].timeline.take()]
+            if self._builders is not None:
+                bad = self._builders[0].quarantine.failures[self._told :]
+                spans = [tuple(span) for span in self._builders[0].timeline.take()]
             self._told += len(bad)
             send(self._to, (message, bad, spans), fds)
 
     def end(self) -> None:
         """Write what is pending."""
-        if self._assemblers is not None:
-            self._assemblers[0].timeline.close()
+        if self._builders is not None:
+            self._builders[0].timeline.close()
 
 
 if __name__ == "__main__":

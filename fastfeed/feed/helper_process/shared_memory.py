@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Lent", "Slot", "anonymous", "mapped"]
+__all__ = ["BufferKey", "SharedBuffers", "anonymous", "mapped"]
 
-Slot = tuple[bool, int]  # of raw batches?, and a number in order of allocation
+BufferKey = tuple[bool, int]  # of raw batches?, and a number in order of allocation
 
 _MAP_POPULATE = 0x8000
 _C = ctypes.CDLL(None, use_errno=True)
@@ -60,13 +60,13 @@ class _Mapping:
         end.atexit = False  # threads may still use it then
 
 
-class Lent:
-    """The helper's side: memory for the batches of one `Slots`, and which of it the feed holds."""
+class SharedBuffers:
+    """The helper's side: memory for the batches of one `BufferPool`, and which of it the feed holds."""
 
     def __init__(self, raw: bool) -> None:
         self._raw, self._numbers = raw, count()
         self._at: dict[int, _Memory] = {}  # by address
-        self._lent: dict[Slot, np.ndarray] = {}
+        self._buffers: dict[BufferKey, np.ndarray] = {}
 
     def allocate(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         """For Slots."""
@@ -82,28 +82,28 @@ class Lent:
         weakref.finalize(root, _gone, self._at, address).atexit = False
         return root.view(dtype).reshape(shape)
 
-    def lend(self, array: np.ndarray) -> tuple[Slot, list[int]]:
+    def lend(self, array: np.ndarray) -> tuple[BufferKey, list[int]]:
         """Keep an array until `back`; its slot, and the descriptor that the feed has not got yet."""
         memory = self._at[_address(array)]
-        self._lent[memory.slot] = array
-        return memory.slot, [] if memory.fd is None else [memory.fd]
+        self._buffers[memory.key] = array
+        return memory.key, [] if memory.fd is None else [memory.fd]
 
     def sent(self, array: np.ndarray) -> None:
         """The feed has its descriptor now."""
         self._at[_address(array)].close()
 
-    def back(self, slot: Slot) -> None:
+    def back(self, key: BufferKey) -> None:
         """The feed holds this no more."""
-        self._lent.pop(slot, None)
+        self._buffers.pop(key, None)
 
 
 class _Memory:
     """One allocation; its descriptor, until it has been sent."""
 
-    __slots__ = ("fd", "slot")
+    __slots__ = ("fd", "key")
 
-    def __init__(self, slot: Slot, fd: int) -> None:
-        self.slot = slot
+    def __init__(self, key: BufferKey, fd: int) -> None:
+        self.key = key
         self.fd: int | None = fd
 
     def close(self) -> None:
@@ -112,9 +112,9 @@ class _Memory:
             self.fd = None
 
 
-def _gone(slots: dict[int, _Memory], address: int) -> None:
+def _gone(keys: dict[int, _Memory], address: int) -> None:
     """Runs before the memory is unmapped, so the address cannot have been given out again."""
-    slots.pop(address).close()
+    keys.pop(address).close()
 
 
 def _address(array: np.ndarray) -> Any:

@@ -12,7 +12,7 @@ from fastfeed.backends.cpu.backend import convert
 from fastfeed.backends.dali.memory import Gpu, Host
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.program.compile import fuse
-from fastfeed.runtime.buffers import Slots
+from fastfeed.runtime.buffers import BufferPool
 from fastfeed.spec import Spec
 
 
@@ -59,9 +59,9 @@ def cupy(monkeypatch):
 
 
 def test_a_slot_is_used_again_once_nobody_holds_it(cupy):
-    slots = Slots((100, 100), "uint8", 2, Gpu(0).empty)
+    pool = BufferPool((100, 100), "uint8", 2, Gpu(0).empty)
     for _ in range(20):
-        view = slots.take()[3:]
+        view = pool.take()[3:]
         del view
     assert cupy.free == 10**6 - 10_000
 
@@ -107,12 +107,12 @@ def test_without_cupy_the_error_names_the_command(monkeypatch):
 
 
 def test_slots_of_a_gpu_are_taken_by_several_threads(cupy):
-    slots = Slots((10, 10), "uint8", 4, Gpu(0).empty)
+    pool = BufferPool((10, 10), "uint8", 4, Gpu(0).empty)
     taken: list[int] = []
 
     def take() -> None:
         for _ in range(200):
-            slot = slots.take()
+            slot = pool.take()
             slot[...] = 1
             taken.append(len(slot))
 
@@ -129,10 +129,10 @@ def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
     import fastfeed as ff
 
     with ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=4) as feed:
-        made, gpu = feed._maker._assembler.branches[0], Gpu(0)
+        made, gpu = feed._producer._builder.branches[0], Gpu(0)
         made.backend.xp, made.backend.empty = gpu.xp, gpu.empty
-        made.slots = Slots((4, 4, 4, 3), "uint8", 2, gpu.empty)
-        before = made.slots._allocate
-        feed._maker.use_memory(lambda shape, dtype: pytest.fail("host memory for a GPU's batches"))
-        assert made.slots._allocate == before
-        made.slots.take()
+        made.buffers = BufferPool((4, 4, 4, 3), "uint8", 2, gpu.empty)
+        before = made.buffers._allocate
+        feed._producer.use_memory(lambda shape, dtype: pytest.fail("host memory for a GPU's batches"))
+        assert made.buffers._allocate == before
+        made.buffers.take()

@@ -89,7 +89,7 @@ def test_a_feed_that_was_never_asked_starts_nothing():
     data = side()
     data.seek(1, 2)
     data.batches().close()
-    assert data._maker._link is None
+    assert data._producer._client is None
     data.close()
 
 
@@ -153,7 +153,7 @@ import numpy as np, fastfeed as ff
 feed = ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), "uint8")), [], batch=4, threads=2, side_process=True)
 walk, aside = iter(feed), feed.batches(3)
 next(walk), next(aside)
-print(feed._maker._link.process.pid, flush=True)
+print(feed._producer._client.process.pid, flush=True)
 """
 
 
@@ -205,7 +205,7 @@ try:
     report()
     {}
 except KeyboardInterrupt:
-    print(feed._maker._link.process.poll(), len(list(feed)), flush=True)
+    print(feed._producer._client.process.poll(), len(list(feed)), flush=True)
     feed.close()
 """
 )
@@ -258,7 +258,7 @@ def test_starting_and_closing_in_a_hurry():
         with side() as data:
             consumer = threading.Thread(target=take, args=(data.batches(),))
             consumer.start()
-            while data._maker._link is None or data._maker._link.process is None:
+            while data._producer._client is None or data._producer._client.process is None:
                 consumer.join(0.01)
             pid = helper(data)
         consumer.join(LONG)

@@ -125,7 +125,7 @@ def test_an_error_shows_where_it_was_raised():
     with side(Failing("zero"), shuffle=False) as data:
         with pytest.raises(ZeroDivisionError) as error:
             list(data)
-        assert 'side_feeds.py"' in str(error.value.__cause__)
+        assert 'helper_feeds.py"' in str(error.value.__cause__)
 
 
 def test_no_framework_is_imported():

@@ -198,4 +198,4 @@ def test_print_names_the_helper_process():
     with side() as data, side(side_process=False) as alone:
         assert "2 threads of a helper process, 2 batches ahead" in str(data)
         assert str(data).replace(" of a helper process", "") == str(alone)
-        assert data._maker._link is None, "nothing starts before the first batch"
+        assert data._producer._client is None, "nothing starts before the first batch"

@@ -11,8 +11,8 @@ import numpy as np
 from helpers.feeds import NUMBERS
 from helpers.helper_feeds import helper, shared_bytes, side
 
-from fastfeed.feed.helper_process.shared_memory import Lent, anonymous, mapped
-from fastfeed.runtime.buffers import Slots
+from fastfeed.feed.helper_process.shared_memory import SharedBuffers, anonymous, mapped
+from fastfeed.runtime.buffers import BufferPool
 from fastfeed.sources import Arrays
 
 PAGE = 4096
@@ -121,7 +121,7 @@ def test_memory_has_no_name():
 def test_large_arrays_travel_beside_the_pickle():
     images = np.zeros((50, 64, 64, 3), np.uint8)
     with side(Arrays(images)) as data:
-        sizes = data._maker._packed.sizes
+        sizes = data._producer._job.sizes
         assert images.nbytes in sizes
         assert sizes[0] < 20_000
         assert len(list(data)) == 5
@@ -141,27 +141,27 @@ def test_mapped_memory_is_shared_and_private_memory_is_not():
 
 
 def test_lent_slots_are_not_used_until_they_are_back():
-    lent = Lent(False)
-    slots = Slots((10, 8, 8, 3), "uint8", 2, lent.allocate)
-    first = slots.take()
-    slot, fds = lent.lend(first)
+    shared = SharedBuffers(False)
+    pool = BufferPool((10, 8, 8, 3), "uint8", 2, shared.allocate)
+    first = pool.take()
+    slot, fds = shared.lend(first)
     assert slot == (False, 0)
     assert len(fds) == 1
-    lent.sent(first)
+    shared.sent(first)
     address = first.ctypes.data
-    assert lent.lend(first) == (slot, [])
+    assert shared.lend(first) == (slot, [])
     del first
-    assert slots.take().ctypes.data != address
-    lent.back(slot)
-    assert slots.take().ctypes.data == address
+    assert pool.take().ctypes.data != address
+    shared.back(slot)
+    assert pool.take().ctypes.data == address
 
 
 def test_memory_that_is_not_kept_is_unmapped():
     before = shared_bytes()
-    lent = Lent(True)
-    slots = Slots(NUMBERS.shape, "uint8", 0, lent.allocate)
-    array = slots.take()
+    shared = SharedBuffers(True)
+    pool = BufferPool(NUMBERS.shape, "uint8", 0, shared.allocate)
+    array = pool.take()
     assert shared_bytes() > before
     del array
     assert shared_bytes() == before
-    assert not lent._at
+    assert not shared._at

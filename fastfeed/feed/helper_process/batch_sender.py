@@ -11,31 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.feed.batch_builder import Assembler
+from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.helper_process.messages import pack_error
-from fastfeed.feed.helper_process.shared_memory import Lent
+from fastfeed.feed.helper_process.shared_memory import SharedBuffers
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.thread_pool import Cancel, Job, Pool
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, ThreadPool
 from fastfeed.sampling.plan import Plan
 
-__all__ = ["Send", "Walk"]
+__all__ = ["BatchSender", "Send"]
 
 _NOTHING = np.empty(0, np.uint8)  # images travel as memory
 
 Send = Callable[[Any, Sequence[int]], None]  # (message, descriptors); for many threads
 
 
-class Walk:
+class BatchSender:
     """One position in the order and what is under way from there."""
 
     def __init__(
-        self, number: int, assembler: Assembler, pool: Pool, lent: Lent, send: Send, start: tuple[int, int, int | None]
+        self,
+        number: int,
+        builder: BatchBuilder,
+        pool: ThreadPool,
+        buffers: SharedBuffers,
+        send: Send,
+        start: tuple[int, int, int | None],
     ) -> None:
-        self._number, self._assembler, self._pool, self._lent, self._send = number, assembler, pool, lent, send
-        self._stop = Cancel(pool)
-        self._reads = assembler.ahead()
-        self._steps = enumerate(_steps(assembler.plan, *start))
-        self._begun: queue.SimpleQueue[Job[Batch] | BaseException | None] = queue.SimpleQueue()
+        self._number, self._builder, self._pool, self._buffers, self._send = number, builder, pool, buffers, send
+        self._stop = CancelToken(pool)
+        self._reads = builder.ahead()
+        self._steps = enumerate(_steps(builder.plan, *start))
+        self._begun: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._hand_over, name=f"fastfeed-walk-{number}", daemon=True)
         self._thread.start()
 
@@ -43,7 +49,7 @@ class Walk:
         """Begin so many batches more. The end of the walk is sent in the place of a batch."""
         try:
             for n, (epoch, step) in islice(self._steps, jobs):
-                job = self._assembler.job(epoch, step, n, self._stop, self._reads)
+                job = self._builder.job(epoch, step, n, self._stop, self._reads)
                 job.start(self._pool)
                 self._begun.put(job)
                 jobs -= 1
@@ -94,14 +100,14 @@ class Walk:
 
     def _deliver(self, batch: Batch) -> None:
         images = batch.images
-        slot, fds = self._lent.lend(images)
+        key, fds = self._buffers.lend(images)
         rest = replace(batch, images=_NOTHING, views=batch.views[1:], columns=dict(batch.columns))
         try:
-            self._send(("batch", self._number, slot, images.shape, images.dtype.str, rest), fds)
+            self._send(("batch", self._number, key, images.shape, images.dtype.str, rest), fds)
         except BaseException:  # however sending ended, the feed has not got the slot
-            self._lent.back(slot)
+            self._buffers.back(key)
             raise
-        self._lent.sent(images)
+        self._buffers.sent(images)
 
     def _fail(self, error: BaseException) -> bool:
         if not self._stop.is_set():

@@ -34,9 +34,10 @@ __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 class ImageFolder:
     """Every image below `root`, its class being the first folder on the way: root/daisy/2019/a.jpg is a daisy.
 
-    Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and a file that
-    can be reached twice is taken once. Files without an image's extension, hidden ones, and images beside the class
-    folders are left out and counted in `left_out`. Pass `classes=train.classes` for a validation folder, so that labels
+    Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and every path
+    counts: a file that is linked into two folders is two samples. Only a link to a folder that it lies in is not
+    followed. Files without an image's extension, hidden ones, and images beside the class folders are left out and
+    counted in `left_out`. Pass `classes=train.classes` for a validation folder, so that labels
     agree; `labeled=False` takes all images anywhere below root, with label -1.
 
     `root` may be remote, `s3://bucket/train`. It is then listed anew whenever a source is made, which takes minutes for
@@ -75,7 +76,7 @@ class ImageFolder:
             if self.remote:
                 tree = RemoteTree(str(self.root), self._storage, extensions, "ImageFolder")
             else:
-                tree = LocalTree(str(self.root), extensions, "ImageFolder", beside=not labeled)
+                tree = LocalTree(str(self.root), extensions, "ImageFolder")
             choose = self._choose if labeled else lambda folders, _: folders
             rows, folders, self.left_out = gather(tree, choose, not labeled, progress, f"listing {self.root}")
         self.classes: tuple[str, ...] = ()

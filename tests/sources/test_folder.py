@@ -85,69 +85,94 @@ def test_given_classes_keep_their_numbers(tmp_path):
 
 # -- links
 
-LINKS = {
-    "to a file outside": (["a/1.jpg", "a/2.jpg -> {outside}/x.jpg"], ["a/1.jpg", "a/2.jpg"]),
+LINKS = {  # what lies in photographs -> the samples; loops
+    "to a file outside": (["a/1.jpg", "a/2.jpg -> {outside}/x.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
     "two to one file outside": (
         ["a/1.jpg -> {outside}/x.jpg", "a/2.jpg -> {outside}/x.jpg", "a/3.jpg"],
-        ["a/1.jpg", "a/3.jpg"],
+        ["a/1.jpg", "a/2.jpg", "a/3.jpg"],
+        0,
     ),
-    "to a file that is listed": (["a/1.jpg -> 2.jpg", "a/2.jpg", "a/3.jpg"], ["a/2.jpg", "a/3.jpg"]),
+    "to a file that is listed": (["a/1.jpg -> 2.jpg", "a/2.jpg", "a/3.jpg"], ["a/1.jpg", "a/2.jpg", "a/3.jpg"], 0),
     "to a file of another class": (
-        ["a/0.jpg", "a/1.jpg -> ../b/2.jpg", "a/3.jpg", "b/1.jpg", "b/2.jpg"],
-        ["a/0.jpg", "a/3.jpg", "b/1.jpg", "b/2.jpg"],
+        ["a/0.jpg", "a/1.jpg -> ../b/2.jpg", "b/1.jpg", "b/2.jpg"],
+        ["a/0.jpg", "a/1.jpg", "b/1.jpg", "b/2.jpg"],
+        0,
     ),
-    "to a link": (["a/1.jpg -> 2.jpg", "a/2.jpg -> {outside}/x.jpg", "a/3.jpg"], ["a/1.jpg", "a/3.jpg"]),
-    "to a hidden file": (["a/1.jpg -> .x.jpg", "a/.x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"]),
-    "to a file without a class": (["a/1.jpg -> ../x.jpg", "x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"]),
-    "to a file without an extension": (["a/1.jpg -> data", "a/data", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"]),
-    "to a folder outside": (["a/more -> {outside}", "a/1.jpg"], ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"]),
-    "as a class": (["a -> {outside}"], ["a/x.jpg", "a/y.jpg"]),
-    "to its own parent": (["a/1.jpg", "a/up -> ..", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"]),
-    "to its own folder": (["a/1.jpg", "a/2.jpg", "a/here -> ."], ["a/1.jpg", "a/2.jpg"]),
-    "to itself": (["a/1.jpg", "a/2.jpg", "a/x -> x"], ["a/1.jpg", "a/2.jpg"]),
+    "to a link": (["a/1.jpg -> 2.jpg", "a/2.jpg -> {outside}/x.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
+    "to a hidden file": (["a/1.jpg -> .x.jpg", "a/.x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
+    "to a file without a class": (["a/1.jpg -> ../x.jpg", "x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
+    "to a file without an extension": (["a/1.jpg -> data", "a/data", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
+    "to a folder outside": (["a/more -> {outside}", "a/1.jpg"], ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"], 0),
+    "two to one folder outside": (
+        ["a/one -> {outside}", "a/two -> {outside}", "b -> {outside}"],
+        [f"{folder}/{name}.jpg" for folder in ("a/one", "a/two", "b") for name in "xy"],
+        0,
+    ),
+    "as a class": (["a -> {outside}"], ["a/x.jpg", "a/y.jpg"], 0),
+    "to its own parent": (["a/1.jpg", "a/up -> ..", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 1),
+    "to its own folder": (["a/1.jpg", "a/2.jpg", "a/here -> ."], ["a/1.jpg", "a/2.jpg"], 1),
+    "to itself": (["a/1.jpg", "a/2.jpg", "a/x -> x"], ["a/1.jpg", "a/2.jpg"], 0),
     "two folders to each other": (
         ["a/b/1.jpg", "a/b/c -> ../c", "a/c/2.jpg", "a/c/b -> ../b"],
-        ["a/b/1.jpg", "a/c/2.jpg"],
+        ["a/b/1.jpg", "a/b/c/2.jpg", "a/c/2.jpg", "a/c/b/1.jpg"],
+        2,
     ),
     "to a folder that is walked too": (
         ["a/first -> second", "a/second/1.jpg", "a/3.jpg"],
-        ["a/3.jpg", "a/second/1.jpg"],
+        ["a/3.jpg", "a/first/1.jpg", "a/second/1.jpg"],
+        0,
     ),
     "to a folder and to a file in it": (
         ["a/1.jpg -> {outside}/x.jpg", "a/more -> {outside}"],
-        ["a/more/x.jpg", "a/more/y.jpg"],
-    ),
-    "to a file, then to its folder": (
-        ["a/more -> {outside}", "a/z.jpg -> {outside}/x.jpg"],
-        ["a/more/x.jpg", "a/more/y.jpg"],
+        ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"],
+        0,
     ),
     "to a folder of another class": (
         ["a/1.jpg", "a/2.jpg", "a/more -> ../b", "b/1.jpg", "b/2.jpg"],
-        ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"],
+        ["a/1.jpg", "a/2.jpg", "a/more/1.jpg", "a/more/2.jpg", "b/1.jpg", "b/2.jpg"],
+        0,
     ),
     "to a folder around all of it": (
         ["a/1.jpg", "a/2.jpg", "a/up -> ../..", "b/1.jpg", "b/2.jpg", "x.jpg"],
         ["a/1.jpg", "a/2.jpg", "a/up/outside/x.jpg", "a/up/outside/y.jpg", "b/1.jpg", "b/2.jpg"],
+        1,
     ),
-    "one class to another": (["a -> b", "b/1.jpg", "b/2.jpg", "c/1.jpg", "c/2.jpg"], None),
+    "one class to another": (["a -> b", "b/1.jpg", "b/2.jpg"], ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"], 0),
 }
 
 
 @pytest.mark.parametrize("what", LINKS)
 def test_links(tmp_path, what):
-    """Followed, and whatever can be reached twice is there once."""
+    """Every path is a sample; only a link to a folder that it lies in leads nowhere."""
     outside = tree(tmp_path / "outside", "x.jpg", "y.jpg")
-    files, found = LINKS[what]
-    root = tree(tmp_path / "photos", *(name.format(outside=outside) for name in files))
-    if found is None:
-        with pytest.raises(SourceError):
-            ImageFolder(root)
-        return
-    source = ImageFolder(root)
-    assert names(source) == sorted(found)
+    files, expected, loops = LINKS[what]
+    source = ImageFolder(tree(tmp_path / "photos", *(name.format(outside=outside) for name in files)))
+    assert names(source) == sorted(expected)
     assert not any(isinstance(blob, Failure) for blob in source.read(range(len(source))))
-    real = [os.path.realpath(source.uri(i)) for i in range(len(source))]
-    assert len(set(real)) == len(real)
+    assert source.left_out["(loop)"] == loops
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_many_links_to_few_files_are_many_samples(tmp_path, link):
+    photos = tree(tmp_path / "photos", *(f"{i}.jpg" for i in range(9)))
+    for i in range(36):
+        (tmp_path / "train" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        link(photos / f"{i % 9}.jpg", tmp_path / "train" / "ab"[i % 2] / f"{i}.jpg")
+    source = ImageFolder(tmp_path / "train")
+    assert (len(source), labels(source)) == (36, [0] * 18 + [1] * 18)
+    assert sorted(source.read(range(36))) == sorted(f"{i % 9}.jpg".encode() for i in range(36))
+    assert not source.left_out
+
+
+def test_links_that_multiply_are_an_error(tmp_path):
+    """Twenty folders with two links each to the next one: a million paths."""
+    root = tree(tmp_path / "photos", "a/x.jpg", "a/n -> ../../chain/0")
+    tree(tmp_path / "chain", *(f"{i}/{name} -> ../{i + 1}" for i in range(20) for name in "ab"), "20/x.jpg")
+    with pytest.raises(SourceError) as error:
+        ImageFolder(root)
+    assert "ImageFolder: more than 10,000 paths lead through links to one folder, the last of them is" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,24 @@ def test_a_listing_may_be_remote_too(tmp_path):
 # -- S3
 
 
+def test_links_are_read_like_files(tmp_path, monkeypatch):
+    """SFTP lists links with a size of their own."""
+    root = uploaded(tree(tmp_path / "photos", "a/1.jpg", "a/2.jpg", "a/notes", "a/more"), "watched")
+    find = Watched.find
+
+    def linked(self, path, *args, **options):
+        info = find(self, path, *args, **options)
+        return {
+            name: facts | {"type": "link", "size": 3} if name.endswith(("2.jpg", "more")) else facts
+            for name, facts in info.items()
+        }
+
+    monkeypatch.setattr(Watched, "find", linked)
+    source = ImageFolder(root)
+    assert source.read(range(len(source))) == [b"a/1.jpg", b"a/2.jpg"]
+    assert source.left_out == {"(none)": 2}
+
+
 def test_s3_is_listed_page_by_page(s3, tmp_path, monkeypatch):
     s3fs = pytest.importorskip("s3fs", reason="needs s3fs: pip install 'fastfeed[s3]'")
     ask = s3fs.S3FileSystem._call_s3

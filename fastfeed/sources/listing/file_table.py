@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,6 @@ class Rows:
     paths: Strings  # below the root, folders set off by /
     sizes: np.ndarray | None = None  # bytes, int64 (n,); -1: not known. None: no size is known
     versions: Strings | None = None  # what changes with the content; None: not known
-    links: dict[int, str] = field(default_factory=dict)  # row -> the file that a link leads to
     labels: np.ndarray | None = None  # int32 (n,): in which of some folders; -1: in none of them
 
     def __len__(self) -> int:
@@ -32,7 +31,6 @@ class Rows:
         """One after the other; what one of them knows, all do."""
         if len(parts) == 1:
             return parts[0]
-        starts = np.cumsum([0] + [len(part) for part in parts]).tolist()
         sizes = [part.sizes for part in parts if part.sizes is not None]
         versions = [part.versions for part in parts if part.versions is not None]
         labels = [part.labels for part in parts if part.labels is not None]
@@ -40,7 +38,6 @@ class Rows:
             joined([part.paths for part in parts]),
             np.concatenate(sizes) if sizes else None,
             joined(versions) if versions else None,
-            {row + start: real for part, start in zip(parts, starts, strict=False) for row, real in part.links.items()},
             np.concatenate(labels) if labels else None,
         )
 
@@ -50,18 +47,15 @@ class Rows:
             _cut(self.paths, first, last),
             None if self.sizes is None else self.sizes[first:last],
             None if self.versions is None else _cut(self.versions, first, last),
-            {row - first: real for row, real in self.links.items() if first <= row < last},
             None if self.labels is None else self.labels[first:last],
         )
 
     def take(self, order: np.ndarray) -> Rows:
         """In this order, or only some of them, each once."""
-        places = {int(row): at for at, row in enumerate(order)} if self.links else {}
         return Rows(
             _taken(self.paths, order),
             None if self.sizes is None else self.sizes[order],
             None if self.versions is None else _taken(self.versions, order),
-            {places[row]: real for row, real in self.links.items() if row in places},
             None if self.labels is None else self.labels[order],
         )
 

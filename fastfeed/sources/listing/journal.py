@@ -26,7 +26,7 @@ from fastfeed.sources.tables.string_column import Strings
 
 __all__ = ["End", "Held", "Partial", "Sink", "kept"]
 
-_MAGIC = b"fastfeed listing 1\n"
+_MAGIC = b"fastfeed listing 2\n"
 _RECORD = struct.Struct("<III")
 
 
@@ -124,7 +124,9 @@ class Partial:
             magic = file.read(len(_MAGIC))
             if magic != _MAGIC:
                 if not _MAGIC.startswith(magic):
-                    raise SourceError(f"{self.path} is no unfinished listing; move it away, or write to another place")
+                    raise SourceError(
+                        f"{self.path} is no unfinished listing of this version; move it away, or write to another place"
+                    )
                 return 0
             whole = file.tell()
             for place, head in _records(file):
@@ -178,7 +180,7 @@ class Partial:
         assert rows.sizes is not None and rows.versions is not None
         arrays = (rows.paths.ends, rows.sizes, rows.versions.ends)
         body = b"".join(array.tobytes() for array in (*arrays, rows.paths.blob, rows.versions.blob))
-        head = {"folder": folder, "rows": len(rows), "paths": len(rows.paths.blob), "links": rows.links}
+        head = {"folder": folder, "rows": len(rows), "paths": len(rows.paths.blob)}
         place = self._write(head, body)
         self._at.setdefault(folder, []).append(place)
 
@@ -199,8 +201,7 @@ class Partial:
         n = head["rows"]
         ends, sizes, version_ends = (np.frombuffer(body, np.int64, n, 8 * n * i) for i in range(3))
         paths, versions = np.split(np.frombuffer(body, np.uint8, offset=24 * n), [head["paths"]])
-        links = {int(row): real for row, real in head["links"].items()}
-        return Rows(Strings(paths, ends), sizes, Strings(versions, version_ends), links)
+        return Rows(Strings(paths, ends), sizes, Strings(versions, version_ends))
 
 
 def kept(path: str) -> tuple[int, int]:

@@ -62,7 +62,7 @@ def list_images(
     tree: Tree
     if is_local(root):
         root = os.path.abspath(root)
-        tree = LocalTree(root, kinds, who, beside=False, stats=True)
+        tree = LocalTree(root, kinds, who, stats=True)
     else:
         root = trimmed(root)
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
@@ -70,15 +70,13 @@ def list_images(
         partial, done = Partial(out + ".partial", {"root": root, "extensions": kinds}), False
         try:
             resumed = len(partial.ends.keys() - {""})
-            for end in partial.ends.values():
-                tree.recall(end.more["marks"])
             folders = _top(tree, partial, count)
             _walk(tree, folders, partial, count)
             done = not any(end.images for end in partial.ends.values())
             if done:
                 raise SourceError(f"{who}: no images below {root}{_left_out_text(_left_out(partial))}")
             count.now(f"writing {out}")
-            summary = _write(tree, partial, folders, root, resumed, out)
+            summary = _write(partial, folders, root, resumed, out)
             done = True
         finally:
             partial.close(done or not partial.ends)
@@ -96,22 +94,20 @@ def _disk(who: str, out: str) -> Iterator[None]:
         raise SourceError(f"{who}: cannot write {out}: {error}") from error
 
 
-def _write(tree: Tree, sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
+def _write(sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
     left_out, images, size = _left_out(sink), Counter[str](), 0
     classes: list[str] = []
 
     def labeled() -> Iterator[Rows]:
         nonlocal size
-        for folder, found in _merged(sink, folders):
-            rows = tree.once(found, left_out)
-            if not out.lower().endswith(ARRAYS):
-                rows = _utf8(rows, left_out)
+        for folder, listed in _merged(sink, folders):
+            rows = listed if out.lower().endswith(ARRAYS) else _utf8(listed, left_out)
             if folder and len(rows) and not images[folder]:
                 classes.append(folder)
             images[folder] += len(rows)
             assert rows.sizes is not None
             size += int(np.maximum(rows.sizes, 0).sum())
-            yield replace(rows, links={}, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32))
+            yield replace(rows, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32))
 
     write(out, in_pieces(labeled()), classes, left_out, root)
     return Summary(
@@ -144,7 +140,7 @@ def gather(
     `choose` says which folders, and in which order; it is told their names, and how many images lie beside them.
     Those are taken where `beside` says so: then all is in the order of paths.
     """
-    sink, left_out = Held(), Counter[str]()
+    sink = Held()
     with tally(what, progress) as count:
         found, loose = _top(tree, sink, count), sink.ends[""]
         if loose.images and not beside:
@@ -154,10 +150,9 @@ def gather(
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
     walked = _merged(sink, folders) if beside else ((folder, rows) for folder in folders for rows in sink.rows(folder))
     parts = [Rows(packed([]), labels=np.empty(0, np.int32))]
-    for folder, found in walked:
-        rows = tree.once(found, left_out)
-        parts.append(replace(rows, links={}, labels=np.full(len(rows), number[folder], np.int32)))
-    return Rows.joined(parts), folders, _left_out(sink) + left_out
+    for folder, rows in walked:
+        parts.append(replace(rows, labels=np.full(len(rows), number[folder], np.int32)))
+    return Rows.joined(parts), folders, _left_out(sink)
 
 
 def _left_out_text(left_out: Counter[str]) -> str:
@@ -184,7 +179,7 @@ def _top(tree: Tree, sink: Sink, count: Tally) -> list[str]:
         sink.add("", rows)
         count.add(images=len(rows))
     folders.sort(key=os.fsencode)
-    sink.end("", left_out, folders=folders, marks=[])
+    sink.end("", left_out, folders=folders)
     return folders
 
 
@@ -196,7 +191,7 @@ def _walk(tree: Tree, folders: Sequence[str], sink: Sink, count: Tally) -> None:
         for rows in tree.below(folder, left_out):
             sink.add(folder, rows)
             count.add(images=len(rows))
-        sink.end(folder, left_out, marks=tree.marks())
+        sink.end(folder, left_out)
         count.add(folders=1)
 
     todo = [folder for folder in folders if folder not in sink.ends]

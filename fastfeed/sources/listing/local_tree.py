@@ -1,4 +1,4 @@
-"""The images below a folder of this machine: which files count, in what order, and each only once."""
+"""The images below a folder of this machine: which files count, and in what order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -21,6 +21,7 @@ IMAGE_EXTENSIONS = (
     *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIF is listed so that it is reported, not overlooked
 )
 _DEPTH = 100  # folders inside folders
+_LINKED = 10_000  # paths through links to one folder: links that cross multiply
 _STATS, _STATS_AT_ONCE = 256, 16  # files that one thread asks for in a row; threads
 
 _Id = tuple[int, int]  # device, inode
@@ -39,47 +40,29 @@ class Tree(Protocol):
         """The images below one of these folders, in pieces."""
         ...
 
-    def once(self, rows: Rows, left_out: Counter[str]) -> Rows:
-        """Less what has been there already, all folders having been walked."""
-        ...
-
     def stop(self) -> None:
         """Walks that are under way are to end with an error."""
         ...
 
-    def marks(self) -> list[Any]:
-        """What a later process must `recall` of the walks since the last call; plain values."""
-        ...
-
-    def recall(self, marks: list[Any]) -> None:
-        """Go on from where another one ended."""
-        ...
-
 
 class LocalTree:
-    """Links are followed. A folder that can be reached twice is walked once, the first time; a link to a file counts
-    only where that file is in no folder that is walked, and is no other link's.
+    """Links are followed, and every path counts, also of files and folders that others lead to as well. Only a folder
+    that lies in itself, through a link to one of its parents, is left out: the walk would not end.
 
-    `beside`: images beside the folders are samples, so that links to them are not. `stats`: sizes and versions, the
-    times of the last change, are wanted.
+    `stats`: list sizes and versions, which are the times of the last change.
     """
 
-    at_once = 1  # which folder a link's target belongs to depends on the order
+    at_once = 1
 
-    def __init__(
-        self, root: str, extensions: Collection[str], who: str, *, beside: bool = True, stats: bool = False
-    ) -> None:
+    def __init__(self, root: str, extensions: Collection[str], who: str, *, stats: bool = False) -> None:
         self.root, self._extensions, self._who = root, frozenset(e.lower() for e in extensions), who
-        self._beside, self._stats = beside, stats
+        self._stats = stats
         if not os.path.isdir(root):
             what = "is not a folder" if os.path.exists(root) else "does not exist"
             raise SourceError(f"{who}: {root} {what}; pass the folder that holds the images")
-        self._inside = os.path.join(os.path.realpath(root), "")
         self._start = len(os.path.join(root, ""))
         self._id = _identity(root)
-        self._walked: set[_Id] = set()  # folders
-        self._marks: list[_Id] = []  # those that were walked lately
-        self._taken: set[str] = set()  # files that links led to
+        self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
 
     def top(self, left_out: Counter[str]) -> Iterator[tuple[list[str], Rows]]:
         """The first level."""
@@ -90,27 +73,38 @@ class LocalTree:
                 folders.append(entry.name)
             elif is_image(entry.name, self._extensions, left_out):
                 images.append(entry)
-        yield folders, self._rows([(entry.path, entry.is_symlink()) for entry in images])
+        yield folders, self._rows([entry.path for entry in images])
 
     def below(self, folder: str, left_out: Counter[str]) -> Iterator[Rows]:
         """The images below a folder, sorted."""
         path = os.path.join(self.root, folder)
-        walk = self._walk(path, os.path.islink(path), left_out)
-        while found := list(islice(walk, ROWS)):
-            yield self._rows(found)
+        walk = self._walk(path, os.path.islink(path), left_out, (self._id,))
+        while paths := list(islice(walk, ROWS)):
+            yield self._rows(paths)
 
-    def _walk(self, folder: str, linked: bool, left_out: Counter[str], depth: int = 0) -> Iterator[tuple[str, bool]]:
-        """Paths, and whether each is a link; every real folder once, so loops of links end."""
-        if depth > _DEPTH:
+    def _walk(self, folder: str, linked: bool, left_out: Counter[str], parents: tuple[_Id, ...]) -> Iterator[str]:
+        """Paths of images. `parents` are the folders that the walk came through, the root first."""
+        if len(parents) > _DEPTH + 1:
             raise SourceError(f"{self._who}: folders are nested more than {_DEPTH} deep at {folder}; is that meant?")
-        if (linked and self._is_below(os.path.realpath(folder))) or not self._enter(folder):
-            left_out["(link)"] += 1
+        try:
+            key = _identity(folder)
+        except OSError as error:
+            raise SourceError(f"{self._who}: cannot list {folder}: {error.strerror}") from error
+        if key in parents:  # through a link, here or further up
+            left_out["(loop)"] += 1
             return
+        if linked:
+            self._linked[key] += 1
+            if self._linked[key] > _LINKED:
+                raise SourceError(
+                    f"{self._who}: more than {_LINKED:,} paths lead through links to one folder, the last of them is "
+                    f"{folder}; remove some of the links"
+                )
         for entry in self._scan(folder, left_out):
             if _is_folder(entry):
-                yield from self._walk(entry.path, entry.is_symlink(), left_out, depth + 1)
+                yield from self._walk(entry.path, entry.is_symlink(), left_out, (*parents, key))
             elif is_image(entry.name, self._extensions, left_out):
-                yield entry.path, entry.is_symlink()
+                yield entry.path
 
     def _scan(self, folder: str, left_out: Counter[str]) -> list[os.DirEntry[str]]:
         try:
@@ -123,65 +117,20 @@ class LocalTree:
             left_out["(hidden)"] += len(everything) - len(shown)
         return shown
 
-    def _is_below(self, real: str) -> bool:
-        """A folder at this resolved path is walked without any link."""
-        parts = real[len(self._inside) :].split(os.sep)
-        return real.startswith(self._inside) and not any(part.startswith(".") for part in parts)
-
-    def _enter(self, folder: str) -> bool:
-        """Note that a folder is walked; False if it has been already."""
-        key = _identity(folder)
-        if (
-            key in self._walked or key == self._id
-        ):  # a link to the root, or to a folder around it, must not bring in all
-            return False
-        self._walked.add(key)
-        self._marks.append(key)
-        return True
-
-    def once(self, rows: Rows, left_out: Counter[str]) -> Rows:
-        """Less the links to files that are there by themselves, or by an earlier link."""
-        dropped = []
-        for row, real in rows.links.items():
-            if real in self._taken or self._is_walked(real):
-                dropped.append(row)
-            self._taken.add(real)
-        left_out.update({"(link)": len(dropped)} if dropped else {})
-        return rows.take(np.delete(np.arange(len(rows)), dropped)) if dropped else rows
-
-    def _is_walked(self, real: str) -> bool:
-        folder, name = os.path.split(real)
-        key = _identity(folder)
-        walked = key in self._walked or (self._beside and key == self._id)
-        return walked and is_image(name, self._extensions, Counter()) and not name.startswith(".")
-
     def stop(self) -> None:
         """There is one walk at a time, in the thread that would stop it."""
 
-    def marks(self) -> list[Any]:
-        """The folders that were walked."""
-        marks, self._marks = self._marks, []
-        return marks
-
-    def recall(self, marks: list[Any]) -> None:
-        """These were walked as well."""
-        self._walked.update((device, inode) for device, inode in marks)
-
-    def _rows(self, found: list[tuple[str, bool]]) -> Rows:
-        paths = packed([os.fsencode(path[self._start :]) for path, _ in found])
-        # a link that leads nowhere is a bad sample, not a missing one
-        links = {
-            row: os.path.realpath(path) for row, (path, linked) in enumerate(found) if linked and os.path.exists(path)
-        }
+    def _rows(self, paths: list[str]) -> Rows:
+        names = packed([os.fsencode(path[self._start :]) for path in paths])
         if not self._stats:
-            return Rows(paths, links=links)
-        groups = [found[i : i + _STATS] for i in range(0, len(found), _STATS)]
+            return Rows(names)
+        groups = [paths[i : i + _STATS] for i in range(0, len(paths), _STATS)]
         with ThreadPoolExecutor(
             _STATS_AT_ONCE, thread_name_prefix="fastfeed-stat"
         ) as pool:  # where the disk is a network's
             stats = [stat for group in pool.map(_stat_all, groups) for stat in group]
         sizes = np.array([size for size, _ in stats], np.int64)
-        return Rows(paths, sizes, packed([version for _, version in stats]), links)
+        return Rows(names, sizes, packed([version for _, version in stats]))
 
 
 def is_image(name: str, extensions: Collection[str], left_out: Counter[str]) -> bool:
@@ -193,9 +142,10 @@ def is_image(name: str, extensions: Collection[str], left_out: Counter[str]) -> 
     return False
 
 
-def _stat_all(found: Iterable[tuple[str, bool]]) -> list[tuple[int, bytes]]:
+def _stat_all(paths: Iterable[str]) -> list[tuple[int, bytes]]:
+    """Size and version of each; -1 and none of a link that leads nowhere, which is a bad sample, not a missing one."""
     stats = []
-    for path, _ in found:
+    for path in paths:
         try:
             status = os.stat(path)
             stats.append((status.st_size, b"%d" % status.st_mtime_ns))

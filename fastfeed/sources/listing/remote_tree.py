@@ -34,7 +34,7 @@ class _Page:
 
 class RemoteTree:
     """The same rules as on a local disk: what is hidden, or in a hidden folder, is left out, and paths are sorted
-    folder by folder. There are no links.
+    folder by folder. Links, where storage has them, are read like files, and those that lead to folders are left out.
     """
 
     def __init__(
@@ -67,22 +67,11 @@ class RemoteTree:
         for page in self._pages(f"{self.root}/{folder}", deep=True):
             yield self._rows(page.files, folder + "/", left_out, hidden)
 
-    def once(self, rows: Rows, left_out: Counter[str]) -> Rows:
-        """All of them."""
-        return rows
-
     def stop(self) -> None:
         """Give up what is being asked."""
         self._stopped = True
         for asked in list(self._asked):
             asked.cancel()
-
-    def marks(self) -> list[Any]:
-        """Nothing."""
-        return []
-
-    def recall(self, marks: list[Any]) -> None:
-        """Nothing to do."""
 
     def _rows(
         self, files: list[tuple[str, Stat]], above: str, left_out: Counter[str], hidden: list[str] | None = None
@@ -176,6 +165,7 @@ async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
         if info["type"] == "directory" and name:
             folders.append(name)
-        elif info["type"] == "file" and name is not None:
-            files.append((name, stat_of(info) if info.get("size") is not None else Stat(-1, "")))
+        elif name is not None:  # the size of a link, as SFTP has them, is not that of what it leads to
+            sized = info["type"] == "file" and info.get("size") is not None
+            files.append((name, stat_of(info) if sized else Stat(-1, "")))
     return _Page(files, folders)

@@ -24,10 +24,7 @@ def rows(names: list[bytes], full: bool = True) -> Rows:
     if not full:
         return Rows(packed(names))
     n = len(names)
-    links = {row: f"/real/{row}" for row in range(0, n, 3)}
-    return Rows(
-        packed(names), np.arange(n), packed([b"v%d" % i for i in range(n)]), links, np.arange(n, dtype=np.int32)
-    )
+    return Rows(packed(names), np.arange(n), packed([b"v%d" % i for i in range(n)]), np.arange(n, dtype=np.int32))
 
 
 def listed(some: Rows) -> list[tuple]:
@@ -37,7 +34,6 @@ def listed(some: Rows) -> list[tuple]:
             unpacked(some.paths),
             [None] * n if some.sizes is None else some.sizes.tolist(),
             [None] * n if some.versions is None else unpacked(some.versions),
-            [some.links.get(row) for row in range(n)],
             [None] * n if some.labels is None else some.labels.tolist(),
             strict=True,
         )

@@ -18,7 +18,7 @@ KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 def rows(folder: str, first: int, last: int) -> Rows:
     paths = [f"{folder}/{i:06}.jpg".encode() for i in range(first, last)]
     sizes = np.arange(first, last) * 100
-    return Rows(packed(paths), sizes, packed([b"v%d" % i for i in range(first, last)]), {0: "/somewhere/é"})
+    return Rows(packed(paths), sizes, packed([b"v%d" % i for i in range(first, last)]))
 
 
 def read(partial: Partial, folder: str) -> list[tuple]:
@@ -37,7 +37,7 @@ def filled(path: Path) -> Partial:
     partial.add("a", rows("a", 0, 3))
     partial.add("b", rows("b", 0, 2))
     partial.add("a", rows("a", 3, 4))
-    partial.end("a", Counter({".txt": 2}), marks=[[1, 2]])
+    partial.end("a", Counter({".txt": 2}), folders=["y"])
     partial.end("b", Counter(), folders=["x"])
     partial.add("c", rows("c", 0, 2 * ROWS))
     return partial
@@ -49,8 +49,7 @@ def test_it_gives_what_was_put_in(tmp_path):
     partial = Partial(str(path), KIND)
     assert set(partial.ends) == {"a", "b"}
     assert (partial.ends["a"].images, partial.ends["a"].left_out) == (4, {".txt": 2})
-    assert (partial.ends["a"].more, partial.ends["b"].more) == ({"marks": [[1, 2]]}, {"folders": ["x"]})
-    assert next(partial.rows("a")).links == {0: "/somewhere/é", 3: "/somewhere/é"}
+    assert (partial.ends["a"].more, partial.ends["b"].more) == ({"folders": ["y"]}, {"folders": ["x"]})
     partial.close()
     partial = Partial(str(path), KIND)
     assert (read(partial, "a"), read(partial, "b")) == (expected("a", 4), expected("b", 2))
@@ -141,5 +140,7 @@ def test_what_it_refuses(tmp_path):
     path.write_bytes(b"somebody's notes")
     with pytest.raises(SourceError) as error:
         Partial(str(path), KIND)
-    assert str(error.value) == f"{path} is no unfinished listing; move it away, or write to another place"
+    assert (
+        str(error.value) == f"{path} is no unfinished listing of this version; move it away, or write to another place"
+    )
     assert path.read_bytes() == b"somebody's notes"

@@ -58,7 +58,6 @@ def test_it_goes_on_where_storage_failed(tmp_path, at_once):
 
 
 def test_it_goes_on_where_a_local_one_was_broken_off(tmp_path, monkeypatch):
-    """What earlier folders took is not taken again."""
     outside = tree(tmp_path / "outside", "x.jpg", "y.jpg")
     root = tree(
         tmp_path / "photos", f"a/all -> {outside}", "b/1.jpg", f"b/all -> {outside}", f"c/x.jpg -> {outside}/x.jpg"
@@ -79,7 +78,9 @@ def test_it_goes_on_where_a_local_one_was_broken_off(tmp_path, monkeypatch):
     assert asked == ["a", "b", "b", "c"]
     assert found.resumed == 1
     assert content(tmp_path / "out.csv") == content(tmp_path / "whole.csv")
-    assert [row[0] for row in content(tmp_path / "out.csv")] == ["a/all/x.jpg", "a/all/y.jpg", "b/1.jpg"]
+    assert [row[0] for row in content(tmp_path / "out.csv")] == [
+        *("a/all/x.jpg", "a/all/y.jpg", "b/1.jpg", "b/all/x.jpg", "b/all/y.jpg", "c/x.jpg")
+    ]
 
 
 KILLED = """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from fastfeed.errors import StateError
+from fastfeed.runtime.atomic_write import atomic_write
 
 __all__ = ["load_state", "save_state"]
 
@@ -18,24 +18,10 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
     path = Path(path)
     text = json.dumps(state, indent=1) + "\n"
     try:
-        fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
+        with atomic_write(path, sync_parent=True) as file:
+            file.write(text.encode())
     except FileNotFoundError:
         raise StateError(f"cannot save a state to {path}: no folder {path.parent}; create it first") from None
-    try:
-        with open(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C as well: what is half written must not stay
-        os.unlink(temporary)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the rename, too, shall outlive a power cut
-    finally:
-        os.close(folder)
 
 
 def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import threading
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from fastfeed.runtime.atomic_write import atomic_write
 
 __all__ = ["Share", "kept", "mine"]
 
@@ -69,9 +69,7 @@ def keep(path: Path, more: dict[str, Any]) -> None:
     """Add to it. A folder that cannot be written costs the measurement anew next time, nothing else."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd, new = tempfile.mkstemp(dir=path.parent)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(kept(path) | more, file, indent=1)
-        os.replace(new, path)
+        with atomic_write(path, mode=0o600) as file:
+            file.write(json.dumps(kept(path) | more, indent=1).encode())
     except OSError:
         return

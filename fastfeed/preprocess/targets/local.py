@@ -12,8 +12,9 @@ from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.record import Part
 from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.preprocess.targets.temp_files import Draft, clear, sync_folder
+from fastfeed.preprocess.targets.temp_files import Draft, clear
 from fastfeed.preprocess.targets.write_errors import refusal
+from fastfeed.runtime.atomic_write import sync_folder
 
 __all__ = ["TEMPORARY", "LocalAttempt", "LocalTarget", "open_local"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastfeed.preprocess.record import Part
 
-__all__ = ["Draft", "clear", "sync_folder"]
+__all__ = ["Draft", "clear"]
 
 _BLOCK = 1 << 20  # bytes gathered before the system is called
 _AHEAD = 8 << 20  # bytes after which the disk is asked to begin
@@ -105,18 +105,6 @@ class Draft:
             with suppress(OSError):  # an advice only
                 os.posix_fadvise(self._file, self._asked, self._bytes - self._asked, os.POSIX_FADV_DONTNEED)
             self._asked = self._bytes
-
-
-def sync_folder(path: str) -> None:
-    """Names in it shall outlive a power cut. Some network file systems cannot be asked for that."""
-    folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(folder)
 
 
 def clear(path: str) -> None:

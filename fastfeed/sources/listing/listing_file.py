@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.sources.listing.file_table import Rows, joined, unpacked
 from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables.columns import Codes, Part
@@ -52,21 +52,11 @@ def suffix_of(path: str, who: str) -> str:
 
 def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: Counter[str], root: str) -> None:
     """Images with labels, sizes and versions, whole or not at all. `classes` and `left_out` may grow on the way."""
-    folder, name = os.path.split(os.path.abspath(path))
-    fd, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)
-    try:
-        with open(fd, "wb") as file:
-            writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
-            for rows in parts:
-                writer.add(rows, classes)
-            writer.end({"root": root, "left_out": left_out})
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C as well: what is half written must not stay
-        os.unlink(temporary)
-        raise
+    with atomic_write(path, hidden=True) as file:
+        writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
+        for rows in parts:
+            writer.add(rows, classes)
+        writer.end({"root": root, "left_out": left_out})
 
 
 class _Writer(Protocol):

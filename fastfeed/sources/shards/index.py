@@ -8,11 +8,9 @@ half of one.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -22,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.storage.lazy_bytes import OpenFile, Stored, pieces
 from fastfeed.storage.storage import Stat
 
@@ -163,24 +162,14 @@ def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
     content, parts = _header(kind, parts)
     header = json.dumps(content).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
-    try:
-        with open(fd, "wb") as file:
-            file.write(bytes(_START.size) + header)
-            check = 0
-            for piece in _body(-file.tell() % 64, parts):
-                file.write(piece)
-                check = zlib.crc32(piece, check)
-            file.seek(0)
-            file.write(_START.pack(_MAGIC, len(header), zlib.crc32(header), check))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C as well: what is half written must not stay
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with atomic_write(path) as file:
+        file.write(bytes(_START.size) + header)
+        check = 0
+        for piece in _body(-file.tell() % 64, parts):
+            file.write(piece)
+            check = zlib.crc32(piece, check)
+        file.seek(0)
+        file.write(_START.pack(_MAGIC, len(header), zlib.crc32(header), check))
 
 
 def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[Section]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from fastfeed.runtime.atomic_write import atomic_write
 
 __all__ = ["alone", "joined", "load", "put", "save"]
 
@@ -28,17 +29,8 @@ Parts = Mapping[str, Sequence[np.ndarray]]  # arrays by name, each in pieces tha
 def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
     """Write the file, whole or not at all. OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
-    try:
-        with open(fd, "wb") as file:
-            put(file, header, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it the owner's alone
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C too: no draft stays behind; raised again
-        os.unlink(temporary)
-        raise
+    with atomic_write(path) as file:
+        put(file, header, arrays)
 
 
 def put(file: BinaryIO, header: dict[str, Any], arrays: Parts) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange
 from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.format import duration, percent
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
-from fastfeed.profiler.model.wording import duration, percent
 
 __all__ = ["summarize"]
 

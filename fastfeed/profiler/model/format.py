@@ -1,10 +1,22 @@
-"""Times, shares and counts as people read them."""
+"""Times, shares, counts and names as people read them."""
 
 from __future__ import annotations
 
-__all__ = ["duration", "percent", "plural"]
+import re
+
+__all__ = ["WORDS", "duration", "multiple", "one_line", "percent", "plural"]
+
+WORDS = {
+    "not_starved": "NOT STARVED",
+    "starved": "STARVED",
+    "severe": "SEVERELY STARVED",
+    "borderline": "BORDERLINE",
+    "abstained": "NO VERDICT",
+}
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+# control characters and those that change the direction of text: not for a terminal or a page
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\s]+")
 
 
 def duration(ns: float) -> str:
@@ -21,15 +33,26 @@ def duration(ns: float) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """29.0 %, or 29 %; "< 0.1 %" for what is there and rounds to nothing, "–" for what is no number."""
+    """29.0 %, or 29 %; "< 0.1 %" for a share that would round to zero, "–" for NaN."""
     if share != share:
         return "–"
-    least = 10.0**-digits
-    if 0 < share * 100 < least / 2:
-        return f"< {least:.{digits}f} %"
+    smallest = 10.0**-digits
+    if 0 < share * 100 < smallest / 2:
+        return f"< {smallest:.{digits}f} %"
     return f"{share * 100:.{digits}f} %"
 
 
 def plural(count: int, noun: str) -> str:
     """1 step, 1,000 steps."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def multiple(times: float) -> str:
+    """1.41x; from 100 on, "over 100x"."""
+    return f"{times:.2f}x" if times < 100 else "over 100x"
+
+
+def one_line(name: str, limit: int = 200) -> str:
+    """A name as one line without control characters; a longer one is cut to `limit` characters with an ellipsis."""
+    line = _INVISIBLE.sub(" ", name[: limit * 4]).strip()
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, TimeBreakdown
-from fastfeed.profiler.model.wording import duration, one_line, percent
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.picture import LOOK
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
-from fastfeed.profiler.model.wording import WORDS, duration, one_line, percent, plural
+from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.format import multiple
 from fastfeed.profiler.model.result import DeviceResult, Period, Result
-from fastfeed.profiler.model.wording import multiple
 from fastfeed.profiler.verdict.verdict import focus
 
 __all__ = [

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from string import Template
 
+from fastfeed.profiler.model.format import WORDS, one_line
 from fastfeed.profiler.model.result import Result
-from fastfeed.profiler.model.wording import WORDS, one_line
 from fastfeed.profiler.reports import picture, sections
 
 __all__ = ["LARGEST", "page"]

@@ -17,8 +17,8 @@ from typing import IO
 import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Result
-from fastfeed.profiler.model.wording import one_line
 from fastfeed.profiler.reports import figures
 
 __all__ = ["write"]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.model.wording import one_line
 from fastfeed.profiler.reports import figures, merging
 
 __all__ = ["LOOK", "PICTURES", "data"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES
+from fastfeed.profiler.model.format import WORDS, duration, multiple, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.model.wording import WORDS, duration, multiple, one_line, percent, plural
 from fastfeed.profiler.reports import charts, figures, tables
 from fastfeed.profiler.reports.charts import escaped, idle_bar, stacked_bar, swatch
 from fastfeed.profiler.reports.picture import LOOK, PICTURES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
-from fastfeed.profiler.model.wording import duration, one_line, percent, plural
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.model.wording import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
 

@@ -3,283 +3,35 @@
     feed = fastfeed.Feed(fastfeed.ImageFolder("photos/train"), [fastfeed.RandomResizedCrop(224)], batch=256)
     model.fit(feed.to_keras(), epochs=90)
 
-The names below are all of the public API. Each is loaded when it is first used; importing the package loads nothing.
+The public names are listed once, in `__init__.pyi`, for type checkers and for this file. Each is loaded when it is
+first used; importing the package loads nothing.
 """
 
-from __future__ import annotations
-
+import ast  # nothing slower: not even typing and pathlib, which cost as much as all the rest
 import importlib
-from typing import TYPE_CHECKING, Any
-
-from fastfeed.version import __version__
-
-_PUBLIC = {
-    "Affine": "ops",
-    "Arrays": "sources",
-    "AugMix": "ops",
-    "AutoAugment": "ops",
-    "AutoContrast": "ops",
-    "Balanced": "sampling",
-    "Batch": "runtime.batch",
-    "Blocks": "sampling",
-    "Boxes": "runtime.batch",
-    "Brightness": "ops",
-    "Cache": "storage.disk_cache",
-    "CenterCrop": "ops",
-    "ColorJitter": "ops",
-    "Contrast": "ops",
-    "Crop": "ops",
-    "CutMix": "ops",
-    "CutOut": "ops",
-    "Decode": "ops",
-    "Equalize": "ops",
-    "Failure": "faults",
-    "FaultPolicy": "faults",
-    "Feed": "feed",
-    "FeedStats": "feed.stats",
-    "FiveCrop": "ops",
-    "Function": "ops",
-    "Gamma": "ops",
-    "GaussianBlur": "ops",
-    "GaussianNoise": "ops",
-    "GpuDecode": "backends.options",
-    "Grayscale": "ops",
-    "GridMask": "ops",
-    "Hue": "ops",
-    "ImageFolder": "sources",
-    "Invert": "ops",
-    "JPEGCompression": "ops",
-    "LUT": "ops",
-    "LabelSmoothing": "ops",
-    "MDSShards": "sources",
-    "Maybe": "ops",
-    "MixUp": "ops",
-    "Mixture": "sources",
-    "Mosaic": "ops",
-    "MultiCrop": "ops",
-    "Normalize": "ops",
-    "Objects": "sources",
-    "OneHot": "ops",
-    "OneOf": "ops",
-    "Pad": "ops",
-    "Perspective": "ops",
-    "Plan": "sampling.plan",
-    "Posterize": "ops",
-    "RandAugment": "ops",
-    "RandomChoice": "ops",
-    "RandomCrop": "ops",
-    "RandomErasing": "ops",
-    "RandomFlip": "ops",
-    "RandomResizedCrop": "ops",
-    "RawShards": "sources",
-    "Repeated": "sampling",
-    "Resize": "ops",
-    "Rotate": "ops",
-    "Saturation": "ops",
-    "Sequential": "ops",
-    "Sharpness": "ops",
-    "Solarize": "ops",
-    "Spec": "spec",
-    "Storage": "storage.storage",
-    "TFRecords": "sources",
-    "Table": "sources",
-    "TarShards": "sources",
-    "TenCrop": "ops",
-    "ToFloat": "ops",
-    "ToLayout": "ops",
-    "TrivialAugmentWide": "ops",
-    "View": "ops",
-    "Weighted": "sampling",
-    "World": "distributed.world",
-    "errors": "errors",
-    "load_state": "sampling.checkpoint",
-    "pin_gpu": "distributed.launch",
-    "prefetch_to_device": "adapters.prefetch_to_device",
-    "recipes": "recipes",
-    "save_state": "sampling.checkpoint",
-    "scaling": "scaling",
-}
-
-__all__ = [
-    "LUT",
-    "Affine",
-    "Arrays",
-    "AugMix",
-    "AutoAugment",
-    "AutoContrast",
-    "Balanced",
-    "Batch",
-    "Blocks",
-    "Boxes",
-    "Brightness",
-    "Cache",
-    "CenterCrop",
-    "ColorJitter",
-    "Contrast",
-    "Crop",
-    "CutMix",
-    "CutOut",
-    "Decode",
-    "Equalize",
-    "Failure",
-    "FaultPolicy",
-    "Feed",
-    "FeedStats",
-    "FiveCrop",
-    "Function",
-    "Gamma",
-    "GaussianBlur",
-    "GaussianNoise",
-    "GpuDecode",
-    "Grayscale",
-    "GridMask",
-    "Hue",
-    "ImageFolder",
-    "Invert",
-    "JPEGCompression",
-    "LabelSmoothing",
-    "MDSShards",
-    "Maybe",
-    "MixUp",
-    "Mixture",
-    "Mosaic",
-    "MultiCrop",
-    "Normalize",
-    "Objects",
-    "OneHot",
-    "OneOf",
-    "Pad",
-    "Perspective",
-    "Plan",
-    "Posterize",
-    "RandAugment",
-    "RandomChoice",
-    "RandomCrop",
-    "RandomErasing",
-    "RandomFlip",
-    "RandomResizedCrop",
-    "RawShards",
-    "Repeated",
-    "Resize",
-    "Rotate",
-    "Saturation",
-    "Sequential",
-    "Sharpness",
-    "Solarize",
-    "Spec",
-    "Storage",
-    "TFRecords",
-    "Table",
-    "TarShards",
-    "TenCrop",
-    "ToFloat",
-    "ToLayout",
-    "TrivialAugmentWide",
-    "View",
-    "Weighted",
-    "World",
-    "__version__",
-    "errors",
-    "load_state",
-    "pin_gpu",
-    "prefetch_to_device",
-    "recipes",
-    "save_state",
-    "scaling",
-]
+import os
 
 
-def __getattr__(name: str) -> Any:
+def _public() -> dict[str, str]:
+    """The public names, each with the module that holds it; a submodule has an empty string."""
+    with open(os.path.splitext(__file__)[0] + ".pyi", encoding="utf-8") as stub:
+        imports = [node for node in ast.parse(stub.read()).body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+_PUBLIC = _public()
+
+__all__ = list(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'fastfeed' has no attribute {name!r}")
-    module = importlib.import_module(f"fastfeed.{_PUBLIC[name]}")
-    value = module if name == _PUBLIC[name] else getattr(module, name)
+    module = importlib.import_module(f"fastfeed.{_PUBLIC[name] or name}")
+    value = getattr(module, name) if _PUBLIC[name] else module
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
-
-
-if TYPE_CHECKING:
-    from fastfeed import errors, recipes, scaling
-    from fastfeed.adapters.prefetch_to_device import prefetch_to_device
-    from fastfeed.backends.options import GpuDecode
-    from fastfeed.distributed.launch import pin_gpu
-    from fastfeed.distributed.world import World
-    from fastfeed.faults import Failure, FaultPolicy
-    from fastfeed.feed import Feed
-    from fastfeed.feed.stats import FeedStats
-    from fastfeed.ops import (
-        LUT,
-        Affine,
-        AugMix,
-        AutoAugment,
-        AutoContrast,
-        Brightness,
-        CenterCrop,
-        ColorJitter,
-        Contrast,
-        Crop,
-        CutMix,
-        CutOut,
-        Decode,
-        Equalize,
-        FiveCrop,
-        Function,
-        Gamma,
-        GaussianBlur,
-        GaussianNoise,
-        Grayscale,
-        GridMask,
-        Hue,
-        Invert,
-        JPEGCompression,
-        LabelSmoothing,
-        Maybe,
-        MixUp,
-        Mosaic,
-        MultiCrop,
-        Normalize,
-        OneHot,
-        OneOf,
-        Pad,
-        Perspective,
-        Posterize,
-        RandAugment,
-        RandomChoice,
-        RandomCrop,
-        RandomErasing,
-        RandomFlip,
-        RandomResizedCrop,
-        Resize,
-        Rotate,
-        Saturation,
-        Sequential,
-        Sharpness,
-        Solarize,
-        TenCrop,
-        ToFloat,
-        ToLayout,
-        TrivialAugmentWide,
-        View,
-    )
-    from fastfeed.runtime.batch import Batch, Boxes
-    from fastfeed.sampling import Balanced, Blocks, Repeated, Weighted
-    from fastfeed.sampling.checkpoint import load_state, save_state
-    from fastfeed.sampling.plan import Plan
-    from fastfeed.sources import (
-        Arrays,
-        Cache,
-        ImageFolder,
-        MDSShards,
-        Mixture,
-        Objects,
-        RawShards,
-        Storage,
-        Table,
-        TarShards,
-        TFRecords,
-    )
-    from fastfeed.spec import Spec
+    return sorted(__all__)

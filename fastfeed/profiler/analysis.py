@@ -1,4 +1,4 @@
-"""Traces in, verdict out: puts the parts together."""
+"""Runs the whole analysis: from traces to a verdict."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fastfeed.profiler.attribution.attribution import Attribution, attribute_device, caused
-from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.attribution import Attribution, attribute_device, spans_with_cause
+from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.model.statistics import MIN_STEPS
 from fastfeed.profiler.model.trace import Origin, Trace
-from fastfeed.profiler.ranks.ranks import Blame, Member, together
+from fastfeed.profiler.ranks.ranks import Blame, RankDevice, analyze_ranks
 from fastfeed.profiler.steps.device import device_result, labels, main_process
 from fastfeed.profiler.steps.input_share import STARVING, share_of
 from fastfeed.profiler.steps.steps import find_steps
@@ -27,10 +27,10 @@ __all__ = ["analyze"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """One device of one trace, on the way to its result."""
+class _DeviceAnalysis:
+    """One device of one trace, before its result."""
 
-    index: int  # of the trace
+    trace: int  # index of the trace
     device: int
     host: Host
     attribution: Attribution
@@ -39,67 +39,81 @@ class _Found:
 def analyze(
     traces: Sequence[Trace], *, input_range: str = "", last_steps: int | None = None, again: str = ""
 ) -> Result:
-    """Say why the devices of these traces were idle, and whether input is to blame.
+    """Find out why the devices of these traces were idle, and whether input is to blame.
 
     Args:
-        traces: of one run; of several ranks, each its own or all in one. Timelines are merged before (`merge`).
-        input_range: a regular expression; ranges whose name it matches are waiting for input, too.
-        last_steps: judge the last so many steady steps only.
-        again: the command that measures again, for the report.
+        traces: of one run; several ranks may be in one trace or in one each. Merge timelines first (see `merge`).
+        input_range: a regular expression; ranges whose names match count as waiting for input.
+        last_steps: judge only this many of the last steady steps.
+        again: the command to measure again, shown in the report.
 
-    Raises TraceError where the traces cannot be of one run, ConfigError for a bad pattern.
+    Raises:
+        TraceError: the traces cannot be of one run.
+        ConfigError: `input_range` is not a regular expression.
     """
-    found = [one for index, trace in enumerate(traces) for one in _devices(index, trace, input_range)]
-    names = labels([(traces[one.index], one.device) for one in found], len(traces))
-    results = [_result(traces[one.index], one, name, last_steps) for one, name in zip(found, names, strict=True)]
-    members = [
-        Member(
-            made.label, traces[one.index], one.device, made.slices, made.judged.spans, made.first, made.last, made.rank
-        )
-        for one, made in zip(found, results, strict=True)
+    analyses = [analysis for index, trace in enumerate(traces) for analysis in _devices(index, trace, input_range)]
+    names = labels([(traces[analysis.trace], analysis.device) for analysis in analyses], len(traces))
+    results = [
+        _result(traces[analysis.trace], analysis, name, last_steps)
+        for analysis, name in zip(analyses, names, strict=True)
     ]
-    ranks = together(members)
-    devices = tuple(_with_ranks(made, blame) for made, blame in zip(results, ranks.blames, strict=True))
+    rank_devices = [
+        RankDevice(
+            result.label,
+            traces[analysis.trace],
+            analysis.device,
+            result.slices,
+            result.judged.spans,
+            result.first,
+            result.last,
+            result.rank,
+        )
+        for analysis, result in zip(analyses, results, strict=True)
+    ]
+    ranks = analyze_ranks(rank_devices)
+    devices = tuple(_with_ranks(result, blame) for result, blame in zip(results, ranks.blames, strict=True))
     feeds = feed_results(traces)
     origins = tuple(trace.origin for trace in traces)
-    notes = tuple(dict.fromkeys((*_notes(origins), *ranks.notes)))
+    notes = tuple(dict.fromkeys((*_collect_notes(origins), *ranks.notes)))
     waits = () if devices else host_waits(traces, input_range)
     return Result(origins, judge(devices, feeds, origins, again, waits), devices, ranks.ranks, feeds, notes)
 
 
-def _notes(origins: Sequence[Origin]) -> list[str]:
-    """What the readers noted; of several files, with the file's name where it is not true of all."""
-    everybody = set.intersection(*(set(origin.notes) for origin in origins)) if origins else set()
+def _collect_notes(origins: Sequence[Origin]) -> list[str]:
+    """Notes of the readers, with the file name if a note does not apply to all files."""
+    common = set.intersection(*(set(origin.notes) for origin in origins)) if origins else set()
     return [
-        note if note in everybody else f"{Path(origin.path).name}: {note}"
-        for origin in origins
-        for note in origin.notes
+        note if note in common else f"{Path(origin.path).name}: {note}" for origin in origins for note in origin.notes
     ]
 
 
-def _devices(index: int, trace: Trace, input_range: str) -> list[_Found]:
+def _devices(index: int, trace: Trace, input_range: str) -> list[_DeviceAnalysis]:
     host = Host(trace, input_range)
-    worked = np.unique(trace.ops.device[trace.ops.end > trace.ops.start])
+    active = np.unique(trace.ops.device[trace.ops.end > trace.ops.start])
     return [
-        _Found(index, int(device), host, attribute_device(trace, int(device), host)) for device in worked if device >= 0
+        _DeviceAnalysis(index, int(device), host, attribute_device(trace, int(device), host))
+        for device in active
+        if device >= 0
     ]
 
 
-def _result(trace: Trace, one: _Found, label: str, last_steps: int | None) -> DeviceResult:
-    process, host = main_process(trace, one.attribution.rows), one.host
-    waits = host.what(host.driver(process), Doing.INPUT)
-    steps = find_steps(trace, one.device, process, one.attribution.edges, host.launch, waits)
-    fewest = MIN_STEPS
-    if last_steps is not None:  # who asks for two gets two
-        fewest = min(MIN_STEPS, last_steps)
-        kept = np.flatnonzero(steps.steady)[-last_steps:]
-        steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), kept))
-    return device_result(trace, one.index, one.device, one.host, one.attribution, steps, label, fewest)
+def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int | None) -> DeviceResult:
+    process, host = main_process(trace, analysis.attribution.rows), analysis.host
+    waits = host.spans_of(host.main_thread(process), Activity.INPUT)
+    steps = find_steps(trace, analysis.device, process, analysis.attribution.edges, host.launch, waits)
+    min_steps = MIN_STEPS
+    if last_steps is not None:  # a request for two steps is enough for a verdict
+        min_steps = min(MIN_STEPS, last_steps)
+        last = np.flatnonzero(steps.steady)[-last_steps:]
+        steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), last))
+    return device_result(
+        trace, analysis.trace, analysis.device, analysis.host, analysis.attribution, steps, label, min_steps
+    )
 
 
 def _with_ranks(result: DeviceResult, blame: Blame) -> DeviceResult:
-    """A device with what the other ranks cost it: waiting for another's input is starvation, too, by proxy."""
-    own = caused(result.slices, *STARVING)
+    """Adds what other ranks cost this device: waiting for a rank that waits for input is starvation by proxy."""
+    own = spans_with_cause(result.slices, *STARVING)
     by_proxy = union(blame.spans[np.isin(blame.cause, STARVING)])
     share = share_of(result.steps, result.judged, own, by_proxy)
     return replace(result, charges=blame.charges, comm_wait=blame.comm_wait, share=share)

@@ -106,7 +106,7 @@ def test_the_same_run_before_and_after_moves_input_to_the_launches(analyzed):
     without = only(analyzed("kineto/tb_resnet50_nw0_span1.pt.trace.json.gz"))
     workers = only(analyzed("kineto/tb_resnet50_nw4_span1.pt.trace.json.gz"))
     assert without.judged.input.exposed > 20 * workers.judged.input.exposed
-    assert without.facts["step_ms"] > 1.3 * workers.facts["step_ms"]
+    assert without.metrics["step_ms"] > 1.3 * workers.metrics["step_ms"]
 
 
 def test_waiting_that_the_gpu_did_not_feel_is_called_hidden(analyzed):

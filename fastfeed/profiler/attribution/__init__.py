@@ -1,1 +1,1 @@
-"""One device's idle time, each nanosecond with one cause."""
+"""Attributes the idle time of one device: every nanosecond gets exactly one cause."""

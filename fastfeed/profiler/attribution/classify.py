@@ -1,4 +1,4 @@
-"""What a host thread was doing, told from the name of the call or range that it was inside of."""
+"""Classifies what a host thread was doing by the name of the call or range it was in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
 
-__all__ = ["Doing", "call_meanings", "range_meanings"]
+__all__ = ["Activity", "call_activities", "range_activities"]
 
 
-class Doing(IntEnum):
-    """In the order in which they explain a late launch: the first that covers an instant is the cause."""
+class Activity(IntEnum):
+    """Ordered by precedence: of the activities that cover an instant, the first is the cause of a late launch."""
 
     INPUT = 0
     CHECKPOINT = 1
@@ -30,135 +30,147 @@ class Doing(IntEnum):
     GIL = 10
     FRAMEWORK = 11
     PYTHON = 12
-    WAITING = 13  # parked until another thread has something for it: that one is asked
-    NOTHING = 14  # says nothing about lateness
+    WAITING = 13  # parked until another thread has work for it: that thread decides
+    NOTHING = 14  # irrelevant to lateness
 
     @property
     def cause(self) -> Cause:
-        return Cause.MODULE_LOAD if self is Doing.LOAD else Cause[self.name]
+        return Cause.MODULE_LOAD if self is Activity.LOAD else Cause[self.name]
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _pattern(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 _CALLS = (
-    (_any("malloc", "free(?!ze)", "hostalloc", "host(un)?register", "mempool", "memcreate", "memmap"), Doing.ALLOC),
-    (_any("synchronize", "streamwaitvalue", "eventquery", "streamquery"), Doing.SYNC),
-    (_any("linkcreate", "linkcomplete", "nvrtc"), Doing.COMPILE),
-    (_any("moduleload|library|funcgetattr|occupancy|ctx|init|streamcreate|eventcreate|peeraccess|propert"), Doing.LOAD),
-    (_any("memcpy"), Doing.COPY),
+    (
+        _pattern("malloc", "free(?!ze)", "hostalloc", "host(un)?register", "mempool", "memcreate", "memmap"),
+        Activity.ALLOC,
+    ),
+    (_pattern("synchronize", "streamwaitvalue", "eventquery", "streamquery"), Activity.SYNC),
+    (_pattern("linkcreate", "linkcomplete", "nvrtc"), Activity.COMPILE),
+    (
+        _pattern("moduleload|library|funcgetattr|occupancy|ctx|init|streamcreate|eventcreate|peeraccess|propert"),
+        Activity.LOAD,
+    ),
+    (_pattern("memcpy"), Activity.COPY),
 )
-_QUEUED_COPY = _any("async", "batch")  # returns at once, unless the host's memory is pageable
-_LINE = r"(\(\d+\))?: "  # between file and function, as PyTorch writes Python frames: dataloader.py(521): __next__
+_QUEUED_COPY = _pattern("async", "batch")  # returns immediately unless the host memory is pageable
+_FRAME = r"(\(\d+\))?: "  # between file and function in PyTorch's Python frames: dataloader.py(521): __next__
 
-_RANGE = r"^(?!\S*\.py\(\d+\): )"  # from here on a whole name, but of no Python frame: those begin with a file's name
+_RANGE = (
+    r"^(?!\S*\.py\(\d+\): )"  # matches at the start of a name that is not a Python frame; those start with a file name
+)
 
-# An INPUT or CHECKPOINT name may come from anybody: ranges, operators, Python frames.
-_INPUT = _any(
+# INPUT and CHECKPOINT names may come from ranges, operators or Python frames.
+_INPUT = _pattern(
     r"DataLoader\S*__next__",
     r"DataPipe\)?#",
-    rf"dataloader\.py{_LINE}(__next__|_next_data|_get_data|_try_get_data)",
+    rf"dataloader\.py{_FRAME}(__next__|_next_data|_get_data|_try_get_data)",
     r"dataloader_next\b|\]\.(val|test|predict)_next$",  # PyTorch Lightning
-    rf"IteratorGetNext|Iterator::GetNext|OptionalGetValue|iterator_ops\.py{_LINE}(__next__|_next_internal)",
-    rf"nvidia/dali/\S*{_LINE}(__next__|next|_get_outputs|share_outputs)\b",
+    rf"IteratorGetNext|Iterator::GetNext|OptionalGetValue|iterator_ops\.py{_FRAME}(__next__|_next_internal)",
+    rf"nvidia/dali/\S*{_FRAME}(__next__|next|_get_outputs|share_outputs)\b",
     r"\bDALI\S*(__next__|Iterator)|Dali\w*ShareOutputs|^ShareOutputs$",
-    rf"grain/\S*{_LINE}__next__|streaming/\S*dataloader\S*{_LINE}__next__|webdataset/\S*{_LINE}__iter__",
-    rf"ffcv/loader/\S*{_LINE}(__next__|run)$|torch_xla/\S*parallel_loader\.py{_LINE}(__next__|next|next_item)$",
+    rf"grain/\S*{_FRAME}__next__|streaming/\S*dataloader\S*{_FRAME}__next__|webdataset/\S*{_FRAME}__iter__",
+    rf"ffcv/loader/\S*{_FRAME}(__next__|run)$|torch_xla/\S*parallel_loader\.py{_FRAME}(__next__|next|next_item)$",
     rf"{_RANGE}((wait[-_ ]for[-_ ])?(data|batch|input)[-_ ]?(loading|loader|load|wait|fetch|next|generator)|data)$",
     rf"{_RANGE}wait[-_ ]for[-_ ](data|batch|input)$",
     rf"({_RANGE}|^\S+\.py\(\d+\): )(get|next|fetch|load)[-_ ]?((next|train)[-_ ])?(batch|data)$",
-    rf"{_RANGE}data[-_ ]?(iter|loader|loading|time|wait)|^\S*data_?loader\w*\.py{_LINE}(__next__|__getitem__|collate)",
+    rf"{_RANGE}data[-_ ]?(iter|loader|loading|time|wait)|^\S*data_?loader\w*\.py{_FRAME}(__next__|__getitem__|collate)",
 )
-_CHECKPOINT = _any(
-    rf"torch/serialization\.py{_LINE}(_?save|_legacy_save)|distributed/checkpoint/|orbax|ModelCheckpoint|SaveV2",
+_CHECKPOINT = _pattern(
+    rf"torch/serialization\.py{_FRAME}(_?save|_legacy_save)|distributed/checkpoint/|orbax|ModelCheckpoint|SaveV2",
     r"checkpoint_?(save|write|manager)|save_?(checkpoint|state|model|pretrained|weights)",
-    rf"{_RANGE}(checkpoint(?!\w*(func|seq|wrap|ed))|save(_(?!for_backward)|$))",  # not what trades memory for time
+    rf"{_RANGE}(checkpoint(?!\w*(func|seq|wrap|ed))|save(_(?!for_backward)|$))",  # not activation checkpointing
     rf"{_RANGE}(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)",
     rf"wandb/|mlflow/|tensorboard/(summary|writer)|SummaryWriter|WriteScalarSummary|{_RANGE}log(ging|_metrics)$",
 )
-# What compiles, and not what runs the compiled: its frames are open in every step, so functions are named.
-_COMPILE = _any(
+# Functions that compile, not those that run compiled code: the latter are on the stack in every step.
+_COMPILE = _pattern(
     r"xla_?compile|PjRt\S*Compile|backend_compile|^Compile(\b|Module)|XLA:\S*Compil|jit_compile",
     rf"\(dynamo_timed\)|Torch-Compiled Region: compile|compile_inner|{_RANGE}\S*inductor\S*compile",
     r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph|bytecode_transformation|variables/|backends/)",
     r"torch/_inductor/(graph|scheduler|lowering|select_algorithm|async_compile|codegen/|fx_passes/)",
-    rf"torch/_inductor/(compile_fx|codecache)\.py{_LINE}\w*(compil|codegen|load)",
-    rf"torch/_inductor/cudagraph_trees\.py{_LINE}(_record|record_function)$",
-    rf"triton_heuristics\.py{_LINE}\w*(precompile|autotune_to|benchmark)|triton/testing\.py{_LINE}do_bench",
-    rf"triton/compiler/(code_generator|compiler\.py{_LINE}(compile|make_ir|parse)$)|triton/\S*{_LINE}_do_compile$",
-    rf"autotuner\.py{_LINE}(_bench|_profile)|nvrtc|autotun(?!er\.py)|cudnn\S*find",
+    rf"torch/_inductor/(compile_fx|codecache)\.py{_FRAME}\w*(compil|codegen|load)",
+    rf"torch/_inductor/cudagraph_trees\.py{_FRAME}(_record|record_function)$",
+    rf"triton_heuristics\.py{_FRAME}\w*(precompile|autotune_to|benchmark)|triton/testing\.py{_FRAME}do_bench",
+    rf"triton/compiler/(code_generator|compiler\.py{_FRAME}(compile|make_ir|parse)$)|triton/\S*{_FRAME}_do_compile$",
+    rf"autotuner\.py{_FRAME}(_bench|_profile)|nvrtc|autotun(?!er\.py)|cudnn\S*find",
 )
-_SYNC = _any(r"block_until_ready|api\.py(\(\d+\))?: try_to_block$|BlockHostUntil(Done|Ready)")
-_HOST_COMM = _any(
+_SYNC = _pattern(r"block_until_ready|api\.py(\(\d+\))?: try_to_block$|BlockHostUntil(Done|Ready)")
+_HOST_COMM = _pattern(
     r"gloo::?|MPI_(Barrier|Allreduce|Bcast|Wait|Recv|Allgather)|c10d::(barrier|store)|TCPStore|ncclCommInit",
-    rf"(dist\S*|distributed_c10d)\.py{_LINE}(barrier|all_gather_object|broadcast_object_list)|init_process_group",
+    rf"(dist\S*|distributed_c10d)\.py{_FRAME}(barrier|all_gather_object|broadcast_object_list)|init_process_group",
     r"horovod\S*broadcast",
 )
-_WAITING = _any(
-    rf"threading\.py{_LINE}(wait|join|_wait_for_tstate_lock)|queue\.py{_LINE}get|selectors\.py",
-    rf"concurrent/futures/\S*{_LINE}(result|wait)|lock\.acquire|WaitForWork",
+_WAITING = _pattern(
+    rf"threading\.py{_FRAME}(wait|join|_wait_for_tstate_lock)|queue\.py{_FRAME}get|selectors\.py",
+    rf"concurrent/futures/\S*{_FRAME}(result|wait)|lock\.acquire|WaitForWork",
     r"pthread_cond_\w*wait|pthread_join|sem_\w*wait|futex|epoll_wait|^p?poll$|^select$|__lll_lock_wait",
 )
 _RANGES = (
-    (_INPUT, Doing.INPUT),
-    (_CHECKPOINT, Doing.CHECKPOINT),
-    (_COMPILE, Doing.COMPILE),
-    (_HOST_COMM, Doing.HOST_COMM),
-    (_SYNC, Doing.SYNC),
-    (_WAITING, Doing.WAITING),
+    (_INPUT, Activity.INPUT),
+    (_CHECKPOINT, Activity.CHECKPOINT),
+    (_COMPILE, Activity.COMPILE),
+    (_HOST_COMM, Activity.HOST_COMM),
+    (_SYNC, Activity.SYNC),
+    (_WAITING, Activity.WAITING),
 )
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
-_RANGE_KINDS = {
-    RangeKind.OP: Doing.FRAMEWORK,
-    RangeKind.PYTHON: Doing.PYTHON,
-    RangeKind.GC: Doing.GC,
-    RangeKind.GIL: Doing.GIL,
-    RangeKind.COMPILE: Doing.COMPILE,
-    RangeKind.NVTX: Doing.FRAMEWORK,
+_DEFAULTS = {
+    RangeKind.OP: Activity.FRAMEWORK,
+    RangeKind.PYTHON: Activity.PYTHON,
+    RangeKind.GC: Activity.GC,
+    RangeKind.GIL: Activity.GIL,
+    RangeKind.COMPILE: Activity.COMPILE,
+    RangeKind.NVTX: Activity.FRAMEWORK,
 }
 
 
-def call_meanings(trace: Trace) -> np.ndarray:
-    """A Doing per call: uint8, shape (len(calls),). A copy that returns at once is a launch."""
+def call_activities(trace: Trace) -> np.ndarray:
+    """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
     calls: Calls = trace.calls
-    table = np.full(len(trace.names) + 1, Doing.LAUNCH, np.uint8)  # the last is for a name of -1
+    table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)  # the last entry is for name -1
     for name in np.unique(calls.name):
-        table[name] = _of_call(trace.name(int(name)))
+        table[name] = _classify_call(trace.name(int(name)))
     return table[calls.name]
 
 
-def _of_call(name: str) -> Doing:
-    found = next((doing for pattern, doing in _CALLS if pattern.search(name)), Doing.LAUNCH)
-    return Doing.LAUNCH if found is Doing.COPY and _QUEUED_COPY.search(name) else found
+def _classify_call(name: str) -> Activity:
+    activity = next((activity for pattern, activity in _CALLS if pattern.search(name)), Activity.LAUNCH)
+    return Activity.LAUNCH if activity is Activity.COPY and _QUEUED_COPY.search(name) else activity
 
 
-def range_meanings(trace: Trace, input_range: str = "") -> np.ndarray:
-    """A Doing per range: uint8. `input_range` is the user's own pattern for waiting for input.
+def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
+    """An Activity per range: uint8, shape (len(ranges),).
 
-    Raises ConfigError where the pattern cannot be compiled.
+    `input_range` is the user's regular expression for ranges that wait for input. Raises ConfigError if it is invalid.
     """
     try:
-        own = re.compile(input_range) if input_range else None
+        user_pattern = re.compile(input_range) if input_range else None
     except re.error as error:
-        raise ConfigError(f"the pattern of input ranges, {input_range!r}, is no regular expression: {error}") from error
+        raise ConfigError(
+            f"the pattern of input ranges, {input_range!r}, is not a regular expression: {error}"
+        ) from error
     ranges: Ranges = trace.ranges
     kinds = len(RangeKind)
-    key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.kind  # a name of -1 is none
-    table = np.full((len(trace.names) + 1) * kinds, Doing.NOTHING, np.uint8)
-    for one in np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else ():
-        table[one] = _of_range(trace.name(int(one // kinds) - 1), RangeKind(int(one % kinds)), own)
+    key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.kind  # name -1 means none
+    table = np.full((len(trace.names) + 1) * kinds, Activity.NOTHING, np.uint8)
+    for number in np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else ():
+        table[number] = _classify_range(
+            trace.name(int(number // kinds) - 1), RangeKind(int(number % kinds)), user_pattern
+        )
     return table[key]
 
 
-def _of_range(name: str, kind: RangeKind, own: re.Pattern[str] | None) -> Doing:
-    if own is not None and own.search(name):
-        return Doing.INPUT
+def _classify_range(name: str, kind: RangeKind, user_pattern: re.Pattern[str] | None) -> Activity:
+    if user_pattern is not None and user_pattern.search(name):
+        return Activity.INPUT
     if kind in (RangeKind.STEP, RangeKind.OTHER) or _PROFILER_STEP.match(name):
-        return Doing.NOTHING
+        return Activity.NOTHING
     if kind is RangeKind.FEED:
-        return Doing.INPUT
+        return Activity.INPUT
     if kind is RangeKind.SYSTEM:
-        return Doing.WAITING if _WAITING.search(name) else Doing.NOTHING
-    return next((doing for pattern, doing in _RANGES if pattern.search(name)), _RANGE_KINDS[kind])
+        return Activity.WAITING if _WAITING.search(name) else Activity.NOTHING
+    return next((activity for pattern, activity in _RANGES if pattern.search(name)), _DEFAULTS[kind])

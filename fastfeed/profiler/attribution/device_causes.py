@@ -1,59 +1,59 @@
-"""The other two parts of a gap: the launch call itself, and the time from its return to the op's start."""
+"""Causes of the other two parts of a gap: the launch call itself, and the time from its return to the op's start."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.dependencies import producers
 from fastfeed.profiler.attribution.gaps import Gaps
 from fastfeed.profiler.attribution.host import Host
-from fastfeed.profiler.attribution.host_causes import Pieces
+from fastfeed.profiler.attribution.host_causes import AttributedSpans
 from fastfeed.profiler.attribution.launches import LOADS_NS
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["calls_in_gaps", "queues_in_gaps"]
+__all__ = ["launch_call_causes", "queue_causes"]
 
-_NO_LATENCY_NS = 100_000  # no launch takes that long to arrive
-_LEAST_NS = 10_000  # below it a queue is latency, whatever the others are
+_MAX_LATENCY_NS = 100_000  # no launch takes longer than this to reach the device
+_MIN_QUEUE_NS = 10_000  # a shorter queue is always latency
 
 
-def calls_in_gaps(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> list[Pieces]:
-    """Why a launch call was open while the device idled: staging, loading, allocating, a full queue, or launching."""
+def launch_call_causes(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> list[AttributedSpans]:
+    """Why the device idled during a launch call: staging, loading, allocating, a full queue, or launching."""
     rows = np.flatnonzero(gaps.call_end > gaps.late_end)
     if not len(rows):
         return []
     ops, calls = trace.ops, trace.calls
     op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
-    first = host.first_use[op]
-    long = host.long[call] | (first & (calls.end[call] - calls.start[call] > LOADS_NS))
+    is_first = host.is_first_use[op]
+    is_long = host.is_long_call[call] | (is_first & (calls.end[call] - calls.start[call] > LOADS_NS))
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
-    cause[long & first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
-    queue = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
-    cause[long & ~first & queue & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL
+    cause[is_long & is_first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
+    device_busy = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
+    cause[is_long & ~is_first & device_busy & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL
     thread = calls.thread[call]
-    longest = np.flatnonzero(long)
-    longest = longest[np.argsort(thread[longest], kind="stable")]
-    for mine in np.split(longest, np.flatnonzero(np.diff(thread[longest])) + 1) if len(longest) else ():
-        one = thread[mine[0]]
-        inner = overlap(span[mine], host.what(int(one), Doing.ALLOC))
-        cause[mine[inner * 2 > span[mine, 1] - span[mine, 0]]] = Cause.ALLOC
-        inner = overlap(span[mine], host.contention(int(one)))
-        cause[mine[inner * 2 > span[mine, 1] - span[mine, 0]]] = Cause.CONTENTION
-    blocking = host.call_doing[call] == Doing.COPY
+    long_rows = np.flatnonzero(is_long)
+    long_rows = long_rows[np.argsort(thread[long_rows], kind="stable")]
+    for group in np.split(long_rows, np.flatnonzero(np.diff(thread[long_rows])) + 1) if len(long_rows) else ():
+        thread_id = thread[group[0]]
+        covered = overlap(span[group], host.spans_of(int(thread_id), Activity.ALLOC))
+        cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.ALLOC
+        covered = overlap(span[group], host.contention(int(thread_id)))
+        cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.CONTENTION
+    blocking = host.call_activity[call] == Activity.COPY
     cause[blocking] = Cause.COPY
     cause[(ops.kind[op] == Kind.H2D) & (ops.pageable[op] == 1)] = Cause.H2D_STAGING
-    return [Pieces(span, cause, thread.astype(np.int32), calls.name[call])]
+    return [AttributedSpans(span, cause, thread.astype(np.int32), calls.name[call])]
 
 
-def queues_in_gaps(trace: Trace, gaps: Gaps, host: Host) -> list[Pieces]:
-    """Why a launched op had not begun: the usual latency, or an order between streams or devices.
+def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
+    """Why a launched op had not started: the usual latency, or an order between streams or devices.
 
-    What is longer than usual counts as held back when it was launched before the gap, so that the launch was not
-    late, or when its stream had been told to wait. Work of another device that ended meanwhile holds it whatever is
-    usual: where every step waits for it, the wait is what is usual.
+    A queue that is longer than usual is a dependency if the op was launched before the gap (so the launch was not
+    late) or if its stream was waiting for an event. Work of another device that ended in the meantime is the cause
+    whatever is usual: if every step waits for it, that wait is the usual length.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
     if not len(rows):
@@ -62,28 +62,28 @@ def queues_in_gaps(trace: Trace, gaps: Gaps, host: Host) -> list[Pieces]:
     span, op, call = gaps.queued[rows], gaps.op[rows], gaps.call[rows]
     length = span[:, 1] - span[:, 0]
     in_gap = calls.start[call] > gaps.start[rows]
-    usual = max(_LEAST_NS, int(np.percentile(length[in_gap], 90)) if in_gap.any() else 0)
-    held = length > usual
-    asked = held | (length > _NO_LATENCY_NS)
+    usual = max(_MIN_QUEUE_NS, int(np.percentile(length[in_gap], 90)) if in_gap.any() else 0)
+    is_longer = length > usual
+    needs_producer = is_longer | (length > _MAX_LATENCY_NS)
     producer = np.full(len(rows), -1, np.int64)
-    producer[asked] = producers(host, op[asked])
+    producer[needs_producer] = producers(host, op[needs_producer])
     cause = np.full(len(rows), Cause.LATENCY, np.uint8)
-    cause[held & (~in_gap | (producer >= 0) | (length > _NO_LATENCY_NS))] = Cause.DEPENDENCY
-    # one process with several devices starts a collective on all of them, or on none
-    shared = np.isin(ops.process[op], _with_devices(trace))
-    cause[(cause == Cause.DEPENDENCY) & (producer < 0) & shared & (ops.kind[op] == Kind.COMM)] = Cause.PEER
-    known = np.flatnonzero(producer >= 0)
-    ended = ops.end[producer[known]]
-    inside = (ended >= span[known, 0]) & (ended <= span[known, 1])
-    elsewhere = ops.device[producer[known]] != ops.device[op[known]]
-    cause[known[inside & elsewhere]] = Cause.PEER
+    cause[is_longer & (~in_gap | (producer >= 0) | (length > _MAX_LATENCY_NS))] = Cause.DEPENDENCY
+    # a process with several devices starts a collective on all of them or on none
+    multi_device = np.isin(ops.process[op], _multi_device_processes(trace))
+    cause[(cause == Cause.DEPENDENCY) & (producer < 0) & multi_device & (ops.kind[op] == Kind.COMM)] = Cause.PEER
+    known_rows = np.flatnonzero(producer >= 0)
+    ended = ops.end[producer[known_rows]]
+    inside = (ended >= span[known_rows, 0]) & (ended <= span[known_rows, 1])
+    elsewhere = ops.device[producer[known_rows]] != ops.device[op[known_rows]]
+    cause[known_rows[inside & elsewhere]] = Cause.PEER
     name = np.where(producer >= 0, ops.name[producer], -1)
-    return [Pieces(span, cause, calls.thread[call].astype(np.int32), name.astype(np.int32))]
+    return [AttributedSpans(span, cause, calls.thread[call].astype(np.int32), name.astype(np.int32))]
 
 
-def _with_devices(trace: Trace) -> np.ndarray:
-    """The processes that drive several devices."""
-    many = len(trace.devices) + 1
-    pairs = np.unique(trace.ops.process.astype(np.int64) * many + trace.ops.device)
-    process, count = np.unique(pairs // many, return_counts=True)
+def _multi_device_processes(trace: Trace) -> np.ndarray:
+    """Processes that drive several devices."""
+    width = len(trace.devices) + 1
+    pairs = np.unique(trace.ops.process.astype(np.int64) * width + trace.ops.device)
+    process, count = np.unique(pairs // width, return_counts=True)
     return process[count > 1]

@@ -1,4 +1,4 @@
-"""Idle gaps of a device, split into late (not launched yet), call (being launched) and queued (not begun)."""
+"""Idle gaps of a device, each split into late (not launched yet), call (being launched) and queued (not started)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Gaps", "find_gaps"]
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Columns, one row per gap in order of time. Late, call and queued follow each other; each may be empty."""
+    """Columns, one row per gap, in order of time. Late, call and queued follow each other; each may be empty."""
 
     start: np.ndarray  # int64
     end: np.ndarray
-    op: np.ndarray  # int64, index into Trace.ops of the op that ended it
-    call: np.ndarray  # int64, index into Trace.calls of that op's launch; -1 unknown: then all of the gap is `late`
+    op: np.ndarray  # int64, index into Trace.ops of the op that ended the gap
+    call: np.ndarray  # int64, index into Trace.calls of that op's launch; -1 unknown: the whole gap is `late`
     late_end: np.ndarray  # int64: late is [start, late_end)
     call_end: np.ndarray  # int64: call is [late_end, call_end), queued is [call_end, end)
 
@@ -38,25 +38,27 @@ class Gaps:
 
 
 def find_gaps(trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: np.ndarray, launch: np.ndarray) -> Gaps:
-    """The gaps between a device's first and last op. `launch` is what `launches` gives.
+    """The gaps between a device's first and last op. `launch` is from `launch_calls`.
 
-    A gap that the profiler's overhead ends takes the next op all the same: it is late on that op's launch.
+    A gap that ends in profiler overhead still waits for the next op, so it is late on that op's launch.
     """
     idle = complement(union(*busy.values()), int(edges[0]), int(edges[1]))
     ops, calls = trace.ops, trace.calls
-    mine = np.flatnonzero(ops.device == device)
-    began = np.where(launch[mine] >= 0, calls.start[launch[mine]] if len(calls.start) else 0, np.iinfo(np.int64).max)
-    # of several ops that begin together, one that lasts, and the one launched first
-    mine = mine[np.lexsort((began, ops.end[mine] == ops.start[mine], ops.start[mine]))]
+    rows = np.flatnonzero(ops.device == device)
+    launch_start = np.where(
+        launch[rows] >= 0, calls.start[launch[rows]] if len(calls.start) else 0, np.iinfo(np.int64).max
+    )
+    # of ops that start together, prefer one with a duration, then the one launched first
+    rows = rows[np.lexsort((launch_start, ops.end[rows] == ops.start[rows], ops.start[rows]))]
     op = (
-        mine[np.minimum(np.searchsorted(ops.start[mine], idle[:, 1]), len(mine) - 1)]
+        rows[np.minimum(np.searchsorted(ops.start[rows], idle[:, 1]), len(rows) - 1)]
         if len(idle)
         else np.empty(0, np.int64)
     )
     call = launch[op]
     known = call >= 0
-    begun = np.where(known, calls.start[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
-    returned = np.where(known, calls.end[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
-    late_end = np.clip(begun, idle[:, 0], idle[:, 1])
-    call_end = np.maximum(np.clip(returned, idle[:, 0], idle[:, 1]), late_end)
+    call_start = np.where(known, calls.start[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
+    call_return = np.where(known, calls.end[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
+    late_end = np.clip(call_start, idle[:, 0], idle[:, 1])
+    call_end = np.maximum(np.clip(call_return, idle[:, 0], idle[:, 1]), late_end)
     return Gaps(idle[:, 0], idle[:, 1], op, call, late_end, call_end)

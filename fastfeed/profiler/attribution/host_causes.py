@@ -1,4 +1,4 @@
-"""Why was the host late? The late part of every gap, cut up by what the launching thread was doing."""
+"""Why the host was late: the late part of every gap, split by what the launching thread was doing."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.intervals import empty, intersect, subtract, union
 
-__all__ = ["Pieces", "attribute", "join"]
+__all__ = ["AttributedSpans", "host_causes", "in_time_order"]
 
-# Before WAITING: what a parked thread is known to wait for. After it: what it merely is inside of.
-_FIRST = (
-    Doing.INPUT,
-    Doing.CHECKPOINT,
-    Doing.COMPILE,
-    Doing.LOAD,
-    Doing.ALLOC,
-    Doing.COPY,
-    Doing.SYNC,
-    Doing.HOST_COMM,
+# Before WAITING: what a parked thread is known to wait for. After it: what it merely happens to be in.
+_BEFORE_WAITING = (
+    Activity.INPUT,
+    Activity.CHECKPOINT,
+    Activity.COMPILE,
+    Activity.LOAD,
+    Activity.ALLOC,
+    Activity.COPY,
+    Activity.SYNC,
+    Activity.HOST_COMM,
 )
-_THEN = (Doing.LAUNCH, Doing.GC, Doing.GIL, Doing.FRAMEWORK, Doing.PYTHON)
+_AFTER_WAITING = (Activity.LAUNCH, Activity.GC, Activity.GIL, Activity.FRAMEWORK, Activity.PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """Idle time with a cause: columns of `result.Slices` but the gap."""
+class AttributedSpans:
+    """Idle time with a cause: the columns of `result.Slices` except the gap."""
 
     span: np.ndarray  # int64, shape (n, 2)
     cause: np.ndarray  # uint8
@@ -37,91 +37,99 @@ class Pieces:
     name: np.ndarray  # int32
 
     @classmethod
-    def of(cls, span: np.ndarray, cause: int, thread: int | np.ndarray = -1, name: int | np.ndarray = -1) -> Pieces:
-        """Columns of one cause; scalars are repeated."""
+    def of(
+        cls, span: np.ndarray, cause: int, thread: int | np.ndarray = -1, name: int | np.ndarray = -1
+    ) -> AttributedSpans:
+        """Spans of one cause; scalars are broadcast."""
         count = len(span)
         columns = (np.broadcast_to(np.asarray(column, np.int32), count) for column in (thread, name))
         return cls(span, np.full(count, cause, np.uint8), *columns)
 
 
-def join(pieces: list[Pieces]) -> Pieces:
-    """All in order of time."""
-    span = np.concatenate([empty(), *(piece.span for piece in pieces)])
+def in_time_order(parts: list[AttributedSpans]) -> AttributedSpans:
+    """All parts as one, in order of time."""
+    span = np.concatenate([empty(), *(part.span for part in parts)])
     order = np.argsort(span[:, 0], kind="stable")
     columns = [
-        np.concatenate([np.empty(0, kind), *(getattr(piece, name) for piece in pieces)])[order]
+        np.concatenate([np.empty(0, kind), *(getattr(part, name) for part in parts)])[order]
         for name, kind in (("cause", np.uint8), ("thread", np.int32), ("name", np.int32))
     ]
-    return Pieces(span[order], *columns)
+    return AttributedSpans(span[order], *columns)
 
 
-def attribute(
+def host_causes(
     host: Host, late: np.ndarray, thread: np.ndarray, process: np.ndarray, overhead: np.ndarray
-) -> list[Pieces]:
-    """Cut late spans by cause. They are disjoint and in order; the pieces cover them exactly.
+) -> list[AttributedSpans]:
+    """Split late spans by cause. They must be disjoint and in order; the parts cover them exactly.
 
     Args:
         late: shape (n, 2), empty spans allowed.
-        thread: who launched what the gap waited for, int, shape (n,); -1 unknown.
-        process: of that op: whose driver is asked when the thread itself was not busy.
-        overhead: the set of nanoseconds in which the profiler worked for itself.
+        thread: the thread that launched the op the gap waited for, int, shape (n,); -1 unknown.
+        process: of that op; its main thread explains what the launching thread does not.
+        overhead: the set of nanoseconds spent in the profiler itself.
     """
-    made: list[Pieces] = []
-    known, of = np.unique(process, return_inverse=True)
-    driver = np.array([host.driver(int(one)) for one in known], np.int64)[of]
-    thread = np.where(thread >= 0, thread, driver)
+    parts: list[AttributedSpans] = []
+    processes, inverse = np.unique(process, return_inverse=True)
+    main = np.array([host.main_thread(int(number)) for number in processes], np.int64)[inverse]
+    thread = np.where(thread >= 0, thread, main)
     many = len(host.trace.threads) + 1
-    pairs = (thread + 1) * many + driver + 1
-    some = np.flatnonzero(late[:, 1] > late[:, 0])
-    some = some[np.argsort(pairs[some], kind="stable")]
-    for rows in np.split(some, np.flatnonzero(np.diff(pairs[some])) + 1) if len(some) else ():
-        launcher, other = int(pairs[rows[0]] // many) - 1, int(pairs[rows[0]] % many) - 1
+    pairs = (thread + 1) * many + main + 1
+    nonempty = np.flatnonzero(late[:, 1] > late[:, 0])
+    nonempty = nonempty[np.argsort(pairs[nonempty], kind="stable")]
+    for rows in np.split(nonempty, np.flatnonzero(np.diff(pairs[nonempty])) + 1) if len(nonempty) else ():
+        launcher, main_thread = int(pairs[rows[0]] // many) - 1, int(pairs[rows[0]] % many) - 1
         rest = late[rows]
-        hit = intersect(rest, overhead)
-        made.append(Pieces.of(hit, Cause.PROFILER, launcher))
+        profiling = intersect(rest, overhead)
+        parts.append(AttributedSpans.of(profiling, Cause.PROFILER, launcher))
         rest = subtract(rest, overhead)
-        rest, parked = _ask(host, rest, int(launcher), made, alone=launcher == other)
-        if other not in (launcher, -1):
-            left, still = _ask(host, union(rest, parked), int(other), made, alone=True)
-            rest = union(left, still)
+        rest, parked = _explain(host, rest, int(launcher), parts, is_last=launcher == main_thread)
+        if main_thread not in (launcher, -1):
+            unexplained, still_parked = _explain(host, union(rest, parked), int(main_thread), parts, is_last=True)
+            rest = union(unexplained, still_parked)
         else:
             rest = union(rest, parked)
-        rest = _executor(host, rest, int(launcher), made)
-        # a parked thread was inside of something, too: better than nothing
-        for doing in _THEN:
-            rest = _take(host, rest, int(launcher), doing, made)
-        made.append(Pieces.of(rest, Cause.HOST_UNKNOWN, launcher))
-    return made
+        rest = _explain_by_tf_data(host, rest, int(launcher), parts)
+        # a parked thread was inside something too: better than no cause
+        for activity in _AFTER_WAITING:
+            rest = _take_activity(host, rest, int(launcher), activity, parts)
+        parts.append(AttributedSpans.of(rest, Cause.HOST_UNKNOWN, launcher))
+    return parts
 
 
-def _executor(host: Host, rest: np.ndarray, thread: int, made: list[Pieces]) -> np.ndarray:
-    """TensorFlow's executor runs operators on whichever thread is free: one of them waits for the iterator."""
-    waiting = host.iterators(thread)
-    hit = intersect(rest, waiting)
-    made.append(Pieces.of(hit, Cause.INPUT, thread))
+def _explain_by_tf_data(host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]) -> np.ndarray:
+    """TensorFlow runs ops on any free executor thread, so any thread of the process may be waiting for the iterator."""
+    waiting = host.tf_data_waits(thread)
+    explained = intersect(rest, waiting)
+    parts.append(AttributedSpans.of(explained, Cause.INPUT, thread))
     return subtract(rest, waiting)
 
 
-def _ask(host: Host, rest: np.ndarray, thread: int, made: list[Pieces], alone: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What this thread explains goes to `made`; returns what it does not, and while what it was parked."""
-    for doing in _FIRST:
-        rest = _take(host, rest, thread, doing, made)
+def _explain(
+    host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans], is_last: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Appends what this thread explains to `parts`. Returns what it does not explain, and when it was parked."""
+    for activity in _BEFORE_WAITING:
+        rest = _take_activity(host, rest, thread, activity, parts)
     contention = host.contention(thread)
-    made.append(Pieces.of(intersect(rest, contention), Cause.CONTENTION, thread))
+    parts.append(AttributedSpans.of(intersect(rest, contention), Cause.CONTENTION, thread))
     rest = subtract(rest, contention)
-    waiting = empty() if alone else host.what(thread, Doing.WAITING)
+    waiting = empty() if is_last else host.spans_of(thread, Activity.WAITING)
     parked, rest = intersect(rest, waiting), subtract(rest, waiting)
-    for doing in _THEN:
-        rest = _take(host, rest, thread, doing, made)
+    for activity in _AFTER_WAITING:
+        rest = _take_activity(host, rest, thread, activity, parts)
     return rest, parked
 
 
-def _take(host: Host, rest: np.ndarray, thread: int, doing: Doing, made: list[Pieces]) -> np.ndarray:
+def _take_activity(
+    host: Host, rest: np.ndarray, thread: int, activity: Activity, parts: list[AttributedSpans]
+) -> np.ndarray:
     if not len(rest):
         return rest
-    covered = host.what(thread, doing)
-    hit = intersect(rest, covered)
-    if not len(hit):
+    covered = host.spans_of(thread, activity)
+    explained = intersect(rest, covered)
+    if not len(explained):
         return rest
-    made.append(Pieces.of(hit, doing.cause, thread, host.inside(thread, doing, hit[:, 0])))
+    parts.append(
+        AttributedSpans.of(explained, activity.cause, thread, host.innermost_name(thread, activity, explained[:, 0]))
+    )
     return subtract(rest, covered)

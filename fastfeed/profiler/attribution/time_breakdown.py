@@ -1,4 +1,4 @@
-"""A window split exactly: which nanoseconds a device computed, communicated, copied, or did nothing."""
+"""Splits a window exactly into time the device computed, communicated, copied, or was idle."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from fastfeed.profiler.model.intervals import intersect, measure, spans, subtrac
 from fastfeed.profiler.model.result import TimeBreakdown
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["BUSY", "budget", "busy_sets"]
+__all__ = ["BUSY", "break_down", "busy_sets"]
 
-BUSY = ("compute", "comm", "h2d", "other", "overhead")  # in order of precedence, as xprof and PyTorch's plugin have it
+# in order of precedence, as in xprof and PyTorch's TensorBoard plugin
+BUSY = ("compute", "comm", "h2d", "other", "overhead")
 
 
 def busy_sets(trace: Trace, device: int) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
-    """Disjoint sets of nanoseconds, one of each class in BUSY; and the device's first start and last end.
+    """Disjoint sets of nanoseconds, one per class in BUSY, and the device's first start and last end.
 
-    Where classes overlap the earlier one has it: a copy beside a kernel is hidden. The profiler's own overhead counts
-    where the device did nothing else, between its first and its last op.
+    Where classes overlap, the earlier one wins: a copy that overlaps a kernel is hidden. The profiler's own overhead
+    counts only while the device did nothing else, between its first and its last op.
     """
     ops = trace.ops
-    mine = ops.device == device
-    kind, all_spans = ops.kind[mine], spans(ops.start[mine], ops.end[mine])
+    of_device = ops.device == device
+    kind, all_spans = ops.kind[of_device], spans(ops.start[of_device], ops.end[of_device])
     by_class = {
         "compute": all_spans[(kind == Kind.COMPUTE) | (kind == Kind.GRAPH)],
         "comm": all_spans[kind == Kind.COMM],
@@ -31,20 +32,20 @@ def busy_sets(trace: Trace, device: int) -> tuple[Mapping[str, np.ndarray], np.n
         "other": all_spans[~np.isin(kind, (Kind.COMPUTE, Kind.GRAPH, Kind.COMM, Kind.H2D))],
     }
     edges = np.array([all_spans[:, 0].min(), all_spans[:, 1].max()]) if len(all_spans) else np.zeros(2, np.int64)
-    processes = np.unique(ops.process[mine])
-    own = np.isin(trace.overheads.process, processes)
-    within = own & (trace.overheads.start > edges[0]) & (trace.overheads.end < edges[1])
+    processes = np.unique(ops.process[of_device])
+    of_process = np.isin(trace.overheads.process, processes)
+    within = of_process & (trace.overheads.start > edges[0]) & (trace.overheads.end < edges[1])
     by_class["overhead"] = spans(trace.overheads.start[within], trace.overheads.end[within])
-    disjoint, taken = {}, union()
+    disjoint, covered = {}, union()
     for name in BUSY:
-        whole = union(by_class[name])
-        disjoint[name] = subtract(whole, taken)
-        taken = union(taken, whole)
+        spans_of_class = union(by_class[name])
+        disjoint[name] = subtract(spans_of_class, covered)
+        covered = union(covered, spans_of_class)
     return disjoint, edges
 
 
-def budget(busy: Mapping[str, np.ndarray], window: np.ndarray) -> TimeBreakdown:
+def break_down(busy: Mapping[str, np.ndarray], window: np.ndarray) -> TimeBreakdown:
     """The parts of a window, a set of spans; they sum to it."""
     parts = {name: measure(intersect(busy[name], window)) for name in BUSY}
-    whole = measure(window)
-    return TimeBreakdown(window=whole, idle=whole - sum(parts.values()), **parts)
+    length = measure(window)
+    return TimeBreakdown(window=length, idle=length - sum(parts.values()), **parts)

@@ -10,7 +10,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, cause_of
 from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.result import DeviceResult, Result
-from fastfeed.profiler.verdict.advice import costs
+from fastfeed.profiler.verdict.advice import family_costs
 
 __all__ = ["ABSTAINED", "TRIPPED", "Gate", "check", "parse", "share"]
 
@@ -53,7 +53,7 @@ def share(device: DeviceResult, key: str) -> float:
     if key == IDLE:
         lost = period.budget.idle
     elif key in FAMILIES:
-        lost = costs(device)[key]
+        lost = family_costs(device)[key]
     else:
         lost = period.causes.get(cause_of(key), 0)
     return lost / period.budget.window if period.budget.window else 0.0

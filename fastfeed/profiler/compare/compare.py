@@ -179,7 +179,7 @@ def _notes(a: Result, b: Result, changes: Sequence[DeviceChange]) -> list[str]:
     for one in changes[:1]:
         if one.before.label != one.after.label:
             notes.append(f"{one.before.label} before, {one.after.label} after")
-        launches = [device.facts.get("launches_per_step") for device in (one.before, one.after)]
+        launches = [device.metrics.get("launches_per_step") for device in (one.before, one.after)]
         if launches[0] and launches[1] and not 0.8 < launches[1] / launches[0] < 1.25:
             notes.append(
                 f"{launches[0]:,.0f} device operations per step before and {launches[1]:,.0f} after: if that is "

@@ -165,7 +165,9 @@ class DeviceResult:
     launches: int  # ops whose launch is in the trace
     charges: tuple[Charge, ...] = ()
     comm_wait: int = 0  # ns inside collectives, waiting for others, in `judged`
-    facts: Mapping[str, float] = field(default_factory=dict)  # numbers behind the advice: see facts.py and device.py
+    metrics: Mapping[str, float] = field(
+        default_factory=dict
+    )  # behind the advice: see steps/metrics.py, steps/device.py
     threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name
     per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key

@@ -1,1 +1,1 @@
-"""Several ranks: matching collectives, clock offsets, who waited for whom."""
+"""Several ranks of one run: matching their collectives, aligning their clocks, attributing their waits."""

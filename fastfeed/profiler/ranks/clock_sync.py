@@ -1,4 +1,4 @@
-"""What the clocks of several recordings show at the same moment."""
+"""Estimates the clock offsets between several recordings."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.profiler.model.trace import Trace
-from fastfeed.profiler.ranks.collectives import Matched
+from fastfeed.profiler.ranks.collectives import MatchedCollectives
 
-__all__ = ["WALL_NS", "Clock", "clocks", "guess"]
+__all__ = ["WALL_NS", "Clock", "align_clocks", "estimate_offset"]
 
-WALL_NS = 10_000_000_000  # that the wall clocks of two hosts may differ
+WALL_NS = 10_000_000_000  # maximum difference between the wall clocks of two hosts
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One recording's clock against the first one's: its time less `offset_ns` is the first one's."""
+    """One recording's clock relative to the first one's: its time minus `offset_ns` is the first one's time."""
 
     offset_ns: int
-    spread_ns: int  # median distance of the ends of collectives from that; 0 where none has a partner
-    found_by: str  # "same file", "collectives", "wall clock", "" where nothing says
+    spread_ns: int  # median deviation of the ends of collectives from it; 0 if none is matched
+    found_by: str  # "same file", "collectives", "wall clock", "" unknown
 
 
-def guess(a: Trace, b: Trace) -> tuple[int, int] | None:
-    """Clock b less clock a, and how far that may be wrong, before any collective is matched; None where unknown."""
+def estimate_offset(a: Trace, b: Trace) -> tuple[int, int] | None:
+    """Clock b minus clock a, and its maximum error, before any collective is matched; None if unknown."""
     if a is b:
         return 0, 0
     if a.origin.wall_ns is None or b.origin.wall_ns is None:
@@ -33,34 +33,39 @@ def guess(a: Trace, b: Trace) -> tuple[int, int] | None:
     return a.origin.wall_ns - b.origin.wall_ns, WALL_NS
 
 
-def clocks(traces: Sequence[Trace], of_member: Sequence[int], matched: Sequence[Matched]) -> tuple[Clock, ...]:
-    """One per trace, from the ends of collectives: all participants leave together. `of_member` says whose is which."""
+def align_clocks(
+    traces: Sequence[Trace], of_member: Sequence[int], matched: Sequence[MatchedCollectives]
+) -> tuple[Clock, ...]:
+    """One clock per trace, from the ends of collectives, which all participants leave together.
+
+    `of_member` is each member's index in `traces`.
+    """
     ends: dict[tuple[int, int], list[np.ndarray]] = {}
-    for one in matched:
-        for row in range(1, len(one.members)):
-            a, b = of_member[one.members[0]], of_member[one.members[row]]
-            apart = one.end[row] - one.end[0]
-            ends.setdefault((a, b), []).append(apart)
+    for collectives in matched:
+        for row in range(1, len(collectives.members)):
+            a, b = of_member[collectives.members[0]], of_member[collectives.members[row]]
+            difference = collectives.end[row] - collectives.end[0]
+            ends.setdefault((a, b), []).append(difference)
             if a != b:
-                ends.setdefault((b, a), []).append(-apart)
+                ends.setdefault((b, a), []).append(-difference)
     pairs = {pair: np.concatenate(parts) for pair, parts in ends.items()}
-    found = {0: Clock(0, _middle(np.abs(pairs[0, 0])) if (0, 0) in pairs else 0, "same file")}
+    aligned = {0: Clock(0, _exact_median(np.abs(pairs[0, 0])) if (0, 0) in pairs else 0, "same file")}
     while True:
-        reached = [pair for pair in pairs if pair[0] in found and pair[1] not in found]
+        reached = [pair for pair in pairs if pair[0] in aligned and pair[1] not in aligned]
         if not reached:
             break
         a, b = max(reached, key=lambda pair: len(pairs[pair]))
-        apart = pairs[a, b]
-        middle = _middle(apart)
-        spread = _middle(np.abs(apart - middle))
-        found[b] = Clock(found[a].offset_ns + middle, max(spread, found[a].spread_ns), "collectives")
-    for at, trace in enumerate(traces):
-        if at not in found:
-            known = guess(traces[0], trace)
-            found[at] = Clock(known[0], 0, "wall clock") if known else Clock(0, 0, "")
-    return tuple(found[at] for at in range(len(traces)))
+        difference = pairs[a, b]
+        median = _exact_median(difference)
+        spread = _exact_median(np.abs(difference - median))
+        aligned[b] = Clock(aligned[a].offset_ns + median, max(spread, aligned[a].spread_ns), "collectives")
+    for index, trace in enumerate(traces):
+        if index not in aligned:
+            estimate = estimate_offset(traces[0], trace)
+            aligned[index] = Clock(estimate[0], 0, "wall clock") if estimate else Clock(0, 0, "")
+    return tuple(aligned[index] for index in range(len(traces)))
 
 
-def _middle(values: np.ndarray) -> int:
-    """The median, without the roundings of large float64."""
+def _exact_median(values: np.ndarray) -> int:
+    """The median, without the rounding errors of large float64."""
     return int(values[0]) + round(float(np.median(values - values[0])))

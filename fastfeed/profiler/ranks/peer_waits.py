@@ -1,11 +1,11 @@
-"""Starvation by proxy: whom a device waits for inside collectives, and what made that one late.
+"""Starvation by proxy: which rank a device waits for inside collectives, and why that rank was late.
 
-All participants of a collective leave together, so two ranks start even after it. Until the next one, the late rank
-takes as much longer as it is idle longer and busy longer than the rank that waits for it. A cause is therefore charged
-with what the late rank lost to it beyond what the waiting rank lost to it as well, the largest first.
+All participants of a collective leave it together, so two ranks start level after it. By the next one, the late rank
+has been idle longer and busy longer than the rank that waits for it, and the sum of both is the wait. A cause is
+therefore charged with the time the late rank lost to it beyond what the waiting rank lost to it, the largest first.
 
-Where the waiting rank computes meanwhile (gradients are reduced while others are still made), it keeps its lead, and
-waits for the same lateness again in the next collective: see `_carried`.
+If the waiting rank computes meanwhile (gradients are reduced while others are still being computed), it keeps its lead
+and waits for the same lateness again in the next collective: see `_carry_over`.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ import numpy as np
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.ranks.collectives import Matched
+from fastfeed.profiler.ranks.collectives import MatchedCollectives
 
-__all__ = ["NO_CAUSE", "Late", "Pieces", "Waited", "charged", "waited"]
+__all__ = ["NO_CAUSE", "BlamedWaits", "Lateness", "PeerWaits", "blame_waits", "find_waits"]
 
 NO_CAUSE = 255  # busy, or not recorded
-_SILENT = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
-_EVEN_NS = 100_000  # who waits less has no lead
-_ROUNDS = 3  # that blame is passed on, where the late rank itself waited for another in another group
+_UNBLAMED = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
+_MIN_LEAD_NS = 100_000  # a shorter wait is no lead
+_MAX_ROUNDS = 3  # of passing blame on, if the late rank itself waited for another rank in another group
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
-    """Waits inside the collectives of some members: row i of each column is one. Shape (n,)."""
+class PeerWaits:
+    """Waits inside the collectives of one set of members, one per row. Columns have shape (n,)."""
 
     victim: np.ndarray  # int64, index of the member
     culprit: np.ndarray
     start: np.ndarray  # int64, on the victim's clock
     end: np.ndarray
-    since: np.ndarray  # end of the collective before it, on the first member's clock
+    since: np.ndarray  # end of the previous collective, on the first member's clock
     arrival: np.ndarray  # of the culprit, on the first member's clock
     number: np.ndarray  # of the collective, in order of arrival
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class BlamedWaits:
     """A victim's waits, each nanosecond blamed once; sorted and disjoint. Columns have shape (n,)."""
 
     spans: np.ndarray  # int64 (n, 2), on the victim's clock
@@ -50,40 +50,40 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class Lateness:
     """What made a member late, by key: sets of spans on its clock."""
 
     own: dict[int, np.ndarray]  # Cause -> its idle slices
     passed: dict[tuple[int, int], np.ndarray]  # (member, cause) -> its own waits for that
 
 
-def waited(matched: Sequence[Matched], offsets: np.ndarray, first: np.ndarray) -> list[Waited]:
+def find_waits(matched: Sequence[MatchedCollectives], offsets: np.ndarray, first: np.ndarray) -> list[PeerWaits]:
     """The waits, one list per set of members, from matched collectives.
 
-    `offsets` are the members' clocks against the first one's, `first` where each recording starts; shape (members,).
+    `offsets` are the clocks relative to the first member's, `first` the start of each recording: shape (members,).
     """
-    sets: dict[tuple[int, ...], list[Matched]] = {}
-    for one in matched:
-        sets.setdefault(tuple(sorted(one.members)), []).append(one)
-    found = []
+    sets: dict[tuple[int, ...], list[MatchedCollectives]] = {}
+    for collectives in matched:
+        sets.setdefault(tuple(sorted(collectives.members)), []).append(collectives)
+    result = []
     for members, parts in sets.items():
-        of = np.array(members)
+        member_ids = np.array(members)
         order = [np.argsort(np.array(part.members)) for part in parts]
         start = np.concatenate([part.start[rows] for part, rows in zip(parts, order, strict=True)], axis=1)
         end = np.concatenate([part.end[rows] for part, rows in zip(parts, order, strict=True)], axis=1)
-        arrive = start - offsets[of, None]
-        last = arrive.argmax(axis=0)
-        arrival = arrive.max(axis=0)
-        leave = np.sort((end - offsets[of, None]).min(axis=0))
-        begin = int((first - offsets)[of].max())
-        since = np.concatenate([[begin], leave])[np.searchsorted(leave, arrival, side="right")]
-        wait = np.clip(arrival - arrive, 0, end - start)
+        arrivals = start - offsets[member_ids, None]
+        last = arrivals.argmax(axis=0)
+        arrival = arrivals.max(axis=0)
+        departures = np.sort((end - offsets[member_ids, None]).min(axis=0))
+        recording_start = int((first - offsets)[member_ids].max())
+        since = np.concatenate([[recording_start], departures])[np.searchsorted(departures, arrival, side="right")]
+        wait = np.clip(arrival - arrivals, 0, end - start)
         number = np.argsort(np.argsort(arrival, kind="stable"))
         row, column = np.nonzero(wait > 0)
-        found.append(
-            Waited(
-                of[row],
-                of[last[column]],
+        result.append(
+            PeerWaits(
+                member_ids[row],
+                member_ids[last[column]],
                 start[row, column],
                 (start + wait)[row, column],
                 np.minimum(since, arrival)[column],
@@ -91,70 +91,81 @@ def waited(matched: Sequence[Matched], offsets: np.ndarray, first: np.ndarray) -
                 number[column],
             )
         )
-    return found
+    return result
 
 
-def charged(
-    waits: Sequence[Waited],
+def blame_waits(
+    waits: Sequence[PeerWaits],
     late: Sequence[dict[int, np.ndarray]],
     exposed: Sequence[np.ndarray],
     offsets: np.ndarray,
-) -> list[Pieces]:
-    """Every member's waits with whom and what they are blamed on.
+) -> list[BlamedWaits]:
+    """Every member's waits, with the culprit and the cause they are blamed on.
 
-    Of each member: `late` its idle slices by Cause, `exposed` the set in which it did nothing but communicate,
-    `offsets` its clock against the first one's.
+    Per member: `late` is its idle slices by Cause, `exposed` the set in which it only communicated, `offsets` its clock
+    relative to the first one's.
     """
     members = len(late)
-    pieces = [_joined([]) for _ in range(members)]
-    for _ in range(_ROUNDS if len(waits) > 1 else 1):
-        logs = [Late(own, _by_blame(done, alone)) for own, done, alone in zip(late, pieces, exposed, strict=True)]
-        pieces = [
-            _joined([part for one in waits for part in _blamed(one, victim, logs, exposed[victim], offsets)])
+    blamed = [_join([]) for _ in range(members)]
+    for _ in range(_MAX_ROUNDS if len(waits) > 1 else 1):
+        logs = [
+            Lateness(own, _waits_by_blame(member_waits, member_exposed))
+            for own, member_waits, member_exposed in zip(late, blamed, exposed, strict=True)
+        ]
+        blamed = [
+            _join(
+                [
+                    part
+                    for peer_waits in waits
+                    for part in _blame_victim(peer_waits, victim, logs, exposed[victim], offsets)
+                ]
+            )
             for victim in range(members)
         ]
-    return pieces
+    return blamed
 
 
-def _by_blame(pieces: Pieces, exposed: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-    keys = pieces.culprit * 256 + pieces.cause
+def _waits_by_blame(waits: BlamedWaits, exposed: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+    keys = waits.culprit * 256 + waits.cause
     return {
-        divmod(int(key), 256): intervals.intersect(intervals.union(pieces.spans[keys == key]), exposed)
+        divmod(int(key), 256): intervals.intersect(intervals.union(waits.spans[keys == key]), exposed)
         for key in np.unique(keys)
     }
 
 
-def _blamed(waits: Waited, victim: int, logs: Sequence[Late], exposed: np.ndarray, offsets: np.ndarray) -> list[Pieces]:
-    found = []
+def _blame_victim(
+    waits: PeerWaits, victim: int, logs: Sequence[Lateness], exposed: np.ndarray, offsets: np.ndarray
+) -> list[BlamedWaits]:
+    result = []
     for culprit in np.unique(waits.culprit[waits.victim == victim]).tolist():
         rows = np.flatnonzero((waits.victim == victim) & (waits.culprit == culprit))
         rows = rows[np.argsort(waits.number[rows])]
         period = np.column_stack([waits.since[rows], waits.arrival[rows]])
-        own = period + offsets[culprit]
-        # the same stretch on the victim: it ends where the wait begins
-        beside = np.column_stack([waits.since[rows] + offsets[victim], waits.start[rows]])
-        beside[:, 1] = np.maximum(beside[:, 0], beside[:, 1])
+        culprit_period = period + offsets[culprit]
+        # the same period on the victim: it ends where the wait starts
+        victim_period = np.column_stack([waits.since[rows] + offsets[victim], waits.start[rows]])
+        victim_period[:, 1] = np.maximum(victim_period[:, 0], victim_period[:, 1])
         blame, excess = [], []
         for cause, idle in logs[culprit].own.items():
-            if cause not in _SILENT:
+            if cause not in _UNBLAMED:
                 blame.append((culprit, cause))
-                common = intervals.overlap(beside, logs[victim].own.get(cause, intervals.empty()))
-                excess.append(intervals.overlap(own, idle) - common)
-        for (other, cause), waiting in logs[culprit].passed.items():
-            if other != victim:
-                blame.append((other, cause))
-                common = intervals.overlap(beside, logs[victim].passed.get((other, cause), intervals.empty()))
-                excess.append(intervals.overlap(own, waiting) - common)
+                common = intervals.overlap(victim_period, logs[victim].own.get(cause, intervals.empty()))
+                excess.append(intervals.overlap(culprit_period, idle) - common)
+        for (third, cause), waiting in logs[culprit].passed.items():
+            if third != victim:
+                blame.append((third, cause))
+                common = intervals.overlap(victim_period, logs[victim].passed.get((third, cause), intervals.empty()))
+                excess.append(intervals.overlap(culprit_period, waiting) - common)
         blame.append((culprit, NO_CAUSE))
         spans = intervals.spans(waits.start[rows], waits.end[rows])
-        lost = _allotted(spans, np.column_stack([*excess, np.zeros(len(rows), np.int64)]))
-        lost = _carried(lost, waits.number[rows], intervals.overlap(spans, exposed))
-        found.append(_cut(spans, lost, np.array(blame)))
-    return found
+        lost = _allot(spans, np.column_stack([*excess, np.zeros(len(rows), np.int64)]))
+        lost = _carry_over(lost, waits.number[rows], intervals.overlap(spans, exposed))
+        result.append(_cut_waits(spans, lost, np.array(blame)))
+    return result
 
 
-def _allotted(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
-    """Nanoseconds of each wait by cause: the largest excess first, what is left over to the last column."""
+def _allot(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
+    """Nanoseconds of each wait by cause: the largest excess first, the remainder in the last column."""
     order = np.argsort(-excess[:, :-1], axis=1, kind="stable")
     reach = np.cumsum(np.maximum(np.take_along_axis(excess, order, axis=1), 0), axis=1)
     reach = np.minimum(reach, (waits[:, 1] - waits[:, 0])[:, None])
@@ -164,58 +175,60 @@ def _allotted(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
     return lost
 
 
-def _carried(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np.ndarray:
-    """The same, with what is left over charged to lateness that compute hid in the collectives right before.
+def _carry_over(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np.ndarray:
+    """The same, with the remainder charged to lateness that compute hid in the collectives just before.
 
-    Lateness goes into a pool, and leaves it as far as the waiting rank really stood still. The pool is emptied by a
-    collective in which this rank did not wait for that one.
+    Lateness enters a pool, and leaves it as far as the waiting rank actually stalled. A collective in which this rank
+    did not wait for the other empties the pool.
     """
-    long = np.flatnonzero(lost.sum(axis=1) >= _EVEN_NS)
+    long_waits = np.flatnonzero(lost.sum(axis=1) >= _MIN_LEAD_NS)
     pool: dict[int, int] = {}
     last = -2
-    for row, at, still in zip(long.tolist(), number[long].tolist(), exposed[long].tolist(), strict=True):
-        if at != last + 1:
+    for row, index, exposed_ns in zip(
+        long_waits.tolist(), number[long_waits].tolist(), exposed[long_waits].tolist(), strict=True
+    ):
+        if index != last + 1:
             pool.clear()
-        last = at
-        given = {key: ns for key, ns in enumerate(lost[row, :-1].tolist()) if ns}
+        last = index
+        lateness = {key: ns for key, ns in enumerate(lost[row, :-1].tolist()) if ns}
         rest = int(lost[row, -1])
         for key in sorted(pool, key=lambda key: -pool[key]):
-            taken = min(rest, pool[key])
-            lost[row, key] += taken
-            rest -= taken
+            used = min(rest, pool[key])
+            lost[row, key] += used
+            rest -= used
         lost[row, -1] = rest
-        for key, ns in given.items():
+        for key, ns in lateness.items():
             pool[key] = pool.get(key, 0) + ns
-        felt = still
+        unspent = exposed_ns
         for key in sorted(pool, key=lambda key: -pool[key]):
-            taken = min(felt, pool[key])
-            pool[key] -= taken
-            felt -= taken
+            used = min(unspent, pool[key])
+            pool[key] -= used
+            unspent -= used
     return lost
 
 
-def _cut(waits: np.ndarray, lost: np.ndarray, blame: np.ndarray) -> Pieces:
-    """Each wait in pieces, the largest first and what has no cause last; a row of `blame` for each column."""
+def _cut_waits(waits: np.ndarray, lost: np.ndarray, blame: np.ndarray) -> BlamedWaits:
+    """Splits each wait by cause, the largest first and the part without a cause last; `blame` has a row per column."""
     order = np.argsort(-lost[:, :-1], axis=1, kind="stable")
     order = np.column_stack([order, np.full(len(waits), len(blame) - 1)])
-    past = waits[:, :1] + np.cumsum(np.take_along_axis(lost, order, axis=1), axis=1)
-    spans = np.column_stack([np.column_stack([waits[:, 0], past[:, :-1]]).ravel(), past.ravel()])
-    some = spans[:, 1] > spans[:, 0]
-    who = blame[order.ravel()[some]]
-    return Pieces(spans[some], who[:, 0], who[:, 1])
+    ends = waits[:, :1] + np.cumsum(np.take_along_axis(lost, order, axis=1), axis=1)
+    spans = np.column_stack([np.column_stack([waits[:, 0], ends[:, :-1]]).ravel(), ends.ravel()])
+    nonempty = spans[:, 1] > spans[:, 0]
+    row_blame = blame[order.ravel()[nonempty]]
+    return BlamedWaits(spans[nonempty], row_blame[:, 0], row_blame[:, 1])
 
 
-def _joined(parts: Sequence[Pieces]) -> Pieces:
-    """In order of time; where waits of several streams overlap, the earlier one keeps the nanosecond."""
+def _join(parts: Sequence[BlamedWaits]) -> BlamedWaits:
+    """All parts in order of time; where waits of several streams overlap, the earlier one wins."""
     spans = np.concatenate([intervals.empty(), *(part.spans for part in parts)])
-    none = np.empty(0, np.int64)
-    culprit = np.concatenate([none, *(part.culprit for part in parts)])
-    cause = np.concatenate([none, *(part.cause for part in parts)])
+    no_rows = np.empty(0, np.int64)
+    culprit = np.concatenate([no_rows, *(part.culprit for part in parts)])
+    cause = np.concatenate([no_rows, *(part.cause for part in parts)])
     order = np.lexsort((spans[:, 1], spans[:, 0]))
     spans, culprit, cause = spans[order], culprit[order], cause[order]
     if len(spans):
         reach = np.concatenate([spans[:1, 0], np.maximum.accumulate(spans[:, 1])[:-1]])
         spans[:, 0] = np.maximum(spans[:, 0], reach)
-        some = spans[:, 1] > spans[:, 0]
-        spans, culprit, cause = spans[some], culprit[some], cause[some]
-    return Pieces(spans, culprit, cause)
+        nonempty = spans[:, 1] > spans[:, 0]
+        spans, culprit, cause = spans[nonempty], culprit[nonempty], cause[nonempty]
+    return BlamedWaits(spans, culprit, cause)

@@ -1,4 +1,4 @@
-"""Several ranks side by side: who waited for whom inside collectives, and what made that one late."""
+"""Compares several ranks: which waited for which inside collectives, and why the late one was late."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Charge, RankResult, Slices
 from fastfeed.profiler.model.trace import Kind, Trace
-from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, clocks, guess
-from fastfeed.profiler.ranks.collectives import Matched, channels, match
-from fastfeed.profiler.ranks.peer_waits import NO_CAUSE, Pieces, Waited, charged, waited
+from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, align_clocks, estimate_offset
+from fastfeed.profiler.ranks.collectives import MatchedCollectives, find_channels, match_collectives
+from fastfeed.profiler.ranks.peer_waits import NO_CAUSE, BlamedWaits, PeerWaits, blame_waits, find_waits
 
-__all__ = ["ABSENT", "NO_CAUSE", "Blame", "Member", "Together", "estimated", "together"]
+__all__ = ["ABSENT_RANKS", "NO_CAUSE", "Blame", "RankAnalysis", "RankDevice", "analyze_ranks", "estimate_waits"]
 
-ABSENT = "ranks that are not in this analysis"
-_ALIKE = 5  # collectives of one name and size, before their spread says what is waiting
-_ONE_SIZE = 1.5  # times the shortest: what still is the same work
-_LOOSE_NS = 100_000  # of clocks, that is worth telling
+ABSENT_RANKS = "ranks that are not in this analysis"
+_MIN_SAMPLES = 5  # collectives of one name and size, enough to estimate waits from their spread
+_SAME_WORK = 1.5  # times the shortest: still the same amount of work
+_LOOSE_CLOCK_NS = 100_000  # clock uncertainty worth a note
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RankDevice:
     """One device of one rank."""
 
     label: str
     trace: Trace
     device: int  # index into trace.devices
     slices: Slices  # its idle time, on its trace's clock
-    judged: np.ndarray  # set of spans that its verdict is about
+    judged: np.ndarray  # set of spans that its verdict is based on
     first: int  # start of its first op
     last: int  # end of its last op
     rank: int | None = None
@@ -42,8 +42,8 @@ class Member:
 class Blame:
     """What one member waited for inside collectives, within its judged spans.
 
-    Rows of `spans`, `cause` and `culprit` belong together: they are what `charges` sums up, exposed waits only, sorted
-    and disjoint. Waits that compute hides count in `comm_wait` alone.
+    `spans`, `cause` and `culprit` are columns of one table, which `charges` sums up: exposed waits only, sorted and
+    disjoint. Waits hidden by compute count only in `comm_wait`.
     """
 
     charges: tuple[Charge, ...] = ()  # largest first
@@ -54,84 +54,88 @@ class Blame:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    ranks: tuple[RankResult, ...]  # empty where no collective has a partner
+class RankAnalysis:
+    ranks: tuple[RankResult, ...]  # empty if no collective was matched
     blames: tuple[Blame, ...]  # one per member
     clocks: tuple[Clock, ...]  # one per member
     notes: tuple[str, ...]
 
 
-def together(members: Sequence[Member]) -> Together:
-    """Who waited for whom. TraceError where the members cannot be ranks of one run."""
+def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
+    """Which member waited for which. TraceError if the members cannot be ranks of one run."""
     _check(members)
     traces: list[Trace] = []
     of_member = []
     for member in members:
-        at = next((at for at, trace in enumerate(traces) if trace is member.trace), len(traces))
-        of_member.append(at)
-        traces += [member.trace] if at == len(traces) else []
-    each = [one for at, member in enumerate(members) for one in channels(at, member.trace, member.device)]
+        index = next((index for index, trace in enumerate(traces) if trace is member.trace), len(traces))
+        of_member.append(index)
+        traces += [member.trace] if index == len(traces) else []
+    channels = [
+        channel for index, member in enumerate(members) for channel in find_channels(index, member.trace, member.device)
+    ]
     pairs = [(a, b) for a in range(len(members)) for b in range(len(members)) if a != b]
-    guesses = {pair: guess(members[pair[0]].trace, members[pair[1]].trace) for pair in pairs}
-    matched, notes = match(each, {pair: known for pair, known in guesses.items() if known is not None})
-    shown = clocks(traces, of_member, matched)
-    mine = tuple(shown[at] for at in of_member)
-    talking = {one.member for one in each}
-    absent = _absent(members)
-    notes += absent + _apart(talking, matched) + _loose(traces, shown)
-    paired = {at for one in matched for at in one.members}
-    blames, blamed = _blames(members, matched, mine, paired if absent else set())
-    for at in sorted(talking - paired):
-        blames[at] = estimated(members[at])
-        if not blames[at].comm_wait:
+    guesses = {pair: estimate_offset(members[pair[0]].trace, members[pair[1]].trace) for pair in pairs}
+    matched, notes = match_collectives(
+        channels, {pair: estimate for pair, estimate in guesses.items() if estimate is not None}
+    )
+    trace_clocks = align_clocks(traces, of_member, matched)
+    member_clocks = tuple(trace_clocks[index] for index in of_member)
+    communicating = {channel.member for channel in channels}
+    absent_notes = _absent_notes(members)
+    notes += absent_notes + _unmatched_notes(communicating, matched) + _clock_notes(traces, trace_clocks)
+    matched_members = {index for collectives in matched for index in collectives.members}
+    blames, blamed_ns = _blame_members(members, matched, member_clocks, matched_members if absent_notes else set())
+    for index in sorted(communicating - matched_members):
+        blames[index] = estimate_waits(members[index])
+        if not blames[index].comm_wait:
             continue
         notes.append(
-            f"{members[at].label}: its waits inside collectives are estimated, from how much longer each took than "
-            "the shortest of its kind, because no other rank's trace has the same ones"
+            f"{members[index].label}: its waits inside collectives are estimated, from how much longer each took than "
+            "the shortest of its kind, because no other rank's trace contains the same collectives"
         )
-    counts = [sum(len(one.start[0]) for one in matched if at in one.members) for at in range(len(members))]
+    counts = [sum(len(item.start[0]) for item in matched if index in item.members) for index in range(len(members))]
     ranks = tuple(
         RankResult(member.label, clock.offset_ns, count, blame.comm_wait, ns)
-        for member, clock, count, blame, ns in zip(members, mine, counts, blames, blamed, strict=True)
+        for member, clock, count, blame, ns in zip(members, member_clocks, counts, blames, blamed_ns, strict=True)
     )
-    return Together(ranks if matched else (), tuple(blames), mine, tuple(notes))
+    return RankAnalysis(ranks if matched else (), tuple(blames), member_clocks, tuple(notes))
 
 
-def estimated(member: Member, known: np.ndarray | None = None) -> Blame:
-    """Waits of a rank whose peers are not here: how much longer a collective took than most of its name and size.
+def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) -> Blame:
+    """Estimates waits of a rank whose peers are missing: the excess of each collective over the shortest of its kind.
 
-    `known` is a set of waits for peers that are: they come first in each kernel, and are left out. One kernel serves a
-    kilobyte and a gigabyte: where sizes are unknown, a quarter of its runs must have taken about as long as the
-    shortest.
+    `known_waits` is the set of waits for peers that are present: they come first in each kernel, and are excluded. One
+    kernel may transfer a kilobyte or a gigabyte: if sizes are unknown, a quarter of its runs must have taken about as
+    long as the shortest.
     """
     ops = member.trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == member.device))
-    _, alike = np.unique(np.column_stack([ops.name[rows], ops.bytes[rows]]), axis=0, return_inverse=True)
+    _, groups = np.unique(np.column_stack([ops.name[rows], ops.bytes[rows]]), axis=0, return_inverse=True)
     parts = [intervals.empty()]
-    for one in range(int(alike.max(initial=-1)) + 1):
-        of = rows[alike.ravel() == one]
-        if len(of) >= _ALIKE:
-            kernels = intervals.spans(ops.start[of], ops.end[of])
-            start = ops.start[of] + (0 if known is None else intervals.overlap(kernels, known))
-            took = ops.end[of] - start
-            transfer, quarter = np.quantile(took, (0.05, 0.25)).round().astype(np.int64)
-            if ops.bytes[of[0]] < 0 and quarter > _ONE_SIZE * transfer:
+    for group in range(int(groups.max(initial=-1)) + 1):
+        group_rows = rows[groups.ravel() == group]
+        if len(group_rows) >= _MIN_SAMPLES:
+            kernels = intervals.spans(ops.start[group_rows], ops.end[group_rows])
+            start = ops.start[group_rows] + (0 if known_waits is None else intervals.overlap(kernels, known_waits))
+            duration = ops.end[group_rows] - start
+            transfer, quarter = np.quantile(duration, (0.05, 0.25)).round().astype(np.int64)
+            if ops.bytes[group_rows[0]] < 0 and quarter > _SAME_WORK * transfer:
                 continue
-            parts.append(intervals.spans(start, start + np.maximum(took - transfer, 0)))
+            parts.append(intervals.spans(start, start + np.maximum(duration - transfer, 0)))
     waits = intervals.intersect(intervals.union(*parts), member.judged)
-    seen = intervals.intersect(waits, _exposed(member))
-    charge = Charge(ABSENT, None, intervals.measure(seen))
+    exposed = intervals.intersect(waits, _exposed(member))
+    charge = Charge(ABSENT_RANKS, None, intervals.measure(exposed))
     return Blame(
         (charge,) if charge.ns else (),
         intervals.measure(waits),
-        seen,
-        np.full(len(seen), NO_CAUSE, np.uint8),
-        np.full(len(seen), -1, np.int32),
+        exposed,
+        np.full(len(exposed), NO_CAUSE, np.uint8),
+        np.full(len(exposed), -1, np.int32),
     )
 
 
-def _with_absent(blame: Blame, guessed: Blame) -> Blame:
-    """What is known of waits for the ranks that are here, and beside it what others may have cost."""
+def _add_absent_waits(blame: Blame, guessed: Blame) -> Blame:
+    """The known waits for ranks that are present, plus the estimated waits for the absent ones."""
     more = intervals.subtract(guessed.spans, intervals.union(blame.spans))
     ns = intervals.measure(more)
     if not ns:
@@ -139,7 +143,7 @@ def _with_absent(blame: Blame, guessed: Blame) -> Blame:
     spans = np.concatenate([blame.spans, more])
     order = np.argsort(spans[:, 0], kind="stable")
     return Blame(
-        tuple(sorted((*blame.charges, Charge(ABSENT, None, ns)), key=lambda charge: -charge.ns)),
+        tuple(sorted((*blame.charges, Charge(ABSENT_RANKS, None, ns)), key=lambda charge: -charge.ns)),
         blame.comm_wait + guessed.comm_wait,
         spans[order],
         np.concatenate([blame.cause, np.full(len(more), NO_CAUSE, np.uint8)])[order],
@@ -147,38 +151,43 @@ def _with_absent(blame: Blame, guessed: Blame) -> Blame:
     )
 
 
-def _blames(
-    members: Sequence[Member], matched: Sequence[Matched], mine: Sequence[Clock], guessing: set[int]
+def _blame_members(
+    members: Sequence[RankDevice],
+    matched: Sequence[MatchedCollectives],
+    member_clocks: Sequence[Clock],
+    with_absent: set[int],
 ) -> tuple[list[Blame], list[int]]:
-    """Every member's blame, and how long the others waited for it; `guessing` may have waited for ranks not here."""
-    offsets = np.array([clock.offset_ns for clock in mine], np.int64)
-    waits = waited(matched, offsets, np.array([member.first for member in members], np.int64))
-    late = [
+    """Every member's blame, and how long the others waited for it; `with_absent` may have waited for absent ranks."""
+    offsets = np.array([clock.offset_ns for clock in member_clocks], np.int64)
+    peer_waits = find_waits(matched, offsets, np.array([member.first for member in members], np.int64))
+    lateness = [
         {
             int(cause): intervals.union(
-                intervals.spans(member.slices.start[hit], member.slices.end[hit])  # one set per cause
+                intervals.spans(member.slices.start[of_cause], member.slices.end[of_cause])  # one set per cause
             )
             for cause in np.unique(member.slices.cause)
-            for hit in [member.slices.cause == cause]
+            for of_cause in [member.slices.cause == cause]
         }
         for member in members
     ]
     exposed = [_exposed(member) for member in members]
-    pieces = charged(waits, late, exposed, offsets)
+    blamed = blame_waits(peer_waits, lateness, exposed, offsets)
     blames = []
-    for at, (member, part, alone) in enumerate(zip(members, pieces, exposed, strict=True)):
-        known = intervals.union(part.spans)
-        in_judged = intervals.intersect(known, member.judged)
-        blame = _summed(members, _within(part, intervals.intersect(alone, member.judged)), in_judged)
-        blames.append(_with_absent(blame, estimated(member, known)) if at in guessing else blame)
-    return blames, _blamed(members, waits)
+    for index, (member, blamed_waits, exposed_time) in enumerate(zip(members, blamed, exposed, strict=True)):
+        all_waits = intervals.union(blamed_waits.spans)
+        judged_waits = intervals.intersect(all_waits, member.judged)
+        blame = _sum_charges(
+            members, _clip_waits(blamed_waits, intervals.intersect(exposed_time, member.judged)), judged_waits
+        )
+        blames.append(_add_absent_waits(blame, estimate_waits(member, all_waits)) if index in with_absent else blame)
+    return blames, _blamed_ns(members, peer_waits)
 
 
-def _summed(members: Sequence[Member], part: Pieces, waits: np.ndarray) -> Blame:
+def _sum_charges(members: Sequence[RankDevice], part: BlamedWaits, waits: np.ndarray) -> Blame:
     ns = part.spans[:, 1] - part.spans[:, 0]
-    keys, of = np.unique(part.culprit * 256 + part.cause, return_inverse=True)
+    keys, inverse = np.unique(part.culprit * 256 + part.cause, return_inverse=True)
     sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, of, ns)
+    np.add.at(sums, inverse, ns)
     charges = [
         Charge(members[key // 256].label, None if key % 256 == NO_CAUSE else Cause(key % 256), total)
         for key, total in zip(keys.tolist(), sums.tolist(), strict=True)
@@ -192,72 +201,76 @@ def _summed(members: Sequence[Member], part: Pieces, waits: np.ndarray) -> Blame
     )
 
 
-def _within(part: Pieces, inside: np.ndarray) -> Pieces:
-    """What lies in a set; whole rows are cut where the set ends."""
+def _clip_waits(part: BlamedWaits, inside: np.ndarray) -> BlamedWaits:
+    """The waits clipped to a set of spans."""
     cut = intervals.intersect(part.spans, inside)
     row = np.searchsorted(part.spans[:, 0], cut[:, 0], side="right") - 1
-    return Pieces(cut, part.culprit[row], part.cause[row])
+    return BlamedWaits(cut, part.culprit[row], part.cause[row])
 
 
-def _blamed(members: Sequence[Member], waits: Sequence[Waited]) -> list[int]:
-    """Nanoseconds that others, within their judged spans, waited for each."""
+def _blamed_ns(members: Sequence[RankDevice], waits: Sequence[PeerWaits]) -> list[int]:
+    """Nanoseconds that others waited for each member, within their judged spans."""
     total = [0] * len(members)
     for victim, member in enumerate(members):
-        parts = [(one.culprit[hit], one.start[hit], one.end[hit]) for one in waits for hit in [one.victim == victim]]
+        parts = [
+            (peer.culprit[of_victim], peer.start[of_victim], peer.end[of_victim])
+            for peer in waits
+            for of_victim in [peer.victim == victim]
+        ]
         if parts:
             culprit = np.concatenate([part[0] for part in parts])
             spans = np.concatenate([intervals.spans(*part[1:]) for part in parts])
-            for who in np.unique(culprit).tolist():
-                total[who] += intervals.measure(
-                    intervals.intersect(intervals.union(spans[culprit == who]), member.judged)
+            for rank in np.unique(culprit).tolist():
+                total[rank] += intervals.measure(
+                    intervals.intersect(intervals.union(spans[culprit == rank]), member.judged)
                 )
     return total
 
 
-def _exposed(member: Member) -> np.ndarray:
-    """When the device did nothing but communicate."""
+def _exposed(member: RankDevice) -> np.ndarray:
+    """When the device only communicated."""
     ops = member.trace.ops
-    here = ops.device == member.device
-    comm = here & (ops.kind == Kind.COMM)
-    compute = here & ((ops.kind == Kind.COMPUTE) | (ops.kind == Kind.GRAPH))
+    of_device = ops.device == member.device
+    comm = of_device & (ops.kind == Kind.COMM)
+    compute = of_device & ((ops.kind == Kind.COMPUTE) | (ops.kind == Kind.GRAPH))
     return intervals.subtract(
         intervals.union(intervals.spans(ops.start[comm], ops.end[comm])),
         intervals.union(intervals.spans(ops.start[compute], ops.end[compute])),
     )
 
 
-def _check(members: Sequence[Member]) -> None:
-    """Whether they can be ranks of one run."""
+def _check(members: Sequence[RankDevice]) -> None:
+    """Raises TraceError unless the members can be ranks of one run."""
     sizes = {size: member for member in members if (size := member.trace.metadata.get("world_size")) is not None}
     if len(sizes) > 1:
         (a, first), (b, second), *_ = sizes.items()
         raise TraceError(
-            f"ranks of one run have one world size, got {a} in {first.trace.origin.path} and {b} in "
+            f"ranks of one run must have one world size, got {a} in {first.trace.origin.path} and {b} in "
             f"{second.trace.origin.path}; analyze each run alone, or compare two with fastfeed diff"
         )
-    ranks: dict[int, Member] = {}
+    ranks: dict[int, RankDevice] = {}
     for member in members:
         if member.rank is None:
             continue
-        before = ranks.setdefault(member.rank, member)
-        if before.trace is not member.trace:
+        earlier = ranks.setdefault(member.rank, member)
+        if earlier.trace is not member.trace:
             raise TraceError(
-                f"each rank of a run is given once, got rank {member.rank} in {before.trace.origin.path} and in "
+                f"each rank of a run must be given once, got rank {member.rank} in {earlier.trace.origin.path} and in "
                 f"{member.trace.origin.path}; analyze them alone, or compare two runs with fastfeed diff"
             )
     walls = [(member, wall) for member in members if (wall := member.trace.origin.wall_ns) is not None]
     for member, wall in walls[1:]:
-        before, base = walls[0]
-        away = max(member.first + wall - before.last - base, before.first + base - member.last - wall)
-        if away > WALL_NS:
+        earlier, base_wall = walls[0]
+        distance = max(member.first + wall - earlier.last - base_wall, earlier.first + base_wall - member.last - wall)
+        if distance > WALL_NS:
             raise TraceError(
-                f"ranks of one run are recorded at the same time, got {before.trace.origin.path} and "
-                f"{member.trace.origin.path} {_long(away)} apart; record the same steps on every rank, or compare two "
-                "runs with fastfeed diff"
+                f"ranks of one run must be recorded at the same time, got {earlier.trace.origin.path} and "
+                f"{member.trace.origin.path} {_format_seconds(distance)} apart; record the same steps on every rank, "
+                "or compare two runs with fastfeed diff"
             )
 
 
-def _long(ns: int) -> str:
+def _format_seconds(ns: int) -> str:
     seconds = ns / 1e9
     return next(
         (f"{seconds / unit:.0f} {name}" for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
@@ -266,21 +279,21 @@ def _long(ns: int) -> str:
     )  # fmt: skip
 
 
-def _absent(members: Sequence[Member]) -> list[str]:
-    """A note where the run has more ranks than are here."""
+def _absent_notes(members: Sequence[RankDevice]) -> list[str]:
+    """A note if the run has more ranks than were given."""
     size = next((size for member in members if (size := member.trace.metadata.get("world_size")) is not None), None)
-    known = sorted({member.rank for member in members if member.rank is not None})
-    if not isinstance(size, int) or not known or len(known) >= size:
+    ranks = sorted({member.rank for member in members if member.rank is not None})
+    if not isinstance(size, int) or not ranks or len(ranks) >= size:
         return []
-    here = ", ".join(map(str, known[:8])) + (", ..." if len(known) > 8 else "")
+    listed = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return [
-        f"{len(known)} of {size} ranks are here ({here}): waits for the others are estimates, and cannot be charged to "
-        "a rank or a cause; give the traces of all ranks together"
+        f"{len(ranks)} of {size} ranks are here ({listed}): waits for the others are estimates, and cannot be "
+        "attributed to a rank or a cause; pass the traces of all ranks together"
     ]
 
 
-def _apart(talking: set[int], matched: Sequence[Matched]) -> list[str]:
-    if len(talking) < 2 or matched:
+def _unmatched_notes(communicating: set[int], matched: Sequence[MatchedCollectives]) -> list[str]:
+    if len(communicating) < 2 or matched:
         return []
     return [
         "the ranks have no collective in common: they may be of different runs or have recorded different steps, so "
@@ -288,10 +301,10 @@ def _apart(talking: set[int], matched: Sequence[Matched]) -> list[str]:
     ]
 
 
-def _loose(traces: Sequence[Trace], shown: Sequence[Clock]) -> list[str]:
+def _clock_notes(traces: Sequence[Trace], clocks: Sequence[Clock]) -> list[str]:
     return [
-        f"{trace.origin.path}: its clock is known within {clock.spread_ns / 1e6:.1f} ms, so shorter waits for other "
-        "ranks mean nothing"
-        for trace, clock in zip(traces, shown, strict=True)
-        if clock.spread_ns > _LOOSE_NS
+        f"{trace.origin.path}: its clock is known to within {clock.spread_ns / 1e6:.1f} ms, so shorter waits for other "
+        "ranks are not significant"
+        for trace, clock in zip(traces, clocks, strict=True)
+        if clock.spread_ns > _LOOSE_CLOCK_NS
     ]

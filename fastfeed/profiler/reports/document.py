@@ -119,7 +119,7 @@ def _device(one: DeviceResult) -> dict[str, Any]:
              "ns": int(charge.ns)}
             for charge in one.charges
         ],
-        "facts": {str(key): _number(value) for key, value in one.facts.items()},
+        "facts": {str(key): _number(value) for key, value in one.metrics.items()},
     }  # fmt: skip
 
 

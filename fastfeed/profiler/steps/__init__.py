@@ -1,1 +1,1 @@
-"""Training steps: which are steady, what they are made of, how much of them is input."""
+"""Training steps: which are steady, where their time goes, and how much of it is lost to input."""

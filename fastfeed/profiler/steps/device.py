@@ -1,4 +1,4 @@
-"""One device's result: its periods, its worst gaps, its label."""
+"""Builds one device's result: its periods, its worst gaps, its label."""
 
 from __future__ import annotations
 
@@ -7,45 +7,67 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.profiler.attribution.attribution import Attribution, caused, period
-from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause, summarize_period
+from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.intervals import clip, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.steps.input_share import STARVING, share_of
-from fastfeed.profiler.steps.metrics import facts
-from fastfeed.profiler.steps.step_stats import spreads
+from fastfeed.profiler.steps.metrics import device_metrics
+from fastfeed.profiler.steps.step_stats import step_spreads
 
 __all__ = ["device_result", "labels", "main_process"]
 
-_WORST = 3
-_HELD_NS = 1_000_000  # events of other streams rarely hold work that long while the device does nothing
+_WORST_GAPS = 3
+_MAX_HELD_NS = 1_000_000  # events rarely hold work back for longer than this while the device is idle
 _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 
 def device_result(
-    trace: Trace, index: int, device: int, host: Host, found: Attribution, steps: Steps, label: str, fewest: int
+    trace: Trace,
+    index: int,
+    device: int,
+    host: Host,
+    attribution: Attribution,
+    steps: Steps,
+    label: str,
+    min_steps: int,
 ) -> DeviceResult:
-    """Everything about one device but what other ranks cost it. Of fewer than `fewest` steps the whole is judged."""
-    first, last = map(int, found.edges)
-    whole = period(found, spans(np.array([first]), np.array([last])))
+    """Everything about one device except what other ranks cost it.
+
+    With fewer than `min_steps` steady steps, the whole recording is judged.
+    """
+    first, last = map(int, attribution.edges)
+    whole = summarize_period(attribution, spans(np.array([first]), np.array([last])))
     steady_spans = clip(union(steps.spans[steps.steady]), first, last)
-    steady = period(found, steady_spans) if steps.steady.sum() >= fewest and measure(steady_spans) else None
+    steady = (
+        summarize_period(attribution, steady_spans)
+        if steps.steady.sum() >= min_steps and measure(steady_spans)
+        else None
+    )
     judged = steady or whole
-    told = dict(facts(trace, host, found, steps, judged))
+    metrics = dict(device_metrics(trace, host, attribution, steps, judged))
     ops = trace.ops
-    longest = int((ops.end[found.rows] - ops.start[found.rows]).max(initial=0))
-    told["longest_op_share"] = longest / max(last - first, 1)
-    for name, part in (("late", found.gaps.late), ("call", found.gaps.in_call), ("queued", found.gaps.queued)):
-        told[f"{name}_share"] = float(overlap(part, judged.spans).sum()) / max(judged.budget.idle, 1)
-    unheld = (found.slices.cause == Cause.DEPENDENCY) & (found.slices.name < 0)
-    unheld &= found.slices.end - found.slices.start > _HELD_NS
-    unheld &= not _shares_process(trace, device)  # else work of another device may hold it, by means not recorded
-    held = overlap(spans(found.slices.start[unheld], found.slices.end[unheld]), judged.spans).sum()
-    told["held_share"] = float(held) / max(judged.budget.idle, 1)
-    main = main_process(trace, found.rows)
+    longest = int((ops.end[attribution.rows] - ops.start[attribution.rows]).max(initial=0))
+    metrics["longest_op_share"] = longest / max(last - first, 1)
+    for name, part in (
+        ("late", attribution.gaps.late),
+        ("call", attribution.gaps.in_call),
+        ("queued", attribution.gaps.queued),
+    ):
+        metrics[f"{name}_share"] = float(overlap(part, judged.spans).sum()) / max(judged.budget.idle, 1)
+    unexplained = (attribution.slices.cause == Cause.DEPENDENCY) & (attribution.slices.name < 0)
+    unexplained &= attribution.slices.end - attribution.slices.start > _MAX_HELD_NS
+    unexplained &= not _shares_process(
+        trace, device
+    )  # else work of another device may hold it in ways that are not recorded
+    held = overlap(
+        spans(attribution.slices.start[unexplained], attribution.slices.end[unexplained]), judged.spans
+    ).sum()
+    metrics["held_share"] = float(held) / max(judged.budget.idle, 1)
+    main = main_process(trace, attribution.rows)
     rank = trace.processes[main].rank if main >= 0 else None
     return DeviceResult(
         label=label,
@@ -56,79 +78,83 @@ def device_result(
         last=last,
         whole=whole,
         steady=steady,
-        cold=_cold(found, steps, steady, first) if steady else None,
+        cold=_cold_start(attribution, steps, steady, first) if steady else None,
         steps=steps,
-        share=share_of(steps, judged, caused(found.slices, *STARVING)),
-        slices=found.slices,
-        busy=found.busy,
-        waits=found.waits,
-        worst=_worst(trace, host, found, steps, judged),
-        ops=len(found.rows),
-        launches=int((found.launch >= 0).sum()),
-        facts=told,
-        threads=tuple(_thread(trace, number) for number in range(len(trace.threads))),
+        share=share_of(steps, judged, spans_with_cause(attribution.slices, *STARVING)),
+        slices=attribution.slices,
+        busy=attribution.busy,
+        waits=attribution.waits,
+        worst=_worst_gaps(trace, host, attribution, steps, judged),
+        ops=len(attribution.rows),
+        launches=int((attribution.launch >= 0).sum()),
+        metrics=metrics,
+        threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
-        per_step=spreads(found, steps, judged),
+        per_step=step_spreads(attribution, steps, judged),
     )
 
 
 def main_process(trace: Trace, rows: np.ndarray) -> int:
-    """The process of most of these ops; -1 where it is unknown."""
+    """The process that most of these ops belong to; -1 if unknown."""
     process, count = np.unique(trace.ops.process[rows], return_counts=True)
     return int(process[np.argmax(count)])
 
 
-def labels(devices: Sequence[tuple[Trace, int]], traces: int) -> list[str]:
-    """What reports call each device: its rank where there are several, its number, its name."""
-    made = []
+def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
+    """What reports call each device: its rank if there are several, its number, its name."""
+    labels = []
     for trace, number in devices:
         device = trace.devices[number]
         process = trace.processes[device.process] if 0 <= device.process < len(trace.processes) else None
         rank = process.rank if process is not None else None
         gpu = f"GPU {device.ordinal}" + (f" ({device.name})" if device.name else "")
-        many = len(devices) > 1 or traces > 1
-        made.append(f"rank {rank}, {gpu}" if many and rank is not None else gpu)
-    for text in {text for text in made if made.count(text) > 1}:  # two ranks that each call theirs GPU 0
-        twins = [place for place, other in enumerate(made) if other == text]
-        for place in twins:
-            trace, number = devices[place]
+        is_multiple = len(devices) > 1 or trace_count > 1
+        labels.append(f"rank {rank}, {gpu}" if is_multiple and rank is not None else gpu)
+    for text in {text for text in labels if labels.count(text) > 1}:  # two ranks that each call theirs GPU 0
+        duplicates = [index for index, label in enumerate(labels) if label == text]
+        for index in duplicates:
+            trace, number = devices[index]
             process = trace.devices[number].process
-            of = f"pid {trace.processes[process].pid}" if 0 <= process < len(trace.processes) else f"trace {place}"
-            made[place] = f"{of}, {text}"
-        if len({made[place] for place in twins}) < len(twins):
-            for place in twins:
-                made[place] = f"{made[place]} #{place}"
-    return made
+            process_label = (
+                f"pid {trace.processes[process].pid}" if 0 <= process < len(trace.processes) else f"trace {index}"
+            )
+            labels[index] = f"{process_label}, {text}"
+        if len({labels[index] for index in duplicates}) < len(duplicates):
+            for index in duplicates:
+                labels[index] = f"{labels[index]} #{index}"
+    return labels
 
 
-def _cold(found: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:
-    """What came before the first steady step."""
-    begins = int(steady.spans[0, 0])
-    before = clip(subtract(spans(np.array([first]), np.array([begins])), steady.spans), first, begins)
-    left_out = int(np.argmax(steps.steady))
-    if begins <= first or not left_out:
+def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:
+    """What happened before the first steady step."""
+    steady_start = int(steady.spans[0, 0])
+    cold_spans = clip(subtract(spans(np.array([first]), np.array([steady_start])), steady.spans), first, steady_start)
+    skipped = int(np.argmax(steps.steady))
+    if steady_start <= first or not skipped:
         return None
-    cold = period(found, before)
-    return Cold(left_out, before, cold.budget.idle, cold.causes)
+    cold = summarize_period(attribution, cold_spans)
+    return Cold(skipped, cold_spans, cold.budget.idle, cold.causes)
 
 
-def _worst(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
-    """The longest gaps of the judged period; where most of them wait for input, those that do come first."""
-    gaps, slices = found.gaps, found.slices
+def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
+    """The longest gaps of the judged period; those that wait for input come first if input is a large part."""
+    gaps, slices = attribution.gaps, attribution.slices
     if not len(gaps.start):
         return ()
     inside = overlap(gaps_spans := spans(gaps.start, gaps.end), judged.spans)
     by_input = np.zeros(len(gaps.start), np.int64)
-    waiting = slices.cause == Cause.INPUT
-    np.add.at(by_input, slices.gap[waiting], (slices.end - slices.start)[waiting])
-    starved = judged.causes.get(Cause.INPUT, 0) * 5 > judged.budget.idle
-    weight = np.where(inside > 0, by_input if starved and by_input.any() else inside, 0)
-    chosen = np.argsort(-weight, kind="stable")[:_WORST]
-    return tuple(_gap(trace, host, found, steps, int(gap)) for gap in chosen if weight[gap] and len(gaps_spans))
+    is_input = slices.cause == Cause.INPUT
+    np.add.at(by_input, slices.gap[is_input], (slices.end - slices.start)[is_input])
+    is_starved = judged.causes.get(Cause.INPUT, 0) * 5 > judged.budget.idle
+    weight = np.where(inside > 0, by_input if is_starved and by_input.any() else inside, 0)
+    chosen = np.argsort(-weight, kind="stable")[:_WORST_GAPS]
+    return tuple(
+        _describe_gap(trace, host, attribution, steps, int(gap)) for gap in chosen if weight[gap] and len(gaps_spans)
+    )
 
 
-def _gap(trace: Trace, host: Host, found: Attribution, steps: Steps, gap: int) -> Gap:
-    gaps, slices, ops = found.gaps, found.slices, trace.ops
+def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Steps, gap: int) -> Gap:
+    gaps, slices, ops = attribution.gaps, attribution.slices, trace.ops
     start, end = int(gaps.start[gap]), int(gaps.end[gap])
     first, last = np.searchsorted(slices.gap, [gap, gap + 1])
     length = slices.end[first:last] - slices.start[first:last]
@@ -137,42 +163,44 @@ def _gap(trace: Trace, host: Host, found: Attribution, steps: Steps, gap: int) -
         sums[Cause(int(cause))] = sums.get(Cause(int(cause)), 0) + int(spent)
     longest = first + int(np.argmax(length))
     thread = int(slices.thread[longest])
-    before = found.rows[ops.end[found.rows] == start]
+    previous = attribution.rows[ops.end[attribution.rows] == start]
     step = np.flatnonzero((steps.spans[:, 0] <= start) & (steps.spans[:, 1] > start)) if len(steps.spans) else []
     return Gap(
         start=start,
         end=end,
         causes=dict(sorted(sums.items(), key=lambda item: -item[1])),
         next_op=trace.name(int(ops.name[gaps.op[gap]])),
-        thread=_thread(trace, thread) if thread >= 0 else "",
-        inside=_inside(trace, host, slices, longest) or trace.name(int(slices.name[longest])),
+        thread=_thread_label(trace, thread) if thread >= 0 else "",
+        inside=_innermost_name(trace, host, slices, longest) or trace.name(int(slices.name[longest])),
         step=steps.labels[int(step[0])] if len(step) else "",
-        last_op=trace.name(int(ops.name[before[0]])) if len(before) else "",
+        last_op=trace.name(int(ops.name[previous[0]])) if len(previous) else "",
     )
 
 
 def _shares_process(trace: Trace, device: int) -> bool:
-    """Does a process that works on this device work on others, too?"""
-    mine = np.unique(trace.ops.process[trace.ops.device == device])
-    return bool((np.isin(trace.ops.process, mine) & (trace.ops.device != device)).any())
+    """Does a process that uses this device use others too?"""
+    processes = np.unique(trace.ops.process[trace.ops.device == device])
+    return bool((np.isin(trace.ops.process, processes) & (trace.ops.device != device)).any())
 
 
-def _inside(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
-    """The tightest range or call that covers most of a slice and means its cause; else of any meaning."""
+def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
+    """The innermost range or call that covers most of a slice and has its cause as activity; else of any activity."""
     start, end, thread = int(slices.start[longest]), int(slices.end[longest]), int(slices.thread[longest])
-    here = np.flatnonzero((host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0))
-    here = here[host.doing[here] < Doing.WAITING]
-    covered = np.minimum(host.end[here], end) - np.maximum(host.start[here], start)
-    most = here[covered * 10 >= 8 * (end - start)]
-    meant = (
-        most[[Doing(int(doing)).cause == slices.cause[longest] for doing in host.doing[most]]] if len(most) else most
+    candidates = np.flatnonzero((host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0))
+    candidates = candidates[host.activity[candidates] < Activity.WAITING]
+    covered = np.minimum(host.end[candidates], end) - np.maximum(host.start[candidates], start)
+    covering = candidates[covered * 10 >= 8 * (end - start)]
+    with_cause = (
+        covering[[Activity(int(activity)).cause == slices.cause[longest] for activity in host.activity[covering]]]
+        if len(covering)
+        else covering
     )
-    chosen = meant if len(meant) else most
+    chosen = with_cause if len(with_cause) else covering
     if not len(chosen):
         return ""
     return _ADDRESS.sub("", trace.name(int(host.name[chosen[np.argmin(host.end[chosen] - host.start[chosen])]])))
 
 
-def _thread(trace: Trace, index: int) -> str:
+def _thread_label(trace: Trace, index: int) -> str:
     thread = trace.threads[index]
     return f"{thread.name} (thread {thread.tid})" if thread.name else f"thread {thread.tid}"

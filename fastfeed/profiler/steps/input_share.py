@@ -1,4 +1,4 @@
-"""The share of a window that input costs, and its spread over steps."""
+"""The share of a window lost to input, and its spread over steps."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ __all__ = ["STARVING", "share_of"]
 
 STARVING = (Cause.INPUT, Cause.H2D_STAGING)  # what counts as waiting for input
 
-_PARTS = 20  # where there are no steps, equal parts of the window take their place
+_PARTS = 20  # equal parts of the window that stand in for steps if there are none
 
 
 def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
-    """How much of the judged period these sets of nanoseconds cover, with what the steps say of its spread."""
+    """The share of the judged period that these sets of nanoseconds cover, and its spread over the steps."""
     covered = intersect(union(*lost), judged.spans)
     window = max(judged.budget.window, 1)
     value = measure(covered) / window
-    rounds = steps.spans[steps.steady]
-    if len(rounds) < MIN_STEPS:
+    windows = steps.spans[steps.steady]
+    if len(windows) < MIN_STEPS:
         first, last = map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
         edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
-        rounds = np.column_stack([edges[:-1], edges[1:]])
-        parts, wholes = overlap(rounds, covered), overlap(rounds, judged.spans)
+        windows = np.column_stack([edges[:-1], edges[1:]])
+        parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
         low, high = share(parts, wholes)
         return Share(value, min(low, value), max(high, value))
-    parts, wholes = overlap(rounds, covered), overlap(rounds, judged.spans)
+    parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
     low, high = share(parts, wholes)
-    each = parts / np.maximum(wholes, 1)
+    step_shares = parts / np.maximum(wholes, 1)
     return Share(
         value,
         min(low, value),
         max(high, value),
-        median=float(np.median(each)),
-        p95=float(np.percentile(each, 95)),
-        steps_over=float(np.mean(each > STARVED)),
+        median=float(np.median(step_shares)),
+        p95=float(np.percentile(step_shares, 95)),
+        steps_over=float(np.mean(step_shares > STARVED)),
     )

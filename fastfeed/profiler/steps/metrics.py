@@ -1,4 +1,4 @@
-"""Numbers of one device that advice is made of; each is told with the unit in its name."""
+"""Metrics of one device that the advice is computed from; the unit is in each name."""
 
 from __future__ import annotations
 
@@ -7,123 +7,129 @@ from collections.abc import Mapping
 import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution
-from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.intervals import intersect, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import Period, Steps
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["facts"]
+__all__ = ["device_metrics"]
 
-_TREND = 10  # steps: fewer show no pattern
-_RARE = 0.25  # of the steps
-_ORDERED = 0.6  # rank correlation of a step's wait with its number
-_CHANGED = 1.5  # times from half to half
+_MIN_TREND_STEPS = 10  # fewer steps show no trend
+_RARE_WAITS = 0.25  # of the steps
+_MIN_CORRELATION = 0.6  # rank correlation of a step's wait with its number
+_MIN_CHANGE = 1.5  # times from half to half
 
 
-def facts(trace: Trace, host: Host, found: Attribution, steps: Steps, judged: Period) -> Mapping[str, float]:
-    """What the advice computes with; a number that the trace does not hold is left out.
+def device_metrics(
+    trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period
+) -> Mapping[str, float]:
+    """The metrics the advice needs; those that the trace does not contain are left out.
 
     Of steps: `steps`, `step_ms` (median), `launches_per_step`. Of kernels, medians: `kernel_us`, `lead_us`
     (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`, `h2d_gbps`,
-    `h2d_pageable` (share of the bytes), `prefetched` (share of their time beside kernels). Of calls:
-    `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in which the device idled). Of
+    `h2d_pageable` (share of the bytes), `prefetched` (share of their time that overlaps kernels). Of calls:
+    `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in which the device was idle). Of
     waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share of the steps), `wait_every`
-    (steps from one long wait to the next), `wait_rare` (1: few steps have nearly all of it), `wait_grows`
-    (second half of the steps over the first, where it rises or falls all along), `single_process` (1: the
-    loader of PyTorch without workers, 0: with). Of the machine: `cores`.
+    (steps from one long wait to the next), `wait_rare` (1: a few steps have nearly all of it), `wait_grows`
+    (ratio of the second half of the steps to the first, if it rises or falls steadily), `single_process` (1: a
+    PyTorch DataLoader without workers, 0: with workers). Of the machine: `cores`.
     """
     ops = trace.ops
-    rows = found.rows[_within(ops.start[found.rows], judged.spans)]
-    told: dict[str, float] = {}
+    rows = attribution.rows[_within(ops.start[attribution.rows], judged.spans)]
+    metrics: dict[str, float] = {}
     cores = trace.metadata.get("cpu_count")
     if isinstance(cores, int | float | str) and str(cores).isdecimal() and int(cores) > 0:
-        told["cores"] = float(cores)
+        metrics["cores"] = float(cores)
     steady = steps.spans[steps.steady] if len(steps.spans) else steps.spans
     count = len(steady)
     if count:
         length = steady[:, 1] - steady[:, 0]
-        told |= {"steps": count, "step_ms": float(np.median(length)) / 1e6}
+        metrics |= {"steps": count, "step_ms": float(np.median(length)) / 1e6}
     kernels = rows[np.isin(ops.kind[rows], (Kind.COMPUTE, Kind.GRAPH, Kind.COMM))]
     if len(kernels):
-        told["kernel_us"] = float(np.median(ops.end[kernels] - ops.start[kernels])) / 1e3
-    known = found.launch >= 0
-    if known.any():
-        lead = ops.start[found.rows[known]] - trace.calls.end[found.launch[known]]
-        told["lead_us"] = float(np.median(lead)) / 1e3
+        metrics["kernel_us"] = float(np.median(ops.end[kernels] - ops.start[kernels])) / 1e3
+    has_launch = attribution.launch >= 0
+    if has_launch.any():
+        lead = ops.start[attribution.rows[has_launch]] - trace.calls.end[attribution.launch[has_launch]]
+        metrics["lead_us"] = float(np.median(lead)) / 1e3
     if measure(judged.spans) > measure(union(steady)):
-        count = 0  # too few steps to judge by: the whole recording is, which holds more than they do
+        count = 0  # too few steps: the whole recording is judged, which contains more than they do
     if count:
-        told["launches_per_step"] = len(rows) / count
-    told |= _copies(trace, found, rows, count)
-    told |= _calls(trace, host, found, judged, count)
-    told |= _waits(trace, host, found, judged, steady)
-    return told
+        metrics["launches_per_step"] = len(rows) / count
+    metrics |= _copies(trace, attribution, rows, count)
+    metrics |= _calls(trace, host, attribution, judged, count)
+    metrics |= _waits(trace, host, attribution, judged, steady)
+    return metrics
 
 
 def _within(at: np.ndarray, window: np.ndarray) -> np.ndarray:
     return overlap(spans(at, at + 1), window) > 0
 
 
-def _copies(trace: Trace, found: Attribution, rows: np.ndarray, steps: int) -> dict[str, float]:
+def _copies(trace: Trace, attribution: Attribution, rows: np.ndarray, steps: int) -> dict[str, float]:
     ops = trace.ops
     copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
     if not len(copies):
         return {}
     size, span = ops.bytes[copies], spans(ops.start[copies], ops.end[copies])
     spent = int((span[:, 1] - span[:, 0]).sum())
-    told = {"h2d_gbps": float(size.sum()) / max(spent, 1)}
+    metrics = {"h2d_gbps": float(size.sum()) / max(spent, 1)}
     if steps:
-        told["h2d_mb_per_step"] = float(size.sum()) / steps / 1e6
+        metrics["h2d_mb_per_step"] = float(size.sum()) / steps / 1e6
     if (ops.pageable[copies] >= 0).any():
-        told["h2d_pageable"] = float(size[ops.pageable[copies] == 1].sum() / size.sum())
-    whole = union(span)
-    told["prefetched"] = measure(intersect(whole, found.busy["compute"])) / max(measure(whole), 1)
-    return told
+        metrics["h2d_pageable"] = float(size[ops.pageable[copies] == 1].sum() / size.sum())
+    copying = union(span)
+    metrics["prefetched"] = measure(intersect(copying, attribution.busy["compute"])) / max(measure(copying), 1)
+    return metrics
 
 
-def _calls(trace: Trace, host: Host, found: Attribution, judged: Period, steps: int) -> dict[str, float]:
+def _calls(trace: Trace, host: Host, attribution: Attribution, judged: Period, steps: int) -> dict[str, float]:
     calls = trace.calls
-    processes = np.unique(trace.ops.process[found.rows])
-    of = np.array([thread.process for thread in trace.threads] or [-1])
-    mine = np.isin(of[calls.thread], processes) if len(calls.thread) else np.empty(0, bool)
-    inside = mine & _within(calls.start, judged.spans)
-    told = {}
-    for name, doing in (("alloc", Doing.ALLOC), ("sync", Doing.SYNC)):
-        told[f"{name}_calls"] = float((inside & (host.call_doing == doing)).sum())
+    processes = np.unique(trace.ops.process[attribution.rows])
+    thread_process = np.array([thread.process for thread in trace.threads] or [-1])
+    in_process = np.isin(thread_process[calls.thread], processes) if len(calls.thread) else np.empty(0, bool)
+    inside = in_process & _within(calls.start, judged.spans)
+    metrics = {}
+    for name, activity in (("alloc", Activity.ALLOC), ("sync", Activity.SYNC)):
+        metrics[f"{name}_calls"] = float((inside & (host.call_activity == activity)).sum())
         if steps:
-            told[f"{name}_per_step"] = told[f"{name}_calls"] / steps
-    syncing = np.flatnonzero(mine & (host.call_doing == Doing.SYNC))
+            metrics[f"{name}_per_step"] = metrics[f"{name}_calls"] / steps
+    syncing = np.flatnonzero(in_process & (host.call_activity == Activity.SYNC))
     sync = intersect(union(spans(calls.start[syncing], calls.end[syncing])), judged.spans)
-    told["sync_ms"] = measure(sync) / 1e6
-    told["sync_idle_ms"] = measure(subtract(sync, union(*found.busy.values()))) / 1e6
-    return told
+    metrics["sync_ms"] = measure(sync) / 1e6
+    metrics["sync_idle_ms"] = measure(subtract(sync, union(*attribution.busy.values()))) / 1e6
+    return metrics
 
 
-def _waits(trace: Trace, host: Host, found: Attribution, judged: Period, steady: np.ndarray) -> dict[str, float]:
-    told: dict[str, float] = {}
-    waits = intersect(found.waits, judged.spans)
-    single = any("_SingleProcessDataLoaderIter" in name for name in trace.names)
-    workers = any("_MultiProcessingDataLoaderIter" in name for name in trace.names)
-    if single != workers:
-        told["single_process"] = float(single)
+def _waits(trace: Trace, host: Host, attribution: Attribution, judged: Period, steady: np.ndarray) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    waits = intersect(attribution.waits, judged.spans)
+    is_single_process = any("_SingleProcessDataLoaderIter" in name for name in trace.names)
+    has_workers = any("_MultiProcessingDataLoaderIter" in name for name in trace.names)
+    if is_single_process != has_workers:
+        metrics["single_process"] = float(is_single_process)
     if not len(steady) or not len(waits):
-        return told
+        return metrics
     waited = overlap(steady, waits)
-    told["wait_ms_per_step"] = float(waited.mean()) / 1e6
-    told["wait_ms_worst"] = float(waited.max()) / 1e6
+    metrics["wait_ms_per_step"] = float(waited.mean()) / 1e6
+    metrics["wait_ms_worst"] = float(waited.max()) / 1e6
     long = np.flatnonzero(waited > STARVED * (steady[:, 1] - steady[:, 0]))
-    told["wait_steps"] = len(long) / len(steady)
-    apart = np.diff(long)
-    if len(apart) >= 2 and np.median(apart) >= 2 and np.mean(apart == np.median(apart)) >= 0.7:
-        told["wait_every"] = float(np.median(apart))
-    elif told["wait_steps"] <= _RARE and waited[long].sum() > 0.8 * waited.sum() and len(waited) >= _TREND:
-        told["wait_rare"] = 1.0
+    metrics["wait_steps"] = len(long) / len(steady)
+    distances = np.diff(long)
+    if len(distances) >= 2 and np.median(distances) >= 2 and np.mean(distances == np.median(distances)) >= 0.7:
+        metrics["wait_every"] = float(np.median(distances))
+    elif (
+        metrics["wait_steps"] <= _RARE_WAITS
+        and waited[long].sum() > 0.8 * waited.sum()
+        and len(waited) >= _MIN_TREND_STEPS
+    ):
+        metrics["wait_rare"] = 1.0
     half = len(waited) // 2
-    if len(waited) >= _TREND and waited[:half].any():
+    if len(waited) >= _MIN_TREND_STEPS and waited[:half].any():
         ratio = float(waited[-half:].mean() / waited[:half].mean())
         order = np.corrcoef(np.argsort(np.argsort(waited, kind="stable")), np.arange(len(waited)))[0, 1]
-        if abs(order) > _ORDERED and (ratio > _CHANGED or ratio * _CHANGED < 1):
-            told["wait_grows"] = ratio
-    return told
+        if abs(order) > _MIN_CORRELATION and (ratio > _MIN_CHANGE or ratio * _MIN_CHANGE < 1):
+            metrics["wait_grows"] = ratio
+    return metrics

@@ -1,1 +1,1 @@
-"""What costs most and what to change, or why that cannot be said."""
+"""What costs most and what to change, or why the trace does not support a verdict."""

@@ -1,4 +1,4 @@
-"""What each family of causes costs, and what to change about it, with values computed from the trace."""
+"""What each family of causes costs and what to change about it, with values computed from the trace."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, Remedy
-from fastfeed.profiler.verdict.input_advice import proxy_input, supply_change
+from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
 
-__all__ = ["costs", "remedies"]
+__all__ = ["family_costs", "remedies"]
 
-_LEAST = 0.005  # of the window: less is not worth a line
-_PINNABLE = 0.1  # of the bytes copied: pageable memory that matters
+_MIN_SHARE = 0.005  # of the window: a smaller cost is not reported
+_MIN_PAGEABLE = 0.1  # of the copied bytes: less pageable memory does not matter
 
 
-def costs(device: DeviceResult) -> dict[str, int]:
+def family_costs(device: DeviceResult) -> dict[str, int]:
     """Nanoseconds of the judged period that each family costs: idle time, exposed copies and communication.
 
-    Waiting inside collectives for a rank that waits for its input is input, not communication.
+    Waiting inside a collective for a rank that waits for its own input counts as input, not as communication.
     """
     judged, proxy = device.judged, proxy_input(device)
     spent = dict.fromkeys(FAMILIES, 0)
@@ -31,20 +31,20 @@ def costs(device: DeviceResult) -> dict[str, int]:
 
 
 def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Remedy, ...]:
-    """One per family that costs at least half a percent of the judged window, the costliest first."""
+    """One per family that costs at least half a percent of the judged window, largest first."""
     judged = device.judged
     window = max(judged.budget.window, 1)
-    made = []
-    for family, spent in sorted(costs(device).items(), key=lambda item: -item[1]):
-        if spent < _LEAST * window:
+    result = []
+    for family, spent in sorted(family_costs(device).items(), key=lambda item: -item[1]):
+        if spent < _MIN_SHARE * window:
             continue
         change, evidence = _ADVICE[family](device, spent, feeds)
-        made.append(
+        result.append(
             Remedy(
                 family=family,
                 share=spent / window,
-                ms_per_step=spent / device.facts["steps"] / 1e6
-                if device.steady and device.facts.get("steps")
+                ms_per_step=spent / device.metrics["steps"] / 1e6
+                if device.steady and device.metrics.get("steps")
                 else None,
                 ceiling=window / max(window - spent, 1),
                 causes={cause: ns for cause, ns in judged.causes.items() if CAUSES[cause].family == family},
@@ -52,72 +52,75 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
                 evidence=evidence,
             )
         )
-    return tuple(made)
+    return tuple(result)
 
 
 def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    facts = device.facts
-    pageable, rate = facts.get("h2d_pageable", 0.0), facts.get("h2d_gbps")
+    metrics = device.metrics
+    pageable, rate = metrics.get("h2d_pageable", 0.0), metrics.get("h2d_gbps")
     evidence = f"{duration(spent)} are lost to copies to the GPU"
     if rate is not None:
-        size = f"{facts['h2d_mb_per_step']:,.1f} MB per step" if "h2d_mb_per_step" in facts else "they run"
+        size = f"{metrics['h2d_mb_per_step']:,.1f} MB per step" if "h2d_mb_per_step" in metrics else "they run"
         evidence += f": {size} at {rate:,.{0 if rate >= 10 else 1 if rate >= 1 else 2}f} GB/s"
-    if "prefetched" in facts:
-        evidence += f", {percent(facts['prefetched'], 0)} of the time beside kernels"
-    if pageable >= _PINNABLE:
+    if "prefetched" in metrics:
+        evidence += f", {percent(metrics['prefetched'], 0)} of the time overlapping kernels"
+    if pageable >= _MIN_PAGEABLE:
         return (
-            "Pin the host memory (pin_memory=True, non_blocking=True) and send images as uint8, a quarter of float32's "
-            "bytes.",
+            "Pin the host memory (pin_memory=True, non_blocking=True) and send images as uint8: a quarter of the "
+            "bytes of float32.",
             f"{evidence}; {percent(pageable, 0)} of the bytes come from pageable memory.",
         )
     return (
-        "Copy the next batch on a stream of its own while this one trains (prefetch to the device); images as uint8.",
+        "Copy the next batch on its own stream during the current step (prefetch to the device), and send images as "
+        "uint8.",
         evidence + ".",
     )
 
 
 def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    facts = device.facts
-    per_step = facts.get("launches_per_step")
+    metrics = device.metrics
+    per_step = metrics.get("launches_per_step")
     evidence = f"{per_step:,.0f} device operations per step" if per_step else plural(device.ops, "device operation")
-    if "kernel_us" in facts:
-        evidence += f", the median kernel runs {duration(facts['kernel_us'] * 1e3)}"
-    if "lead_us" in facts:
-        lead = facts["lead_us"]
+    if "kernel_us" in metrics:
+        evidence += f", the median kernel runs {duration(metrics['kernel_us'] * 1e3)}"
+    if "lead_us" in metrics:
+        lead = metrics["lead_us"]
         evidence += (
-            f"; launches are {duration(lead * 1e3)} ahead of the GPU" if lead > 0 else "; no launch is ahead of the GPU"
+            f"; launches are {duration(lead * 1e3)} ahead of the GPU"
+            if lead > 0
+            else "; launches are not ahead of the GPU"
         )
     return (
-        "Launch less: torch.compile, jax.jit or jit_compile=True, CUDA graphs, a larger batch. More loader workers "
-        "will not help.",
+        "Launch fewer, larger kernels: torch.compile, jax.jit or jit_compile=True, CUDA graphs, a larger batch. "
+        "More loader workers will not help.",
         f"{evidence}.",
     )
 
 
 def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    facts = device.facts
-    if facts.get("sync_calls"):
+    metrics = device.metrics
+    if metrics.get("sync_calls"):
         evidence = (
-            f"The host synchronizes {_often(facts, 'sync')}; of {duration(facts.get('sync_ms', 0) * 1e6)} in these "
-            f"calls the GPU was idle for {duration(facts.get('sync_idle_ms', 0) * 1e6)}."
+            f"The host synchronizes {_frequency(metrics, 'sync')}; of {duration(metrics.get('sync_ms', 0) * 1e6)} in "
+            f"these calls the GPU was idle for {duration(metrics.get('sync_idle_ms', 0) * 1e6)}."
         )
-    else:  # told by a function of the interpreter, e.g. block_until_ready
+    else:  # seen only as a Python function, e.g. block_until_ready
         evidence = f"The GPU idled {duration(spent)} while the host waited for its results."
     return (
-        "Read results less often: no .item(), .cpu() or print of a loss in every step, but every 50 steps.",
+        "Read results less often: call .item(), .cpu() or print the loss every 50 steps instead of every step.",
         evidence,
     )
 
 
 def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     return (
-        "Keep device memory: a caching allocator, no empty_cache() in the loop, batches of one shape "
+        "Reuse device memory: a caching allocator, no empty_cache() in the loop, batches of one shape "
         "(PyTorch: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-        f"Device memory was allocated or freed {_often(device.facts, 'alloc')}; cudaFree waits for the GPU.",
+        f"Device memory was allocated or freed {_frequency(device.metrics, 'alloc')}; cudaFree waits for the GPU.",
     )
 
 
-def _plain(change: str, evidence: str) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
+def _fixed_advice(change: str, evidence: str) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
     def advise(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
         return change, evidence.format(lost=duration(spent), share=percent(spent / max(device.judged.budget.window, 1)))
 
@@ -129,7 +132,8 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     on_host = device.judged.causes.get(Cause.HOST_COMM, 0)
     if on_host * 2 > spent:
         return (
-            "Wait less often for other ranks on the host: barriers, gloo and object collectives out of the loop.",
+            "Synchronize ranks on the host less often: move barriers, gloo and object collectives out of the training "
+            "loop.",
             f"The GPU idled {duration(on_host)} while the host waited for other ranks.",
         )
     if waited * 2 > exposed and device.charges:
@@ -140,50 +144,51 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
             f"{duration(waited)} of {duration(exposed)} in collectives is waiting for a late rank.",
         )
     return (
-        "Overlap the exchange of gradients with the backward pass (larger buckets, fewer of them), or look at the "
-        "links between GPUs.",
-        f"{duration(exposed)} in collectives with no computation beside them"
+        "Overlap the gradient all-reduce with the backward pass (fewer, larger buckets), or check the links between "
+        "GPUs.",
+        f"{duration(exposed)} in collectives that no computation overlaps"
         + (f", {duration(waited)} of it waiting for others." if waited else "."),
     )
 
 
 _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]] = {
-    "input": supply_change,
+    "input": input_advice,
     "h2d": _h2d,
     "launch": _launch,
     "sync": _sync,
     "alloc": _alloc,
     "comm": _comm,
-    "checkpoint": _plain(
+    "checkpoint": _fixed_advice(
         "Save in the background (orbax AsyncCheckpointer, torch.distributed.checkpoint.async_save); evaluate and log "
         "less often.",
         "The GPU idled {lost}, {share} of the time, while the training thread saved, evaluated or logged.",
     ),
-    "compile": _plain(
-        "Keep shapes fixed and warm the compile cache (TORCHINDUCTOR_CACHE_DIR, JAX_COMPILATION_CACHE_DIR); leave "
-        "the first steps out of what is measured.",
+    "compile": _fixed_advice(
+        "Keep shapes fixed and warm the compile cache (TORCHINDUCTOR_CACHE_DIR, JAX_COMPILATION_CACHE_DIR); exclude "
+        "the first steps from the measurement.",
         "The GPU idled {lost}, {share} of the time, while code was compiled or loaded.",
     ),
-    "contention": _plain(
-        "Leave the training thread a core: fewer workers, OMP_NUM_THREADS=1 in them, ranks bound to their own cores.",
-        "The launching thread was ready to run and had no core for {lost}, {share} of the time.",
+    "contention": _fixed_advice(
+        "Leave a core for the training thread: fewer workers, OMP_NUM_THREADS=1 in workers, ranks pinned to their own "
+        "cores.",
+        "The launching thread was ready to run but had no core for {lost}, {share} of the time.",
     ),
-    "dependency": _plain(
-        "Look at which streams wait for which: launched work was held back by other work, the host was not late.",
-        "Launched work was held back for {lost}, {share} of the time.",
+    "dependency": _fixed_advice(
+        "Check which streams wait for which: launched work was waiting for other work; the host was not late.",
+        "Launched work waited for other work for {lost}, {share} of the time.",
     ),
-    "profiler": _plain(
-        "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is the profiler's own.",
-        "The profiler was at work for {lost}, {share} of the time.",
+    "profiler": _fixed_advice(
+        "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is profiler overhead.",
+        "The profiler itself was running for {lost}, {share} of the time.",
     ),
-    "unknown": _plain(
-        "Record what the host does: nsys -t cuda,nvtx,osrt with NVTX ranges, or PyTorch's profiler with CPU activity.",
-        "Nothing recorded says what the host did for {lost}, {share} of the time.",
+    "unknown": _fixed_advice(
+        "Record the host as well: nsys -t cuda,nvtx,osrt with NVTX ranges, or PyTorch's profiler with CPU activity.",
+        "What the host did was not recorded for {lost}, {share} of the time.",
     ),
 }
 
 
-def _often(facts: Mapping[str, float], what: str) -> str:
-    if facts.get(f"{what}_per_step", 0) >= 0.05:
-        return f"{facts[f'{what}_per_step']:,.1f} times per step"
-    return plural(round(facts.get(f"{what}_calls", 0)), "time")
+def _frequency(metrics: Mapping[str, float], what: str) -> str:
+    if metrics.get(f"{what}_per_step", 0) >= 0.05:
+        return f"{metrics[f'{what}_per_step']:,.1f} times per step"
+    return plural(round(metrics.get(f"{what}_calls", 0)), "time")

@@ -1,10 +1,10 @@
-"""A recording without a device still says how long its host waited for input."""
+"""How long the host waited for input, in a recording without device activity."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastfeed.profiler.attribution.classify import Doing
+from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import measure
@@ -14,20 +14,20 @@ __all__ = ["host_waits"]
 
 
 def host_waits(traces: Sequence[Trace], input_range: str = "") -> tuple[str, ...]:
-    """A sentence for each process whose driving thread waited for input; a feed's timeline speaks for itself."""
-    said = []
+    """A sentence for each process whose main thread waited for input. Feed timelines are reported separately."""
+    sentences = []
     for trace in traces:
         ranges = trace.ranges
         if len(trace.ops.start) or not len(ranges.start) or (ranges.kind == RangeKind.FEED).any():
             continue
         host = Host(trace, input_range)
-        lasted = int(ranges.end.max() - ranges.start.min())
+        duration_ns = int(ranges.end.max() - ranges.start.min())
         for process in range(len(trace.processes)):
-            waits = host.what(host.driver(process), Doing.INPUT)
+            waits = host.spans_of(host.main_thread(process), Activity.INPUT)
             if len(waits):
-                said.append(
-                    f"The host waited for input {percent(measure(waits) / max(lasted, 1))} of the time that was "
-                    f"recorded: {plural(len(waits), 'wait')}, {duration(measure(waits))}. Whether a GPU would have "
-                    "felt it, only a recording with one can say."
+                sentences.append(
+                    f"The host waited for input {percent(measure(waits) / max(duration_ns, 1))} of the recorded "
+                    f"time: {plural(len(waits), 'wait')}, {duration(measure(waits))}. Only a recording with a GPU can "
+                    "tell whether that delays training."
                 )
-    return tuple(said)
+    return tuple(sentences)

@@ -1,4 +1,4 @@
-"""What to change about the input: more workers, deeper prefetch, nearer data; by who waits, and in which steps."""
+"""What to change about the input: more workers, deeper prefetch, closer data; by what waits, and in which steps."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
 from fastfeed.profiler.steps.input_share import STARVING
 
-__all__ = ["feed_change", "proxy_input", "supply_change"]
+__all__ = ["feed_advice", "input_advice", "proxy_input"]
 
-_EPOCH = 24  # steps: nobody has that many workers; a rarer wait comes once per epoch
-_USUAL_CORES = 32  # for one GPU, where the trace does not say how many there are
+_MAX_WORKER_PERIOD = 24  # steps: loaders rarely have more workers; a rarer wait comes once per epoch
+_USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
 
 
 def proxy_input(device: DeviceResult) -> int:
-    """Nanoseconds that this device waited inside collectives because another rank waited for its input."""
+    """Nanoseconds that this device waited inside collectives while another rank waited for its input."""
     return sum(charge.ns for charge in device.charges if charge.cause in STARVING)
 
 
-def supply_change(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    """What to change, and what in the trace says so; `spent` is what input costs in the judged window, nanoseconds."""
-    facts, waits = device.facts, device.judged.input
+def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
+    """The change, and the evidence for it. `spent` is the cost of input in the judged window, nanoseconds."""
+    metrics, waits = device.metrics, device.judged.input
     culprits = [charge for charge in device.charges if charge.cause is Cause.INPUT]
     if culprits and proxy_input(device) * 2 > spent:
         worst = max(culprits, key=lambda charge: charge.ns)
@@ -33,20 +33,20 @@ def supply_change(device: DeviceResult, spent: int, feeds: Sequence[FeedResult])
         )
     evidence = (
         f"{plural(waits.waits, 'wait')} for input, {duration(waits.exposed)} with the GPU idle, "
-        f"{duration(waits.hidden)} hidden.{_pattern(facts)}"
+        f"{duration(waits.hidden)} hidden.{_pattern(metrics)}"
     )
-    feed = max(feeds, key=lambda one: one.waited_ns, default=None)
-    if feed is not None and feed.busiest and feed.waited_ns * 2 >= spent:  # else another loader is waited for
-        return feed_change(feed), evidence
-    faster = f"Make batches {_times(device.judged.budget.window, spent)} as fast"
-    if facts.get("single_process"):
+    feed = max(feeds, key=lambda feed: feed.waited_ns, default=None)
+    if feed is not None and feed.busiest and feed.waited_ns * 2 >= spent:  # otherwise the wait is for another loader
+        return feed_advice(feed), evidence
+    faster = f"Make batches {_speedup_needed(device.judged.budget.window, spent)} as fast"
+    if metrics.get("single_process"):
         return (
-            f"{_workers(facts)}batches are now made in the training thread itself.",
+            f"{_workers(metrics)}batches are loaded in the training thread itself now.",
             f"{evidence} The loader has no workers (_SingleProcessDataLoaderIter).",
         )
-    pytorch = "single_process" in facts
-    every = facts.get("wait_every", 0)
-    if every > _EPOCH:
+    pytorch = "single_process" in metrics
+    every = metrics.get("wait_every", 0)
+    if every > _MAX_WORKER_PERIOD:
         keep = (
             "persistent_workers=True, or start"
             if pytorch
@@ -61,36 +61,36 @@ def supply_change(device: DeviceResult, spent: int, feeds: Sequence[FeedResult])
             else f"Prefetch more than {every:.0f} batches, so that one slow batch does not hold up the others.",
             evidence,
         )
-    if facts.get("wait_rare"):
+    if metrics.get("wait_rare"):
         return (
             "Prefetch deeper, so that a slow read now and then stays hidden, or keep the data on a local disk.",
             evidence,
         )
-    if facts.get("wait_grows", 1) > 1:
+    if metrics.get("wait_grows", 1) > 1:
         return f"{faster}: look at storage first, e.g. larger sequential shards or a local cache.", evidence
     if pytorch:
         return f"{faster}: more workers while cores are free, else decode at reduced size or on the GPU.", evidence
     return f"{faster}: more decoding threads while cores are free, or decode on the GPU.", evidence
 
 
-def _pattern(facts: Mapping[str, float]) -> str:
-    """Which steps wait."""
-    said = ""
-    if facts.get("wait_every"):
-        said += f" A long one every {facts['wait_every']:.0f} steps."
-    elif facts.get("wait_rare"):
-        worst = duration(facts["wait_ms_worst"] * 1e6)
-        said += f" Nearly all of it in {percent(facts['wait_steps'], 0)} of the steps, the worst {worst}."
-    grows = facts.get("wait_grows", 1)
+def _pattern(metrics: Mapping[str, float]) -> str:
+    """Describes which steps wait."""
+    text = ""
+    if metrics.get("wait_every"):
+        text += f" A long one every {metrics['wait_every']:.0f} steps."
+    elif metrics.get("wait_rare"):
+        worst = duration(metrics["wait_ms_worst"] * 1e6)
+        text += f" Nearly all of it in {percent(metrics['wait_steps'], 0)} of the steps, the worst {worst}."
+    grows = metrics.get("wait_grows", 1)
     if grows > 1:
-        said += f" They grow: {grows:.1f} times as long in the second half of the steps as in the first."
+        text += f" They grow: {grows:.1f} times as long in the second half of the steps as in the first."
     elif grows < 1:
-        said += " They shrink over the steps, as when data that is read again comes from memory."
-    return said
+        text += " They shrink over the steps, as when data that is read again comes from the page cache."
+    return text
 
 
-def feed_change(feed: FeedResult) -> str:
-    """The feed told how long each stage took: needed rate against what its threads give."""
+def feed_advice(feed: FeedResult) -> str:
+    """Advice from the feed's own timeline: the slowest stage, and the rate it needs."""
     count, spent = feed.stages[feed.busiest]
     work = sum(ns for stage, (_, ns) in feed.stages.items() if stage not in ("wait", "place"))
     share = spent / max(work, 1)
@@ -99,31 +99,31 @@ def feed_change(feed: FeedResult) -> str:
     lead = f"{feed.busiest} takes {percent(share, 0)} of the feed's work, {duration(spent / max(count, 1))} each time"
     if feed.busiest == "read":
         return (
-            f"{lead}: store larger shards, or keep them near (cache=); reading must become "
-            f"{_times(feed.span_ns, feed.waited_ns)} as fast."
+            f"{lead}: store larger shards, or keep them local (cache=); reading must become "
+            f"{_speedup_needed(feed.span_ns, feed.waited_ns)} as fast."
         )
     if used < 0.8:
         busy = f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {percent(used, 0)} of the time"
         return f"{lead}, and its {busy}: raise prefetch=, then threads=."
-    if 10 * feed.waited_ns > 9 * feed.span_ns:  # the trainer does next to nothing else
-        return f"{lead}: as many threads= as there are cores, then decode='gpu'."
-    wanted = math.ceil(threads * feed.span_ns / (feed.span_ns - feed.waited_ns))
-    return f"{lead}: threads={wanted} instead of {threads} while cores are free, else decode='gpu'."
+    if 10 * feed.waited_ns > 9 * feed.span_ns:  # the trainer does almost nothing else
+        return f"{lead}: set threads= to the number of cores, then decode='gpu'."
+    needed = math.ceil(threads * feed.span_ns / (feed.span_ns - feed.waited_ns))
+    return f"{lead}: threads={needed} instead of {threads} while cores are free, else decode='gpu'."
 
 
-def _times(window: int, spent: int) -> str:
-    """T / (T - exposed): how many times faster batches must come so that nobody waits."""
+def _speedup_needed(window: int, spent: int) -> str:
+    """T / (T - exposed): how many times faster batches must arrive so that the trainer never waits."""
     times = window / max(window - spent, 1)
     return f"{times:.1f} times" if times < 20 else "more than 20 times"
 
 
-def _workers(facts: Mapping[str, float]) -> str:
-    """Loading takes `wait` ms per step in one process, and the rest of a step is time to load in: ceil(wait / rest)."""
-    wait, step = facts.get("wait_ms_per_step"), facts.get("step_ms")
+def _workers(metrics: Mapping[str, float]) -> str:
+    """Loading takes `wait` ms per step in one process, and the rest of the step can overlap it: ceil(wait / rest)."""
+    wait, step = metrics.get("wait_ms_per_step"), metrics.get("step_ms")
     if not wait or not step or step <= wait:
         return "Give the DataLoader workers: "
-    wanted, cores = max(2, math.ceil(wait / (step - wait)) + 1), int(facts.get("cores", 0))
-    most = cores or _USUAL_CORES
-    count = wanted if wanted <= most else str(cores) if cores else "os.cpu_count()"
-    more = f"{wanted} workers would keep up, so make batches cheaper to decode as well; " if wanted > most else ""
+    needed, cores = max(2, math.ceil(wait / (step - wait)) + 1), int(metrics.get("cores", 0))
+    limit = cores or _USUAL_CORES
+    count = needed if needed <= limit else str(cores) if cores else "os.cpu_count()"
+    more = f"{needed} workers would keep up, so make batches cheaper to decode as well; " if needed > limit else ""
     return f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): {more}"

@@ -1,4 +1,4 @@
-"""Is training starved of input? Says how sure it is, what speaks against it, and what to do; or why it cannot say."""
+"""Is training starved of input? How certain that is, what contradicts it, and what to do; or why it is unknown."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from fastfeed.profiler.model.thresholds import STARVED, word
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.steps.input_share import STARVING
 from fastfeed.profiler.verdict.advice import remedies
-from fastfeed.profiler.verdict.input_advice import feed_change
+from fastfeed.profiler.verdict.input_advice import feed_advice
 
 __all__ = ["focus", "judge", "starved_word"]
 
-_MOSTLY = 0.10  # of the window: where nothing costs more, the device itself is what limits
-_BUSY = 0.80  # of the window in kernels: what is lost to many small causes is no limit
-_FEW, _MANY = 5, 20  # steps: fewer are weak evidence, as many are good
-_TELLING = 3  # waits for input, where there are no steps: one alone may be of something else
-_RECORD = (
+_MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
+_BUSY = 0.80  # of the window in kernels: many small losses are not a bottleneck
+_LIKELY_STEPS, _CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
+_MIN_WAITS = 3  # waits for input, if there are no steps: a single one may be something else
+_HOW_TO_RECORD = (
     "Record some 30 steps after the first 10, host side included: fastfeed profile -- python train.py; "
     "or PyTorch's profiler with CPU and CUDA activities."
 )
 
 
 def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
-    """The device that the verdict is about: the one that misses most input, of those that do part of the work."""
-    most = max(device.ops for device in devices)
-    return max((device for device in devices if device.ops * 20 >= most), key=lambda device: device.share.value)
+    """The device the verdict is about: the most starved of those that do a real part of the work."""
+    max_ops = max(device.ops for device in devices)
+    return max((device for device in devices if device.ops * 20 >= max_ops), key=lambda device: device.share.value)
 
 
 def starved_word(share: Share) -> str:
-    """The verdict for a share: a mark counts once the low end of the interval has passed it."""
+    """The verdict for a share: a threshold counts once the low end of the interval exceeds it."""
     plain = word(share.value)
     low = share.value if share.low is None else share.low
     if plain == "not_starved":
@@ -47,67 +47,74 @@ def judge(
     again: str = "",
     waits: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict over all devices. `again` measures again; `waits` tell of the host where no device worked."""
+    """The verdict over all devices.
+
+    `again` is the command to measure again; `waits` are sentences about the host if no device was active.
+    """
     again = again or "fastfeed profile -- <the same command>"
     if not devices:
         return _no_device(feeds, again, waits)
     device = focus(devices)
-    made = remedies(device, feeds)
-    reasons = _abstains(device, origins)
-    found = "abstained" if reasons else starved_word(device.share)
+    advice = remedies(device, feeds)
+    reasons = _abstention_reasons(device, origins)
+    verdict_word = "abstained" if reasons else starved_word(device.share)
     busy = device.judged.budget.compute >= _BUSY * device.judged.budget.window
-    bound = made[0].family if made and (made[0].share >= _MOSTLY or not busy) else "gpu"
+    bound = advice[0].family if advice and (advice[0].share >= _MIN_BOUND_SHARE or not busy) else "gpu"
     return Verdict(
-        word=found,
-        headline=_headline(found, device, made, bound, len(devices), reasons),
+        word=verdict_word,
+        headline=_headline(verdict_word, device, advice, bound, len(devices), reasons),
         bound="" if reasons else bound,
         share=device.share,
         confidence="" if reasons else _confidence(device),
-        evidence=_evidence(device, made),
+        evidence=_evidence(device, advice),
         against=_against(device, devices),
-        falsify=_falsify(found, device),
-        change=_change(found, made, bound),
+        falsify=_falsify(verdict_word, device),
+        change=_change(verdict_word, advice, bound),
         command=again,
         reasons=reasons,
-        record=_RECORD if reasons else "",
-        remedies=made,
+        record=_HOW_TO_RECORD if reasons else "",
+        remedies=advice,
     )
 
 
-def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...]:
-    """Why the trace cannot carry a verdict; nothing where it can."""
+def _abstention_reasons(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...]:
+    """Why the trace does not support a verdict; empty if it does."""
     origin, judged = origins[device.trace], device.judged
     window, idle = max(judged.budget.window, 1), max(judged.budget.idle, 1)
     missing = judged.causes.get(Cause.NO_LAUNCH, 0)
     reasons = []
     if origin.sampled:
-        reasons.append("The file is a sample: events were left out of it.")
+        reasons.append("The trace is sampled: events were left out.")
     if origin.dropped:
         reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
     if not origin.host_calls:
-        reasons.append("The host's API calls were not recorded, so that a late launch cannot be told from a held one.")
+        reasons.append(
+            "The host's API calls were not recorded, so a late launch cannot be distinguished from a delayed kernel."
+        )
     elif idle >= STARVED * window and missing > 0.05 * idle:
         reasons.append(
             f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
-            f"{percent(missing / idle, 0)} of the idle time ends in others."
+            f"{percent(missing / idle, 0)} of the idle time ends in the others."
         )
-    elif device.facts.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
+    elif device.metrics.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
         reasons.append(
-            f"For {percent(device.facts['held_share'], 0)} of the idle time work had been launched and nothing "
-            "recorded held it back: device operations are missing from the file."
+            f"For {percent(device.metrics['held_share'], 0)} of the idle time work was already launched, and "
+            "nothing recorded explains why it had not started: device operations are missing from the trace."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + missing
-    enough = device.facts.get("steps", 0) / 2 or _TELLING
-    told = judged.input.waits >= enough  # then waits for input are in the trace, and what is unknown is something else
-    flips = not told and word(device.share.value) != word(device.share.value + unknown / window)
+    min_waits = device.metrics.get("steps", 0) / 2 or _MIN_WAITS
+    waits_recorded = (
+        judged.input.waits >= min_waits
+    )  # then input waits are recorded, and the unknown time is something else
+    flips = not waits_recorded and word(device.share.value) != word(device.share.value + unknown / window)
     if origin.host_calls and unknown > 0.2 * idle and device.share.value < STARVED and flips:
         reasons.append(
-            f"Of the idle time {percent(unknown / idle, 0)} is the host's and nothing recorded says what it did; "
+            f"For {percent(unknown / idle, 0)} of the idle time it was not recorded what the host did; "
             f"that is {percent(unknown / window)} of the window and could be input."
         )
     if judged.budget.overhead > 0.1 * window:
         reasons.append(f"The profiler itself took {percent(judged.budget.overhead / window, 0)} of the window.")
-    longest = device.facts.get("longest_op_share", 0.0)
+    longest = device.metrics.get("longest_op_share", 0.0)
     if longest > 0.5:
         reasons.append(f"One device operation covers {percent(longest, 0)} of the window; is its record damaged?")
     return tuple(reasons)
@@ -115,7 +122,7 @@ def _abstains(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...
 
 def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) -> Verdict:
     waited = max((feed.waited_ns / max(feed.span_ns, 1) for feed in feeds), default=0.0)
-    headline = "There is no device activity in what was recorded."
+    headline = "The recording has no device activity."
     if feeds:
         headline += f" By the feed's own timeline the trainer waited for batches {percent(waited)} of the time."
     return Verdict(
@@ -126,7 +133,7 @@ def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) ->
         confidence="",
         evidence=tuple(
             f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "
-            f"{duration(feed.waited_ns)} waited. {feed_change(feed) if feed.busiest else ''}".strip()
+            f"{duration(feed.waited_ns)} waited. {feed_advice(feed) if feed.busiest else ''}".strip()
             for feed in feeds[:3]
         )
         + tuple(waits[:3]),
@@ -135,29 +142,29 @@ def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) ->
         change="Record on a machine with a GPU, with the CUDA activity of the process that trains.",
         command=again,
         reasons=("No kernel, copy or memset was recorded.",),
-        record=_RECORD,
+        record=_HOW_TO_RECORD,
     )
 
 
 def _headline(
-    found: str, device: DeviceResult, made: Sequence[Remedy], bound: str, count: int, reasons: Sequence[str]
+    verdict_word: str, device: DeviceResult, advice: Sequence[Remedy], bound: str, count: int, reasons: Sequence[str]
 ) -> str:
     share, judged = device.share, device.judged
     idle = judged.budget.idle / max(judged.budget.window, 1)
     where = device.label if count > 1 else "The GPU"
-    limit = "the GPU itself is what limits" if bound == "gpu" else f"most is lost to: {FAMILIES[bound]}"
-    if found == "abstained":
+    limit = "the GPU itself is the bottleneck" if bound == "gpu" else f"the largest loss: {FAMILIES[bound]}"
+    if verdict_word == "abstained":
         return f"No verdict. {reasons[0]}"
-    if found == "borderline":
+    if verdict_word == "borderline":
         low = (
             f" (95 % interval {percent(share.low)} to {percent(share.high)})"
             if share.low is not None and share.high
             else ""
         )
         return f"{where} may be starved: input costs {percent(share.value)} of the time{low}."
-    if found == "not_starved":
+    if verdict_word == "not_starved":
         return f"{where} is not starved: input costs {percent(share.value)} of the time. Idle {percent(idle)}; {limit}."
-    much = "severely starved" if found == "severe" else "starved"
+    much = "severely starved" if verdict_word == "severe" else "starved"
     staged = judged.causes.get(Cause.H2D_STAGING, 0) > judged.causes.get(Cause.INPUT, 0)
     what = "input, most of it for copies from pageable memory" if staged else "input"
     return f"{where} is {much}: {percent(share.value)} of the time it waits for {what} (idle {percent(idle)})."
@@ -165,59 +172,63 @@ def _headline(
 
 def _confidence(device: DeviceResult) -> str:
     steps = int(device.steps.steady.sum())
-    return "confirmed" if steps >= _MANY else "likely" if steps >= _FEW else "weak"
+    return "confirmed" if steps >= _CONFIRMED_STEPS else "likely" if steps >= _LIKELY_STEPS else "weak"
 
 
-def _evidence(device: DeviceResult, made: Sequence[Remedy]) -> tuple[str, ...]:
-    said = [remedy.evidence for remedy in made[:2]]
+def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:
+    sentences = [remedy.evidence for remedy in advice[:2]]
     for gap in device.worst[:1]:
         inside = f" in {gap.inside}" if gap.inside else ""
-        said.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")
+        sentences.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")
     if device.share.steps_over:
-        said.append(f"{percent(device.share.steps_over, 0)} of the steps lose more than 5 % to input.")
+        sentences.append(f"{percent(device.share.steps_over, 0)} of the steps lose more than 5 % to input.")
     if device.steady is not None:
         whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(device.whole.budget.window, 1)
         if abs(whole - device.share.value) > 0.01:
-            said.append(f"Over the whole recording, its beginning included, input costs {percent(whole)}.")
-    return tuple(said)
+            sentences.append(f"Over the whole recording, including its start, input costs {percent(whole)}.")
+    return tuple(sentences)
 
 
 def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str, ...]:
-    """What speaks against the verdict, or limits it."""
-    said = []
+    """What contradicts or limits the verdict."""
+    sentences = []
     waits, steady = device.judged.input, int(device.steps.steady.sum())
     if waits.hidden > max(waits.exposed, device.judged.budget.window // 100):
-        said.append(f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work, and harmless.")
+        sentences.append(f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work and cost nothing.")
     if not len(device.steps.labels):
-        said.append("No steps could be told apart: the figures are of the whole recording, its beginning included.")
-    elif steady < _FEW:
-        whole = f"Only {plural(steady, 'whole step')}" if steady else "No whole step"
-        said.append(f"{whole} {'were' if steady > 1 else 'was'} recorded; {_FEW} make a verdict, {_MANY} a firm one.")
+        sentences.append("No steps were found: the figures cover the whole recording, including its start.")
+    elif steady < _LIKELY_STEPS:
+        whole = f"Only {plural(steady, 'complete step')}" if steady else "No complete step"
+        sentences.append(
+            f"{whole} {'were' if steady > 1 else 'was'} recorded; a likely verdict takes {_LIKELY_STEPS}, "
+            f"a confirmed one {_CONFIRMED_STEPS}."
+        )
     if device.cold is not None and device.cold.steps:
         first = "The first step is" if device.cold.steps == 1 else f"The first {device.cold.steps:,} steps are"
-        said.append(f"{first} left out, as a cold start.")
-    low, high = (pick(one.share.value for one in devices) for pick in (min, max))
+        sentences.append(f"{first} left out as cold start.")
+    low, high = (pick(other.share.value for other in devices) for pick in (min, max))
     if high - low > STARVED:
-        said.append(f"Devices differ: input costs {percent(low)} to {percent(high)}.")
-    return tuple(said)
+        sentences.append(f"Devices differ: input costs {percent(low)} to {percent(high)}.")
+    return tuple(sentences)
 
 
-def _falsify(found: str, device: DeviceResult) -> str:
-    if found == "abstained":
+def _falsify(verdict_word: str, device: DeviceResult) -> str:
+    if verdict_word == "abstained":
         return ""
-    if found == "not_starved":
-        return "The same run on batches kept in memory being more than 5 % faster would show this to be wrong."
+    if verdict_word == "not_starved":
+        return "If the same run on batches kept in memory is more than 5 % faster, this verdict is wrong."
     gain = 1 / max(1 - device.share.value, 0.01)
     return (
-        f"The same run on batches kept in memory should be up to {gain:.2f} times as fast; if it is not, this is wrong."
+        f"The same run on batches kept in memory should be up to {gain:.2f} times as fast; if it is not, this verdict "
+        "is wrong."
     )
 
 
-def _change(found: str, made: Sequence[Remedy], bound: str) -> str:
-    if found == "abstained":
-        return "Nothing yet: record again, as said under Record."
-    wanted = ("input", "h2d") if found in ("starved", "severe", "borderline") else (bound,)
-    chosen = next((remedy for remedy in made if remedy.family in wanted), None)  # the costlier
-    if chosen is not None:
-        return chosen.change
-    return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a larger GPU would help."
+def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
+    if verdict_word == "abstained":
+        return "Nothing yet: record again, as described under Record."
+    families = ("input", "h2d") if verdict_word in ("starved", "severe", "borderline") else (bound,)
+    largest = next((remedy for remedy in advice if remedy.family in families), None)
+    if largest is not None:
+        return largest.change
+    return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a faster GPU would help."

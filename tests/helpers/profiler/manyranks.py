@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Slices
 from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Strings, Trace, table
-from fastfeed.profiler.ranks.ranks import Member
+from fastfeed.profiler.ranks.ranks import RankDevice
 
 __all__ = ["MS", "TRANSFER", "Talk", "members"]
 
@@ -45,7 +45,7 @@ def members(
     wall: bool = True,
     world_size: int | None = None,
     seed: int = 0,
-) -> list[Member]:
+) -> list[RankDevice]:
     """One trace per rank. `skew` is added to a rank's clock; `recorded` says which talks a rank's trace holds;
     `hidden` computes on another stream all the while, `beside` says how long a rank does so from the talk's start on;
     ends of one collective differ by up to 4 us."""
@@ -88,7 +88,7 @@ def _member(
     wall: bool,
     world_size: int | None,
     numbered: bool,
-) -> Member:
+) -> RankDevice:
     texts = Strings()
     start, end = (np.array([row[i] for row in rows], np.int64) + clock for i in (0, 1))
     said = [talks[row[3]] if row[3] >= 0 else None for row in rows]
@@ -124,4 +124,4 @@ def _member(
         nobody,
     )
     first, last = int(start.min()), int(end.max())
-    return Member(f"rank {rank}", trace, 0, slices, np.array([[first, last]]), first, last, rank)
+    return RankDevice(f"rank {rank}", trace, 0, slices, np.array([[first, last]]), first, last, rank)

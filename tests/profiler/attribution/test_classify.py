@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from helpers.profiler import kineto_files as make
 
-from fastfeed.profiler.attribution.classify import Doing, range_meanings
+from fastfeed.profiler.attribution.classify import Activity, range_activities
 from fastfeed.profiler.readers import read
 
 INPUT = [
@@ -60,27 +60,27 @@ RUNS = [  # the compiled code, and helpers of what looks like compiling, saving 
 WAITS = ["jax/_src/api.py(3165): try_to_block", "PyArray.block_until_ready"]
 
 
-def doings(names: list[str], folder: Path) -> dict[str, Doing]:
+def activities(names: list[str], folder: Path) -> dict[str, Activity]:
     """What each range or Python frame of a trace says."""
     ranges = [
         make.event("python_function" if ".py(" in name else "user_annotation", name, 100 + 10 * at, 5)
         for at, name in enumerate(names)
     ]
     trace = read(make.write(folder / "trace.json", [make.launch(1, 80), make.kernel(1, 90, 2), *ranges]))
-    said = [Doing(int(one)) for one in range_meanings(trace)]
+    said = [Activity(int(one)) for one in range_activities(trace)]
     return dict(zip(map(trace.name, trace.ranges.name.tolist()), said, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("names", "doing"),
-    [(INPUT, Doing.INPUT), (CHECKPOINT, Doing.CHECKPOINT), (COMPILE, Doing.COMPILE), (WAITS, Doing.SYNC)],
+    ("names", "activity"),
+    [(INPUT, Activity.INPUT), (CHECKPOINT, Activity.CHECKPOINT), (COMPILE, Activity.COMPILE), (WAITS, Activity.SYNC)],
 )
-def test_words_of_frameworks_are_known(names: list[str], doing: Doing, tmp_path: Path) -> None:
-    assert doings(names, tmp_path) == dict.fromkeys(names, doing)
+def test_words_of_frameworks_are_known(names: list[str], activity: Activity, tmp_path: Path) -> None:
+    assert activities(names, tmp_path) == dict.fromkeys(names, activity)
 
 
 def test_what_only_looks_like_it_is_framework_or_python(tmp_path: Path) -> None:
-    said = doings(RUNS, tmp_path)
+    said = activities(RUNS, tmp_path)
     assert set(said) == set(RUNS)
-    plain = (Doing.FRAMEWORK, Doing.PYTHON, Doing.NOTHING)
-    assert {name: doing for name, doing in said.items() if doing not in plain} == {}
+    plain = (Activity.FRAMEWORK, Activity.PYTHON, Activity.NOTHING)
+    assert {name: activity for name, activity in said.items() if activity not in plain} == {}

@@ -65,7 +65,7 @@ def test_every_idle_nanosecond_of_every_real_trace_has_one_cause(data):
                 assert busy + parts.idle == parts.window, path.name
                 assert period.input.exposed + period.input.hidden == period.input.total, path.name
             if device.judged.budget.idle:
-                split = sum(device.facts[f"{part}_share"] for part in ("late", "call", "queued"))
+                split = sum(device.metrics[f"{part}_share"] for part in ("late", "call", "queued"))
                 assert split == pytest.approx(1), path.name
         assert result.verdict.word in ("not_starved", "starved", "severe", "borderline", "abstained")
         assert (result.verdict.word == "abstained") == bool(result.verdict.reasons), path.name

@@ -7,14 +7,14 @@ import pytest
 from helpers.profiler.handmade import Made
 
 from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
-from fastfeed.profiler.attribution.launches import launches
+from fastfeed.profiler.attribution.launches import launch_calls
 from fastfeed.profiler.attribution.time_breakdown import busy_sets
 from fastfeed.profiler.model.trace import Overheads
 
 
 def gaps(made: Made) -> Gaps:
     trace = made.trace()
-    return find_gaps(trace, 0, *busy_sets(trace, 0), launches(trace))
+    return find_gaps(trace, 0, *busy_sets(trace, 0), launch_calls(trace))
 
 
 def parts(found: Gaps, row: int = 0) -> tuple[int, int, int, int]:

@@ -7,7 +7,7 @@ import pytest
 from helpers.profiler.handmade import Made
 
 from fastfeed.profiler.attribution.host import Host
-from fastfeed.profiler.attribution.host_causes import attribute, join
+from fastfeed.profiler.attribution.host_causes import host_causes, in_time_order
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import RangeKind, Sched
 
@@ -19,7 +19,7 @@ def causes(made: Made, thread: int = 0, overhead: tuple[int, int] | None = None)
     """(cause, start, end, thread) of each piece of a gap of which LATE is the late part."""
     host = Host(made.trace())
     taken = np.array([overhead] if overhead else np.empty((0, 2)), np.int64)
-    pieces = join(attribute(host, np.array([LATE]), np.array([thread]), np.array([0]), taken))
+    pieces = in_time_order(host_causes(host, np.array([LATE]), np.array([thread]), np.array([0]), taken))
     found = [
         (Cause(int(cause)), int(start), int(end), int(of))
         for cause, (start, end), of in zip(pieces.cause, pieces.span, pieces.thread, strict=True)
@@ -126,8 +126,8 @@ def test_many_gaps_of_many_threads_are_told_apart():
     late = np.array([(n * 100, n * 100 + 50) for n in range(30)])
     for n in range(30):
         made.call(n * 100, n * 100 + 50, apis[n % 3], thread=n % 3)
-    pieces = join(
-        attribute(Host(made.trace(threads=3)), late, np.arange(30) % 3, np.zeros(30, int), np.empty((0, 2), int))
+    pieces = in_time_order(
+        host_causes(Host(made.trace(threads=3)), late, np.arange(30) % 3, np.zeros(30, int), np.empty((0, 2), int))
     )
     kept = pieces.span[:, 1] > pieces.span[:, 0]
     assert pieces.span[kept].tolist() == late.tolist()

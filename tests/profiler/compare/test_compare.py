@@ -187,8 +187,8 @@ def test_input_of_other_ranks_counts() -> None:
 def test_other_work_and_other_profilers_are_told() -> None:
     a, b = made.one(), made.one()
     b = replace(b, origins=(replace(b.origins[0], dialect="nsys"),))
-    b = replace(b, devices=(replace(b.devices[0], facts={"launches_per_step": 120.0}),))
-    a = replace(a, devices=(replace(a.devices[0], facts={"launches_per_step": 60.0}),))
+    b = replace(b, devices=(replace(b.devices[0], metrics={"launches_per_step": 120.0}),))
+    a = replace(a, devices=(replace(a.devices[0], metrics={"launches_per_step": 60.0}),))
     notes = " ".join(compare(a, b).notes)
     assert "different profilers (chrome and nsys)" in notes
     assert "60 device operations per step before and 120 after" in notes

@@ -12,7 +12,7 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Slices
 from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Trace, table
-from fastfeed.profiler.ranks.ranks import ABSENT, Blame, Member, Together, estimated, together
+from fastfeed.profiler.ranks.ranks import ABSENT_RANKS, Blame, RankAnalysis, RankDevice, analyze_ranks, estimate_waits
 
 JITTER = 5_000  # ns, of the made ends, per collective
 STEPS = 12
@@ -36,7 +36,7 @@ def late_loader(rank: int, number: int) -> tuple[dict[Cause, int], int]:
 def test_starvation_by_proxy(ranks: int, skewed: int) -> None:
     """Every other rank's wait is charged to the late one and its loader, whatever the clocks show."""
     run = members(talks(ranks), late_loader, ranks=ranks, skew=[rank * skewed for rank in range(ranks)])
-    found = together(run)
+    found = analyze_ranks(run)
     want = STEPS // 2 * 8 * MS
     for rank, blame in enumerate(found.blames):
         if rank != 1:
@@ -55,7 +55,7 @@ def test_starvation_by_proxy(ranks: int, skewed: int) -> None:
 def test_spans_lie_where_the_victim_waits() -> None:
     """So that per-step figures can be made of them."""
     run = members(talks(2), late_loader, skew=[0, 5 * MS])
-    blame = together(run).blames[0]
+    blame = analyze_ranks(run).blames[0]
     ops = run[0].trace.ops
     kernels = intervals.union(intervals.spans(ops.start[ops.kind == 1], ops.end[ops.kind == 1]))
     assert intervals.measure(intervals.intersect(blame.spans, kernels)) == intervals.measure(blame.spans)
@@ -70,7 +70,7 @@ def test_what_both_lose_is_not_why_one_is_late() -> None:
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         return {Cause.INPUT: 20 * MS}, (13 if rank == 1 else 10) * MS
 
-    got = charges(together(members(talks(2), before)).blames[0])
+    got = charges(analyze_ranks(members(talks(2), before)).blames[0])
     assert abs(got["rank 1", None] - STEPS * 3 * MS) < STEPS * JITTER
     assert got.get(("rank 1", Cause.INPUT), 0) < STEPS * JITTER
 
@@ -81,7 +81,7 @@ def test_the_excess_over_what_both_lose_is() -> None:
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         return ({Cause.INPUT: 14 * MS, Cause.ALLOC: MS} if rank == 1 else {Cause.INPUT: 10 * MS}), 10 * MS
 
-    got = charges(together(members(talks(2), before)).blames[0])
+    got = charges(analyze_ranks(members(talks(2), before)).blames[0])
     assert abs(got["rank 1", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
     assert abs(got["rank 1", Cause.ALLOC] - STEPS * MS) < STEPS * JITTER
 
@@ -90,7 +90,7 @@ def test_what_was_not_recorded_has_no_cause() -> None:
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         return ({Cause.HOST_UNKNOWN: 5 * MS} if rank == 0 else {}), 10 * MS
 
-    assert set(charges(together(members(talks(2), before)).blames[1])) == {("rank 0", None)}
+    assert set(charges(analyze_ranks(members(talks(2), before)).blames[1])) == {("rank 0", None)}
 
 
 def test_blame_is_passed_on() -> None:
@@ -100,7 +100,7 @@ def test_blame_is_passed_on() -> None:
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         return ({Cause.INPUT: 6 * MS} if rank == 1 else {}), (0 if rank == 0 and number % 2 else 5 * MS)
 
-    blames = together(members([pair, other] * STEPS, before, ranks=3)).blames
+    blames = analyze_ranks(members([pair, other] * STEPS, before, ranks=3)).blames
     assert abs(charges(blames[0])["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000  # less the other one
     got = charges(blames[2])
     assert abs(got["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000
@@ -111,14 +111,14 @@ def test_only_judged_time_counts() -> None:
     run = members(talks(2), late_loader)
     middle = (run[0].first + run[0].last) // 2
     half = replace(run[0], judged=np.array([[run[0].first, middle]]))
-    blame = together([half, run[1]]).blames[0]
+    blame = analyze_ranks([half, run[1]]).blames[0]
     assert abs(blame.comm_wait - STEPS // 4 * 8 * MS) < STEPS * JITTER
     assert blame.spans.max() <= middle
 
 
 def test_waits_behind_compute_cost_nothing() -> None:
     """They are told as waits, and charged to nobody."""
-    blame = together(members(talks(2), late_loader, hidden=True)).blames[0]
+    blame = analyze_ranks(members(talks(2), late_loader, hidden=True)).blames[0]
     assert blame.comm_wait > STEPS // 2 * 8 * MS - STEPS * JITTER
     assert blame.charges == ()
     assert not len(blame.spans)
@@ -136,7 +136,7 @@ def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> Non
     def meanwhile(rank: int, number: int) -> int:
         return 0 if rank or number % 2 else 2 * MS
 
-    blame = together(members(buckets, before, beside=meanwhile)).blames[0]
+    blame = analyze_ranks(members(buckets, before, beside=meanwhile)).blames[0]
     got = charges(blame)
     assert abs(blame.comm_wait - STEPS * 8 * MS) < 2 * STEPS * JITTER
     assert abs(got["rank 1", Cause.INPUT] - STEPS * 6 * MS) < 2 * STEPS * JITTER  # 4 in the first, 2 in the second
@@ -152,7 +152,7 @@ def test_a_lead_ends_where_nobody_waits() -> None:
         return lost, (13 if rank and number % 3 == 2 else 10) * MS
 
     run = members(buckets, before, beside=lambda rank, number: 0 if rank or number % 3 else 6 * MS)
-    got = charges(together(run).blames[0])
+    got = charges(analyze_ranks(run).blames[0])
     assert abs(got["rank 1", None] - STEPS * 3 * MS) < 3 * STEPS * JITTER
     assert got.get(("rank 1", Cause.INPUT), 0) < 3 * STEPS * JITTER
 
@@ -160,11 +160,11 @@ def test_a_lead_ends_where_nobody_waits() -> None:
 def test_a_rank_alone_is_estimated() -> None:
     """By how much longer its collectives took than the shortest; the note says that it is an estimate."""
     alone = members(talks(2), late_loader)[:1]
-    found = together(alone)
+    found = analyze_ranks(alone)
     assert found.ranks == ()
-    assert found.blames[0].charges == estimated(alone[0]).charges
+    assert found.blames[0].charges == estimate_waits(alone[0]).charges
     assert abs(found.blames[0].comm_wait - STEPS // 2 * 8 * MS) < STEPS * JITTER
-    assert set(charges(found.blames[0])) == {(ABSENT, None)}
+    assert set(charges(found.blames[0])) == {(ABSENT_RANKS, None)}
     assert "are estimated" in found.notes[0]
 
 
@@ -181,20 +181,20 @@ def test_collectives_of_many_unknown_sizes_are_no_ground_for_an_estimate() -> No
         ),
     )  # fmt: skip
     nothing = Slices(*(np.empty(0, np.int64) for _ in range(6)))
-    member = Member("GPU 0", trace, 0, nothing, np.array([[0, 4_000 * MS]]), 0, 4_000 * MS)
-    assert estimated(member).comm_wait == 0
+    member = RankDevice("GPU 0", trace, 0, nothing, np.array([[0, 4_000 * MS]]), 0, 4_000 * MS)
+    assert estimate_waits(member).comm_wait == 0
     sized = replace(trace, ops=replace(trace.ops, bytes=np.full(40, 4_096)))
-    assert estimated(replace(member, trace=sized)).comm_wait > 500 * MS
+    assert estimate_waits(replace(member, trace=sized)).comm_wait > 500 * MS
 
 
 def test_few_collectives_are_no_ground_for_an_estimate() -> None:
     alone = members([Talk((0, 1))] * 4, late_loader)[:1]
-    assert together(alone).blames[0].comm_wait == 0
+    assert analyze_ranks(alone).blames[0].comm_wait == 0
 
 
 def test_no_communication_says_nothing() -> None:
     run = members(talks(2), late_loader, recorded=lambda rank, number: False)
-    found = together(run)
-    assert found == Together((), found.blames, found.clocks, ())
+    found = analyze_ranks(run)
+    assert found == RankAnalysis((), found.blames, found.clocks, ())
     assert [blame.comm_wait for blame in found.blames] == [0, 0]
-    assert together([]).blames == ()
+    assert analyze_ranks([]).blames == ()

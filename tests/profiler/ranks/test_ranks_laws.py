@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Kind
-from fastfeed.profiler.ranks.ranks import NO_CAUSE, Member, Together, together
+from fastfeed.profiler.ranks.ranks import NO_CAUSE, RankAnalysis, RankDevice, analyze_ranks
 
 RANKS = 4
 CAUSES = (Cause.INPUT, Cause.FRAMEWORK, Cause.HOST_UNKNOWN)
@@ -20,7 +20,7 @@ groups = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (0, 2), (1, 3), (1, 2, 3
 
 
 @st.composite
-def runs(draw: st.DrawFn, skewed: bool = True) -> list[Member]:
+def runs(draw: st.DrawFn, skewed: bool = True) -> list[RankDevice]:
     """Up to 40 collectives of several groups, each rank with losses of its own; some begin to record later."""
     some = draw(st.lists(groups, min_size=1, max_size=40))
     talks = [Talk(ranks, group=f"group {ranks}", stream=20 + len(ranks)) for ranks in some]
@@ -45,7 +45,7 @@ def runs(draw: st.DrawFn, skewed: bool = True) -> list[Member]:
     )
 
 
-def blamed(run: list[Member], found: Together) -> dict[str, Counter[tuple[str, Cause | None]]]:
+def blamed(run: list[RankDevice], found: RankAnalysis) -> dict[str, Counter[tuple[str, Cause | None]]]:
     return {
         member.label: Counter({(one.culprit, one.cause): one.ns for one in blame.charges})
         for member, blame in zip(run, found.blames, strict=True)
@@ -54,8 +54,8 @@ def blamed(run: list[Member], found: Together) -> dict[str, Counter[tuple[str, C
 
 @settings(deadline=None, max_examples=60)
 @given(runs())
-def test_every_wait_is_blamed_once(run: list[Member]) -> None:
-    found = together(run)
+def test_every_wait_is_blamed_once(run: list[RankDevice]) -> None:
+    found = analyze_ranks(run)
     for at, (member, blame) in enumerate(zip(run, found.blames, strict=True)):
         length = blame.spans[:, 1] - blame.spans[:, 0]
         assert (length > 0).all()
@@ -80,11 +80,11 @@ def test_every_wait_is_blamed_once(run: list[Member]) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(runs(skewed=False), st.permutations(range(RANKS)))
-def test_the_order_of_ranks_does_not_matter(run: list[Member], order: list[int]) -> None:
+def test_the_order_of_ranks_does_not_matter(run: list[RankDevice], order: list[int]) -> None:
     """But for the jitter of ends, by which clocks are set."""
-    straight = blamed(run, together(run))
+    straight = blamed(run, analyze_ranks(run))
     turned = [run[at] for at in order]
-    other = blamed(turned, together(turned))
+    other = blamed(turned, analyze_ranks(turned))
     for label, charges in straight.items():
         for key in charges.keys() | other[label].keys():
             assert abs(charges[key] - other[label][key]) <= 40 * 3 * 8_000

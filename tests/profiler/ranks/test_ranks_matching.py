@@ -11,8 +11,8 @@ from helpers.profiler.manyranks import MS, Talk, members
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.ranks.collectives import family
-from fastfeed.profiler.ranks.ranks import ABSENT, Member, Together, together
+from fastfeed.profiler.ranks.collectives import collective_family
+from fastfeed.profiler.ranks.ranks import ABSENT_RANKS, RankAnalysis, RankDevice, analyze_ranks
 
 STEPS = 20
 JITTER = 5_000
@@ -28,11 +28,11 @@ def even(rank: int, number: int) -> tuple[dict[Cause, int], int]:
     return ({Cause.INPUT: 4 * MS} if rank == 0 else {}), 10 * MS
 
 
-def made(before: Any = uneven, talk: Talk | None = None, **more: Any) -> Together:
-    return together(members([talk or Talk((0, 1))] * STEPS, before, skew=[0, 5 * MS], **more))
+def made(before: Any = uneven, talk: Talk | None = None, **more: Any) -> RankAnalysis:
+    return analyze_ranks(members([talk or Talk((0, 1))] * STEPS, before, skew=[0, 5 * MS], **more))
 
 
-def charged(found: Together, victim: int = 1) -> int:
+def charged(found: RankAnalysis, victim: int = 1) -> int:
     return sum(one.ns for one in found.blames[victim].charges if (one.culprit, one.cause) == ("rank 0", Cause.INPUT))
 
 
@@ -80,7 +80,7 @@ def test_missing_ones_inside_do_not_matter_where_each_has_its_number() -> None:
 def test_another_group_survives_a_refused_one() -> None:
     talks = [Talk((0, 1), group="data"), Talk((0, 1), group="tensor", stream=21)] * STEPS
     run = members(talks, uneven, recorded=lambda rank, number: rank == 0 or number != STEPS)
-    found = together(run)
+    found = analyze_ranks(run)
     assert [one.collectives for one in found.ranks] == [STEPS] * 2
     assert len(found.notes) == 1
     assert "group data do not match" in found.notes[0]
@@ -89,7 +89,7 @@ def test_another_group_survives_a_refused_one() -> None:
 def test_other_sizes_are_other_collectives() -> None:
     """The shift is clear from the sizes alone, though the steps are alike."""
     talks = [Talk((0, 1), bytes=1 << (number % 7)) for number in range(STEPS)]
-    found = together(members(talks, even, wall=False, recorded=lambda rank, number: rank == 0 or number >= 3))
+    found = analyze_ranks(members(talks, even, wall=False, recorded=lambda rank, number: rank == 0 or number >= 3))
     assert found.ranks[0].collectives == STEPS - 3
     assert abs(found.ranks[1].offset_ns) < JITTER
 
@@ -103,7 +103,7 @@ def test_groups_of_one_name_or_none_are_told_apart_by_their_ends(group: str | No
         busy = 10 * MS + int(np.random.default_rng([rank // 2, number]).integers(0, 3 * MS))
         return ({Cause.INPUT: 4 * MS} if rank in (0, 2) else {}), busy
 
-    found = together(members(talks, before, ranks=4))
+    found = analyze_ranks(members(talks, before, ranks=4))
     assert {one.culprit for one in found.blames[1].charges} == {"rank 0"}
     assert {one.culprit for one in found.blames[3].charges} == {"rank 2"}
     assert [one.collectives for one in found.ranks] == [STEPS] * 4
@@ -119,7 +119,7 @@ def test_sends_to_different_ranks_are_not_matched() -> None:
     """A pipeline: rank 1 talks to 0 and to 2 through one group and one stream."""
     send = "ncclDevKernel_SendRecv"
     talks = [Talk((0, 1), send, "pp"), Talk((1, 2), send, "pp")] * STEPS
-    found = together(members(talks, uneven, ranks=3))
+    found = analyze_ranks(members(talks, uneven, ranks=3))
     assert found.ranks == ()
     assert all(one.culprit == "ranks that are not in this analysis" for blame in found.blames for one in blame.charges)
 
@@ -137,14 +137,14 @@ def test_sends_to_different_ranks_are_not_matched() -> None:
     ],
 )
 def test_families(kernel: str, want: str) -> None:
-    assert family(kernel) == want
+    assert collective_family(kernel) == want
 
 
-def pair(**changes: Any) -> list[Member]:
+def pair(**changes: Any) -> list[RankDevice]:
     return members([Talk((0, 1))] * STEPS, uneven, **changes)
 
 
-def on(member: Member, **origin: Any) -> Member:
+def on(member: RankDevice, **origin: Any) -> RankDevice:
     return replace(member, trace=replace(member.trace, origin=replace(member.trace.origin, **origin)))
 
 
@@ -154,14 +154,14 @@ def test_another_world_size_is_another_run() -> None:
     with pytest.raises(
         TraceError, match=r"one world size, got 2 in rank0\.json and 8 in rank1\.json; analyze each run"
     ):
-        together([a, b])
+        analyze_ranks([a, b])
 
 
 def test_a_rank_given_twice() -> None:
     a, b = pair()
     with pytest.raises(TraceError, match=r"given once, got rank 0 in rank0\.json and in rank1\.json; analyze them"):
-        together([a, replace(b, rank=0)])
-    assert together([a, replace(b, trace=a.trace, rank=0)]).ranks  # one process may drive several devices
+        analyze_ranks([a, replace(b, rank=0)])
+    assert analyze_ranks([a, replace(b, trace=a.trace, rank=0)]).ranks  # one process may drive several devices
 
 
 @pytest.mark.parametrize("hours", [3, -3])
@@ -171,19 +171,19 @@ def test_recorded_at_other_times(hours: int) -> None:
     with pytest.raises(
         TraceError, match=r"at the same time, got rank0\.json and rank1\.json 3 hours apart; record the"
     ):
-        together([a, on(b, wall_ns=base + hours * 3_600_000 * MS)])
+        analyze_ranks([a, on(b, wall_ns=base + hours * 3_600_000 * MS)])
 
 
 def test_nothing_in_common_is_told() -> None:
     a, b = members([Talk((0,), group="a"), Talk((1,), group="b")] * STEPS, uneven)
-    found = together([a, b])
+    found = analyze_ranks([a, b])
     assert found.ranks == ()
     assert "no collective in common" in found.notes[0]
     assert len(found.notes) == 3  # and both are estimated
 
 
 def test_absent_ranks_are_told() -> None:
-    found = together(pair(world_size=8))
+    found = analyze_ranks(pair(world_size=8))
     assert found.notes[0].startswith("2 of 8 ranks are here (0, 1): waits for the others are estimates")
     assert found.ranks
 
@@ -196,12 +196,12 @@ def test_waits_for_absent_ranks_are_estimated() -> None:
         return {Cause.INPUT: late} if late else {}, 10 * MS
 
     run = members([Talk((0, 1, 2))] * STEPS, before, ranks=3, world_size=3)
-    both, alone = together(run), together(run[:2])
+    both, alone = analyze_ranks(run), analyze_ranks(run[:2])
     assert both.blames[1].comm_wait > STEPS * 4 * MS
     charges = {(one.culprit, one.cause): one.ns for one in alone.blames[1].charges}
     assert abs(charges["rank 0", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
-    assert abs(charges[ABSENT, None] - STEPS // 2 * 5 * MS) < STEPS * JITTER
-    assert {one.culprit for one in alone.blames[0].charges} == {ABSENT}
+    assert abs(charges[ABSENT_RANKS, None] - STEPS // 2 * 5 * MS) < STEPS * JITTER
+    assert {one.culprit for one in alone.blames[0].charges} == {ABSENT_RANKS}
 
 
 def test_a_loose_clock_is_told() -> None:
@@ -210,8 +210,8 @@ def test_a_loose_clock_is_told() -> None:
     comm = b.trace.ops.kind == 1
     wobble = np.where(comm & (np.cumsum(comm) % 2 == 0), 360_000, 0)
     loose = replace(b, trace=replace(b.trace, ops=replace(b.trace.ops, end=b.trace.ops.end + wobble)))
-    found = together([a, loose])
-    assert any("its clock is known within 0.2 ms" in note for note in found.notes)
+    found = analyze_ranks([a, loose])
+    assert any("its clock is known to within 0.2 ms" in note for note in found.notes)
 
 
 def test_clocks_that_drift_apart() -> None:
@@ -224,6 +224,6 @@ def test_clocks_that_drift_apart() -> None:
     a, b = members(talks, before)
     ops = b.trace.ops
     slow = replace(ops, start=ops.start + ops.start // 20_000, end=ops.end + ops.end // 20_000)
-    found = together([a, replace(b, trace=replace(b.trace, ops=slow))])
+    found = analyze_ranks([a, replace(b, trace=replace(b.trace, ops=slow))])
     assert found.ranks[0].collectives == 500
-    assert any("its clock is known within 0." in note for note in found.notes)
+    assert any("its clock is known to within 0." in note for note in found.notes)

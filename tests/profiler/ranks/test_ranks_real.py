@@ -9,13 +9,13 @@ import pytest
 
 from fastfeed.profiler.model.result import Slices
 from fastfeed.profiler.model.trace import Kind
-from fastfeed.profiler.ranks.ranks import Member, together
+from fastfeed.profiler.ranks.ranks import RankDevice, analyze_ranks
 from fastfeed.profiler.readers import read
 
 EMPTY = Slices(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32)))
 
 
-def read_members(path: Path) -> list[Member]:
+def read_members(path: Path) -> list[RankDevice]:
     if not path.exists():
         pytest.skip(f"no {path}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     trace = read(path)
@@ -23,18 +23,18 @@ def read_members(path: Path) -> list[Member]:
     for device in range(len(trace.devices)):
         here = trace.ops.device == device
         first, last = int(trace.ops.start[here].min()), int(trace.ops.end[here].max())
-        found.append(Member(f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last))
+        found.append(RankDevice(f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last))
     return found
 
 
 @pytest.fixture(scope="module")
-def members(data: Path) -> list[Member]:
+def members(data: Path) -> list[RankDevice]:
     return read_members(data / "traces" / "nsys_sqlite" / "nsysai_mfu_2gpu_before.sqlite")
 
 
-def test_waits_inside_nccl(members: list[Member]) -> None:
+def test_waits_inside_nccl(members: list[RankDevice]) -> None:
     """Of 17.2 ms inside NCCL kernels rank 0 waits 10.9, and rank 1 waits 2.5 of 8.2."""
-    found = together(members)
+    found = analyze_ranks(members)
     assert [one.collectives for one in found.ranks] == [33, 33]
     assert [one.waited_ns for one in found.ranks] == [10_898_336, 2_477_480]
     assert [one.blamed_ns for one in found.ranks] == [2_477_480, 10_898_336]
@@ -44,23 +44,23 @@ def test_waits_inside_nccl(members: list[Member]) -> None:
     assert inside == [17_172_652, 8_229_100]
 
 
-def test_all_leave_together(members: list[Member]) -> None:
+def test_all_leave_together(members: list[RankDevice]) -> None:
     """What the matching rests on: both ends of an exchange lie some 20 us apart, while starts lie up to 3 ms apart."""
-    found = together(members)
+    found = analyze_ranks(members)
     assert 9_000 < found.clocks[0].spread_ns < 25_000
     assert {clock.found_by for clock in found.clocks} == {"same file"}
     assert not found.notes
 
 
-def test_one_rank_alone_can_only_be_estimated(members: list[Member]) -> None:
-    found = together(members[:1])
+def test_one_rank_alone_can_only_be_estimated(members: list[RankDevice]) -> None:
+    found = analyze_ranks(members[:1])
     assert 10_000_000 < found.blames[0].comm_wait < 15_000_000
     assert "estimated" in found.notes[0]
 
 
 def test_replicas_of_one_process_wait_for_the_last(data: Path) -> None:
     """DataParallel launches its four replicas one after the other: broadcasts and reductions wait for the fourth."""
-    found = together(read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz"))
+    found = analyze_ranks(read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz"))
     assert [one.collectives for one in found.ranks] == [96] * 4
     blamed = [one.blamed_ns for one in found.ranks]
     assert blamed[3] > 0.7 * sum(blamed)

@@ -11,7 +11,7 @@ from helpers.profiler.simulator.confusion import agreement, confusion, tellable
 from helpers.profiler.simulator.judged import Judged, judged, read_back, run_of, unmarked
 
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.attribution.classify import Doing, range_meanings
+from fastfeed.profiler.attribution.classify import Activity, range_activities
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.trace import Ranges, table
@@ -162,7 +162,7 @@ def test_what_no_record_explains_could_be_input(dialect: str) -> None:
     """Without frames of the interpreter nobody can rule it out, unless waits for input are in the record."""
     assert judged("metrics", dialect).result.verdict.word == "not_starved"
     (trace,) = read_back(run_of("metrics"), dialect)
-    other = range_meanings(trace) != Doing.INPUT
+    other = range_activities(trace) != Activity.INPUT
     assert not other.all()
     columns = {one.name: getattr(trace.ranges, one.name)[other] for one in fields(trace.ranges)}
     verdict = analyze([replace(trace, ranges=table(Ranges, **columns))]).verdict

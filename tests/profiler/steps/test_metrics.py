@@ -14,7 +14,7 @@ from fastfeed.profiler.model.trace import Kind, RangeKind
 MS = 1_000_000
 
 
-def facts(waits: Sequence[int], made: Made | None = None, **about: Any) -> dict[str, float]:
+def metrics(waits: Sequence[int], made: Made | None = None, **about: Any) -> dict[str, float]:
     """Of a run whose steps wait so many milliseconds for input and compute for 100."""
     made = made or Made()
     at = 0
@@ -27,18 +27,18 @@ def facts(waits: Sequence[int], made: Made | None = None, **about: Any) -> dict[
         made.op(at + wait * MS, end, (at + wait * MS, at + wait * MS))
         at = end
     (device,) = analyze([made.trace(**about)]).devices
-    return dict(device.facts)
+    return dict(device.metrics)
 
 
 def test_every_step_the_same():
-    found = facts([10] * 20)
+    found = metrics([10] * 20)
     assert (found["wait_steps"], found["wait_ms_per_step"], found["wait_ms_worst"]) == (1, 10, 10)
     assert not {"wait_every", "wait_rare", "wait_grows"} & set(found)
 
 
 @pytest.mark.parametrize("every", (2, 4, 8))
 def test_every_so_many_steps(every: int):
-    found = facts(([40] + [0] * (every - 1)) * 6)
+    found = metrics(([40] + [0] * (every - 1)) * 6)
     assert found["wait_every"] == every
     assert "wait_rare" not in found
 
@@ -46,22 +46,22 @@ def test_every_so_many_steps(every: int):
 def test_now_and_then():
     waits = [0] * 40
     waits[7] = waits[9] = waits[30] = 300
-    found = facts(waits)
+    found = metrics(waits)
     assert found["wait_rare"] == 1
     assert found["wait_steps"] == pytest.approx(3 / 40)
     assert "wait_every" not in found
 
 
 def test_more_and_more():
-    assert facts(range(10, 34))["wait_grows"] == pytest.approx(27.5 / 15.5)
-    assert facts(range(33, 9, -1))["wait_grows"] == pytest.approx(15.5 / 27.5)
-    assert "wait_grows" not in facts(range(20, 29)), "nine steps are no trend"
-    assert "wait_grows" not in facts([5, 40, 10, 30] * 5)
+    assert metrics(range(10, 34))["wait_grows"] == pytest.approx(27.5 / 15.5)
+    assert metrics(range(33, 9, -1))["wait_grows"] == pytest.approx(15.5 / 27.5)
+    assert "wait_grows" not in metrics(range(20, 29)), "nine steps are no trend"
+    assert "wait_grows" not in metrics([5, 40, 10, 30] * 5)
 
 
 @pytest.mark.parametrize(("said", "cores"), [(8, 8.0), ("16", 16.0), (0, None), ("many", None), (None, None)])
 def test_cores_of_the_machine(said: object, cores: float | None):
-    assert facts([0] * 5, cpu_count=said).get("cores") == cores
+    assert metrics([0] * 5, cpu_count=said).get("cores") == cores
 
 
 def test_copies_by_their_bytes():
@@ -71,15 +71,15 @@ def test_copies_by_their_bytes():
     made.op(2 * MS, 3 * MS, (-3, -2), kind=Kind.H2D, bytes=6_000_000, pageable=0, stream=9)
     made.op(2 * MS + MS // 2, 10 * MS, (-1, 0))
     (device,) = analyze([made.trace()]).devices
-    assert device.facts["h2d_gbps"] == pytest.approx(4)
-    assert device.facts["h2d_pageable"] == 0.25
-    assert device.facts["prefetched"] == 0.25
-    assert "h2d_mb_per_step" not in device.facts
+    assert device.metrics["h2d_gbps"] == pytest.approx(4)
+    assert device.metrics["h2d_pageable"] == 0.25
+    assert device.metrics["prefetched"] == 0.25
+    assert "h2d_mb_per_step" not in device.metrics
 
 
 def test_synchronizing_counts_only_the_idle_part_as_lost():
     made = Made()
     made.call(20 * MS, 102 * MS, "cudaDeviceSynchronize")
-    found = facts([0, 4, 0, 0, 0, 0], made)
+    found = metrics([0, 4, 0, 0, 0, 0], made)
     assert (found["sync_calls"], found["sync_ms"], found["sync_idle_ms"]) == (1, 82, 2)
     assert found["sync_per_step"] == pytest.approx(1 / 6)

@@ -23,7 +23,7 @@ def test_counts_of_the_whole_recording_are_not_told_per_step(tmp_path: Path) -> 
     for at in range(30):
         events += [make.launch(at, 800 + 20 * at), make.kernel(at, 810 + 20 * at, 5)]
     found = analyze([read(make.write(tmp_path / "few.json", events))])
-    told = found.devices[0].facts
+    told = found.devices[0].metrics
     assert found.devices[0].steady is None
     assert "launches_per_step" not in told
     assert not any("per step" in said for said in found.verdict.evidence)

@@ -17,8 +17,8 @@ def test_a_recording_of_the_host_alone_says_how_long_it_waited():
     verdict = analyze([made.trace()]).verdict
     assert verdict.word == "abstained"
     assert verdict.evidence == (
-        "The host waited for input 30.0 % of the time that was recorded: 10 waits, 3.00 ms. Whether a GPU would have "
-        "felt it, only a recording with one can say.",
+        "The host waited for input 30.0 % of the recorded time: 10 waits, 3.00 ms. Only a recording with a GPU can "
+        "tell whether that delays training.",
     )
 
 

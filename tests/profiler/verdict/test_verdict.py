@@ -118,7 +118,7 @@ def _abstaining(trace: Trace) -> str:
 def test_abstains_of_what_is_lost():
     trace = run().trace()
     assert _abstaining(replace(trace, origin=replace(trace.origin, dropped=1))) == "The profiler lost 1 record."
-    assert "a sample" in _abstaining(replace(trace, origin=replace(trace.origin, sampled=True)))
+    assert "is sampled" in _abstaining(replace(trace, origin=replace(trace.origin, sampled=True)))
     assert "API calls were not recorded" in _abstaining(replace(trace, origin=replace(trace.origin, host_calls=False)))
 
 
@@ -161,11 +161,11 @@ def test_no_device_no_verdict():
     assert verdict.reasons == ("No kernel, copy or memset was recorded.",)
 
 
-@pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 whole steps were"), (3, "Only 3 whole steps were"), (5, "")])
+@pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 complete steps"), (3, "Only 3 complete steps"), (5, "")])
 def test_few_steps_are_said(steps: int, says: str):
     made = run(steps, wait=10 * MS)
     verdict = judged(made).verdict
-    told = [sentence for sentence in verdict.against if "recorded; 5 make a verdict" in sentence]
+    told = [sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence]
     assert len(told) == bool(says)
     assert all(sentence.startswith(says) for sentence in told)
     assert verdict.confidence == ("weak" if says else "likely")

@@ -86,20 +86,20 @@ def test_substitutes_come_from_everywhere_and_change():
 def test_share_limit_asks_for_evidence(bad, handled, share, stops):
     assert too_many(bad, handled, share) is stops
     q = quarantine(policy=FaultPolicy(max_share=share, max_run=10**9))
-    q.good(handled - bad)
+    q.record_good(handled - bad)
     if not stops:
-        q.bad([failure(i) for i in range(bad)], 0, 0)
+        q.record_bad([failure(i) for i in range(bad)], 0, 0)
         return
     with pytest.raises(TooManyFailures, match=f"{bad} of {handled} samples are bad, the limit is {share:.0%}"):
-        q.bad([failure(i) for i in range(bad)], 0, 0)
+        q.record_bad([failure(i) for i in range(bad)], 0, 0)
 
 
 def test_the_words_when_it_stops():
     q = quarantine(policy=FaultPolicy(max_share=0.25))
-    q.good(9)
-    q.bad([failure(i) for i in range(40)], 0, 0)  # 40 of 49: too early to tell
+    q.record_good(9)
+    q.record_bad([failure(i) for i in range(40)], 0, 0)  # 40 of 49: too early to tell
     with pytest.raises(TooManyFailures) as error:
-        q.bad([failure(40, "empty")], 0, 0)
+        q.record_bad([failure(40, "empty")], 0, 0)
     assert str(error.value) == (
         "too many bad samples: 41 of 50 samples are bad, the limit is 25% (40 truncated, 1 empty); check the data, "
         "or raise the limit with on_bad=FaultPolicy(max_share=...)"
@@ -111,32 +111,32 @@ def test_the_words_when_it_stops():
 
 def test_a_small_source_is_judged_when_all_of_it_was_met():
     q = quarantine(length=8, policy=FaultPolicy(max_share=0.25))
-    q.bad([failure(i) for i in range(7)], 0, 0)
+    q.record_bad([failure(i) for i in range(7)], 0, 0)
     with pytest.raises(TooManyFailures, match="8 of 8 samples are bad, the limit is 25%"):
-        q.bad([failure(7)], 0, 0)
+        q.record_bad([failure(7)], 0, 0)
 
 
 def test_substitutes_do_not_count_towards_the_share():
     q = quarantine(policy=FaultPolicy(max_share=0.25))
-    q.good(100)
-    q.bad([failure(i) for i in range(90)], 0, 0, turn=False)
-    q.good(1000, turn=False)
+    q.record_good(100)
+    q.record_bad([failure(i) for i in range(90)], 0, 0, scheduled=False)
+    q.record_good(1000, scheduled=False)
     with pytest.raises(TooManyFailures, match="60 of 160 samples"):
-        q.bad([failure(i) for i in range(900, 960)], 0, 0)
+        q.record_bad([failure(i) for i in range(900, 960)], 0, 0)
 
 
 def test_what_an_earlier_run_listed_is_shown_once_it_is_met(tmp_path):
-    quarantine(tmp_path / "bad.jsonl").bad([failure(4, "empty"), failure(5)], 0, 0)
+    quarantine(tmp_path / "bad.jsonl").record_bad([failure(4, "empty"), failure(5)], 0, 0)
     q = quarantine(tmp_path / "bad.jsonl")
     assert q.failures == []
-    q.bad([], 0, 0, known=[4])
+    q.record_bad([], 0, 0, known=[4])
     assert q.failures == [failure(4, "empty")]
 
 
 def test_two_folders_may_share_a_list(tmp_path):
     path = tmp_path / "bad.jsonl"
-    quarantine(path).bad([failure(3)], 0, 0)
-    quarantine(path).bad([Failure(3, "elsewhere/3.jpg", "read", "empty")], 0, 0)
+    quarantine(path).record_bad([failure(3)], 0, 0)
+    quarantine(path).record_bad([Failure(3, "elsewhere/3.jpg", "read", "empty")], 0, 0)
     assert [json.loads(line)["uri"] for line in path.read_text().splitlines()] == ["photos/3.jpg", "elsewhere/3.jpg"]
 
 
@@ -145,45 +145,45 @@ def test_a_list_that_cannot_be_written_does_not_end_the_run(tmp_path):
     q = quarantine(path)
     path.mkdir()  # as bad as a full disk, and root cannot write it either
     with pytest.warns(RuntimeWarning, match="cannot write the quarantine list.*kept in memory"):
-        q.bad([failure(1)], 0, 0)
-    q.bad([failure(2)], 0, 0)  # warned once
+        q.record_bad([failure(1)], 0, 0)
+    q.record_bad([failure(2)], 0, 0)  # warned once
     assert [f.id for f in q.failures] == [1, 2]
 
 
 def test_run_limit_counts_samples_in_a_row():
     q = quarantine(policy=FaultPolicy(max_share=1, max_run=3))
     for first in (0, 2, 4):
-        q.bad([failure(first), failure(first + 1)], 0, 0)
-        q.good(1)
-    q.bad([failure(6)], 0, 0)
+        q.record_bad([failure(first), failure(first + 1)], 0, 0)
+        q.record_good(1)
+    q.record_bad([failure(6)], 0, 0)
     with pytest.raises(TooManyFailures, match="3 bad samples in a row, the limit is 3"):
-        q.bad([], 0, 0, known=[0, 1])
+        q.record_bad([], 0, 0, known=[0, 1])
 
 
 def test_exhausted_names_the_sample():
     q = quarantine(policy=FaultPolicy(attempts=4))
     with pytest.raises(TooManyFailures, match="sample 17 and the 4 substitutes tried for it are all bad"):
-        q.exhausted(17)
+        q.raise_exhausted(17)
 
 
 def test_the_list_is_named_when_the_run_stops(tmp_path):
     q = quarantine(tmp_path / "bad.jsonl", policy=FaultPolicy(max_run=1))
     with pytest.raises(TooManyFailures, match=r"\(1 truncated\); all are in .*bad\.jsonl; check the data"):
-        q.bad([failure(0)], 0, 0)
+        q.record_bad([failure(0)], 0, 0)
     assert listed(tmp_path / "bad.jsonl") == [0]
 
 
 def test_raise_policy():
     q = quarantine(policy=FaultPolicy("raise"))
     with pytest.raises(SampleError) as error:
-        q.bad([failure(5, "empty")], 0, 0)
+        q.record_bad([failure(5, "empty")], 0, 0)
     assert str(error.value) == (
-        'sample 5 is bad in stage decode: photos/5.jpg: empty (zero bytes); on_bad="substitute" goes on'
+        'sample 5 is bad in stage decode: photos/5.jpg: empty (zero bytes); on_bad="substitute" continues'
     )
 
 
 def test_raise_policy_reads_listed_samples_again(tmp_path):
     """Otherwise a sample listed by an earlier run would be replaced without a word."""
-    quarantine(tmp_path / "bad.jsonl").bad([failure(5)], 0, 0)
+    quarantine(tmp_path / "bad.jsonl").record_bad([failure(5)], 0, 0)
     q = quarantine(tmp_path / "bad.jsonl", policy=FaultPolicy("raise"))
-    assert not q.known(np.array([5])).any()
+    assert not q.known_bad(np.array([5])).any()

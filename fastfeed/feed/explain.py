@@ -1,4 +1,4 @@
-"""What a feed will do, in words: the user's list, what it was fused into, and the spec after every stage."""
+"""Text for `print(feed)`: the user's ops, the stages they were fused into, and the spec after each."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _imagenet(kind: type[Any]) -> Any:
     return kind.imagenet() if hasattr(kind, "imagenet") else None
 
 
-def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, held: int, where: str) -> str:
-    """What a feed will do; `held` batches are in memory at most, in the memory that is called `where`."""
+def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, batches: int, memory_name: str) -> str:
+    """What a feed will do; at most `batches` are in the memory of this name."""
     world = plan.world
     ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
     shapes, size = _batch(plan, program)
@@ -60,17 +60,19 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, he
         f"  {how}",
         program_text(program, path),
         f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
-        f"at most {held} are in {where}, {held * size / 1e6:.1f} MB",
+        f"at most {batches} are in {memory_name}, {batches * size / 1e6:.1f} MB",
     ]
-    if marks := annotator(source, program).specs:
-        said = (f"{name} {dtype}[{', '.join(map(str, (plan.batch, *one)))}]" for name, (one, dtype) in marks.items())
-        lines.append(f"  with {', '.join(said)}")
+    if specs := annotator(source, program).specs:
+        arrays = (
+            f"{name} {dtype}[{', '.join(map(str, (plan.batch, *shape)))}]" for name, (shape, dtype) in specs.items()
+        )
+        lines.append(f"  with {', '.join(arrays)}")
     return "\n".join(lines)
 
 
-def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -> str:
-    """What a device holds of a feed's batches; `raw`: they arrive as bytes and are converted there."""
-    text = f"placed on {name}: at most {held} batches, {held * _batch(plan, program)[1] / 1e6:.1f} MB"
+def placed_text(name: str, plan: Plan, program: Program, batches: int, raw: bool) -> str:
+    """What a device holds of a feed; `raw`: batches arrive as bytes and are converted there."""
+    text = f"placed on {name}: at most {batches} batches, {batches * _batch(plan, program)[1] / 1e6:.1f} MB"
     if raw:
         size = plan.batch * math.prod(program.shape)
         text += f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
@@ -80,28 +82,28 @@ def placed_text(name: str, plan: Plan, program: Program, held: int, raw: bool) -
 def _batch(plan: Plan, program: Program) -> tuple[list[str], int]:
     """Shapes of a batch's arrays of images, and their bytes."""
     shapes, size = [], 0
-    for one in (program, *program.others):
-        shape = (plan.batch, *one.shape)
-        shapes.append(f"{one.spec.dtype}[{', '.join(map(str, shape))}]")
-        size += math.prod(shape) * np.dtype(one.spec.dtype).itemsize
+    for branch in (program, *program.others):
+        shape = (plan.batch, *branch.shape)
+        shapes.append(f"{branch.spec.dtype}[{', '.join(map(str, shape))}]")
+        size += math.prod(shape) * np.dtype(branch.spec.dtype).itemsize
     return shapes, size
 
 
 def program_text(program: Program, path: str) -> str:
-    """The two tables: what was written, what runs."""
-    wrote = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
+    """Two tables: the ops as written, and the stages that run."""
+    written = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
     runs = [("read", "bytes" if program.given.encoded else "arrays", str(program.given))]
-    for one in (program, *program.others):
-        runs += _branch(one)
+    for branch in (program, *program.others):
+        runs += _branch(branch)
     if program.targets is not None:
         smoothed = f", {program.targets.smoothing:g} of each spread over all" if program.targets.smoothing else ""
         runs.append(("labels", f"a share of every class{smoothed}", f"float32[{program.targets.classes}]"))
-    lines = ["  you wrote", *_columns(wrote), "  runs as", *_columns(runs), f"    on {path}"]
+    lines = ["  you wrote", *_columns(written), "  runs as", *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
 
 
 def _branch(program: Program) -> list[tuple[str, ...]]:
-    """What images go through from bytes to the batch."""
+    """The stages of one program, from bytes to the batch."""
     verb = "decode" if program.given.encoded else "cut"
     several = f"{program.views} views: " if program.views else ""
     runs = [(verb, f"{several}{_window(program.window)}, one {program.filter} resampling", str(program.pixels))]

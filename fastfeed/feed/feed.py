@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -11,18 +12,16 @@ import numpy as np
 from fastfeed.backends.options import DecodeBy, GpuDecode, choose
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
+from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.faults import FaultPolicy
+from fastfeed.feed.config import FeedConfig, check_fit, check_source
 from fastfeed.feed.explain import feed_text, placed_text
-from fastfeed.feed.exports import Handover
 from fastfeed.feed.helper_process.job import HelperJob
 from fastfeed.feed.helper_process.producer import HelperProducer
-from fastfeed.feed.iterator import BatchIterator
+from fastfeed.feed.iterator import BatchIterator, Cursor
 from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer
 from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.spec import FeedConfig
 from fastfeed.feed.stats import FeedStats, Meter
-from fastfeed.feed.validate import check
 from fastfeed.ops.base import Op
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.batch import Batch
@@ -38,7 +37,7 @@ __all__ = ["Feed"]
 BACKENDS = {"cpu": "fastfeed.backends.cpu.backend", "dali": "fastfeed.backends.dali.backend"}  # loaded on demand
 
 
-class Feed(Handover):
+class Feed:
     """Batches of augmented images, made ahead of the trainer.
 
     Iterating yields one epoch; the next iteration yields the next one (also when the last was broken off). Where a
@@ -69,7 +68,7 @@ class Feed(Handover):
         side_process: bool = False,  # make batches in a helper process: for trainers whose Python is busy
         name: str = "",
     ) -> None:
-        _check_source(source)
+        check_source(source)
         world = world if world is not None else World.detect()
         if not isinstance(world, World):
             raise ConfigError(f"world must be a World such as World(rank=0, size=2) or None, got {world!r}")
@@ -93,7 +92,7 @@ class Feed(Handover):
         # samples that come as often as they weigh need not weigh again in the loss
         self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
         self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
-        check(self.program, self.plan, source)
+        check_fit(self.program, self.plan, source)
         policy = FaultPolicy.of(on_bad)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
         self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
@@ -105,14 +104,8 @@ class Feed(Handover):
         if side_process:
             self._producer = HelperProducer(HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline)
         self._meter = Meter()
-        self.error: FastfeedError | None = None  # that ended an iteration; TensorFlow turns it into one of its own
+        self._cursor = Cursor(self._producer, self.plan, self._meter, self._timeline)
         self.notes: list[str] = []  # lines that adapters add to `explain`
-        self.moves = 0  # how often seek() or restore() has moved this feed
-        self._cursor = (0, 0)  # (epoch, step) of the next batch
-        self._walk: BatchIterator[Any] | None = None  # goes on across epochs
-        self._how: tuple[PlaceFunction | None, bool] = (None, False)  # what that walk does with its batches
-        self._broken_off = False  # the last iteration ended inside an epoch
-        self._owner: object = None  # the iteration that may draw from the walk
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
@@ -128,30 +121,11 @@ class Feed(Handover):
         What `place` returns is yielded at the batch's turn; what it raises is raised then. `raw`: images are bytes,
         HWC, and `program.convert` is left to be done.
         """
-        if self._broken_off:
-            self._cursor, self._broken_off = (self._cursor[0] + 1, 0), False
-        owner = self._owner = object()
-        epoch, walk = self._cursor[0], self._walk_from(self._cursor, (place, raw))
-        more = True
-        while more:
-            if self._owner is not owner:  # not by the position: that belongs to the other one now
-                raise FeedClosed(
-                    "another iteration of this feed has begun, or seek() moved it; "
-                    "for two at once use feed.batches(epoch)"
-                )
-            try:
-                batch = next(walk)
-            except FastfeedError as error:
-                self.error = error
-                raise
-            self._cursor = walk.position
-            self._broken_off = more = self._cursor[0] == epoch
-            yield batch
-        self.epoch_ended()
+        return self._cursor.iterate(place, raw)
 
     def epoch_ended(self) -> None:
         """For adapters whose trainer counts steps: it is done with the last batch and will not ask for an end."""
-        self._meter.asked(self._timeline.clock(), 0)
+        self._cursor.epoch_ended()
 
     def batches(
         self,
@@ -165,38 +139,18 @@ class Feed(Handover):
 
         `place` and `raw` are as in `placed`.
         """
-        if epochs is not None and epochs < 0:
-            raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
-        if epoch < 0 or not 0 <= start < self.plan.steps:
-            raise ConfigError(
-                f"start must be in [0, {self.plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
-                f"this feed has {self.plan.steps} steps per epoch"
-            )
-        stream = self._producer.begin(epoch, start, epochs, place, raw)
-        return BatchIterator(stream, self.plan, self._meter, self._timeline, epoch, start)
-
-    def _walk_from(self, position: tuple[int, int], how: tuple[PlaceFunction | None, bool]) -> BatchIterator[Any]:
-        walk = self._walk
-        if walk is None or walk.closed or walk.position != position or self._how != how:
-            if walk is not None:
-                walk.close()
-            self._walk = walk = self.batches(*position, None, *how)
-            self._how = how
-        self._meter.pause()
-        return walk
+        return self._cursor.open(epoch, start, epochs, place, raw)
 
     def seek(self, epoch: int, step: int = 0) -> None:
         """Let the next iteration begin here."""
-        self.batches(epoch, step).close()  # checks the arguments
-        self._cursor, self._broken_off, self._owner = (epoch, step), False, None
-        self.moves += 1
+        self._cursor.seek(epoch, step)
 
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
         """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON.
 
         at: (epoch, step) instead, for a trainer that counts for itself.
         """
-        return self.plan.state(*(self._cursor if at is None else at), self.source.fingerprint)
+        return self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
 
     def restore(self, state: dict[str, Any], strict: bool = True) -> None:
         """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be.
@@ -213,6 +167,16 @@ class Feed(Handover):
     def stats(self) -> FeedStats:
         """Rates, waiting, time per stage, bad samples, since the feed was made."""
         return self._meter.stats(self._timeline.totals(), self._quarantine.failures, self.threads)
+
+    @property
+    def error(self) -> FastfeedError | None:
+        """What ended an iteration; TensorFlow turns it into an error of its own."""
+        return self._cursor.error
+
+    @property
+    def moves(self) -> int:
+        """How often seek() or restore() has moved this feed."""
+        return self._cursor.moves
 
     @property
     def partial(self) -> bool:
@@ -263,10 +227,40 @@ class Feed(Handover):
         self.notes = [line for line in self.notes if not line.startswith("placed on ")]
         self.notes.append(placed_text(placement.name, self.plan, self.program, self.prefetch + 2, raw))
 
+    def to_keras(self, **options: Any) -> Any:
+        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, on whichever backend Keras runs."""
+        return _adapter("keras").to_keras(self, **options)
+
+    def keras_backup(self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", **options: Any) -> Any:
+        """A Keras callback: as BackupAndRestore, with the position in the data; save_freq in batches, or "epoch".
+
+        delete_checkpoint=False keeps the backup after training has ended.
+        """
+        return _adapter("keras_backup").keras_backup(self, folder, save_freq, **options)
+
+    def to_tfdata(self, device: str | None = None) -> Any:
+        """A `tf.data.Dataset`; iterating it walks one epoch. device="/GPU:0" copies two batches ahead to a device."""
+        return _adapter("tfdata").to_tfdata(self, device=device)
+
+    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
+        """Iterable epochs of `jax.Array` tuples, copied ahead to this process's first device.
+
+        sharding: a jax.Device, or a Sharding of the leading axis, also over several processes: global arrays then.
+        convert: "device" does Normalize, ToFloat and ToLayout there, so that bytes are copied; "auto" where it is none
+        of the processor's.
+        """
+        return _adapter("jax").to_jax(self, sharding=sharding, convert=convert)
+
+    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
+        """Iterable epochs of tensor tuples, copied ahead to a device (default: the GPU of this rank, or the processor).
+
+        The result has `state_dict()` and `load_state_dict()`. convert: as in `to_jax`.
+        """
+        return _adapter("torch").to_torch(self, device=device, convert=convert)
+
     def close(self) -> None:
         """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""
-        if self._walk is not None:
-            self._walk.close()
+        self._cursor.close()
         self._producer.close()
         self._timeline.close()
 
@@ -286,9 +280,5 @@ def _timeline_path(world: World) -> str | None:
     return f"{stem}.rank{world.rank}{suffix}"
 
 
-def _check_source(source: Any) -> None:
-    if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
-        got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
-        raise ConfigError(
-            f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
-        )
+def _adapter(name: str) -> Any:
+    return importlib.import_module(f"fastfeed.adapters.{name}")

@@ -1,28 +1,30 @@
-"""Batches in order from some position on; across epoch ends without a pause."""
+"""Batches in order, from any position and across epoch ends; and the position of a feed, which iterating it moves."""
 
 from __future__ import annotations
 
 import threading
-from typing import Generic, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
-from fastfeed.feed.producer import BatchStream
+from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
+from fastfeed.feed.producer import BatchStream, PlaceFunction, Producer
 from fastfeed.feed.stats import Meter
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.sampling.plan import Plan
 
-__all__ = ["BatchIterator"]
+__all__ = ["BatchIterator", "Cursor"]
 
 T = TypeVar("T")
 
 
 class BatchIterator(Generic[T]):
-    """An iterator of batches, or of what was made of them."""
+    """An iterator of batches, or of what a place function made of them."""
 
     def __init__(
         self, stream: BatchStream, plan: Plan, meter: Meter, timeline: Timeline, epoch: int, step: int
     ) -> None:
         self._stream, self._plan = stream, plan
-        self.position = (epoch, step)  # of the batch that comes next
+        self.position = (epoch, step)  # of the next batch
         self._meter, self._timeline, self._number = meter, timeline, 0
 
     def __iter__(self) -> BatchIterator[T]:
@@ -30,12 +32,12 @@ class BatchIterator(Generic[T]):
 
     def __next__(self) -> T:
         clock = self._timeline.clock
-        asked = clock()
-        self._meter.asked(asked, self._stream.ready)
+        requested = clock()
+        self._meter.record_request(requested, self._stream.ready)
         batch = next(self._stream)
         now = clock()
-        self._meter.gave(asked, now, self._plan.batch)
-        self._timeline.record(Span("wait", self._number, asked, now, threading.get_native_id()))
+        self._meter.record_delivery(requested, now, self._plan.batch)
+        self._timeline.record(Span("wait", self._number, requested, now, threading.get_native_id()))
         self._number += 1
         epoch, step = self.position
         self.position = (epoch, step + 1) if step + 1 < self._plan.steps else (epoch + 1, 0)
@@ -49,3 +51,80 @@ class BatchIterator(Generic[T]):
     def close(self) -> None:
         """Stop making batches."""
         self._stream.close()
+
+
+class Cursor:
+    """Where a feed stands. One iteration at a time moves it; it draws from one batch iterator, also across epochs."""
+
+    def __init__(self, producer: Producer, plan: Plan, meter: Meter, timeline: Timeline) -> None:
+        self._producer, self._plan, self._meter, self._timeline = producer, plan, meter, timeline
+        self.position = (0, 0)  # (epoch, step) of the next batch
+        self.moves = 0  # calls of `seek`
+        self.error: FastfeedError | None = None  # that ended an iteration
+        self._inside_epoch = False  # the last iteration ended before its epoch did
+        self._owner: object = None  # the iteration that may draw from the batch iterator
+        self._iterator: BatchIterator[Any] | None = None
+        self._options: tuple[PlaceFunction | None, bool] = (None, False)  # place and raw, of that iterator
+
+    def open(
+        self, epoch: int, start: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+    ) -> BatchIterator[Any]:
+        """Batches from any position; this cursor stays where it is."""
+        if epochs is not None and epochs < 0:
+            raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
+        if epoch < 0 or not 0 <= start < self._plan.steps:
+            raise ConfigError(
+                f"start must be in [0, {self._plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
+                f"this feed has {self._plan.steps} steps per epoch"
+            )
+        stream = self._producer.start(epoch, start, epochs, place, raw)
+        return BatchIterator(stream, self._plan, self._meter, self._timeline, epoch, start)
+
+    def iterate(self, place: PlaceFunction | None, raw: bool) -> Iterator[Any]:
+        """The rest of this epoch, or the next epoch where the last iteration ended inside one."""
+        if self._inside_epoch:
+            self.position, self._inside_epoch = (self.position[0] + 1, 0), False
+        owner = self._owner = object()
+        epoch, iterator = self.position[0], self._continue(place, raw)
+        more = True
+        while more:
+            if self._owner is not owner:  # the position does not tell: it belongs to the other iteration now
+                raise FeedClosed(
+                    "another iteration of this feed has begun, or seek() moved it; "
+                    "for two at once use feed.batches(epoch)"
+                )
+            try:
+                batch = next(iterator)
+            except FastfeedError as error:
+                self.error = error
+                raise
+            self.position = iterator.position
+            self._inside_epoch = more = self.position[0] == epoch
+            yield batch
+        self.epoch_ended()
+
+    def _continue(self, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
+        """The batch iterator of the last iteration, where it stands at this position and does the same."""
+        iterator = self._iterator
+        stands_here = iterator is not None and not iterator.closed and iterator.position == self.position
+        if iterator is None or not stands_here or self._options != (place, raw):
+            self.close()
+            self._iterator = iterator = self.open(*self.position, None, place, raw)
+            self._options = (place, raw)
+        self._meter.pause()
+        return iterator
+
+    def epoch_ended(self) -> None:
+        """Count the time of the last batch as the consumer's."""
+        self._meter.record_request(self._timeline.clock(), 0)
+
+    def seek(self, epoch: int, step: int) -> None:
+        """Let the next iteration begin here."""
+        self.open(epoch, step, 1, None, False).close()  # checks the arguments
+        self.position, self._inside_epoch, self._owner = (epoch, step), False, None
+        self.moves += 1
+
+    def close(self) -> None:
+        """Stop the batch iterator."""
+        if self._iterator is not None:
+            self._iterator.close()

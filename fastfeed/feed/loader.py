@@ -1,4 +1,4 @@
-"""Samples on their way to pixels: read, looked at, and the part of each that counts."""
+"""Reads samples, probes their size, and finds the region of each that the ops use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.thread_pool import CancelToken
 from fastfeed.sources.base import Annotated, Source
 
-__all__ = ["LoadedSamples", "Loader", "Read"]
+__all__ = ["LoadedSamples", "Loader", "ReadRows"]
 
 _BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
 
-Read = Callable[[list[int]], list[Any]]  # rows -> bytes or Failure each
+ReadRows = Callable[[list[int]], list[Any]]  # rows -> bytes or Failure each
 
 
 @dataclass(slots=True)
@@ -31,9 +31,9 @@ class LoadedSamples:
     ids: np.ndarray
     blobs: list[Any]
     headers: list[Header]
-    corners: np.ndarray | float  # of the parts that count, top and left, whole pixels
-    sizes: np.ndarray  # int64 (n, 2): height, width of these parts
-    bad: dict[int, Failure | None]  # row -> why; None for a sample that was known to be bad
+    corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
+    sizes: np.ndarray  # int64 (n, 2): height, width of these regions
+    bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
 
     def work(self, program: Program, draws: list[np.ndarray]) -> Work:
         """What a program does to these samples."""
@@ -48,62 +48,62 @@ class LoadedSamples:
 
 
 class Loader:
-    """Reads up to so many bytes at once; per-sample results, never an exception for what a sample holds."""
+    """Reads at most `max_bytes` at once. A bad sample is a result, never an exception."""
 
-    def __init__(self, source: Source, engine: Engine, quarantine: Quarantine, most: int) -> None:
-        self._source, self._engine, self._quarantine, self._most = source, engine, quarantine, most
-        self._said = source if isinstance(source, Annotated) else None
+    def __init__(self, source: Source, engine: Engine, quarantine: Quarantine, max_bytes: int) -> None:
+        self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
+        self._annotated = source if isinstance(source, Annotated) else None
 
-    def load(self, ids: np.ndarray, stop: CancelToken, read: Read) -> LoadedSamples:
+    def load(self, ids: np.ndarray, stop: CancelToken, read: ReadRows) -> LoadedSamples:
         """The first of these ids, up to the limit of bytes."""
         bad: dict[int, Failure | None] = {}
         blobs = self._read(ids, bad, stop, read)
         ids = ids[: len(blobs)]
         headers = [_BLACK] * len(ids)
-        there = [row for row in range(len(ids)) if row not in bad]
-        for row, header in zip(there, self._engine.probe([blobs[row] for row in there]), strict=True):
+        good = [row for row in range(len(ids)) if row not in bad]
+        for row, header in zip(good, self._engine.probe([blobs[row] for row in good]), strict=True):
             if isinstance(header, Bad):
                 bad[row] = self.failure(ids[row], header)
             else:
                 headers[row] = header
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
-        corners, sizes = self._parts(ids, sizes, bad)
+        corners, sizes = self._regions(ids, sizes, bad)
         return LoadedSamples(ids, blobs, headers, corners, sizes, bad)
 
-    def failure(self, id: Any, why: Bad) -> Failure:
+    def failure(self, id: Any, bad: Bad) -> Failure:
         """As the quarantine lists it."""
-        stage = "augment" if why.reason == "op_failed" else "decode"
-        return Failure(int(id), self._source.uri(int(id)), stage, why.reason, why.detail)
+        stage = "augment" if bad.reason == "op_failed" else "decode"
+        return Failure(int(id), self._source.uri(int(id)), stage, bad.reason, bad.detail)
 
-    def _parts(
+    def _regions(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
-        """The part of each image that counts, in whole pixels: its top left corners and (height, width)."""
-        boxes = self._said.boxes(ids) if self._said is not None else None
+        """The region of each image to use, in whole pixels: top left corners and (height, width)."""
+        boxes = self._annotated.boxes(ids) if self._annotated is not None else None
         if boxes is None:
             return 0.0, sizes
         first, sizes, outside = parts(boxes, sizes)
-        for row, why in outside.items():
-            bad.setdefault(row, self.failure(ids[row], Bad("corrupt", why)))
+        for row, detail in outside.items():
+            bad.setdefault(row, self.failure(ids[row], Bad("corrupt", detail)))
         return first, sizes
 
-    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: CancelToken, read: Read) -> list[Any]:
-        """Blobs of the first samples; in `bad` those without one. A few at a time, so that a stop is seen soon."""
-        known = self._quarantine.known(ids)
+    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: CancelToken, read: ReadRows) -> list[Any]:
+        """Blobs of the first samples; in `bad` those without one. Reads a few at a time, so that it can stop early."""
+        known_bad = self._quarantine.known_bad(ids)
         blobs: list[Any] = []
-        held = 0
-        while len(blobs) < len(ids) and held < self._most and not (blobs and stop.is_set()):
+        size = 0  # bytes
+        while len(blobs) < len(ids) and size < self._max_bytes and not (blobs and stop.is_set()):
             rows = range(len(blobs), min(len(blobs) + _READ_AT_ONCE, len(ids)))
-            wanted = [row for row in rows if not known[row]]
-            found = read(wanted) if wanted else []
-            if len(found) != len(wanted):
-                raise TypeError(f"{type(self._source).__name__}.read({len(wanted)} ids) gave {len(found)} entries")
-            there = dict(zip(wanted, found, strict=True))
+            unread = [row for row in rows if not known_bad[row]]
+            entries = read(unread) if unread else []
+            if len(entries) != len(unread):
+                raise TypeError(f"{type(self._source).__name__}.read({len(unread)} ids) gave {len(entries)} entries")
+            by_row = dict(zip(unread, entries, strict=True))
             for row in rows:
-                blob = there.get(row)
+                blob = by_row.get(row)
                 if blob is None or isinstance(blob, Failure):
                     bad[row], blob = blob, None
                 else:
-                    held += len(blob) if isinstance(blob, bytes) else 0
+                    size += len(blob) if isinstance(blob, bytes) else 0
                 blobs.append(blob)
         return blobs

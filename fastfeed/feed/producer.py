@@ -1,4 +1,4 @@
-"""Who makes batches ahead of the trainer: the threads of this process, or a helper process (`side`)."""
+"""Makes batches ahead of the trainer with the threads of this process; `helper_process` does it with another one."""
 
 from __future__ import annotations
 
@@ -15,45 +15,44 @@ from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, T
 
 __all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer"]
 
-PlaceFunction = Callable[
-    [Batch], Any
-]  # what is done with a finished batch before its turn, such as a copy to the device
+# called with each finished batch ahead of its turn, for example to copy it to a device; its result is yielded
+PlaceFunction = Callable[[Batch], Any]
 
 
 class BatchStream(Protocol):
-    """Batches under way, in order; an error comes at its batch's turn."""
+    """Batches in order, made ahead; an error is raised at its batch's turn."""
 
     def __next__(self) -> Any: ...
 
     @property
     def ready(self) -> int:
-        """How many can be had without waiting."""
+        """How many batches can be taken without waiting."""
         ...
 
     @property
     def closed(self) -> bool:
-        """No more will come."""
+        """No more batches will come."""
         ...
 
     def close(self) -> None: ...
 
 
 class Producer(Protocol):
-    """Begins to make batches at any position."""
+    """Starts streams of batches at any position."""
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
-        """`raw`: images as bytes, before conversion, which is left to the device."""
+    def start(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+        """Batches from a position on. `raw`: images stay bytes, and the device converts them."""
         ...
 
     def use_memory(self, allocate: Allocate) -> None:
-        """Make images in memory of this kind from now on."""
+        """Allocate images in this memory from now on."""
         ...
 
     def close(self) -> None: ...
 
 
 class ThreadProducer:
-    """The threads of this process."""
+    """Makes batches with the threads of this process."""
 
     def __init__(self, builder: BatchBuilder, raw: BatchBuilder, threads: int, depth: int) -> None:
         self._builder, self._raw, self._pool, self._depth = builder, raw, ThreadPool(threads), depth
@@ -65,13 +64,13 @@ class ThreadProducer:
                 for branch in builder.branches:
                     branch.buffers.use_allocator(allocate)
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+    def start(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
         builder = self._raw if raw else self._builder
         return _ThreadStream(builder, self._pool, self._depth, (epoch, step), epochs, place)
 
 
 class _ThreadStream:
-    """Holds its pool, so it outlives the feed that began it."""
+    """Holds its pool, so it outlives the feed that started it."""
 
     def __init__(
         self,
@@ -83,31 +82,31 @@ class _ThreadStream:
         place: PlaceFunction | None,
     ) -> None:
         self._stop = CancelToken(pool)
-        self._reads = builder.ahead()
-        jobs = _jobs(builder, self._stop, self._reads, start, epochs, place)
-        self._ahead = Prefetcher(pool, jobs, depth, self._stop)
+        self._read_ahead = builder.read_ahead()
+        jobs = _jobs(builder, self._stop, self._read_ahead, start, epochs, place)
+        self._prefetcher = Prefetcher(pool, jobs, depth, self._stop)
 
     def __next__(self) -> Any:
-        return next(self._ahead)
+        return next(self._prefetcher)
 
     @property
     def ready(self) -> int:
-        return self._ahead.ready
+        return self._prefetcher.ready
 
     @property
     def closed(self) -> bool:
         return self._stop.is_set()
 
     def close(self) -> None:
-        self._ahead.close()
-        if self._reads is not None:
-            self._reads.close()
+        self._prefetcher.close()
+        if self._read_ahead is not None:
+            self._read_ahead.close()
 
 
 def _jobs(
     builder: BatchBuilder,
     stop: CancelToken,
-    reads: ReadAhead | None,
+    read_ahead: ReadAhead | None,
     start: tuple[int, int],
     epochs: int | None,
     place: PlaceFunction | None,
@@ -116,7 +115,7 @@ def _jobs(
     number, last = 0, None if epochs is None else epoch + epochs
     while epoch != last:
         while step < builder.plan.steps:
-            job = builder.job(epoch, step, number, stop, reads)
+            job = builder.job(epoch, step, number, stop, read_ahead)
             yield job if place is None else job.then(_timed(builder, place, number))
             number, step = number + 1, step + 1
         epoch, step = epoch + 1, 0

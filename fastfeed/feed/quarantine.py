@@ -1,4 +1,4 @@
-"""The list of bad samples: each once, in memory and in a file that ranks may share and a later run may start from."""
+"""The list of bad samples: each once, in memory and in a file that ranks may share and later runs may start from."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Quarantine"]
 
 _START = b'{"id": '  # of every line of the file
 _DEFAULT = FaultPolicy()
-_ENOUGH = 50  # samples to be handled, or all there are, before their share is judged: bad files like company
+_ENOUGH = 50  # samples to be handled, or all there are, before their share is judged: bad files come in clusters
 
 
 class Quarantine:
     """Bad samples met so far, and the limits on them.
 
     A file that exists already is read first: samples listed there under the same uri are known to be bad and not read
-    again (delete the line, or the file, after repairing them). Failures that may pass (`faults.TRANSIENT`) are
-    listed too but tried again. Where the file cannot be written any more the run goes on, with a warning.
+    again (delete the line, or the file, after repairing them). Transient failures (`faults.TRANSIENT`) are
+    listed too but read again. If the file becomes unwritable, the run continues with a warning.
     """
 
     def __init__(
@@ -45,60 +45,62 @@ class Quarantine:
     ) -> None:
         self.path = Path(path) if path is not None else None
         self.policy = policy
-        self._found: dict[int, Failure] = {}  # by this feed, in the order found
+        self._failures: dict[int, Failure] = {}  # of this feed, in the order they occurred
         self._known: dict[int, Failure] = {}  # never read again
         self._handled = self._bad = self._run = 0
         self._enough = min(_ENOUGH, length)
         self._lock = threading.Lock()
-        self._file = _File(self.path, rank) if self.path is not None else None
+        self._file = _QuarantineFile(self.path, rank) if self.path is not None else None
         if self._file is not None:
             for failure in self._file.read():
                 if failure.reason not in TRANSIENT and 0 <= failure.id < length and uri(failure.id) == failure.uri:
                     self._known[failure.id] = failure
 
-    def known(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these samples need not be read: bool, same shape. None where a bad sample has to be raised."""
+    def known_bad(self, ids: np.ndarray) -> np.ndarray:
+        """Which of these samples need not be read: bool, same shape. All False where a bad sample must be raised."""
         if not self._known or self.policy.action == "raise":
             return np.zeros(len(ids), bool)
         with self._lock:
             return np.fromiter((int(i) in self._known for i in ids), bool, len(ids))
 
-    def good(self, count: int, turn: bool = True) -> None:
-        """Note that samples went well. `turn` is False for substitutes: their number says nothing of the data."""
+    def record_good(self, count: int, scheduled: bool = True) -> None:
+        """Count good samples. `scheduled` is False for substitutes: their number says nothing about the data."""
         if count:
             with self._lock:
-                self._handled += count * turn
+                self._handled += count * scheduled
                 self._run = 0
 
-    def bad(
-        self, failures: list[Failure], epoch: int, step: int, *, known: list[int] | None = None, turn: bool = True
+    def record_bad(
+        self, failures: list[Failure], epoch: int, step: int, *, known: list[int] | None = None, scheduled: bool = True
     ) -> None:
         """List failures, and samples that were `known` to be bad; raises where the policy says the run ends."""
         with self._lock:
             met = failures + [self._known[i] for i in known or ()]
-            fresh = list({f.id: f for f in failures if f.id not in self._found}.values())
+            fresh = list({f.id: f for f in failures if f.id not in self._failures}.values())
             for failure in met:
-                self._found.setdefault(failure.id, failure)
+                self._failures.setdefault(failure.id, failure)
                 if failure.reason not in TRANSIENT:
                     self._known[failure.id] = failure
-            self._handled += len(met) * turn
-            self._bad += len(met) * turn
+            self._handled += len(met) * scheduled
+            self._bad += len(met) * scheduled
             self._run += len(met)
             if fresh and self._file is not None:
                 self._file.append(fresh, epoch, step)
-            self._limits(failures)
+            self._check_limits(failures)
 
-    def heard(self, failures: list[Failure]) -> None:
-        """Note bad samples that a helper process has met, counted and listed."""
+    def merge(self, failures: list[Failure]) -> None:
+        """Add bad samples that a helper process has counted and listed."""
         with self._lock:
             for failure in failures:
-                self._found.setdefault(failure.id, failure)
+                self._failures.setdefault(failure.id, failure)
 
-    def _limits(self, failures: list[Failure]) -> None:
+    def _check_limits(self, failures: list[Failure]) -> None:
         policy = self.policy
         if policy.action == "raise" and failures:
             first = failures[0]
-            raise SampleError(f'sample {first.id} is bad in stage {first.stage}: {first}; on_bad="substitute" goes on')
+            raise SampleError(
+                f'sample {first.id} is bad in stage {first.stage}: {first}; on_bad="substitute" continues'
+            )
         if self._handled >= self._enough and too_many(self._bad, self._handled, policy.max_share):
             self._stop(
                 f"{self._bad} of {self._handled} samples are bad, the limit is {policy.max_share:.0%}", "max_share"
@@ -106,37 +108,37 @@ class Quarantine:
         if self._run >= policy.max_run:
             self._stop(f"{self._run} bad samples in a row, the limit is {policy.max_run}", "max_run")
 
-    def exhausted(self, id: int) -> None:
+    def raise_exhausted(self, id: int) -> None:
         """Stop because every substitute tried for one sample was bad as well."""
         with self._lock:
             self._stop(f"sample {id} and the {self.policy.attempts} substitutes tried for it are all bad", "attempts")
 
     def _stop(self, why: str, limit: str) -> None:
-        found = self.reasons()
-        reasons = ", ".join(f"{n} {reason}" for reason, n in found.most_common())
-        shown = "".join(f"\n  {failure}" for failure in list(self._found.values())[:5])
-        more = f"\n  and {len(self._found) - 5} more" if len(self._found) > 5 else ""
+        counts = self.reasons()
+        reasons = ", ".join(f"{n} {reason}" for reason, n in counts.most_common())
+        examples = "".join(f"\n  {failure}" for failure in list(self._failures.values())[:5])
+        more = f"\n  and {len(self._failures) - 5} more" if len(self._failures) > 5 else ""
         where = f"; all are in {self.path}" if self.path else ""
-        check = "your function" if 2 * found["op_failed"] > sum(found.values()) else "the data"
+        check = "your function" if 2 * counts["op_failed"] > sum(counts.values()) else "the data"
         raise TooManyFailures(
             f"too many bad samples: {why} ({reasons}){where}; check {check}, or raise the limit with "
-            f"on_bad=FaultPolicy({limit}=...){shown}{more}",
-            list(self._found.values()),
+            f"on_bad=FaultPolicy({limit}=...){examples}{more}",
+            list(self._failures.values()),
         )
 
     @property
     def failures(self) -> list[Failure]:
-        """Bad samples this feed has met, each once, in the order found."""
+        """Bad samples of this feed, each once, in the order they occurred."""
         with self._lock:
-            return list(self._found.values())
+            return list(self._failures.values())
 
     def reasons(self) -> Counter[str]:
         """How many bad samples of each reason."""
-        return Counter(f.reason for f in list(self._found.values()))
+        return Counter(f.reason for f in list(self._failures.values()))
 
 
-class _File:
-    """JSON lines, each (id, uri) once, whoever writes."""
+class _QuarantineFile:
+    """JSON lines, each (id, uri) once, also when several ranks write."""
 
     def __init__(self, path: Path, rank: int) -> None:
         self._path, self._rank = path, rank
@@ -158,10 +160,10 @@ class _File:
             return self._catch_up(file)
 
     def append(self, fresh: list[Failure], epoch: int, step: int) -> None:
-        """Add what nobody has listed yet. A list that cannot be written must not end the run: one warning."""
+        """Add failures that no rank has listed yet. A list that cannot be written is a warning, it never ends a run."""
         try:
             with self._path.open("a+b") as file:
-                with suppress(OSError):  # a file system without locks: at worst a line stands twice
+                with suppress(OSError):  # a file system without locks: at worst a line is written twice
                     fcntl.flock(file, fcntl.LOCK_EX)
                 self._append(file, fresh, {"rank": self._rank, "epoch": epoch, "step": step})
         except (OSError, ConfigError) as error:
@@ -174,8 +176,8 @@ class _File:
                 )
 
     def _append(self, file: BinaryIO, fresh: list[Failure], where: dict[str, Any]) -> None:
-        """Under the lock: see what other ranks have listed since, then add whole lines."""
-        if os.fstat(file.fileno()).st_size < self._read_to:  # somebody has cleared it
+        """With the lock held: read what other ranks have listed since, then append whole lines."""
+        if os.fstat(file.fileno()).st_size < self._read_to:  # it has been cleared
             self._read_to = 0
             self._listed.clear()
         self._catch_up(file)
@@ -184,13 +186,13 @@ class _File:
         self._listed.update((f.id, f.uri) for f in fresh)
         if lines:
             file.seek(max(self._read_to - 1, 0))
-            glue = b"" if file.read(1) in (b"", b"\n") else b"\n"  # an editor may have taken the last line's end
+            glue = b"" if file.read(1) in (b"", b"\n") else b"\n"  # an editor may have removed the last newline
             file.write(glue + "".join(line + "\n" for line in lines).encode())
             file.flush()
             self._read_to = file.tell()
 
     def _catch_up(self, file: BinaryIO) -> list[Failure]:
-        """Read the lines that came since the last look."""
+        """Read the lines that were added since the last call."""
         file.seek(self._read_to)
         entries = []
         for line in file.read().splitlines(keepends=True):

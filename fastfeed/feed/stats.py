@@ -1,4 +1,4 @@
-"""How fast a feed is, and who waits for whom."""
+"""Rates, waiting and stage times of a feed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["FeedStats", "Meter"]
 
 @dataclass(frozen=True, slots=True)
 class FeedStats:
-    """Counted since the feed was made."""
+    """Totals since the feed was made."""
 
     images: int  # delivered
     batches: int
-    seconds: float  # between asking for an epoch's first batch and coming back after its last, summed over epochs
+    seconds: float  # from the request for an epoch's first batch to the one after its last, summed over epochs
     wait_seconds: float  # of those, spent waiting inside next()
     stage_ms: dict[str, float]  # thread time per delivered image, milliseconds, by stage
-    ready: float  # batches that lay ready when one was asked for, mean
+    ready: float  # batches ready when one was requested, mean
     bad: tuple[Failure, ...]  # each bad sample once
     threads: int
 
@@ -45,7 +45,7 @@ class FeedStats:
 
 @dataclass(slots=True)
 class Meter:
-    """What walks add to while they run; times in nanoseconds."""
+    """Counters that batch iterators add to; times in nanoseconds."""
 
     images: int = 0
     batches: int = 0
@@ -54,22 +54,22 @@ class Meter:
     ready: int = 0
     _returned_ns: int | None = field(default=None)  # when the consumer last got a batch it may still be using
 
-    def asked(self, now_ns: int, ready: int) -> None:
-        """The consumer is back for more."""
+    def record_request(self, now_ns: int, ready: int) -> None:
+        """The consumer requests a batch."""
         if self._returned_ns is not None:
             self.consumer_ns += now_ns - self._returned_ns
         self._returned_ns = None
         self.ready += ready
 
-    def gave(self, asked_ns: int, now_ns: int, images: int) -> None:
-        """It got a batch."""
-        self.wait_ns += now_ns - asked_ns
+    def record_delivery(self, requested_ns: int, now_ns: int, images: int) -> None:
+        """The consumer has received a batch."""
+        self.wait_ns += now_ns - requested_ns
         self._returned_ns = now_ns
         self.batches += 1
         self.images += images
 
     def stats(self, spent: Mapping[str, tuple[int, int]], bad: Sequence[Failure], threads: int) -> FeedStats:
-        """What was counted; `spent` is Timeline.totals()."""
+        """The totals; `spent` is Timeline.totals()."""
         stages = {s: ns / 1e6 / self.images for s, (_, ns) in spent.items() if s != "wait" and self.images}
         return FeedStats(
             images=self.images,
@@ -83,5 +83,5 @@ class Meter:
         )
 
     def pause(self) -> None:
-        """What comes next is not training: the time until the next request does not count."""
+        """The time until the next request does not count: it is not training."""
         self._returned_ns = None

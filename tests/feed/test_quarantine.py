@@ -20,9 +20,9 @@ from fastfeed.faults import Failure
 def test_file_holds_each_once_with_where_it_was_met(tmp_path):
     path = tmp_path / "bad.jsonl"
     q = quarantine(path, rank=3)
-    q.bad([failure(4, detail="half of it")], 1, 7)
-    q.bad([failure(4), failure(9, "empty", offset=512)], 2, 0)
-    q.bad([failure(9, "empty")], 3, 0)
+    q.record_bad([failure(4, detail="half of it")], 1, 7)
+    q.record_bad([failure(4), failure(9, "empty", offset=512)], 2, 0)
+    q.record_bad([failure(9, "empty")], 3, 0)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"id": 4, "uri": "photos/4.jpg", "stage": "decode", "reason": "truncated", "detail": "half of it"}
         | {"offset": None, "rank": 3, "epoch": 1, "step": 7},
@@ -36,19 +36,19 @@ def test_file_holds_each_once_with_where_it_was_met(tmp_path):
 def test_the_same_sample_twice_in_one_batch_is_listed_once(tmp_path):
     """tail="pad" repeats samples, and a small source meets its substitutes again."""
     q = quarantine(tmp_path / "bad.jsonl")
-    q.bad([failure(4), failure(4)], 0, 0)
+    q.record_bad([failure(4), failure(4)], 0, 0)
     assert listed(tmp_path / "bad.jsonl") == [4]
 
 
 def test_known_are_those_found_and_those_listed(tmp_path):
     path = tmp_path / "bad.jsonl"
-    quarantine(path).bad([failure(4)], 0, 0)
+    quarantine(path).record_bad([failure(4)], 0, 0)
     q = quarantine(path)
     assert q.failures == [], "what an earlier run found is not this run's"
-    q.bad([failure(6)], 0, 0)
-    assert q.known(np.arange(8)).tolist() == [False, False, False, False, True, False, True, False]
-    assert q.known(np.array([4, 4, 0])).tolist() == [True, True, False]
-    q.bad([failure(4)], 0, 0)
+    q.record_bad([failure(6)], 0, 0)
+    assert q.known_bad(np.arange(8)).tolist() == [False, False, False, False, True, False, True, False]
+    assert q.known_bad(np.array([4, 4, 0])).tolist() == [True, True, False]
+    q.record_bad([failure(4)], 0, 0)
     assert listed(path) == [4, 6]
 
 
@@ -56,19 +56,19 @@ def test_known_are_those_found_and_those_listed(tmp_path):
 def test_what_may_pass_is_tried_again(tmp_path, reason):
     path = tmp_path / "bad.jsonl"
     q = quarantine(path)
-    q.bad([failure(1, reason)], 0, 0)
-    q.bad([failure(1, reason)], 1, 0)
+    q.record_bad([failure(1, reason)], 0, 0)
+    q.record_bad([failure(1, reason)], 1, 0)
     assert listed(path) == [1]
-    assert not q.known(np.array([1])).any()
-    assert not quarantine(path).known(np.array([1])).any()
+    assert not q.known_bad(np.array([1])).any()
+    assert not quarantine(path).known_bad(np.array([1])).any()
 
 
 @pytest.mark.parametrize(
     "change", [{"uri": lambda i: f"other/{i}.jpg"}, {"length": 4}], ids=["other folder", "fewer samples"]
 )
 def test_a_list_of_other_data_bans_nothing(tmp_path, change):
-    quarantine(tmp_path / "bad.jsonl").bad([failure(4)], 0, 0)
-    assert not quarantine(tmp_path / "bad.jsonl", **change).known(np.array([4])).any()
+    quarantine(tmp_path / "bad.jsonl").record_bad([failure(4)], 0, 0)
+    assert not quarantine(tmp_path / "bad.jsonl", **change).known_bad(np.array([4])).any()
 
 
 def test_names_that_are_not_utf8(tmp_path):
@@ -76,16 +76,16 @@ def test_names_that_are_not_utf8(tmp_path):
         return b"photos/\xff\xe9.jpg".decode("utf-8", "surrogateescape")
 
     path = tmp_path / "bad.jsonl"
-    quarantine(path, uri=uri).bad([Failure(0, uri(0), "decode", "empty")], 0, 0)
-    assert quarantine(path, uri=uri).known(np.array([0])).all()
+    quarantine(path, uri=uri).record_bad([Failure(0, uri(0), "decode", "empty")], 0, 0)
+    assert quarantine(path, uri=uri).known_bad(np.array([0])).all()
 
 
 def test_two_ranks_share_a_file(tmp_path):
     path = tmp_path / "bad.jsonl"
     a, b = quarantine(path, rank=0), quarantine(path, rank=1)
-    a.bad([failure(1), failure(2)], 0, 0)
-    b.bad([failure(2), failure(3)], 0, 0)
-    a.bad([failure(3), failure(4)], 0, 0)
+    a.record_bad([failure(1), failure(2)], 0, 0)
+    b.record_bad([failure(2), failure(3)], 0, 0)
+    a.record_bad([failure(3), failure(4)], 0, 0)
     assert listed(path) == [1, 2, 3, 4]
 
 
@@ -99,7 +99,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for i in range(400):
     id = i if rank == 0 else 399 - i
-    q.bad([Failure(id, str(id), "read", "empty", "x" * (id % 97))], 0, i)
+    q.record_bad([Failure(id, str(id), "read", "empty", "x" * (id % 97))], 0, i)
 """
 
 
@@ -132,46 +132,46 @@ def test_two_processes_share_a_file(tmp_path):
 
 def test_a_torn_last_line_is_dropped(tmp_path):
     path = tmp_path / "bad.jsonl"
-    quarantine(path).bad([failure(1), failure(2)], 0, 0)
+    quarantine(path).record_bad([failure(1), failure(2)], 0, 0)
     path.write_bytes(path.read_bytes()[:-10])
     q = quarantine(path)
-    assert q.known(np.arange(4)).tolist() == [False, True, False, False]
-    q.bad([failure(3)], 0, 0)
+    assert q.known_bad(np.arange(4)).tolist() == [False, True, False, False]
+    q.record_bad([failure(3)], 0, 0)
     assert listed(path) == [1, 3]
 
 
 @pytest.mark.parametrize("cut", range(1, 140, 7))
 def test_wherever_it_is_torn(tmp_path, cut):
     path = tmp_path / "bad.jsonl"
-    quarantine(path).bad([failure(1), failure(2)], 0, 0)
+    quarantine(path).record_bad([failure(1), failure(2)], 0, 0)
     path.write_bytes(path.read_bytes()[:-cut])
-    quarantine(path).bad([failure(3), failure(2), failure(1)], 0, 0)
+    quarantine(path).record_bad([failure(3), failure(2), failure(1)], 0, 0)
     assert sorted(listed(path)) == [1, 2, 3]
-    assert quarantine(path).known(np.arange(4)).tolist() == [False, True, True, True]
+    assert quarantine(path).known_bad(np.arange(4)).tolist() == [False, True, True, True]
 
 
 def test_a_file_without_its_last_newline(tmp_path):
     """As editors leave it: the last line is whole, and the next one must not be glued to it."""
     path = tmp_path / "bad.jsonl"
-    quarantine(path).bad([failure(1)], 0, 0)
+    quarantine(path).record_bad([failure(1)], 0, 0)
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
     q = quarantine(path)
-    assert q.known(np.array([1])).all()
-    q.bad([failure(2)], 0, 0)
+    assert q.known_bad(np.array([1])).all()
+    q.record_bad([failure(2)], 0, 0)
     assert listed(path) == [1, 2]
 
 
 def test_blank_lines_are_nothing(tmp_path):
     path = tmp_path / "bad.jsonl"
-    quarantine(path).bad([failure(1)], 0, 0)
+    quarantine(path).record_bad([failure(1)], 0, 0)
     path.write_bytes(b"\n" + path.read_bytes() + b"\n\n")
-    quarantine(path).bad([failure(1), failure(2)], 0, 0)
-    assert quarantine(path).known(np.arange(3)).tolist() == [False, True, True]
+    quarantine(path).record_bad([failure(1), failure(2)], 0, 0)
+    assert quarantine(path).known_bad(np.arange(3)).tolist() == [False, True, True]
 
 
 def test_an_empty_file_is_an_empty_list(tmp_path):
     (tmp_path / "bad.jsonl").touch()
-    quarantine(tmp_path / "bad.jsonl").bad([failure(1)], 0, 0)
+    quarantine(tmp_path / "bad.jsonl").record_bad([failure(1)], 0, 0)
     assert listed(tmp_path / "bad.jsonl") == [1]
 
 
@@ -179,9 +179,9 @@ def test_an_empty_file_is_an_empty_list(tmp_path):
 def test_a_file_that_is_cleared_during_the_run_starts_again(tmp_path, edit):
     path = tmp_path / "bad.jsonl"
     q = quarantine(path)
-    q.bad([failure(1), failure(2)], 0, 0)
+    q.record_bad([failure(1), failure(2)], 0, 0)
     path.unlink() if edit == "delete" else path.write_bytes(b"")
-    q.bad([failure(3)], 0, 0)
+    q.record_bad([failure(3)], 0, 0)
     assert listed(path) == [3]
 
 
@@ -204,7 +204,7 @@ def test_refuses_a_lone_line_that_is_no_torn_entry(tmp_path, content):
     path.write_bytes(content)
     torn_entry = content.startswith(b'{"id"')
     if torn_entry:
-        quarantine(path).bad([failure(1)], 0, 0)
+        quarantine(path).record_bad([failure(1)], 0, 0)
         assert listed(path) == [1]
     else:
         with pytest.raises(ConfigError, match="is not a quarantine file"):

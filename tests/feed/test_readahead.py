@@ -40,8 +40,8 @@ def step(ahead: ReadAhead, ticket: Ticket) -> Any:
 def test_who_asks_for_batches_begins_no_read(by_hand):
     source = answered(100)
     ahead = ReadAhead(source, samples=10)
-    ahead.begin(range(50))
-    ahead.begin(range(50, 100))
+    ahead.request(range(50))
+    ahead.request(range(50, 100))
     assert not source.calls
     ahead.advance()
     assert source.calls == [list(range(10))]
@@ -50,16 +50,16 @@ def test_who_asks_for_batches_begins_no_read(by_hand):
 def test_reads_are_begun_before_anyone_waits():
     source = Remote()
     ahead = ReadAhead(source)
-    ahead.begin(range(30))
+    ahead.request(range(30))
     source.until(30)
-    ahead.begin(range(30, 60))
+    ahead.request(range(30, 60))
     source.until(60)
 
 
 def test_in_the_order_of_their_turn_and_at_most_so_many(by_hand):
     source = answered(100)
     ahead = ReadAhead(source, samples=16)
-    tickets = ahead.begin(range(50)) + ahead.begin(range(50, 100))
+    tickets = ahead.request(range(50)) + ahead.request(range(50, 100))
     for taken, ticket in enumerate(tickets):
         assert step(ahead, ticket) == bytes([taken])
         assert len(source.begun) == min(100, taken + 16)
@@ -70,7 +70,7 @@ def test_several_are_begun_at_once(by_hand):
     """The thread is woken when there is room for an eighth of all; no read waits for more."""
     source = answered(1000)
     ahead = ReadAhead(source, samples=64)
-    tickets = ahead.begin(range(1000))
+    tickets = ahead.request(range(1000))
     ahead.advance()
     for taken, ticket in enumerate(tickets, 1):
         while not ahead._signals.empty():
@@ -86,13 +86,13 @@ def test_several_are_begun_at_once(by_hand):
 def test_about_so_many_bytes(by_hand, size, most):
     source = answered(200, size)
     ahead = ReadAhead(source, samples=256, limit=1600)
-    tickets = ahead.begin(range(200))
-    ahead._wanted.append(tickets[0])  # nothing is known of the sizes yet
+    tickets = ahead.request(range(200))
+    ahead._urgent.append(tickets[0])  # nothing is known of the sizes yet
     for taken, ticket in enumerate(tickets[:100]):
         if size > 1600 and taken:
             ahead.advance()
             assert len(source.begun) == taken, "not even one fits"
-            ahead._wanted.append(ticket)
+            ahead._urgent.append(ticket)
         step(ahead, ticket)
         assert len(source.begun) - taken == (most if taken else 1)
 
@@ -101,7 +101,7 @@ def test_the_first_ones_are_taken_to_be_large(by_hand):
     """As long as nothing is known, not all of them may be begun: they could be of any size."""
     source = answered(500)
     ahead = ReadAhead(source, samples=256, limit=64 << 20)
-    tickets = ahead.begin(range(500))
+    tickets = ahead.request(range(500))
     step(ahead, tickets[0])
     assert len(source.begun) == 16
     ahead.advance()
@@ -112,7 +112,7 @@ def test_sizes_that_are_known(by_hand):
     source = Shards({i: 60 if i % 3 == 0 else 20 for i in range(100)})
     source.answer(*range(100), size=30)
     ahead = ReadAhead(source, samples=256, limit=100)
-    tickets = ahead.begin(range(100))
+    tickets = ahead.request(range(100))
     ahead._mean = 1.0  # so that the sizes alone count
     for i, ticket in enumerate(tickets):
         step(ahead, ticket)
@@ -128,13 +128,13 @@ def test_one_larger_than_all_that_may_be_held():
     source = Shards(1000)
     source.answer(*range(5), size=1000)
     ahead = ReadAhead(source, limit=100)
-    assert [len(ahead.take(ticket, never)) for ticket in ahead.begin(range(5))] == [1000] * 5
+    assert [len(ahead.take(ticket, never)) for ticket in ahead.request(range(5))] == [1000] * 5
 
 
 def test_one_that_was_not_begun_is_when_it_is_wanted():
     source = answered(100)
     ahead = ReadAhead(source, samples=4)
-    tickets = ahead.begin(range(100))
+    tickets = ahead.request(range(100))
     assert ahead.take(tickets[99], never) == b"c"
     assert [ahead.take(ticket, never) for ticket in tickets[:99]] == [bytes([i]) for i in range(99)]
     assert sorted(source.begun) == list(range(100))
@@ -153,7 +153,7 @@ def test_many_threads(batches, samples, threads, random):
     ahead = ReadAhead(source, samples=samples, limit=40 << 20)
     first, work = 0, []
     for length in batches:
-        tickets = ahead.begin(range(first, first + length))
+        tickets = ahead.request(range(first, first + length))
         kept = [ticket for ticket in tickets if random.random() < 0.8]
         work.append((kept, [ticket for ticket in tickets if ticket not in kept]))
         first += length
@@ -167,6 +167,6 @@ def test_many_threads(batches, samples, threads, random):
         for found in pool.map(lambda pair: batch(*pair), work):
             assert all(data == bytes([i]) for i, data in found)
     assert len(source.begun) == len(set(source.begun))
-    assert not ahead._begun
-    assert (ahead._known, ahead._unknown) == (0, 0)
+    assert not ahead._in_flight
+    assert (ahead._known_bytes, ahead._unknown_count) == (0, 0)
     ahead.close()

@@ -25,7 +25,7 @@ def never() -> bool:
 def test_what_is_dropped_is_not_read():
     source = Remote()
     ahead = ReadAhead(source, samples=8)
-    tickets = ahead.begin(range(30))
+    tickets = ahead.request(range(30))
     source.until(8)
     ahead.drop(tickets[:20])
     assert all(source.pending[i].cancelled() for i in range(8))
@@ -33,7 +33,7 @@ def test_what_is_dropped_is_not_read():
     source.answer(*range(20, 30))
     assert [ahead.take(ticket, never) for ticket in tickets[20:]] == [bytes([i]) for i in range(20, 30)]
     assert source.begun == [*range(8), *range(20, 30)]
-    assert not ahead._begun
+    assert not ahead._in_flight
     ahead.drop([])
 
 
@@ -48,20 +48,20 @@ def test_dropped_while_it_is_begun():
 
     source = Connects()
     ahead = ReadAhead(source)
-    tickets = ahead.begin(range(2))
+    tickets = ahead.request(range(2))
     wait(entered)
     ahead.drop(tickets[:1])
     source.answer(1)
     go.set()
     assert ahead.take(tickets[1], never) == b"\x01"
     assert source.pending[0].cancelled()
-    assert not ahead._begun
+    assert not ahead._in_flight
 
 
 def test_closing_gives_up_what_nobody_took():
     source = Remote()
     ahead = ReadAhead(source, samples=8)
-    tickets = ahead.begin(range(30))
+    tickets = ahead.request(range(30))
     source.until(8)
     source.answer(0)
     ahead.take(tickets[0], never)
@@ -69,7 +69,7 @@ def test_closing_gives_up_what_nobody_took():
     assert all(source.pending[i].cancelled() for i in source.begun[1:])
     assert ahead.take(tickets[1], never) is None
     assert ahead.take(tickets[29], never) is None, "nor are others begun"
-    assert ahead.begin([5])
+    assert ahead.request([5])
     ahead.close()
 
 
@@ -77,7 +77,7 @@ def test_when_nobody_holds_it_the_reads_are_given_up():
     source = Remote()
     ahead = ReadAhead(source)
     source.answer(0)
-    tickets = ahead.begin(range(30))
+    tickets = ahead.request(range(30))
     ahead.take(tickets[0], never)
     (thread,) = ahead._threads
     del ahead, tickets
@@ -93,7 +93,7 @@ def test_a_thread_that_waits_is_let_go(how):
     source, stop = Remote(), threading.Event()
     ahead = ReadAhead(source)
     with ThreadPoolExecutor(3) as pool:
-        waiting = [pool.submit(ahead.take, ticket, stop.is_set) for ticket in ahead.begin(range(3))]
+        waiting = [pool.submit(ahead.take, ticket, stop.is_set) for ticket in ahead.request(range(3))]
         source.until(3)
         stop.set() if how == "stop" else ahead.close()
         assert [future.result(LONG) for future in waiting] == [None] * 3
@@ -111,11 +111,11 @@ def test_nobody_is_held_up_by_a_source_that_takes_long_to_begin():
 
     source = Connects()
     ahead = ReadAhead(source)
-    (first,) = ahead.begin([0])
+    (first,) = ahead.request([0])
     wait(entered)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(ahead.take, first, stop.is_set)
-        ahead.begin([7])
+        ahead.request([7])
         stop.set()
         assert waiting.result(LONG) is None
         closing = pool.submit(ahead.close)
@@ -143,7 +143,7 @@ class Fails(Remote):
 def test_an_error_of_fetch_is_raised_where_the_sample_is_taken():
     """Not for the others that it was begun together with."""
     ahead = ReadAhead(Fails())
-    for ticket in ahead.begin(range(12)):
+    for ticket in ahead.request(range(12)):
         if ticket.id == 5:
             with pytest.raises(SourceError, match="no connection"):
                 ahead.take(ticket, never)
@@ -158,7 +158,7 @@ def test_an_error_of_sizes():
 
     ahead = ReadAhead(Broken(1))
     with pytest.raises(KeyError, match="sizes"):
-        ahead.take(ahead.begin([0])[0], never)
+        ahead.take(ahead.request([0])[0], never)
 
 
 def test_a_source_that_gives_too_little():
@@ -168,7 +168,7 @@ def test_a_source_that_gives_too_little():
 
     ahead = ReadAhead(Short())
     with pytest.raises(TypeError, match=r"Short.fetch\(1 ids\) gave 0 entries"):
-        ahead.take(ahead.begin(range(3))[0], never)
+        ahead.take(ahead.request(range(3))[0], never)
 
 
 @pytest.mark.parametrize("kind", [KeyError, TimeoutError, OSError])  # a TimeoutError of the source's own
@@ -178,7 +178,7 @@ def test_an_error_of_a_read_is_raised(kind):
     source.pending[0] = Future()
     source.pending[0].set_exception(kind("x"))
     with pytest.raises(kind):
-        ahead.take(ahead.begin([0])[0], never)
+        ahead.take(ahead.request([0])[0], never)
 
 
 def test_a_read_that_somebody_else_canceled():
@@ -187,7 +187,7 @@ def test_a_read_that_somebody_else_canceled():
     source.pending[0] = Future()
     source.pending[0].cancel()
     with pytest.raises(CancelledError):
-        ahead.take(ahead.begin([0])[0], never)
+        ahead.take(ahead.request([0])[0], never)
 
 
 def test_failures_pass():
@@ -195,4 +195,4 @@ def test_failures_pass():
     ahead = ReadAhead(source)
     source.pending[0] = Future()
     source.pending[0].set_result(failure)
-    assert ahead.take(ahead.begin([0])[0], never) is failure
+    assert ahead.take(ahead.request([0])[0], never) is failure

@@ -39,7 +39,7 @@ class BatchSender:
     ) -> None:
         self._number, self._builder, self._pool, self._buffers, self._send = number, builder, pool, buffers, send
         self._stop = CancelToken(pool)
-        self._reads = builder.ahead()
+        self._read_ahead = builder.read_ahead()
         self._steps = enumerate(_steps(builder.plan, *start))
         self._begun: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._hand_over, name=f"fastfeed-walk-{number}", daemon=True)
@@ -49,7 +49,7 @@ class BatchSender:
         """Begin so many batches more. The end of the walk is sent in the place of a batch."""
         try:
             for n, (epoch, step) in islice(self._steps, jobs):
-                job = self._builder.job(epoch, step, n, self._stop, self._reads)
+                job = self._builder.job(epoch, step, n, self._stop, self._read_ahead)
                 job.start(self._pool)
                 self._begun.put(job)
                 jobs -= 1
@@ -72,8 +72,8 @@ class BatchSender:
             pass
         finally:
             self._stop.set()
-            if self._reads is not None:
-                self._reads.close()
+            if self._read_ahead is not None:
+                self._read_ahead.close()
 
     def _next(self) -> bool:
         """Send what comes next; whether more may follow."""

@@ -135,7 +135,7 @@ class HelperClient:
     def _take(self, message: tuple[Any, list[Failure], list[tuple[Any, ...]]], fds: Sequence[int]) -> None:
         self._heard = True
         (what, number, *content), bad, spans = message
-        self._quarantine.heard(bad)
+        self._quarantine.merge(bad)
         self._timeline.heard([Span(*span) for span in spans])
         root = self._root(content[0], content[1], content[2], fds) if what == "batch" else None
         inbox = self._inboxes.get(number)

@@ -17,9 +17,9 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch_builder import BatchBuilder
+from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.helper_process.shared_memory import anonymous, mapped
 from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.spec import FeedConfig
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["HelperJob", "PickledJob"]

@@ -36,7 +36,7 @@ class HelperProducer:
         self._end: weakref.finalize[Any, Any] | None = None
         self._lock, self._closed = threading.Lock(), False
 
-    def begin(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+    def start(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
         return _HelperStream(self, raw, (epoch, step, epochs), place)
 
     def use_memory(self, allocate: Allocate) -> None:

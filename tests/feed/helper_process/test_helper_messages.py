@@ -81,7 +81,7 @@ def test_a_timeline_hears_spans_and_forgets_those_it_passes_on():
 def test_a_quarantine_hears_of_bad_samples_and_writes_nothing(tmp_path):
     failure = Failure(3, "a.jpg", "decode", "corrupt")
     quarantine = Quarantine(tmp_path / "bad.jsonl", length=10)
-    quarantine.heard([failure, failure])
+    quarantine.merge([failure, failure])
     assert quarantine.failures == [failure]
     assert not (tmp_path / "bad.jsonl").exists()
-    assert not quarantine.known(np.array([3]))[0]
+    assert not quarantine.known_bad(np.array([3]))[0]

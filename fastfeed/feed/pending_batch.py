@@ -1,19 +1,23 @@
-"""Which rows a task makes, where ops put neighbors of the epoch's order together: whole groups, always."""
+"""One batch while it is built: which rows a task makes, and the arrays that the tasks fill together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from fastfeed.feed.annotations import Annotations
+from fastfeed.feed.readahead import ReadAhead
 from fastfeed.ops.mix import member_rows
+from fastfeed.ops.mix_plan import Mixed
+from fastfeed.runtime.thread_pool import CancelToken
 
-__all__ = ["BatchRows"]
+__all__ = ["BatchRows", "PendingBatch"]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """The rows of one batch, and those around it that its first and last group still need.
+    """The rows of one batch, and those around it that its first and last mixing group still need.
 
     Groups begin at multiples of `group` in the epoch's order, wherever batches and ranks begin: what a sample is mixed
     with does not depend on them. Positions are int64, counted over all ranks.
@@ -42,9 +46,9 @@ class BatchRows:
         """The batch's, among the rows made."""
         return slice(self.lead, self.lead + self.batch)
 
-    def chunks(self, most: int) -> list[tuple[int, int]]:
-        """[first, last) of the rows made, whole groups each, about `most` in one."""
-        step = max(self.group, most - most % self.group)
+    def chunks(self, size: int) -> list[tuple[int, int]]:
+        """[first, last) of the rows made, in whole groups, about `size` rows each."""
+        step = max(self.group, size - size % self.group)
         return [(first, min(first + step, self.count)) for first in range(0, self.count, step)]
 
     def within(self, first: int, last: int) -> tuple[int, int]:
@@ -55,3 +59,22 @@ class BatchRows:
     def members(self) -> np.ndarray:
         """Rows made, per row of the batch: its own, then the others of its group in turn. int64 (batch, group)."""
         return member_rows(self.positions[self.own], self.group, self.first)
+
+
+@dataclass(slots=True)
+class PendingBatch:
+    """One batch under way. Arrays have an entry per row made, of which some may lie around the batch."""
+
+    epoch: int
+    step: int
+    number: int  # of the batch, for the timeline
+    stop: CancelToken
+    ahead: ReadAhead | None
+    rows: BatchRows
+    ids: np.ndarray  # changed where samples are replaced
+    keys: np.ndarray  # that random numbers are looked up by
+    weights: np.ndarray  # 0 where samples are masked
+    images: list[np.ndarray] = field(default_factory=list)  # the batch's, per branch
+    draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
+    mix_plan: Mixed | None = None  # of the batch's own rows
+    annotations: Annotations = field(default_factory=Annotations)  # boxes and masks of the batch's own rows

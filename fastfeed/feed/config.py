@@ -1,0 +1,130 @@
+"""What a feed is made with: values that pickle, so that a helper process can make the same batches, and the checks
+that they fit each other."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from fastfeed.backends.base import BackendModule
+from fastfeed.decode import engine_for
+from fastfeed.errors import ConfigError
+from fastfeed.feed.batch_builder import BatchBuilder, Branch
+from fastfeed.feed.quarantine import Quarantine
+from fastfeed.ops.program.compile import Program
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.rng import PER_SLOT
+from fastfeed.sources.base import Source
+
+__all__ = ["FeedConfig", "check_fit", "check_source"]
+
+_CHUNK = 32  # samples per task: enough to vectorise over
+_LABELS_AT_ONCE = 1 << 20  # checked in one call
+
+
+@dataclass(frozen=True, slots=True)
+class FeedConfig:
+    """All that batches depend on. Building, opening and starting come later."""
+
+    source: Source
+    program: Program
+    plan: Plan
+    backend: str  # name of its module
+    decode: Any  # as `Feed` takes it
+    threads: int
+    buffers: int  # batches whose memory is reused
+    weigh: bool  # by the source's weights, where it has any
+
+    def builders(self, quarantine: Quarantine, timeline: Timeline) -> tuple[BatchBuilder, BatchBuilder]:
+        """The builder of batches, and that of raw ones."""
+        plan, threads = self.plan, self.threads
+        module = cast(BackendModule, importlib.import_module(self.backend))
+        engine = engine_for(self.program, module.engine(self.decode))
+        group = self.program.mix.op.group if self.program.mix is not None else 1
+        backend = partial(
+            module.compile,
+            engine=engine,
+            timeline=timeline,
+            batch=plan.batch + 2 * (group - 1),  # a group that a batch cuts is made whole
+            threads=threads,
+            gpu=plan.world.gpu,
+            decode=self.decode,
+        )
+
+        def branches(programs: list[Program]) -> list[Branch]:
+            return [Branch(program, backend(program), plan.batch, self.buffers) for program in programs]
+
+        programs = [self.program, *self.program.others]
+        chunk = max(1, min(_CHUNK, -(-plan.batch // threads)))
+        builder = BatchBuilder(self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh)
+        return builder, builder.with_branches(branches([program.raw() for program in programs]))
+
+
+def check_source(source: Any) -> None:
+    """ConfigError for what is not a source."""
+    if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
+        got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+        raise ConfigError(
+            f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+        )
+
+
+def check_fit(program: Program, plan: Plan, source: Source) -> None:
+    """ConfigError for what would go wrong in the middle of a run, or train on nonsense."""
+    for branch in (program, *program.others):
+        _check_draws(branch)
+    if program.mix is not None:
+        _check_partners(type(program.mix.op).__name__, plan)
+    if program.targets is not None:
+        _check_labels(program, source)
+
+
+def _check_draws(program: Program) -> None:
+    """An op that draws more than its slot has would get the numbers of the next op."""
+    for step in (*program.window, *(step for link in program.chain for step in link.steps)):
+        if step.views * step.op.draws > PER_SLOT:
+            each = f" for each of {step.views} views" if step.views > 1 else ""
+            raise ConfigError(
+                f"{type(step.op).__name__} may draw {PER_SLOT} random numbers per sample, got {step.op.draws}{each}; "
+                "give the functions in it fewer draws: one number can seed a generator"
+            )
+
+
+def _check_partners(name: str, plan: Plan) -> None:
+    if plan.global_batch < 2 * plan.world.size:
+        raise ConfigError(
+            f"{name} mixes neighbors of a batch and needs batch >= 2, "
+            f"got {plan.global_batch / plan.world.size:g} per rank; raise batch, or leave it out"
+        )
+    if getattr(plan.shuffle, "together", False):
+        raise ConfigError(f"{name} would mix samples with themselves under {plan.shuffle}; write together=False")
+
+
+def _check_labels(program: Program, source: Source) -> None:
+    """Soft labels need classes: single samples may have none, not all of them."""
+    assert program.targets is not None
+    classes, largest = program.targets.classes, -1
+    for first in range(0, len(source), _LABELS_AT_ONCE):
+        labels = source.label(np.arange(first, min(first + _LABELS_AT_ONCE, len(source))))
+        largest = max(largest, int(labels.max(initial=-1)))
+        if labels.min(initial=-1) < -1:
+            i = int(labels.argmin())
+            raise ConfigError(
+                f"labels must be in [0, {classes}) to become soft, or -1 where there is none, got {labels[i]} for "
+                f"{source.uri(first + i)}; number the classes from 0"
+            )
+        if largest >= classes:
+            i = first + int(labels.argmax())
+            raise ConfigError(
+                f"labels must be in [0, {classes}) to become soft, got {largest} for {source.uri(i)}; "
+                f"write OneHot({largest + 1}), or the number of classes there are"
+            )
+    if largest < 0 and len(source):
+        raise ConfigError(
+            f"{source!r} has no labels, and the list makes them soft; give the source labels, or leave such ops out"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,68 +10,15 @@ from fastfeed.errors import ConfigError
 
 __all__ = ["FAMILIES", "Section", "arguments", "sections"]
 
-# one example of every op that can be seen, chosen so that five strengths show what it does
+# the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users write them
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "geometry": (
-        "Resize((160, 160))",
-        'Resize((160, 160), fit="pad")',
-        "CenterCrop(160)",
-        "Crop(20, 40, 120)",
-        'Pad(16, mode="reflect")',
-        "RandomCrop(160, padding=40)",
-        "RandomResizedCrop(160)",
-        "RandomFlip()",
-        "Rotate(30)",
-        "Affine(20, (0.15, 0.15), (0.7, 1.3), 15)",
-        "Perspective(0.6, p=1.0)",
-    ),
-    "color": (
-        "Brightness(0.6)",
-        "Contrast(0.8)",
-        "Saturation(1.0)",
-        "Hue(0.5)",
-        "ColorJitter(0.4, 0.4, 0.4, 0.1)",
-        "Gamma((0.4, 2.5))",
-        "Solarize((0, 256))",
-        "Posterize((1, 5))",
-        "Grayscale()",
-        "Equalize()",
-        "AutoContrast()",
-        "Invert()",
-        "LUT([*range(0, 256, 2), *range(255, 0, -2)])",
-    ),
-    "filters": (
-        "Sharpness((0, 8))",
-        "GaussianBlur(sigma=(0.1, 4.0))",
-        "GaussianNoise((0, 50))",
-        "JPEGCompression((3, 60))",
-    ),
-    "erasing": (
-        "RandomErasing(1.0)",
-        'RandomErasing(1.0, fill="noise")',
-        "CutOut(50)",
-        "GridMask((40, 100))",
-    ),
-    "policies": (
-        "RandAugment(2, 12)",
-        "TrivialAugmentWide()",
-        'AutoAugment("imagenet")',
-        "AugMix(6)",
-        "Maybe(GaussianBlur(sigma=(2.0, 4.0)), 0.6)",
-        "OneOf([Invert(), Grayscale(), Solarize(100)])",
-        "Sequential([RandomFlip(), Brightness(0.5)])",
-    ),
-    "mixing": (
-        "MixUp(1.0)",
-        "CutMix(1.0)",
-        "Mosaic()",
-        "RandomChoice([MixUp(1.0), CutMix(1.0)])",
-    ),
-    "views": (
-        "FiveCrop(120)",
-        "TenCrop(120)",
-        "MultiCrop((View(160, 2, scale=(0.4, 1.0)), View(96, 3, scale=(0.05, 0.4))))",
-    ),
+    "geometry": ("geometry", "crops", "warp"),
+    "color": ("color", "jitter"),
+    "filters": ("filters",),
+    "erasing": ("erasing",),
+    "policies": ("policy", "augmix", "compose"),
+    "mixing": ("mix",),
+    "views": ("views",),
 }
 UNSEEN = ("decode", "convert", "label")
 
@@ -106,7 +54,8 @@ def arguments(op: Any) -> str:
 
 
 def _family(name: str) -> Section:
-    return Section(name, tuple(op for text in FAMILIES[name] for op in _evaluated(text)))
+    modules = [importlib.import_module(f"fastfeed.ops.{module}") for module in FAMILIES[name]]
+    return Section(name, tuple(op for module in modules for text in module.SHOWCASE for op in _evaluated(text)))
 
 
 def _list(ops: list[Any], heading: str) -> Section:

@@ -1,141 +1,59 @@
-"""What should happen to an image, as data."""
+"""What should happen to an image, as data.
 
-from fastfeed.ops.augmix import AugMix
-from fastfeed.ops.color import (
-    LUT,
-    AutoContrast,
-    Brightness,
-    Contrast,
-    Equalize,
-    Gamma,
-    Grayscale,
-    Hue,
-    Invert,
-    Posterize,
-    Saturation,
-    Solarize,
+The `__all__` of each module that holds ops are its public names; those names together are the package's.
+"""
+
+from fastfeed.ops import (
+    augmix,
+    color,
+    compose,
+    convert,
+    crops,
+    decode,
+    erasing,
+    filters,
+    function,
+    geometry,
+    jitter,
+    labels,
+    mix,
+    policy,
+    views,
+    warp,
 )
-from fastfeed.ops.compose import Maybe, OneOf, Sequential
-from fastfeed.ops.convert import Normalize, ToFloat, ToLayout
-from fastfeed.ops.crops import Crop, Pad, RandomCrop
-from fastfeed.ops.decode import Decode
-from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
-from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.ops.function import Function
-from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Resize
-from fastfeed.ops.jitter import ColorJitter
-from fastfeed.ops.labels import LabelSmoothing, OneHot
-from fastfeed.ops.mix import CutMix, MixUp, Mosaic, RandomChoice
-from fastfeed.ops.policy import AutoAugment, RandAugment, TrivialAugmentWide
-from fastfeed.ops.views import FiveCrop, MultiCrop, TenCrop, View
-from fastfeed.ops.warp import Affine, Perspective, Rotate
+from fastfeed.ops.augmix import *
+from fastfeed.ops.color import *
+from fastfeed.ops.compose import *
+from fastfeed.ops.convert import *
+from fastfeed.ops.crops import *
+from fastfeed.ops.decode import *
+from fastfeed.ops.erasing import *
+from fastfeed.ops.filters import *
+from fastfeed.ops.function import *
+from fastfeed.ops.geometry import *
+from fastfeed.ops.jitter import *
+from fastfeed.ops.labels import *
+from fastfeed.ops.mix import *
+from fastfeed.ops.policy import *
+from fastfeed.ops.views import *
+from fastfeed.ops.warp import *
 
-OPS = (
-    Decode,
-    Resize,
-    CenterCrop,
-    RandomResizedCrop,
-    RandomFlip,
-    ToFloat,
-    Normalize,
-    ToLayout,
-    Maybe,
-    OneOf,
-    Sequential,
-    OneHot,
-    LabelSmoothing,
-    MixUp,
-    CutMix,
-    Mosaic,
-    RandomChoice,
-    GaussianBlur,
-    GaussianNoise,
-    JPEGCompression,
-    Sharpness,
-    CutOut,
-    GridMask,
-    RandomErasing,
-    LUT,
-    AutoContrast,
-    Brightness,
-    Contrast,
-    Equalize,
-    Gamma,
-    Grayscale,
-    Hue,
-    Invert,
-    Posterize,
-    Saturation,
-    Solarize,
-    ColorJitter,
-    Affine,
-    Perspective,
-    Rotate,
-    FiveCrop,
-    TenCrop,
-    MultiCrop,
-    Function,
-    Crop,
-    Pad,
-    RandomCrop,
-    AutoAugment,
-    RandAugment,
-    TrivialAugmentWide,
-    AugMix,
-)
+__all__ = ["OPS"]
+__all__ += decode.__all__
+__all__ += geometry.__all__
+__all__ += convert.__all__
+__all__ += compose.__all__
+__all__ += labels.__all__
+__all__ += mix.__all__
+__all__ += filters.__all__
+__all__ += erasing.__all__
+__all__ += color.__all__
+__all__ += jitter.__all__
+__all__ += warp.__all__
+__all__ += views.__all__
+__all__ += function.__all__
+__all__ += crops.__all__
+__all__ += policy.__all__
+__all__ += augmix.__all__
 
-__all__ = [
-    "LUT",
-    "OPS",
-    "Affine",
-    "AugMix",
-    "AutoAugment",
-    "AutoContrast",
-    "Brightness",
-    "CenterCrop",
-    "ColorJitter",
-    "Contrast",
-    "Crop",
-    "CutMix",
-    "CutOut",
-    "Decode",
-    "Equalize",
-    "FiveCrop",
-    "Function",
-    "Gamma",
-    "GaussianBlur",
-    "GaussianNoise",
-    "Grayscale",
-    "GridMask",
-    "Hue",
-    "Invert",
-    "JPEGCompression",
-    "LabelSmoothing",
-    "Maybe",
-    "MixUp",
-    "Mosaic",
-    "MultiCrop",
-    "Normalize",
-    "OneHot",
-    "OneOf",
-    "Pad",
-    "Perspective",
-    "Posterize",
-    "RandAugment",
-    "RandomChoice",
-    "RandomCrop",
-    "RandomErasing",
-    "RandomFlip",
-    "RandomResizedCrop",
-    "Resize",
-    "Rotate",
-    "Saturation",
-    "Sequential",
-    "Sharpness",
-    "Solarize",
-    "TenCrop",
-    "ToFloat",
-    "ToLayout",
-    "TrivialAugmentWide",
-    "View",
-]
+OPS: tuple[type, ...] = tuple(globals()[name] for name in __all__[1:] if hasattr(globals()[name], "kind"))

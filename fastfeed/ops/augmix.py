@@ -17,6 +17,10 @@ from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "AugMix(6)",
+)
+
 _BINS, _DEEPEST = 10, 3  # levels of strength; the most ops in a chain of random length
 _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
 _ALL = tuple(name for name in NAMES if name != "Identity")

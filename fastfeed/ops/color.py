@@ -31,6 +31,21 @@ __all__ = [
     "Solarize",
 ]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "Brightness(0.6)",
+    "Contrast(0.8)",
+    "Saturation(1.0)",
+    "Hue(0.5)",
+    "Gamma((0.4, 2.5))",
+    "Solarize((0, 256))",
+    "Posterize((1, 5))",
+    "Grayscale()",
+    "Equalize()",
+    "AutoContrast()",
+    "Invert()",
+    "LUT([*range(0, 256, 2), *range(255, 0, -2)])",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Brightness(Drawn):

@@ -19,6 +19,12 @@ from fastfeed.spec import Spec
 
 __all__ = ["Maybe", "OneOf", "Sequential"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "Maybe(GaussianBlur(sigma=(2.0, 4.0)), 0.6)",
+    "OneOf([Invert(), Grayscale(), Solarize(100)])",
+    "Sequential([RandomFlip(), Brightness(0.5)])",
+)
+
 
 def _child(where: str, op: Any) -> Any:
     op = as_op(op)

@@ -13,7 +13,7 @@ from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze
 from fastfeed.spec import Spec
 
-__all__ = ["Convert", "Normalize", "ToFloat", "ToLayout"]
+__all__ = ["Normalize", "ToFloat", "ToLayout"]
 
 
 @dataclass(frozen=True, slots=True)

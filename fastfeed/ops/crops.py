@@ -14,6 +14,12 @@ from fastfeed.spec import Spec
 
 __all__ = ["Crop", "Pad", "RandomCrop"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "Crop(20, 40, 120)",
+    'Pad(16, mode="reflect")',
+    "RandomCrop(160, padding=40)",
+)
+
 Padding = int | tuple[int, int] | tuple[int, int, int, int]
 Mode = Literal["constant", "edge", "reflect"]
 

@@ -16,6 +16,13 @@ from fastfeed.spec import Spec
 
 __all__ = ["CutOut", "GridMask", "RandomErasing"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "RandomErasing(1.0)",
+    'RandomErasing(1.0, fill="noise")',
+    "CutOut(50)",
+    "GridMask((40, 100))",
+)
+
 _TRIES = 10
 
 

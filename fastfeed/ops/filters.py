@@ -16,6 +16,13 @@ from fastfeed.spec import Spec
 
 __all__ = ["GaussianBlur", "GaussianNoise", "JPEGCompression", "Sharpness"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "Sharpness((0, 8))",
+    "GaussianBlur(sigma=(0.1, 4.0))",
+    "GaussianNoise((0, 50))",
+    "JPEGCompression((3, 60))",
+)
+
 _MOST = 65_500  # pixels a side of a JPEG, by libjpeg
 
 

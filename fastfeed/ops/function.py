@@ -12,7 +12,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, need_bytes
 from fastfeed.spec import Spec
 
-__all__ = ["Function", "as_op"]
+__all__ = ["Function"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,15 @@ from fastfeed.ops.base import (
 )
 from fastfeed.spec import Spec
 
-__all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize", "fitted", "moves", "whole"]
+__all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
+
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "Resize((160, 160))",
+    'Resize((160, 160), fit="pad")',
+    "CenterCrop(160)",
+    "RandomResizedCrop(160)",
+    "RandomFlip()",
+)
 
 
 def moves(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:

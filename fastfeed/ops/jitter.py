@@ -16,6 +16,10 @@ from fastfeed.spec import Spec
 
 __all__ = ["ColorJitter"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "ColorJitter(0.4, 0.4, 0.4, 0.1)",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ColorJitter:

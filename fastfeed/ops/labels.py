@@ -13,7 +13,7 @@ from fastfeed.ops.base import Kind, freeze
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import Spec
 
-__all__ = ["LabelSmoothing", "OneHot", "targets"]
+__all__ = ["LabelSmoothing", "OneHot"]
 
 _MOST = 2**24  # classes: 64 MiB of labels per sample
 

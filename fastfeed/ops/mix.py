@@ -19,7 +19,14 @@ from fastfeed.ops.beta import beta
 from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
 from fastfeed.spec import Spec
 
-__all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice", "member_rows"]
+__all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice"]
+
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "MixUp(1.0)",
+    "CutMix(1.0)",
+    "Mosaic()",
+    "RandomChoice([MixUp(1.0), CutMix(1.0)])",
+)
 
 
 def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:

@@ -16,6 +16,12 @@ from fastfeed.spec import Spec
 
 __all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]
 
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "RandAugment(2, 12)",
+    "TrivialAugmentWide()",
+    'AutoAugment("imagenet")',
+)
+
 _BINS = "the levels between which strength is divided; 31 is usual"
 
 

@@ -14,7 +14,13 @@ from fastfeed.ops.function import as_op
 from fastfeed.ops.geometry import RandomResizedCrop
 from fastfeed.spec import Spec
 
-__all__ = ["Branch", "FiveCrop", "MultiCrop", "TenCrop", "View"]
+__all__ = ["FiveCrop", "MultiCrop", "TenCrop", "View"]
+
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "FiveCrop(120)",
+    "TenCrop(120)",
+    "MultiCrop((View(160, 2, scale=(0.4, 1.0)), View(96, 3, scale=(0.05, 0.4))))",
+)
 
 _MOST = 15  # branches; each has 4096 slots of random numbers to itself
 

@@ -11,7 +11,13 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
 from fastfeed.spec import Spec
 
-__all__ = ["WARP_FILTERS", "Affine", "Perspective", "Rotate", "affine_matrices", "check_warp_filter"]
+__all__ = ["Affine", "Perspective", "Rotate"]
+
+SHOWCASE = (  # what `fastfeed show --ops` draws of these
+    "Rotate(30)",
+    "Affine(20, (0.15, 0.15), (0.7, 1.3), 15)",
+    "Perspective(0.6, p=1.0)",
+)
 
 WARP_FILTERS = ("bilinear", "nearest")
 

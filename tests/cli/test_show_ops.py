@@ -1,5 +1,6 @@
 """`fastfeed show DIR --ops`: what is drawn, and what is said where that is impossible."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from fastfeed.cli.op_strengths import STRENGTHS, cells, sample_box, scaled
 from fastfeed.cli.show import show
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed.explain import short
-from fastfeed.ops import OPS, Brightness, Invert, Maybe, Normalize, RandomErasing, RandomFlip, Rotate
+from fastfeed.ops import OPS, Brightness, Function, Invert, Maybe, Normalize, RandomErasing, RandomFlip, Rotate
 from fastfeed.ops.labels import OneHot
 
 
@@ -38,8 +39,15 @@ def folder(tmp_path_factory):
 
 def test_all_is_every_op_that_can_be_seen():
     shown = {type(op) for op in SEEN}
-    missing = {op.__name__ for op in OPS if op.kind not in UNSEEN and op not in shown} - {"Function"}
-    assert not missing, "a new op needs an example in FAMILIES of cli/oplists.py, then docs/augmentations/draw.py"
+    missing = {op for op in OPS if op.kind not in UNSEEN and op not in shown} - {Function}
+    advice = [f"{op.__name__} needs an example in SHOWCASE of {op.__module__}" for op in missing]
+    assert not missing, f"{'; '.join(advice)}; then run docs/augmentations/draw.py"
+
+
+def test_every_module_with_a_showcase_belongs_to_a_family():
+    modules = {op.__module__ for op in OPS if hasattr(sys.modules[op.__module__], "SHOWCASE")}
+    named = {f"fastfeed.ops.{module}" for family in FAMILIES.values() for module in family}
+    assert modules == named, "a new module of ops needs a family in FAMILIES of cli/op_lists.py"
 
 
 @pytest.mark.parametrize("op", SEEN, ids=short)

@@ -1,11 +1,11 @@
-"""How far the dali backend may be from the cpu backend, op by op; and many ops in one list, each for some samples."""
+"""The dali backend against the cpu backend: how far they are apart, and many ops in one list, each for some samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -15,60 +15,10 @@ from fastfeed.errors import SpecError
 from fastfeed.ops.base import Kind
 from fastfeed.ops.program.layers import Layer, Taken
 from fastfeed.spec import Spec
-from helpers.op_examples import CHANGES, SIMPLE
+from helpers.meaning import BILINEAR, NEAREST, Within
+from helpers.op_examples import CHANGES, ON_DALI, SIMPLE
 
-
-class Within(NamedTuple):
-    """Allowed differences, in levels of 255."""
-
-    inside: float  # largest, but for the outermost rows and columns
-    edge: float  # largest there
-    mean: float
-    far: float = 1.0  # share of any one sample that is more than two levels apart: another op would change nearly all
-
-
-SAME = Within(0, 0, 0)
-ROUNDED = Within(1, 1, 0.15)  # sums in another order, rounded or cut
-NEAREST = Within(255, 255, 0.3, 0.01)  # rarely: a pixel's center falls on the line between two others
-BILINEAR = Within(4, 4, 0.05)  # OpenCV looks between pixels in steps of 1/32
-# what came out one level apart may fall on the other side of a threshold further on, or be looked up next door
-AFTER_EACH_OTHER = Within(255, 255, 1.0, 0.3)
-SIMPLE_OPS = {
-    "LUT": SAME,
-    "AutoContrast": ROUNDED,
-    "Brightness": ROUNDED,
-    "Contrast": ROUNDED,
-    "Equalize": Within(2, 2, 0.6),
-    "Gamma": ROUNDED,
-    "Grayscale": ROUNDED,
-    "Hue": ROUNDED,
-    "Invert": SAME,
-    "Posterize": SAME,
-    "Saturation": ROUNDED,
-    "Solarize": SAME,
-    "GaussianBlur": ROUNDED,
-    "GaussianNoise": ROUNDED,
-    "JPEGCompression": Within(2, 2, 0.1),  # nothing where DALI and OpenCV have the same libjpeg
-    "Sharpness": Within(2, 1, 0.6),
-    "CutOut": SAME,
-    "GridMask": SAME,
-    "RandomErasing": SAME,
-    "Affine": BILINEAR,
-    "Perspective": BILINEAR,
-    "Rotate": BILINEAR,
-    "AugMix": AFTER_EACH_OTHER,
-}
-COMPOSITES = {
-    "Maybe": ROUNDED,
-    "OneOf": ROUNDED,
-    "Sequential": ROUNDED,
-    "ColorJitter": Within(8, 8, 0.3),
-    "AutoAugment": AFTER_EACH_OTHER,
-    "RandAugment": AFTER_EACH_OTHER,
-    "TrivialAugmentWide": AFTER_EACH_OTHER,
-}
-NOT_ON_DALI = {"Function"}
-OF_OPS = [  # beside the examples, which are mostly about functions
+OF_OPS = [  # in addition to the examples, which are mostly about functions
     ff.Maybe(ff.RandomCrop((40, 56), padding=9), 0.7),
     ff.Maybe(ff.Sequential([ff.RandomFlip(), ff.Invert()]), 0.5),
     ff.OneOf([ff.GaussianNoise(), ff.RandomErasing(1.0, fill="noise"), ff.Invert(), ff.RandomFlip(1.0)]),
@@ -78,8 +28,9 @@ OF_OPS = [  # beside the examples, which are mostly about functions
 
 def allowed(op: Any) -> Within:
     """What an op may differ by."""
-    found = (SIMPLE_OPS | COMPOSITES)[type(op).__name__]
-    return NEAREST if found is BILINEAR and op.filter == "nearest" else found
+    within = ON_DALI[type(op)]
+    assert within is not None, f"{op!r} does not run on DALI"
+    return NEAREST if within is BILINEAR and op.filter == "nearest" else within
 
 
 def composed() -> list[Any]:
@@ -95,7 +46,7 @@ def alone(given: Spec) -> tuple[Any, ...]:
     """Simple ops that can follow this, but for AugMix, which has a graph of its own."""
     found = []
     for op in SIMPLE:
-        if type(op).__name__ in NOT_ON_DALI or isinstance(op, ff.AugMix):
+        if ON_DALI[type(op)] is None or isinstance(op, ff.AugMix):
             continue
         try:
             op.out(given)

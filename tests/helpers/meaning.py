@@ -1,4 +1,4 @@
-"""How the meaning of an op is checked: against another library, or against its formula written down plainly."""
+"""How the meaning of an op is checked: the cpu backend against a reference, the dali backend against the cpu one."""
 
 from __future__ import annotations
 
@@ -15,3 +15,20 @@ class Meaning(NamedTuple):
     within: float = 1  # levels of 255
     share: float = 1.0  # of all pixels' channels that have to be that near; the rest may lie on an edge
     source: str = ""  # what it is: "Pillow ImageEnhance.Brightness", "torchvision adjust_hue", "formula"
+
+
+class Within(NamedTuple):
+    """How far the dali backend may be from the cpu backend, in levels of 255."""
+
+    inside: float  # largest, but for the outermost rows and columns
+    edge: float  # largest there
+    mean: float
+    far: float = 1.0  # share of any one sample that is more than two levels off: another op would change nearly all
+
+
+SAME = Within(0, 0, 0)
+ROUNDED = Within(1, 1, 0.15)  # sums in another order, rounded or truncated
+NEAREST = Within(255, 255, 0.3, 0.01)  # rarely: a pixel's center falls on the line between two others
+BILINEAR = Within(4, 4, 0.05)  # OpenCV interpolates in steps of 1/32
+# what came out one level off may fall on the other side of a later op's threshold, or be looked up next to it
+AFTER_EACH_OTHER = Within(255, 255, 1.0, 0.3)

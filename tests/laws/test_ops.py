@@ -12,6 +12,7 @@ from helpers.photos import folder, picture
 
 import fastfeed
 from fastfeed import ops as every
+from fastfeed.backends.cpu import kernels
 from fastfeed.errors import SpecError
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import OPS, Decode, RandomFlip, RandomResizedCrop, Resize
@@ -42,16 +43,30 @@ def same(one, other) -> bool:
     return np.array_equal(one, other)
 
 
-def test_every_op_has_examples_and_is_public():
-    names = {kind.__name__ for kind in OPS}
-    assert names == {kind.__name__ for kind in EXAMPLES}, "a new op needs EXAMPLES in tests/ops/examples_*.py"
-    assert all(len(EXAMPLES[kind]) > 1 for kind in OPS)
-    assert all(getattr(fastfeed, kind.__name__) is kind for kind in OPS)
+def listed_names(kinds) -> str:
+    return ", ".join(sorted(kind.__name__ for kind in kinds))
+
+
+def test_every_op_has_examples():
+    missing = {kind for kind in OPS if len(EXAMPLES.get(kind, ())) < 2}
+    assert not missing, f"{listed_names(missing)}: two or more in EXAMPLES of helpers/op_examples, please"
+    assert not set(EXAMPLES) - set(OPS), f"{listed_names(set(EXAMPLES) - set(OPS))}: not in `__all__` of its module"
+
+
+@pytest.mark.parametrize("kind", OPS, ids=lambda kind: kind.__name__)
+def test_every_op_is_public(kind):
+    assert getattr(fastfeed, kind.__name__, None) is kind, f"name {kind.__name__} in fastfeed/__init__.py"
+
+
+def test_every_simple_change_of_pixels_has_a_kernel():
+    tables = (kernels.TABLES, kernels.MEASURED, kernels.KERNELS, kernels.NESTED)
+    missing = {type(op) for op in SIMPLE if not any(type(op) in table for table in tables)}
+    assert not missing, f"{listed_names(missing)}: a kernel is missing in backends/cpu/kernels"
 
 
 def test_every_simple_change_of_pixels_has_a_meaning():
-    names = {type(op).__name__ for op in SIMPLE}
-    assert names == {kind.__name__ for kind in MEANING}, "a new op needs a Meaning in tests/ops/examples_*.py"
+    missing = {type(op) for op in SIMPLE} ^ set(MEANING)
+    assert not missing, f"{listed_names(missing)}: a Meaning is missing in MEANING of helpers/op_examples, or too many"
 
 
 @pytest.mark.parametrize("op", ALL, ids=repr)

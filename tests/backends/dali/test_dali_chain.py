@@ -6,9 +6,6 @@ import threading
 import numpy as np
 import pytest
 from helpers.dali_cases import (
-    COMPOSITES,
-    NOT_ON_DALI,
-    SIMPLE_OPS,
     Found,
     InTurn,
     allowed,
@@ -19,7 +16,7 @@ from helpers.dali_cases import (
     show,
     stored,
 )
-from helpers.op_examples import EXAMPLES, SIMPLE
+from helpers.op_examples import CHANGES, EXAMPLES, ON_DALI
 from helpers.side_by_side import HERE, compiled, encoded, files, needs_dali, picture
 
 import fastfeed as ff
@@ -90,11 +87,18 @@ def rendered(program, runner, work: Work, blobs: list, bad=()) -> np.ndarray:
 
 
 def test_every_op_that_changes_pixels_has_a_tolerance():
-    simple = {type(op).__name__ for op in SIMPLE} - NOT_ON_DALI
-    assert simple == set(SIMPLE_OPS), "a new op needs a lowering in a dali_* module and a tolerance in dali_cases"
-    changing = {kind.__name__ for kind, ops in EXAMPLES.items() if ops[-1].kind == "change"} - NOT_ON_DALI
-    assert changing == {*SIMPLE_OPS, *COMPOSITES}
-    assert {type(op).__name__ for op in composed()} == set(COMPOSITES)
+    missing = {type(op) for op in CHANGES} - set(ON_DALI)
+    modules = [f"{kind.__name__} needs a tolerance, or None, in ON_DALI of helpers/op_examples" for kind in missing]
+    assert not missing, "; ".join(modules)
+    assert {type(op) for op in composed()} == {kind for kind in ON_DALI if hasattr(kind, "layers")}
+
+
+@needs_dali
+def test_every_op_with_a_tolerance_has_a_lowering():
+    lowering = importlib.import_module("fastfeed.backends.dali.chain").LOWERING
+    simple = {kind for kind, within in ON_DALI.items() if within is not None and not hasattr(kind, "layers")}
+    missing = [f"{kind.__name__} needs a lowering in backends/dali" for kind in simple - set(lowering)]
+    assert not missing, "; ".join(missing)
 
 
 @pytest.mark.parametrize("channels", [3, 1])

@@ -1,4 +1,9 @@
-"""Examples of every op, and the reference for its meaning, collected from the modules of this package."""
+"""What tests know of every op, collected from the modules of this package.
+
+EXAMPLES  two ops or more of the type
+MEANING   of a simple op that changes pixels: the reference for what it does
+ON_DALI   of any op that changes pixels: how far the dali backend may be from the cpu backend; None: it cannot run it
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,16 @@ from typing import Any
 
 from fastfeed.ops import OPS
 from fastfeed.ops.program.layers import simple
-from helpers.meaning import Meaning
+from helpers.meaning import Meaning, Within
 
 EXAMPLES: dict[type, list[Any]] = {}
 MEANING: dict[type, Meaning] = {}
+ON_DALI: dict[type, Within | None] = {}
 for _info in pkgutil.iter_modules(__path__):
     _module = importlib.import_module(f"{__name__}.{_info.name}")
     EXAMPLES |= _module.EXAMPLES
     MEANING |= getattr(_module, "MEANING", {})
+    ON_DALI |= getattr(_module, "ON_DALI", {})
 
 ALL = [op for kind in OPS for op in EXAMPLES.get(kind, ())]
 CHANGES = [op for op in ALL if op.kind == "change"]

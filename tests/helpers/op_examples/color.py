@@ -23,7 +23,7 @@ from fastfeed.ops import (
     Saturation,
     Solarize,
 )
-from helpers.meaning import Meaning
+from helpers.meaning import ROUNDED, SAME, Meaning, Within
 
 Oracle = Callable[[Any, dict[str, Any], int, np.ndarray], np.ndarray]
 
@@ -103,4 +103,19 @@ MEANING = {
     AutoContrast: Meaning(operated(ImageOps.autocontrast), source="Pillow ImageOps.autocontrast"),
     Invert: Meaning(operated(ImageOps.invert), 0, source="Pillow ImageOps.invert"),
     LUT: Meaning(looked_up, 0, source="formula"),
+}
+ON_DALI = {
+    Brightness: ROUNDED,
+    Contrast: ROUNDED,
+    Saturation: Within(1, 1, 0.25),  # the cpu kernel rounds its weights to 1 / 1024
+    Hue: ROUNDED,
+    Gamma: ROUNDED,
+    Solarize: SAME,
+    Posterize: SAME,
+    Grayscale: ROUNDED,
+    Equalize: Within(2, 2, 0.6),
+    AutoContrast: ROUNDED,
+    Invert: SAME,
+    LUT: SAME,
+    ColorJitter: Within(8, 8, 0.3),
 }

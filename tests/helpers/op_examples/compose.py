@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastfeed.ops.color import Brightness, Equalize, Invert, Solarize
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
 from fastfeed.ops.geometry import CenterCrop, RandomFlip, Resize
+from helpers.meaning import ROUNDED
 
 FLIP = RandomFlip(0.4, "both")
 
@@ -23,3 +24,4 @@ EXAMPLES = {
         Sequential([FLIP, Maybe(Brightness((0.2, 0.8)), 0.75)]),
     ],
 }
+ON_DALI = {Maybe: ROUNDED, OneOf: ROUNDED, Sequential: ROUNDED}

@@ -7,7 +7,7 @@ import numpy as np
 from fastfeed.ops.base import shade
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.noise_table import LENGTH, normal
-from helpers.meaning import Meaning
+from helpers.meaning import SAME, Meaning
 
 EXAMPLES = {
     RandomErasing: [
@@ -44,3 +44,4 @@ MEANING = {
     CutOut: Meaning(erasing, 0, source="formula"),
     GridMask: Meaning(grid, 0, source="formula"),
 }
+ON_DALI = {RandomErasing: SAME, CutOut: SAME, GridMask: SAME}

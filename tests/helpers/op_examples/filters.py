@@ -8,7 +8,7 @@ from PIL import Image, ImageEnhance
 
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.ops.noise_table import LENGTH, normal
-from helpers.meaning import Meaning
+from helpers.meaning import ROUNDED, Meaning, Within
 
 EXAMPLES = {
     Sharpness: [Sharpness(0.9), Sharpness([0.0, 1.0]), Sharpness((2.5, 4.0))],
@@ -58,4 +58,10 @@ MEANING = {
     GaussianBlur: Meaning(blur, 1, source="torchvision gaussian_blur"),
     GaussianNoise: Meaning(noise, 1, source="formula"),
     JPEGCompression: Meaning(jpeg, 1, source="Pillow Image.save"),
+}
+ON_DALI = {
+    Sharpness: Within(2, 1, 0.6),
+    GaussianBlur: ROUNDED,
+    GaussianNoise: ROUNDED,
+    JPEGCompression: Within(2, 2, 0.1),  # nothing where DALI and OpenCV have the same libjpeg
 }

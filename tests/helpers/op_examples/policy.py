@@ -14,7 +14,7 @@ from fastfeed.ops.color import AutoContrast, Brightness, Contrast, Equalize, Inv
 from fastfeed.ops.filters import Sharpness
 from fastfeed.ops.policy import AutoAugment, RandAugment, TrivialAugmentWide
 from fastfeed.ops.warp import Affine
-from helpers.meaning import Meaning
+from helpers.meaning import AFTER_EACH_OTHER, Meaning
 
 EXAMPLES = {
     RandAugment: [RandAugment(), RandAugment(3, 14, 20, "bilinear", (120, 110, 100))],
@@ -72,3 +72,4 @@ MEANING = {
     # an op may follow another that rounded a pixel, or a corner, to the other side
     AugMix: Meaning(mixed, 2, 0.97, "Pillow's ops in turn, then a weighted sum: torchvision AugMix.forward"),
 }
+ON_DALI = dict.fromkeys((AutoAugment, RandAugment, TrivialAugmentWide, AugMix), AFTER_EACH_OTHER)

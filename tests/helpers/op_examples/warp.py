@@ -7,7 +7,7 @@ from PIL import Image
 
 from fastfeed.ops.base import shade
 from fastfeed.ops.warp import Affine, Perspective, Rotate
-from helpers.meaning import Meaning
+from helpers.meaning import BILINEAR, Meaning
 
 EXAMPLES = {
     Rotate: [
@@ -47,3 +47,4 @@ def pillow(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
 
 # nearest: where a pixel's center falls on the line between two others, rounding decides
 MEANING = {kind: Meaning(pillow, 1, 0.995, "Pillow Image.transform") for kind in (Rotate, Affine, Perspective)}
+ON_DALI = {Rotate: BILINEAR, Affine: BILINEAR, Perspective: BILINEAR}

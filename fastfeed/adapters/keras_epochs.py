@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.adapters.batch_tuples import Parts, image_specs, target_specs
 from fastfeed.feed.feed import Feed
-from fastfeed.feed.producer import Place
+from fastfeed.feed.producer import PlaceFunction
 from fastfeed.runtime.placement import Placement
 
 __all__ = ["Epochs", "looking"]
@@ -85,9 +85,9 @@ def looking() -> bool:
     return False
 
 
-def _host(parts: Parts) -> Place:
+def _host(parts: Parts) -> PlaceFunction:
     return lambda batch: (batch.step, parts(batch))
 
 
-def _device(parts: Parts, placement: Placement) -> Place:
+def _device(parts: Parts, placement: Placement) -> PlaceFunction:
     return lambda batch: (batch.step, placement.put(parts(batch)))

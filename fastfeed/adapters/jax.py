@@ -15,7 +15,7 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import full
+from fastfeed.runtime.placement import out_of_memory
 
 try:
     jax: Any = importlib.import_module("jax")  # by name: type checkers take `import jax` for this very file
@@ -134,7 +134,7 @@ class JaxPlacement:
             return jax.block_until_ready(placed) if borrowed else placed
         except RuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                raise full(self.name, arrays, self._held, error) from error
+                raise out_of_memory(self.name, arrays, self._held, error) from error
             raise
 
     def _put(self, array: Any, where: Any) -> Any:

@@ -12,7 +12,7 @@ from fastfeed.adapters.batch_tuples import Parts, image_specs, target_specs
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import full
+from fastfeed.runtime.placement import out_of_memory
 
 try:
     import tensorflow as tf
@@ -98,7 +98,7 @@ class TfPlacement:
             with tf.device(self.device):
                 return tuple(self._put(array, borrowed) for array in arrays)
         except tf.errors.ResourceExhaustedError as error:
-            raise full(self.name, arrays, self._held, error) from error
+            raise out_of_memory(self.name, arrays, self._held, error) from error
 
     def _put(self, array: Any, borrowed: bool) -> Any:
         if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is used again

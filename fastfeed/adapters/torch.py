@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import full
+from fastfeed.runtime.placement import out_of_memory
 
 try:
     torch: Any = importlib.import_module("torch")  # by name: type checkers take `import torch` for this very file
@@ -125,7 +125,7 @@ class TorchPlacement:
             tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, arrays)]
             return _converted(tensors, convert), None
         except torch.OutOfMemoryError as error:
-            raise full(self.name, arrays, self._held, error) from error
+            raise out_of_memory(self.name, arrays, self._held, error) from error
 
     def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a feed yields."""
+"""The batches that a feed yields."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["Batch", "Boxes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
-    """Where objects are in n images: places for the same number in each, of which the first `counts` are taken, in the
-    source's order."""
+    """Boxes of the objects in n images, padded to the same number in each: the first `counts` are real, in the source's
+    order."""
 
-    boxes: np.ndarray  # float32 (n, most, 4): left, top, right, bottom in pixels of the image; 0 where there is none
-    labels: np.ndarray  # int64 (n, most); -1 where there is none
+    boxes: np.ndarray  # float32 (n, boxes, 4): left, top, right, bottom in pixels of the image; 0 for padding
+    labels: np.ndarray  # int64 (n, boxes); -1 for padding
     counts: np.ndarray  # int64 (n,)
 
     @classmethod
-    def none(cls, n: int, most: int) -> Boxes:
-        """Places, all free."""
-        return cls(np.zeros((n, most, 4), np.float32), np.full((n, most), -1, np.int64), np.zeros(n, np.int64))
+    def none(cls, n: int, boxes: int) -> Boxes:
+        """Padding only, for this number of boxes in each image."""
+        return cls(np.zeros((n, boxes, 4), np.float32), np.full((n, boxes), -1, np.int64), np.zeros(n, np.int64))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -37,15 +37,15 @@ class Batch:
     """One step's samples of one rank: n = the batch per rank, the same for every step."""
 
     images: np.ndarray  # (n, *program.shape), spec.dtype
-    labels: np.ndarray  # int64 (n,); float32 (n, classes) where the list makes them soft
-    weights: np.ndarray  # float32 (n,): 0 for padding and masked samples, else 1, or what the source says
-    ids: np.ndarray  # int64 (n,): a substitute shows the id it really is
+    labels: np.ndarray  # int64 (n,); float32 (n, classes) where an op makes them soft
+    weights: np.ndarray  # float32 (n,): 0 for padding and masked samples, else 1, or the source's weight
+    ids: np.ndarray  # int64 (n,): of a substitute, its own id
     epoch: int
     step: int
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # what else the source says of each sample
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # further values of the source for each sample
     views: tuple[np.ndarray, ...] = ()  # per size of views: (n, views, *spec.shape); `images` is the first
-    objects: Boxes | None = None  # of sources that say where things are
-    masks: np.ndarray | None = None  # uint8 (n, height, width): class of each pixel, 255 where it is not known
+    objects: Boxes | None = None  # of sources with boxes
+    masks: np.ndarray | None = None  # uint8 (n, height, width): class of each pixel, 255 where unknown
 
     def __len__(self) -> int:
         return len(self.ids)

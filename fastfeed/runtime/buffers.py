@@ -1,7 +1,7 @@
-"""Batch memory that is used again once nobody holds it.
+"""Batch memory that is reused when no batch refers to it any more.
 
-Fresh pages cost a page fault each, some 5 % of a batch. A slot is free when its array, and with it every view or tensor
-made from it, has no holder left but this pool: reference counts say so exactly, whatever the trainer keeps.
+Fresh pages cost a page fault each, some 5 % of a batch. A buffer is free when this pool holds the only reference to its
+array; every view or tensor made from it counts. Reference counts are exact, whatever the trainer keeps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGE = 4096  # bytes
 
 
 def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Memory that begins with a page: frameworks take such arrays as they are, and copy others."""
+    """Page-aligned memory: frameworks use such arrays in place and copy others."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + _PAGE, np.uint8)
     first = -memory.ctypes.data % _PAGE
@@ -29,7 +29,7 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 class BufferPool:
-    """Arrays of one shape and dtype."""
+    """Reusable arrays of one shape and dtype."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned) -> None:
         self._shape, self._dtype, self._keep, self._allocate = shape, dtype, keep, allocate
@@ -37,37 +37,37 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def like(self, shape: tuple[int, ...], dtype: str) -> BufferPool:
-        """As many, from the same kind of memory, of another shape."""
+        """A pool of the same size and memory for another shape."""
         return BufferPool(shape, dtype, self._keep, self._allocate)
 
     def use_allocator(self, allocate: Allocate) -> None:
-        """From now on take memory of another kind."""
+        """Allocate from other memory from now on."""
         with self._lock:
             self._allocate, self._buffers = allocate, []
 
     def take(self) -> np.ndarray:
-        """An array with undefined content that nobody else holds."""
+        """An array with undefined content that is not in use."""
         with self._lock:
             for buffer in self._buffers:
-                if buffer.holders() == buffer.alone:
+                if buffer.references() == buffer.free_count:
                     return buffer.array.view()
             buffer = _Buffer(self._allocate(self._shape, self._dtype))
-            buffer.alone = buffer.holders()
+            buffer.free_count = buffer.references()
             if len(self._buffers) < self._keep:
                 self._buffers.append(buffer)
             return buffer.array.view()
 
 
 class _Buffer:
-    """One array, and the one that all its views hold: NumPy has views of views hold the first."""
+    """An array and its root, which all views refer to: in NumPy, views of views refer to the first array."""
 
-    __slots__ = ("alone", "array", "root")
+    __slots__ = ("array", "free_count", "root")
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = self.root = array
         while isinstance(self.root.base, type(self.root)):
             self.root = self.root.base
-        self.alone = 0  # what `holders` is when only the pool holds it; interpreters count differently
+        self.free_count = 0  # references when only the pool holds it; interpreters count differently
 
-    def holders(self) -> int:
+    def references(self) -> int:
         return sys.getrefcount(self.root)

@@ -1,8 +1,8 @@
-"""Where batches go: the seam between a feed and a framework's devices.
+"""Placement of batches on a framework's devices.
 
-Copying to a device is the last thing done to a batch, by the thread that finished it, while the trainer computes on
-batches before it. The trainer's own thread then only waits for a copy that has long been made. At most `prefetch` + 2
-batches are on the device at once: those ahead, the one that is handed over, and the one in use.
+The thread that finishes a batch also starts its copy to the device, while the trainer computes on earlier batches. The
+trainer's own thread usually finds the copy done. At most `prefetch` + 2 batches are on the device at once: those ahead,
+the one that is handed over, and the one in use.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ import numpy as np
 from fastfeed.errors import DeviceMemory
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Placement", "flatten", "full", "size_of"]
+__all__ = ["Placement", "flatten", "out_of_memory", "size_of"]
 
 
 class Placement(Protocol):
-    """Puts arrays where a framework computes."""
+    """Copies arrays to where a framework computes."""
 
     name: str  # as print(feed) shows it: "torch cuda:0"
-    accelerator: bool  # not the processor: copies go over a bus, and arithmetic there is cheap
+    accelerator: bool  # a device other than the CPU: copies go over a bus, and arithmetic there is cheap
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """Host memory that copies from it are fastest from."""
+        """Host memory from which copies to the device are fastest."""
         ...
 
     def put(self, arrays: tuple[np.ndarray, ...], borrowed: bool = False) -> Any:
-        """Begin to copy, on any thread. What is returned holds the arrays for as long as they are read.
+        """Start a copy, on any thread. The result keeps the arrays alive until they have been read.
 
-        `borrowed`: they may change once this returns, so that nothing of them may be needed any more.
+        `borrowed`: the arrays may change after this returns, so they must have been read by then.
         """
         ...
 
     def take(self, placed: Any) -> tuple[Any, ...]:
-        """The framework's arrays, on the thread that computes: what is begun there from now on comes after the copy."""
+        """The framework's arrays. Called on the thread that computes; its later work is ordered after the copy."""
         ...
 
 
-def full(name: str, arrays: tuple[Any, ...], held: int, why: object) -> DeviceMemory:
-    """The error for a device that has no room for a batch."""
-    one = size_of(arrays)
+def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: object) -> DeviceMemory:
+    """The error for a device that has no room for a batch; it holds at most so many of them."""
+    size = size_of(arrays)
     return DeviceMemory(
-        f"{name} has no memory left for a batch of {one / 1e6:.1f} MB; up to {held} of them are there at once, "
-        f"{held * one / 1e6:.1f} MB; lower the batch size, or prefetch by one to save {one / 1e6:.1f} MB, "
-        f"or make room there: {_first_line(why)}"
+        f"{name} has no memory left for a batch of {size / 1e6:.1f} MB; up to {batches} of them are there at once, "
+        f"{batches * size / 1e6:.1f} MB; lower the batch size, or prefetch by one to save {size / 1e6:.1f} MB, "
+        f"or make room there: {_first_line(error)}"
     )
 
 
 def size_of(arrays: tuple[Any, ...]) -> int:
-    """Bytes of these arrays."""
+    """Total bytes of these arrays."""
     return sum(array.nbytes for array in arrays)
 
 
-def _first_line(why: object) -> str:
-    return str(why).strip().split("\n", 1)[0][:200]
+def _first_line(error: object) -> str:
+    return str(error).strip().split("\n", 1)[0][:200]
 
 
 Rebuild = Callable[[Iterator[Any]], Any]
 
 
 def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
-    """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and how to put others in their place.
+    """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and a function that rebuilds them around others.
 
-    Anything else stays as it is. Of a `Batch` images, views, labels, weights, boxes and masks count; ids and columns
-    stay on the host.
+    Anything else stays as it is. Images, views, labels, weights, boxes and masks of a `Batch` are flattened; its ids
+    and columns stay on the host.
     """
     if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
         return [tree], next
@@ -82,21 +82,21 @@ def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
 
         return inner, placed
     if isinstance(tree, Mapping):
-        return _several(list(tree.values()), lambda values: type(tree)(zip(tree, values, strict=True)))  # type: ignore[call-arg]
+        return _flatten_all(list(tree.values()), lambda values: type(tree)(zip(tree, values, strict=True)))  # type: ignore[call-arg]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return _several(list(tree), lambda values: type(tree)(*values))
+        return _flatten_all(list(tree), lambda values: type(tree)(*values))
     if isinstance(tree, (tuple, list)):
-        return _several(list(tree), type(tree))
+        return _flatten_all(list(tree), type(tree))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = [field.name for field in dataclasses.fields(tree) if field.init]
-        return _several(
+        return _flatten_all(
             [getattr(tree, name) for name in names],
             lambda values: dataclasses.replace(tree, **dict(zip(names, values, strict=True))),
         )
     return [], lambda _: tree
 
 
-def _several(parts: list[Any], build: Callable[[list[Any]], Any]) -> tuple[list[np.ndarray], Rebuild]:
+def _flatten_all(parts: list[Any], build: Callable[[list[Any]], Any]) -> tuple[list[np.ndarray], Rebuild]:
     flat = [flatten(part) for part in parts]
     arrays = [array for inner, _ in flat for array in inner]
     return arrays, lambda leaves: build([rebuild(leaves) for _, rebuild in flat])

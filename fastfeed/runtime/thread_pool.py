@@ -1,7 +1,7 @@
-"""Work done ahead: a pool of daemon threads, and jobs that come out in the order they went in.
+"""A pool of daemon threads, and jobs that run ahead and come out in order.
 
-An error keeps its place: it is raised when its job's turn comes, after everything before it. Closing ends the threads
-within the time of one image, or of one read; so do garbage collection and the end of the interpreter.
+An error keeps its position: it is raised at its job's turn, after everything before it. Closing ends the threads within
+the time of one image, or of one read; so do garbage collection and interpreter exit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["CancelToken", "ParallelJob", "Prefetcher", "ThreadPool"]
 
 T = TypeVar("T")
 
-_STUCK_S = 5.0  # a thread in a read that does not return is left behind, a daemon, after this
+_STUCK_S = 5.0  # after this a daemon thread is abandoned in a read that does not return
 
 
 class ThreadPool:
-    """Threads that run tasks first in, first out. They start with the first task."""
+    """Threads that run tasks first in, first out. The threads start with the first task."""
 
     def __init__(self, threads: int, name: str = "fastfeed") -> None:
         self.size, self._name = threads, name
@@ -34,7 +34,7 @@ class ThreadPool:
         self.closed = threading.Event()
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        # the threads hold the queue, not the pool: dropping the pool ends them. Also runs at interpreter exit
+        # the threads hold the queue, not the pool, so dropping the pool ends them. Also runs at interpreter exit
         self._end = weakref.finalize(self, _end, self._tasks, self._threads, self.closed, self._lock)
 
     def submit(self, task: Callable[[], None]) -> None:
@@ -53,7 +53,7 @@ class ThreadPool:
                     name=f"{self._name}-{len(self._threads)}",
                     daemon=True,
                 )
-                self._threads.append(thread)  # first: Ctrl-C in between must not leave one that nobody ends
+                self._threads.append(thread)  # before start: Ctrl-C in between must not leave a thread running
                 thread.start()
         self._tasks.put(task)
 
@@ -89,14 +89,14 @@ def _end(
 
 
 class CancelToken:
-    """A stop sign for one walk, which also shows when its pool is closed."""
+    """Cancels one stream of jobs. It is also set when the pool is closed."""
 
     def __init__(self, pool: ThreadPool) -> None:
-        self._own, self._pool = threading.Event(), pool.closed
-        self.set = self._own.set
+        self._event, self._pool_closed = threading.Event(), pool.closed
+        self.set = self._event.set
 
     def is_set(self) -> bool:
-        return self._own.is_set() or self._pool.is_set()
+        return self._event.is_set() or self._pool_closed.is_set()
 
 
 class ParallelJob(Generic[T]):
@@ -104,13 +104,13 @@ class ParallelJob(Generic[T]):
 
     def __init__(self, stop: CancelToken, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
         self._stop, self._finish = stop, finish
-        self._parts, self._left = parts, len(parts)
+        self._parts, self._remaining = parts, len(parts)
         self._lock, self._done = threading.Lock(), threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
 
     def then(self, after: Callable[[T], Any]) -> ParallelJob[Any]:
-        """The same job, with something done to its result, by the thread that finished it. Before `start`."""
+        """Apply a function to the result, on the thread that finished it. Call it before `start`."""
         finish = self._finish
         self._finish = lambda: after(finish())
         return self
@@ -125,11 +125,11 @@ class ParallelJob(Generic[T]):
         try:
             if self._error is None and not self._stop.is_set():
                 part()
-        except BaseException as error:  # whatever a source or a decoder raises is raised again at this job's turn
+        except BaseException as error:  # sources and decoders may raise anything; it is raised at this job's turn
             self._error = self._error or error
         with self._lock:
-            self._left -= 1
-            last = self._left == 0
+            self._remaining -= 1
+            last = self._remaining == 0
         if last:
             try:
                 if self._error is None and not self._stop.is_set():
@@ -140,15 +140,15 @@ class ParallelJob(Generic[T]):
 
     @property
     def ready(self) -> bool:
-        """Taking the result will not wait."""
+        """`result` will not wait."""
         return self._done.is_set()
 
     def result(self) -> T:
-        """Wait for it; raises what went wrong."""
-        while not self._done.wait(0.2) and not self._stop.is_set():  # a closed pool must leave nobody waiting
+        """Wait for the result; raises the job's error."""
+        while not self._done.wait(0.2) and not self._stop.is_set():  # a closed pool must not leave a caller waiting
             pass
         if self._error is not None:
-            error, self._error = self._error, None  # an error holds its frames, these hold the job: no cycle may stay
+            error, self._error = self._error, None  # an error holds its frames, and these hold the job: leave no cycle
             try:
                 raise error
             finally:
@@ -182,11 +182,11 @@ class Prefetcher(Generic[T]):
                 job.start(self._pool)
             try:
                 first = self._running.popleft()
-            except IndexError:  # none is left, or another thread has just closed this
+            except IndexError:  # no job remains, or another thread has just closed this
                 first = None
             if first is not None:
                 return first.result()
-        except BaseException:  # also Ctrl-C between two lines: what is half done must not be gone on with
+        except BaseException:  # also Ctrl-C between two lines: a half-done step must not be continued
             self.close()
             raise
         if self._closed:
@@ -195,11 +195,11 @@ class Prefetcher(Generic[T]):
 
     @property
     def ready(self) -> int:
-        """How many results are waiting to be taken."""
+        """How many results are ready to be taken."""
         return sum(job.ready for job in list(self._running))
 
     def close(self) -> None:
-        """Cancel what is running."""
+        """Cancel the running jobs."""
         self._closed = True
         self._stop.set()
         self._running.clear()

@@ -1,11 +1,11 @@
-"""What every stage did, when: the feed's own evidence, for its statistics and for the profiler.
+"""Spans of all stages over time, for the feed's statistics and for the profiler.
 
 Spans are half-open [start_ns, end_ns) in CLOCK_MONOTONIC. The newest `capacity` spans stay in memory; with
 FASTFEED_TIMELINE=path all of them also go to a file of JSON lines, appended whole lines at a time so that several feeds
 and ranks may share it:
 
     {"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411, "rank": 0, "host": "node7", "name": "train"}
-    ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to line clocks up with other traces
+    ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to align clocks with other traces
     ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread id>]
 
 A feed with a helper process has a header of each process, with the same id.
@@ -40,7 +40,7 @@ class Span(NamedTuple):
     """One stage of one batch on one thread."""
 
     stage: str
-    batch: int  # count of batches since the walk began
+    batch: int  # counted since iteration began
     start_ns: int
     end_ns: int
     thread: int  # native thread id, as the operating system and Nsight number them
@@ -55,7 +55,7 @@ class Timeline:
         *,
         rank: int = 0,
         name: str = "",
-        feed: str | None = None,  # its id in the file, where another process writes of the same feed
+        feed: str | None = None,  # its id in the file, if another process writes for the same feed
         capacity: int = 65_536,
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
@@ -63,39 +63,44 @@ class Timeline:
         self.clock = clock
         self.nvtx = _nvtx()
         feed = feed or secrets.token_hex(4)
-        self.shared = {"path": path, "rank": rank, "name": name, "feed": feed}  # for a helper process's
+        self.helper_arguments = {
+            "path": path,
+            "rank": rank,
+            "name": name,
+            "feed": feed,
+        }  # for the timeline in a helper process
         self._ring: deque[Span] = deque(maxlen=capacity)
         self._totals: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
-        self._file = _File(path, feed, rank, name, clock, wall) if path else None
+        self._file = _TimelineFile(path, feed, rank, name, clock, wall) if path else None
         if self._file is not None:
             self._end = weakref.finalize(self, self._file.close)  # also when the interpreter ends
 
-    def span(self, stage: str, batch: int) -> _Open:
+    def span(self, stage: str, batch: int) -> _RunningSpan:
         """`with timeline.span("decode", batch): ...`"""
-        return _Open(self, stage, batch)
+        return _RunningSpan(self, stage, batch)
 
     def record(self, span: Span) -> None:
         """Add a span that was timed elsewhere."""
         with self._lock:
-            self._keep(span)
+            self._add(span)
             if self._file is not None:
                 self._file.add(span)
 
-    def heard(self, spans: list[Span]) -> None:
+    def merge(self, spans: list[Span]) -> None:
         """Add spans of a helper process, which writes them to the file itself."""
         with self._lock:
             for span in spans:
-                self._keep(span)
+                self._add(span)
 
-    def take(self) -> list[Span]:
-        """As `spans`, and forget them: for a helper process that passes them on."""
+    def drain(self) -> list[Span]:
+        """Return all spans and forget them: for a helper process that passes them on."""
         with self._lock:
             spans = list(self._ring)
             self._ring.clear()
             return spans
 
-    def _keep(self, span: Span) -> None:
+    def _add(self, span: Span) -> None:
         self._ring.append(span)
         count, spent = self._totals.get(span.stage, (0, 0))
         self._totals[span.stage] = (count + 1, spent + span.end_ns - span.start_ns)
@@ -111,15 +116,15 @@ class Timeline:
             return dict(self._totals)
 
     def close(self) -> None:
-        """Write what is pending and close the file; recording goes on in memory."""
+        """Write pending spans and close the file; recording continues in memory."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
                 self._file = None
 
 
-class _File:
-    """Appends whole lines, so that writers in several threads and processes do not tear each other's."""
+class _TimelineFile:
+    """Appends whole lines, so that lines of several threads and processes do not mix."""
 
     def __init__(
         self,
@@ -149,7 +154,7 @@ class _File:
 
     def close(self) -> None:
         if self._fd >= 0:
-            if os.getpid() == self._pid:  # after fork() what is pending is the parent's to write
+            if os.getpid() == self._pid:  # after fork() the parent writes pending spans
                 self._anchor()
             os.close(self._fd)
             self._fd = -1
@@ -167,15 +172,15 @@ class _File:
                 warnings.warn(f"spans are missing from the timeline: {error}", RuntimeWarning, stacklevel=2)
 
 
-class _Open:
-    """A span that is running."""
+class _RunningSpan:
+    """A span that has not ended."""
 
     __slots__ = ("_batch", "_stage", "_start", "_timeline")
 
     def __init__(self, timeline: Timeline, stage: str, batch: int) -> None:
         self._timeline, self._stage, self._batch = timeline, stage, batch
 
-    def __enter__(self) -> _Open:
+    def __enter__(self) -> _RunningSpan:
         if self._timeline.nvtx is not None:
             self._timeline.nvtx.push_range(f"fastfeed:{self._stage}")
         self._start = self._timeline.clock()

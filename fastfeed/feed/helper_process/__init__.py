@@ -1,11 +1,11 @@
 """Batches made in a helper process and handed over through shared memory, for trainers whose Python is busy.
 
-recipe    what the helper makes batches from, on its way through pickle
-maker     the feed's side: walks that ask for batches ahead
-link      the feed's side: the helper's process, what it sends, which memory it may use again
-inbox     the feed's side: what came for a walk and has not been taken
-process   the helper's side: python -m fastfeed.feed.helper_process.server <fd>
-walks     the helper's side: batches begun as they are asked for, sent in order
-memory    anonymous shared memory, seen as arrays
-wire      messages over a pair of sockets
+job             what the helper makes batches from, pickled on its way there
+producer        the feed's side: streams that request batches ahead
+client          the feed's side: starts and ends the process, receives, and says which memory is free again
+inbox           the feed's side: batches of one stream that have arrived and are not taken yet
+server          the helper's side: python -m fastfeed.feed.helper_process.server <fd>
+batch_sender    the helper's side: one stream; starts batches as they are requested and sends them in order
+shared_memory   anonymous shared memory as arrays
+messages        messages over a pair of sockets
 """

@@ -1,4 +1,4 @@
-"""The helper's side of a walk: batches begun as they are asked for, and sent in order as they are done."""
+"""The helper's side of a stream: batches are started as they are requested, and sent in order as they finish."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fastfeed.sampling.plan import Plan
 
 __all__ = ["BatchSender", "Send"]
 
-_NOTHING = np.empty(0, np.uint8)  # images travel as memory
+_NOTHING = np.empty(0, np.uint8)  # images are sent as shared memory
 
 Send = Callable[[Any, Sequence[int]], None]  # (message, descriptors); for many threads
 
 
 class BatchSender:
-    """One position in the order and what is under way from there."""
+    """One stream: a position in the order, and the jobs started from there."""
 
     def __init__(
         self,
@@ -41,43 +41,43 @@ class BatchSender:
         self._stop = CancelToken(pool)
         self._read_ahead = builder.read_ahead()
         self._steps = enumerate(_steps(builder.plan, *start))
-        self._begun: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._hand_over, name=f"fastfeed-walk-{number}", daemon=True)
+        self._started: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._send_all, name=f"fastfeed-sender-{number}", daemon=True)
         self._thread.start()
 
     def more(self, jobs: int) -> None:
-        """Begin so many batches more. The end of the walk is sent in the place of a batch."""
+        """Start so many more batches. At the end of the stream its end is sent instead."""
         try:
             for n, (epoch, step) in islice(self._steps, jobs):
                 job = self._builder.job(epoch, step, n, self._stop, self._read_ahead)
                 job.start(self._pool)
-                self._begun.put(job)
+                self._started.put(job)
                 jobs -= 1
-        except BaseException as error:  # an order's or a source's own
-            self._begun.put(error)
+        except BaseException as error:  # orders and sources may raise anything
+            self._started.put(error)
             return
         if jobs:
-            self._begun.put(None)
+            self._started.put(None)
 
     def close(self) -> None:
-        """Stop; waits for nothing."""
+        """Stop, without waiting."""
         self._stop.set()
-        self._begun.put(None)
+        self._started.put(None)
 
-    def _hand_over(self) -> None:
+    def _send_all(self) -> None:
         try:
-            while self._next():
+            while self._send_next():
                 pass
-        except ConnectionError:  # nobody receives any more: the main thread sees that too
+        except ConnectionError:  # the feed is gone: the main thread notices that too
             pass
         finally:
             self._stop.set()
             if self._read_ahead is not None:
                 self._read_ahead.close()
 
-    def _next(self) -> bool:
-        """Send what comes next; whether more may follow."""
-        job = self._begun.get()
+    def _send_next(self) -> bool:
+        """Send the next message; returns whether more may follow."""
+        job = self._started.get()
         if job is None:
             if not self._stop.is_set():
                 self._send(("end", self._number), ())
@@ -86,30 +86,30 @@ class BatchSender:
             if isinstance(job, BaseException):
                 raise job
             batch = job.result()
-        except BaseException as error:  # arrives at its batch's turn
-            return self._fail(error)
+        except BaseException as error:  # raised at its batch's turn
+            return self._send_error(error)
         if self._stop.is_set():
             return False
         try:
-            self._deliver(batch)
+            self._send_batch(batch)
         except ConnectionError:
             raise
         except Exception as error:  # columns that do not pickle, no descriptors left
-            return self._fail(error)
+            return self._send_error(error)
         return True
 
-    def _deliver(self, batch: Batch) -> None:
+    def _send_batch(self, batch: Batch) -> None:
         images = batch.images
         key, fds = self._buffers.lend(images)
         rest = replace(batch, images=_NOTHING, views=batch.views[1:], columns=dict(batch.columns))
         try:
             self._send(("batch", self._number, key, images.shape, images.dtype.str, rest), fds)
-        except BaseException:  # however sending ended, the feed has not got the slot
-            self._buffers.back(key)
+        except BaseException:  # the feed has not received the buffer
+            self._buffers.release(key)
             raise
-        self._buffers.sent(images)
+        self._buffers.mark_sent(images)
 
-    def _fail(self, error: BaseException) -> bool:
+    def _send_error(self, error: BaseException) -> bool:
         if not self._stop.is_set():
             self._send(("error", self._number, pack_error(error)), ())
         return False

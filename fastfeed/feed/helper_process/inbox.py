@@ -1,4 +1,4 @@
-"""What came for one walk and has not been taken yet."""
+"""Batches of one stream that have arrived and have not been taken yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSED = "the feed was closed while a batch was waited for"
 
 
 class Inbox:
-    """In order. The walk holds it, the receiving thread does not: `place` may hold the feed."""
+    """A queue in order. The stream holds it, the receiving thread does not: `place` may hold the feed."""
 
     def __init__(self, place: PlaceFunction | None) -> None:
         self._place, self._placed = place, 0
@@ -29,9 +29,9 @@ class Inbox:
         self.results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
     def add(self, images: np.ndarray, rest: Batch, timeline: Timeline) -> None:
-        """A batch, the rest of which came beside its images; placed here and now."""
-        several = (images, *rest.views) if images.ndim > _IMAGES else ()
-        batch = replace(rest, images=images, views=several)
+        """Put a batch together from its images and the rest of it, and place it."""
+        views = (images, *rest.views) if images.ndim > _IMAGES else ()
+        batch = replace(rest, images=images, views=views)
         if self._place is None:
             self.results.put(("batch", batch))
             return
@@ -44,8 +44,8 @@ class Inbox:
             self.results.put(("batch", placed))
         self._placed += 1
 
-    def drop(self) -> None:
-        """Let go of batches; a consumer that waits is told."""
+    def discard(self) -> None:
+        """Drop all batches and wake a waiting consumer with an error."""
         with suppress(queue.Empty):
             while True:
                 self.results.get_nowait()

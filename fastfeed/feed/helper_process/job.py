@@ -1,5 +1,5 @@
-"""What a helper process makes batches from, and its way there: pickled when the feed is made, so that what cannot be
-passed is said at once; large arrays lie beside the pickle and are mapped, not copied."""
+"""What a helper process makes batches from. It is pickled when the feed is made, so that errors come early. Large
+arrays are kept out of the pickle and are mapped, not copied."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ _ALIGN = 64  # bytes
 
 @dataclass(frozen=True, slots=True)
 class HelperJob:
-    """As the feed was made."""
+    """What a helper needs to make the batches of this feed."""
 
     config: FeedConfig
     policy: FaultPolicy
     quarantine: Path | None
-    timeline: dict[str, Any]  # arguments of the helper's
+    timeline: dict[str, Any]  # arguments for the helper's own
 
     @classmethod
     def of(cls, config: FeedConfig, builder: BatchBuilder) -> HelperJob:
-        """For a helper that makes what this one makes."""
+        """For a helper that makes the same batches as this builder."""
         if builder.backend.xp is not np:
             raise ConfigError(
                 "side_process=True hands batches over in the host's memory, got a backend that makes them on a GPU; "
                 'leave side_process out, or use decode="cpu" with the cpu backend'
             )
         quarantine = builder.quarantine
-        return cls(config, quarantine.policy, quarantine.path, builder.timeline.shared)
+        return cls(config, quarantine.policy, quarantine.path, builder.timeline.helper_arguments)
 
     def builders(self) -> tuple[BatchBuilder, BatchBuilder]:
-        """In the helper: what makes batches, and raw ones, with a quarantine list and a timeline of their own."""
+        """In the helper: the builder of batches and that of raw ones, with their own quarantine and timeline."""
         source, rank = self.config.source, self.config.plan.world.rank
         quarantine = Quarantine(self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri)
         return self.config.builders(quarantine, Timeline(**self.timeline))
 
 
 class PickledJob:
-    """A recipe in shared memory. Raises ConfigError for what does not pickle."""
+    """A job in shared memory. Raises ConfigError for what does not pickle."""
 
     def __init__(self, job: HelperJob) -> None:
         parts = _pickled(job)
@@ -89,7 +89,7 @@ class PickledJob:
 
 
 class _Pickler(pickle.Pickler):
-    """Remembers what it was at when it failed, and refuses what another process will not find."""
+    """Remembers the object it failed at, and refuses objects that another process cannot import."""
 
     last: Any = None
 
@@ -97,7 +97,7 @@ class _Pickler(pickle.Pickler):
         self.last = obj
         if isinstance(obj, (type, types.FunctionType)) and obj.__module__ == "__main__":
             name = obj.__qualname__
-            if "<" not in name:  # a lambda, or what stands inside a function, would not pickle anywhere
+            if "<" not in name:  # lambdas and local functions do not pickle at all
                 raise ConfigError(
                     f"side_process=True: {name} is defined in __main__, which the helper process does not run; "
                     f"move it into a module that can be imported (a .py file of its own, then "
@@ -124,7 +124,7 @@ def _pickled(value: Any) -> list[memoryview]:
 
 
 def _culprit(job: Any) -> str:
-    """Which field it is that does not pickle."""
+    """The field that does not pickle."""
     named = {f.name: getattr(owner, f.name) for owner in (job.config, job) for f in fields(owner)}
     for name, value in named.items():
         try:
@@ -135,7 +135,7 @@ def _culprit(job: Any) -> str:
 
 
 def _op(program: Any) -> str:
-    """Which entry of the user's list."""
+    """The op that does not pickle."""
     for step in program.steps:
         try:
             pickle.dumps(step.op)

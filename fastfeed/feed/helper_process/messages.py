@@ -1,6 +1,6 @@
-"""Messages between the feed and its helper: pickles over a pair of sockets that keep their borders.
+"""Messages between the feed and its helper: pickles over a pair of SEQPACKET sockets, which keep message boundaries.
 
-Each is sent whole or not at all. One that is too long for a socket's buffer travels as shared memory.
+A message is sent completely or not at all. One that is too long for the socket's buffer is sent as shared memory.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fastfeed.feed.helper_process.shared_memory import anonymous
 __all__ = ["Closed", "pack_error", "receive", "send", "unpack_error"]
 
 _INLINE = 32 << 10  # bytes; Linux gives a socket some 200 KB
-_LONG = b"L"  # what is sent instead: the last descriptor holds the message
-_FDS = 4  # the most that come with one message
+_LONG = b"L"  # sent instead: the last descriptor holds the message
+_FDS = 4  # at most, with one message
 
 
 class Closed(Exception):
-    """The other side is gone."""
+    """The other process has closed its socket."""
 
 
 def send(to: socket.socket, message: Any, fds: Sequence[int] = ()) -> None:
-    """Raises OSError where nobody receives any more."""
+    """Send a message. Raises OSError if the other process is gone."""
     data = pickle.dumps(message, protocol=5)
     if len(data) <= _INLINE:
         _send(to, b"S" + data, fds)
@@ -45,11 +45,11 @@ def send(to: socket.socket, message: Any, fds: Sequence[int] = ()) -> None:
 
 def _send(to: socket.socket, data: bytes, fds: Sequence[int]) -> None:
     extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
-    to.sendmsg([data], extra, socket.MSG_NOSIGNAL)  # a trainer may have given SIGPIPE its default back
+    to.sendmsg([data], extra, socket.MSG_NOSIGNAL)  # a trainer may have reset SIGPIPE to its default
 
 
 def receive(source: socket.socket) -> tuple[Any, list[int]]:
-    """A message and the descriptors that came with it, which are the caller's to close. Raises Closed at the end."""
+    """A message and its descriptors, which the caller closes. Raises Closed at the end."""
     space = socket.CMSG_SPACE(_FDS * array("i").itemsize)
     try:
         data, extra, flags, _ = source.recvmsg(_INLINE + 1, space, socket.MSG_CMSG_CLOEXEC)
@@ -74,21 +74,21 @@ def receive(source: socket.socket) -> tuple[Any, list[int]]:
 
 
 def pack_error(error: BaseException) -> tuple[bytes | None, str]:
-    """(its pickle, where that gives the same error again; its traceback)."""
+    """(its pickle, or None if unpickling does not give the same error; its traceback)."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     with suppress(Exception):  # an error's own pickling may raise anything
         data = pickle.dumps(error)
-        again = pickle.loads(data)
-        if type(again) is type(error) and str(again) == str(error):
+        copy = pickle.loads(data)
+        if type(copy) is type(error) and str(copy) == str(error):
             return data, text
     return None, text
 
 
 def unpack_error(data: bytes | None, text: str) -> BaseException:
-    """The error, which shows where in the helper it was raised."""
+    """The error, with its traceback in the helper as its cause."""
     error: Any = None
     if data is not None:
-        with suppress(Exception):  # its module may not be what it is in the helper
+        with suppress(Exception):  # its module may differ from the helper's
             error = pickle.loads(data)
     if error is None:
         return RuntimeError(f"the helper process raised an error that does not pickle:\n{text}")

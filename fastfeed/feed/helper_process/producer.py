@@ -1,4 +1,4 @@
-"""Batches of a helper process, asked for ahead: `prefetch` beyond the one that is wanted, as with threads."""
+"""Batches of a helper process, requested ahead: `prefetch` beyond the next one, as with threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["HelperProducer"]
 
 
 class HelperProducer:
-    """One helper process, started with the first batch, and anew after it died."""
+    """One helper process, started with the first batch, and started again if it has died."""
 
     def __init__(self, job: HelperJob, depth: int, quarantine: Quarantine, timeline: Timeline) -> None:
         if not hasattr(os, "memfd_create") or not sys.executable:
@@ -40,19 +40,19 @@ class HelperProducer:
         return _HelperStream(self, raw, (epoch, step, epochs), place)
 
     def use_memory(self, allocate: Allocate) -> None:
-        """Nothing: no framework can allocate memory here that another process writes. Adapters page-lock what comes."""
+        """Does nothing: no framework allocates memory that another process writes. Adapters page-lock what arrives."""
 
     def client(self) -> HelperClient:
-        """The helper, started where there is none."""
+        """The helper, which is started if there is none."""
         with self._lock:
             if self._closed:
                 raise FeedClosed("this feed is closed; make a new one")
-            if self._client is None or (self._client.gone is not None and self._client.pid == os.getpid()):
+            if self._client is None or (self._client.failure is not None and self._client.pid == os.getpid()):
                 if self._end is not None:
                     self._end()
                 self._client = HelperClient(self._job, self._keep, self._quarantine, self._timeline)
                 self._end = weakref.finalize(self, end, self._client)  # also at interpreter exit
-            if not self._client.begun:
+            if not self._client.is_started:
                 self._client.begin()
             return self._client
 
@@ -66,7 +66,7 @@ class HelperProducer:
 
 
 class _HelperStream:
-    """Holds its maker, so it outlives the feed that began it."""
+    """Holds its producer, so it outlives the feed that started it."""
 
     def __init__(
         self, producer: HelperProducer, raw: bool, start: tuple[int, int, int | None], place: PlaceFunction | None
@@ -74,49 +74,49 @@ class _HelperStream:
         self._producer, self._raw, self._start, self._place = producer, raw, start, place
         self._client: HelperClient | None = None
         self._number, self._inbox = -1, Inbox(place)
-        self._asked, self._ended, self._closed = 0, False, False
+        self._requested, self._ended, self._closed = 0, False, False
 
     def __next__(self) -> Any:
-        if self._client is not None and self._client.ending:
+        if self._client is not None and self._client.is_ending:
             raise FeedClosed("this feed is closed; make a new one")
         if self._closed:
             raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
         try:
             if not self._ended:
-                self._ask(self._producer.depth + 1)
-                what, result = self._inbox.results.get()
-                if what == "batch":
-                    self._asked -= 1
+                self._request(self._producer.depth + 1)
+                kind, result = self._inbox.results.get()
+                if kind == "batch":
+                    self._requested -= 1
                     return result
-                if what == "error":
+                if kind == "error":
                     try:
                         raise result
-                    finally:  # an error holds its frames, these hold this: no cycle may stay
+                    finally:  # an error holds its frames, and these hold this object: leave no cycle
                         del result
                 self._ended = True
-        except BaseException:  # also Ctrl-C between two lines: what is half done must not be gone on with
+        except BaseException:  # also Ctrl-C between two lines: a half-done step must not be continued
             self.close()
             raise
         raise StopIteration
 
-    def _ask(self, wanted: int) -> None:
-        """See to it that so many batches are under way, or lie here."""
+    def _request(self, count: int) -> None:
+        """Make sure that so many batches are requested or have arrived."""
         if self._client is None:
             client = self._producer.client()
             self._check(client)
-            self._number, self._inbox = client.open(self._raw, self._start, self._place)
+            self._number, self._inbox = client.open_stream(self._raw, self._start, self._place)
             self._client = client
-            # without the inbox, whose `place` and results may hold all of this
-            weakref.finalize(self, client.leave, self._number).atexit = False
+            # not of the inbox: its `place` and results may hold this object
+            weakref.finalize(self, client.close_stream, self._number).atexit = False
         self._check(self._client)
-        if self._asked < wanted:
-            self._asked, more = wanted, wanted - self._asked
+        if self._requested < count:
+            self._requested, more = count, count - self._requested
             self._client.post("more", self._number, more)
 
     def _check(self, client: HelperClient) -> None:
         if client.pid != os.getpid():
             raise FeedClosed(
-                "this feed was started before fork(), its helper process works for the parent; "
+                "this feed was started before fork(), its helper process belongs to the parent; "
                 "make the feed in the child"
             )
 
@@ -126,11 +126,11 @@ class _HelperStream:
 
     @property
     def closed(self) -> bool:
-        return self._closed or (self._client is not None and self._client.ending)
+        return self._closed or (self._client is not None and self._client.is_ending)
 
     def close(self) -> None:
         self._closed = True
         if self._client is not None:
-            self._client.leave(self._number)
-            self._inbox.drop()
+            self._client.close_stream(self._number)
+            self._inbox.discard()
             self._client.post("free")

@@ -1,7 +1,7 @@
 """The helper process: python -m fastfeed.feed.helper_process.server <fd>. Started by `client`; ends with its socket.
 
-The main thread does what the feed asks, which never takes long. Threads of the pool make batches, one thread per walk
-sends them; nothing waits for an answer.
+The main thread handles requests, which never takes long. The threads of the pool make batches and one thread per stream
+sends them; no message is answered.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, s
 from fastfeed.feed.helper_process.shared_memory import BufferKey, SharedBuffers
 from fastfeed.runtime.thread_pool import ThreadPool
 
-_LOOK_MS = 500  # how often to look whether the parent lives: a process it forked may keep the socket open
+_POLL_MS = 500  # how often to check that the parent lives: a process it forked may keep the socket open
 
 
 def main() -> None:
     """Serve until the feed is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the trainer, and what it does then decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C interrupts the trainer, which decides what happens
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = os.getppid()
-    ours = socket.socket(fileno=int(sys.argv[1]))
-    ours.set_inheritable(False)
-    helper = _Helper(ours)
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    helper = _Helper(connection)
     poll = select.poll()
-    poll.register(ours, select.POLLIN)
+    poll.register(connection, select.POLLIN)
     status = 0
     try:
         while os.getppid() == parent:
-            if poll.poll(_LOOK_MS):
-                helper.do(*receive(ours))
+            if poll.poll(_POLL_MS):
+                helper.handle(*receive(connection))
     except Closed:
         pass
-    except BaseException:  # a mistake of ours: the feed says that this process died, this text says of what
+    except BaseException:  # a bug: the feed reports that this process died, this traceback says why
         traceback.print_exc()
         status = 1
     try:
@@ -55,28 +55,28 @@ def main() -> None:
 
 
 class _Helper:
-    """What it makes batches from, and the walks that want some."""
+    """The batch builders and the open streams."""
 
     def __init__(self, to: socket.socket) -> None:
         self._to, self._sending = to, threading.Lock()
         self._builders: tuple[BatchBuilder, BatchBuilder] | None = None  # of batches, of raw ones
         self._pool: ThreadPool | None = None
-        self._failed: tuple[bytes | None, str] | None = None  # there is no assembler, and why
+        self._error: tuple[bytes | None, str] | None = None  # why there are no builders
         self._buffers = (SharedBuffers(False), SharedBuffers(True))
         self._senders: dict[int, BatchSender] = {}
-        self._told = 0  # bad samples that the feed knows of
+        self._reported = 0  # bad samples that the feed has been sent
 
-    def do(self, message: tuple[tuple[Any, ...], list[BufferKey]], fds: list[int]) -> None:
-        """What the feed wants done, after noting which memory it holds no more."""
-        (what, *arguments), back = message
-        for key in back:
-            self._buffers[key[0]].back(key)
+    def handle(self, message: tuple[tuple[Any, ...], list[BufferKey]], fds: list[int]) -> None:
+        """Handle a message, after releasing the buffers that the feed no longer uses."""
+        (what, *arguments), released = message
+        for key in released:
+            self._buffers[key[0]].release(key)
         {"make": self._make, "open": self._open, "more": self._more, "close": self._close, "free": self._free}[what](
             *arguments, *fds
         )
 
     def _make(self, path: list[str], python_path: str | None, sizes: list[int], fd: int) -> None:
-        """Get ready; an error that this raises is raised by every walk."""
+        """Build all that is needed. An error here is raised by every stream."""
         sys.path[:] = path
         if python_path is None:
             os.environ.pop("PYTHONPATH", None)
@@ -89,13 +89,13 @@ class _Helper:
                 builder.branches[0].buffers.use_allocator(buffers.allocate)
             self._builders, self._pool = builders, ThreadPool(job.config.threads)
         except BaseException as error:
-            self._failed = pack_error(error)
+            self._error = pack_error(error)
         finally:
             os.close(fd)
 
     def _open(self, number: int, raw: bool, start: tuple[int, int, int | None]) -> None:
         if self._builders is None or self._pool is None:
-            self._send(("error", number, self._failed), ())
+            self._send(("error", number, self._error), ())
             return
         self._senders[number] = BatchSender(
             number, self._builders[raw], self._pool, self._buffers[raw], self._send, start
@@ -110,20 +110,20 @@ class _Helper:
             self._senders.pop(number).close()
 
     def _free(self) -> None:
-        """Nothing but what every message says."""
+        """Does nothing: every message carries released buffers."""
 
     def _send(self, message: tuple[Any, ...], fds: Sequence[int]) -> None:
-        """With what happened since the last message: bad samples, spans."""
+        """Send a message with the bad samples and spans since the last one."""
         with self._sending:
             bad, spans = [], []
             if self._builders is not None:
-                bad = self._builders[0].quarantine.failures[self._told :]
-                spans = [tuple(span) for span in self._builders[0].timeline.take()]
-            self._told += len(bad)
+                bad = self._builders[0].quarantine.failures[self._reported :]
+                spans = [tuple(span) for span in self._builders[0].timeline.drain()]
+            self._reported += len(bad)
             send(self._to, (message, bad, spans), fds)
 
     def end(self) -> None:
-        """Write what is pending."""
+        """Write pending spans."""
         if self._builders is not None:
             self._builders[0].timeline.close()
 

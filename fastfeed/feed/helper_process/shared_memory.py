@@ -1,6 +1,6 @@
-"""Anonymous shared memory as arrays: no name in any folder, gone with the last process that has it.
+"""Anonymous shared memory as arrays. It has no name in any folder and is freed with the last process that maps it.
 
-Mapped by the C library itself: a mapping made by Python's `mmap` keeps a file descriptor for as long as it lives, and a
+Mapped by the C library: a mapping made by Python's `mmap` keeps a file descriptor for as long as it lives, and a
 trainer that keeps a thousand batches would run out of them.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 __all__ = ["BufferKey", "SharedBuffers", "anonymous", "mapped"]
 
-BufferKey = tuple[bool, int]  # of raw batches?, and a number in order of allocation
+BufferKey = tuple[bool, int]  # (of raw batches?, number in order of allocation)
 
 _MAP_POPULATE = 0x8000
 _C = ctypes.CDLL(None, use_errno=True)
@@ -28,7 +28,7 @@ _C.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def anonymous(size: int) -> int:
-    """The descriptor of `size` bytes that any process may map to which it is sent."""
+    """A descriptor of `size` bytes, which any process that receives it may map."""
     fd = os.memfd_create("fastfeed", os.MFD_CLOEXEC)
     try:
         os.ftruncate(fd, max(1, size))
@@ -38,19 +38,19 @@ def anonymous(size: int) -> int:
     return fd
 
 
-def mapped(fd: int, size: int, *, there: bool = False, private: bool = False) -> np.ndarray:
-    """The memory as uint8 (size,), page aligned, writable, mapped for as long as any view of it is held.
+def mapped(fd: int, size: int, *, populate: bool = False, private: bool = False) -> np.ndarray:
+    """The memory as uint8 (size,), page aligned, writable, mapped as long as any view of it lives.
 
-    `there`: its pages are filled already, so look them all up at once. `private`: what is written stays here.
+    `populate`: its pages exist already, so map them all at once. `private`: writes stay in this process.
     """
-    return np.asarray(_Mapping(fd, size, there, private))
+    return np.asarray(_Mapping(fd, size, populate, private))
 
 
 class _Mapping:
-    """What the arrays hold."""
+    """One mapping, held by its arrays."""
 
-    def __init__(self, fd: int, size: int, there: bool, private: bool) -> None:
-        flags = (mmap.MAP_PRIVATE if private else mmap.MAP_SHARED) | (_MAP_POPULATE if there else 0)
+    def __init__(self, fd: int, size: int, populate: bool, private: bool) -> None:
+        flags = (mmap.MAP_PRIVATE if private else mmap.MAP_SHARED) | (_MAP_POPULATE if populate else 0)
         address = _C.mmap(None, max(1, size), mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
         if address == ctypes.c_void_p(-1).value:
             code = ctypes.get_errno()
@@ -61,15 +61,15 @@ class _Mapping:
 
 
 class SharedBuffers:
-    """The helper's side: memory for the batches of one `BufferPool`, and which of it the feed holds."""
+    """The helper's side: memory for one `BufferPool`, and which of it the feed uses."""
 
     def __init__(self, raw: bool) -> None:
         self._raw, self._numbers = raw, count()
-        self._at: dict[int, _Memory] = {}  # by address
+        self._by_address: dict[int, _Memory] = {}  # by address
         self._buffers: dict[BufferKey, np.ndarray] = {}
 
     def allocate(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """For Slots."""
+        """For a `BufferPool`."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         fd = anonymous(size)
         try:
@@ -78,22 +78,22 @@ class SharedBuffers:
             os.close(fd)
             raise
         address = _address(root)
-        self._at[address] = _Memory((self._raw, next(self._numbers)), fd)
-        weakref.finalize(root, _gone, self._at, address).atexit = False
+        self._by_address[address] = _Memory((self._raw, next(self._numbers)), fd)
+        weakref.finalize(root, _forget, self._by_address, address).atexit = False
         return root.view(dtype).reshape(shape)
 
     def lend(self, array: np.ndarray) -> tuple[BufferKey, list[int]]:
-        """Keep an array until `back`; its slot, and the descriptor that the feed has not got yet."""
-        memory = self._at[_address(array)]
+        """Keep an array until `release`. Returns its key, and its descriptor unless the feed has it already."""
+        memory = self._by_address[_address(array)]
         self._buffers[memory.key] = array
         return memory.key, [] if memory.fd is None else [memory.fd]
 
-    def sent(self, array: np.ndarray) -> None:
-        """The feed has its descriptor now."""
-        self._at[_address(array)].close()
+    def mark_sent(self, array: np.ndarray) -> None:
+        """The feed has received its descriptor."""
+        self._by_address[_address(array)].close()
 
-    def back(self, key: BufferKey) -> None:
-        """The feed holds this no more."""
+    def release(self, key: BufferKey) -> None:
+        """The feed no longer uses this buffer."""
         self._buffers.pop(key, None)
 
 
@@ -112,9 +112,9 @@ class _Memory:
             self.fd = None
 
 
-def _gone(keys: dict[int, _Memory], address: int) -> None:
-    """Runs before the memory is unmapped, so the address cannot have been given out again."""
-    keys.pop(address).close()
+def _forget(memories: dict[int, _Memory], address: int) -> None:
+    """Runs before the memory is unmapped, so the address cannot have been reused yet."""
+    memories.pop(address).close()
 
 
 def _address(array: np.ndarray) -> Any:

@@ -148,7 +148,7 @@ def test_a_killed_helper_is_an_error_and_the_next_iteration_goes_on():
             next(walk)
         assert str(error.value) == (
             f"the helper process {pid} of this feed died, killed by SIGKILL, which the system also sends where memory "
-            "runs out; a new iteration goes on from feed.state() with a new helper process"
+            "runs out; a new iteration continues from feed.state() with a new helper process"
         )
         assert data.error is error.value
         assert gone(pid)

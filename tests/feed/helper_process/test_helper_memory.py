@@ -132,7 +132,7 @@ def test_large_arrays_travel_beside_the_pickle():
 
 def test_mapped_memory_is_shared_and_private_memory_is_not():
     fd = anonymous(5000)
-    one, other, own = mapped(fd, 5000), mapped(fd, 5000, there=True), mapped(fd, 5000, private=True)
+    one, other, own = mapped(fd, 5000), mapped(fd, 5000, populate=True), mapped(fd, 5000, private=True)
     os.close(fd)
     one[4999] = 7
     assert other[4999] == 7
@@ -147,12 +147,12 @@ def test_lent_slots_are_not_used_until_they_are_back():
     slot, fds = shared.lend(first)
     assert slot == (False, 0)
     assert len(fds) == 1
-    shared.sent(first)
+    shared.mark_sent(first)
     address = first.ctypes.data
     assert shared.lend(first) == (slot, [])
     del first
     assert pool.take().ctypes.data != address
-    shared.back(slot)
+    shared.release(slot)
     assert pool.take().ctypes.data == address
 
 

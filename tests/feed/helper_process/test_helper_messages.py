@@ -72,8 +72,8 @@ def test_a_timeline_hears_spans_and_forgets_those_it_passes_on():
     spans = [Span("decode", 0, 10, 30, 7), Span("decode", 1, 40, 45, 7)]
     for span in spans:
         helper.record(span)
-    parent.heard(helper.take())
-    assert helper.take() == []
+    parent.merge(helper.drain())
+    assert helper.drain() == []
     assert helper.totals() == parent.totals() == {"decode": (2, 25)}
     assert parent.spans() == spans
 

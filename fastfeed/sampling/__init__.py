@@ -1,4 +1,4 @@
-"""What an epoch is made of: which samples come, how often, and in which order."""
+"""Orders of an epoch: which samples come, how often, and in which order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.balanced import Balanced
 from fastfeed.sampling.base import MOST_SAMPLES, AsStored, Epoch, Full, Order, Visits
 from fastfeed.sampling.blocks import Blocks
-from fastfeed.sampling.mixture import Mixed, Part
+from fastfeed.sampling.mixture import MixtureOrder, MixturePart
 from fastfeed.sampling.repeated import Repeated
 from fastfeed.sampling.weighted import Weighted
 
@@ -21,9 +21,9 @@ __all__ = [
     "Balanced",
     "Blocks",
     "Epoch",
-    "Mixed",
+    "MixtureOrder",
+    "MixturePart",
     "Order",
-    "Part",
     "Repeated",
     "Shuffle",
     "Visits",
@@ -50,16 +50,16 @@ def order_of(shuffle: Shuffle) -> Order:
 
 
 def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
-    """The order of a source: the one given, having looked once at what it needs of it. True is "full", False "none".
+    """An order bound to a source. True means "full", False means "none".
 
-    A mixture (`starts`, `shares`, `length`) becomes Mixed, with "full", "none" or Blocks(...) as the order within each
-    of its sources. Balanced, Weighted and Repeated choose among all of its samples, whatever its shares.
+    A mixture (`starts`, `shares`, `length`) becomes a MixtureOrder, with "full", "none" or Blocks(...) as the order
+    within each of its sources. Balanced, Weighted and Repeated choose among all of its samples, whatever its shares.
     """
     if isinstance(shuffle, bool):
         shuffle = "full" if shuffle else "none"
     order = order_of(shuffle)
     if getattr(source, "shares", None) is not None and isinstance(order, Full | AsStored | Blocks):
-        spans = zip(pairwise(np.asarray(source.starts).tolist()), source.shares, strict=True)
-        parts = [Part(first, last - first, share, shuffle) for (first, last), share in spans]  # type: ignore[arg-type]
-        return Mixed(tuple(parts), source.length).bind(source)
+        ranges = zip(pairwise(np.asarray(source.starts).tolist()), source.shares, strict=True)
+        parts = [MixturePart(first, last - first, share, shuffle) for (first, last), share in ranges]  # type: ignore[arg-type]
+        return MixtureOrder(tuple(parts), source.length).bind(source)
     return shuffle if isinstance(shuffle, str) else order.bind(source)

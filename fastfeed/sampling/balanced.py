@@ -1,4 +1,4 @@
-"""Balanced: every class as often as every other one."""
+"""Balanced: all classes equally often."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastfeed.sampling.permute import permute
 
 __all__ = ["Balanced", "Classes"]
 
-_ROUND, _PASS = 2**32, 2**32 + 1  # stand in keys where other orders put an epoch, which is smaller
+_ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class Classes:
 
     @classmethod
     def of(cls, labels: np.ndarray) -> Classes:
-        """From the label of every sample, all >= 0. A label that no sample has is no class."""
+        """From the label of every sample, all >= 0. Labels without samples are no classes."""
         small = labels.astype(np.min_scalar_type(labels.max()))  # sorts several times as fast
         _, sizes = np.unique(small, return_counts=True)
         ids = np.argsort(small, kind="stable").astype(np.min_scalar_type(len(labels) - 1))
@@ -38,8 +38,8 @@ class Balanced:
     """Each class equally often, whatever its size.
 
     Counts of two classes differ by at most one, in an epoch and in any run of batches from its beginning. The samples
-    of a class take turns, also across epochs: none comes a second time before all came once. A sample that comes
-    several times in an epoch is augmented anew each time.
+    of a class alternate, also across epochs: none comes a second time before all came once. A sample that comes
+    several times in an epoch is augmented differently each time.
 
     Reads from anywhere in storage. Keeps 4 bytes a sample.
     """
@@ -66,7 +66,7 @@ class Balanced:
     def positions(self, samples: int) -> int:
         if self.classes is None:
             raise ConfigError(
-                "Balanced() takes its classes from the labels of a source and has seen none; "
+                "Balanced() takes its classes from the labels of a source and is not bound to one; "
                 "make a Feed of it, or call its bind(source)"
             )
         if len(self.classes.ids) != samples:
@@ -77,18 +77,18 @@ class Balanced:
         return samples if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        """Rounds of one sample per class each, in an order of their own; the last round of an epoch may be shorter,
-        and which classes it has goes round from epoch to epoch."""
-        assert self.classes is not None  # positions() was asked first
+        """Rounds of one sample per class, each in its own order; the last round of an epoch may be shorter, and its
+        classes rotate from epoch to epoch."""
+        assert self.classes is not None  # positions() has checked that
         count = len(self.classes.sizes)
         rounds, extra = divmod(epoch.length, count)
         number, row = np.divmod(positions, count)
-        whole = number < rounds
-        row = permute(row, np.where(whole, count, extra), (epoch.seed, _ROUND, epoch.number, number))
-        chosen = np.where(whole, row, (epoch.number * extra + row) % count)
+        full_round = number < rounds
+        row = permute(row, np.where(full_round, count, extra), (epoch.seed, _ROUND, epoch.number, number))
+        chosen = np.where(full_round, row, (epoch.number * extra + row) % count)
         before = epoch.number * rounds + (epoch.number * extra - chosen + count - 1) // count  # of the class, so far
         size = self.classes.sizes[chosen]
-        turn, place = np.divmod(before + number, size)
-        place = permute(place, size, (epoch.seed, _PASS, chosen, turn))
-        ids = self.classes.ids[self.classes.firsts[chosen] + place].astype(np.int64)
-        return Visits(ids, turn - before // size)
+        passes, index = np.divmod(before + number, size)  # through the class, and the sample in this one
+        index = permute(index, size, (epoch.seed, _PASS, chosen, passes))
+        ids = self.classes.ids[self.classes.firsts[chosen] + index].astype(np.int64)
+        return Visits(ids, passes - before // size)

@@ -1,4 +1,4 @@
-"""The seam between a plan and its orders: positions of an epoch go in, visits to samples come out."""
+"""The contract of orders: positions of an epoch go in, visits to samples come out."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from fastfeed.sampling.permute import permute
 __all__ = ["MOST_SAMPLES", "AsStored", "Epoch", "Full", "Order", "Visits", "check_count"]
 
 _ID_BITS = 40
-MOST_SAMPLES = 1 << _ID_BITS  # ids above would run into the turns of a key
+MOST_SAMPLES = 1 << _ID_BITS  # larger ids would overlap the occurrence in a key
 
 
 class Visits(NamedTuple):
-    """Which samples come, and which of its times in the epoch each one has."""
+    """Which samples come, and for each which of its occurrences in the epoch this is."""
 
     ids: np.ndarray  # int64
-    turns: np.ndarray  # int64, same shape: no (id, turn) comes twice in an epoch; 0 where each sample comes once
+    occurrences: np.ndarray  # int64, same shape: no (id, occurrence) comes twice in an epoch; all 0 if no sample does
 
     @property
     def keys(self) -> np.ndarray:
-        """What random numbers are looked up by: int64. The id at turn 0, another number at every other turn (up to
+        """Keys for random numbers: int64. The id at occurrence 0, another number at every other occurrence (up to
         2**24 of them)."""
-        return self.ids | self.turns << _ID_BITS
+        return self.ids | self.occurrences << _ID_BITS
 
     @classmethod
     def once(cls, ids: np.ndarray) -> Visits:
-        """Of samples that come once per epoch."""
+        """For samples that come once per epoch."""
         return cls(ids, np.zeros_like(ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What an order may look at besides a position."""
+    """What an order may depend on in addition to a position."""
 
     number: int
     samples: int  # in the source
-    length: int  # positions that are served: without those that tail="drop" leaves out
+    length: int  # positions in use: without those that tail="drop" leaves out
     batch: int  # samples per step over all ranks; position p belongs to step p // batch
     seed: int
 
 
 class Order(Protocol):
-    """Which sample comes at which position. A frozen value; its `repr` is saved with a run's state."""
+    """Maps positions of an epoch to samples. A frozen value; its `repr` is saved with a run's state."""
 
-    open: ClassVar[bool]  # it knows who would come at the positions that tail="drop" leaves out
+    open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
 
     def bind(self, source: Any) -> Order:
-        """The same order, having looked once at what it needs of the source; ConfigError where that is not there."""
+        """The same order with what it needs of the source; ConfigError if the source does not have it."""
         ...
 
     def positions(self, samples: int) -> int:
-        """Positions per epoch over a source of so many samples; ConfigError where the order does not fit it."""
+        """Positions per epoch for a source of so many samples; ConfigError if the order does not fit it."""
         ...
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        """Who comes at these positions (int64, any number of them). Pure: no position depends on the others."""
+        """The samples at these positions (int64, any number of them). Pure: no position depends on the others."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """shuffle="full": every sample once, in an order that is as good as random."""
+    """shuffle="full": every sample once, in pseudorandom order."""
 
     open: ClassVar[bool] = True
 
@@ -95,10 +95,10 @@ class AsStored:
         return Visits.once(positions.copy())
 
 
-def check_count(name: str, value: Any, most: int = 2**31) -> int:
-    """An integer in [1, most], as an int; ConfigError for anything else."""
+def check_count(name: str, value: Any, limit: int = 2**31) -> int:
+    """An integer in [1, limit], as an int; ConfigError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ConfigError(f"{name} must be an integer >= 1, got {value!r}")
-    if value > most:
-        raise ConfigError(f"{name} must be at most {most}, got {value}")
+    if value > limit:
+        raise ConfigError(f"{name} must be at most {limit}, got {value}")
     return int(value)

@@ -1,4 +1,4 @@
-"""Blocks: an order for storage where reading neighbors together is much cheaper than reading them apart."""
+"""Blocks: an order for storage where sequential reads are much cheaper than random ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
-from fastfeed.sampling.shard_layout import Layout, Units, bounds_of, equal_units, lane_of, windows
+from fastfeed.sampling.shard_layout import ShuffledUnits, Units, bounds_of, equal_units, lane_of, windows
 
 __all__ = ["Blocks"]
 
@@ -20,21 +20,21 @@ class Blocks:
     """Every sample once, reading few shards at a time.
 
     The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A lane fills the same
-    rows of every global batch, from `window` shards that it has open and whose samples come in random order. A rank
-    reads the lanes of its rows, so of R ranks each has about window * max(1, lanes / R) shards open, and all of them
-    together the same ones at every R. With fewer lanes than ranks, several ranks read a shard.
+    rows of every global batch, from `window` open shards, whose samples come in random order. A rank reads
+    the lanes of its rows, so each of R ranks has about window * max(1, lanes / R) shards open, and all ranks together
+    have the same ones open at every R. With fewer lanes than ranks, several ranks read a shard.
 
-    It mixes as a shuffle buffer of window * lanes shards does: batches near in time come from the same ones, and which
-    ones meet changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards; with
-    shuffle="full" it has about 210. `lanes=1` reads one window after another, whoever the rank.
+    It mixes like a shuffle buffer of window * lanes shards: batches near in time come from the same shards, and which
+    shards are combined changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards;
+    with shuffle="full" it has about 210. `lanes=1` reads one window after another on all ranks.
     """
 
     open: ClassVar[bool] = False
 
-    block: int | None = None  # samples that lie together in storage; None: the source's own shards or row groups
+    block: int | None = None  # consecutive samples in storage; None: the source's own shards or row groups
     window: int = 4  # shards that a lane has open
-    lanes: int = 64  # walked at the same time; at most one per row of the global batch
-    units: Units | None = field(default=None, repr=False, compare=False)  # the source's, once `bind` has seen them
+    lanes: int = 64  # read at the same time; at most one per row of the global batch
+    units: Units | None = field(default=None, repr=False, compare=False)  # the source's, set by `bind`
 
     def __post_init__(self) -> None:
         for name in ("block", "window", "lanes"):
@@ -45,13 +45,13 @@ class Blocks:
         return self if self.block is not None else self.over(bounds_of(source))
 
     def over(self, bounds: np.ndarray) -> Blocks:
-        """With these units of storage: first id of each, and the number of samples; strictly ascending."""
+        """The same with these units of storage: first id of each, and the number of samples; strictly ascending."""
         return replace(self, units=Units(bounds))
 
     def positions(self, samples: int) -> int:
         if self.block is None and self.units is None:
             raise ConfigError(
-                "Blocks() takes its blocks from the shards of a source and has seen none; "
+                "Blocks() takes its blocks from the shards of a source and is not bound to one; "
                 "make a Feed of it, call its bind(source), or say how many samples lie together, as in Blocks(1024)"
             )
         if self.block is None and self.units is not None and self.units.bounds[-1] != samples:
@@ -65,14 +65,14 @@ class Blocks:
         """How many blocks there are."""
         if self.units is not None:
             return len(self.units.bounds) - 1
-        assert self.block is not None  # positions() was asked first
+        assert self.block is not None  # positions() has checked that
         return -(-samples // self.block)
 
-    def layout(self, samples: int, key: tuple[int, ...]) -> Layout:
+    def layout(self, samples: int, key: tuple[int, ...]) -> ShuffledUnits:
         """The blocks of one epoch, end to end."""
         if self.units is not None:
-            return self.units.laid(key)
-        assert self.block is not None  # positions() was asked first
+            return self.units.shuffled(key)
+        assert self.block is not None  # positions() has checked that
         return equal_units(samples, self.block, key)
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
@@ -80,10 +80,10 @@ class Blocks:
         layout = self.layout(epoch.samples, key)
         steps, lanes = epoch.samples // epoch.batch, min(self.lanes, epoch.batch)
         step, row = np.divmod(positions, epoch.batch)
-        rest = step == steps  # behind the last whole step; the last lane goes on with it
+        rest = step == steps  # after the last complete step; the last lane continues there
         lane, begin, width = lane_of(np.where(rest, epoch.batch - 1, row), epoch.batch, lanes)
         first = steps * begin
         last = np.where(lane == lanes - 1, epoch.samples, first + steps * width)
-        places = first + step * width + np.where(rest, row, row - begin)
-        start, size, label = windows(layout, places, first, last, lane, self.window)
-        return Visits.once(layout.ids(start + permute(places - start, size, (*key, label))))
+        offsets = first + step * width + np.where(rest, row, row - begin)
+        start, size, label = windows(layout, offsets, first, last, lane, self.window)
+        return Visits.once(layout.ids(start + permute(offsets - start, size, (*key, label))))

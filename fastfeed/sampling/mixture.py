@@ -1,4 +1,4 @@
-"""Mixed: several sources in one epoch, each by its weight and each in an order of its own."""
+"""MixtureOrder: several sources in one epoch, each in proportion to its weight and in its own order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Visits, check_count
 from fastfeed.sampling.blocks import Blocks
 from fastfeed.sampling.permute import permute
-from fastfeed.sampling.proportions import Shares, shares_of
-from fastfeed.sampling.shard_layout import Layout, bounds_of, lane_of, windows
+from fastfeed.sampling.proportions import Proportions, proportions_of
+from fastfeed.sampling.shard_layout import ShuffledUnits, bounds_of, lane_of, windows
 
-__all__ = ["Mixed", "Part"]
+__all__ = ["MixtureOrder", "MixturePart"]
 
-_PART = 2**32 + 2  # stands in keys where other orders put an epoch, which is smaller
-_STEPS = range(1 << 50)  # as many as there can be
+_PART = 2**32 + 2  # in keys, in the place of an epoch number, which is smaller
+_STEPS = range(1 << 50)  # an upper bound of all steps
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MixturePart:
     """The samples [first, first + length) of a source."""
 
     first: int
@@ -32,32 +32,38 @@ class Part:
     weight: float  # of its share of every batch, in any unit
     order: Literal["full", "none"] | Blocks = "full"
 
+    def __repr__(self) -> str:  # saved states hold this text
+        return f"Part(first={self.first!r}, length={self.length!r}, weight={self.weight!r}, order={self.order!r})"
+
     def __post_init__(self) -> None:
         if self.first < 0:
             raise ConfigError(f"Part.first must be >= 0, got {self.first}")
         check_count("Part.length", self.length, MOST_SAMPLES)
         if not 0 < self.weight < float("inf"):
             raise ConfigError(
-                f"Part.weight must be finite and above 0, got {self.weight!r}; leave out a part that is not to come"
+                f"Part.weight must be finite and above 0, got {self.weight!r}; leave the part out instead"
             )
         if self.order not in ("full", "none") and not isinstance(self.order, Blocks):
             raise ConfigError(f'Part.order must be "full", "none" or Blocks(...), got {self.order!r}')
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
-    """Parts of a source in fixed shares, spread evenly over every batch.
+class MixtureOrder:
+    """Parts of a source in fixed proportions, spread evenly over every batch.
 
-    Of any run of positions a part has its share, to less than four samples; from the first epoch's beginning to any
-    position, to less than two. The samples of a part take turns, also across epochs: none comes a second time before
-    all came once. Within such a pass they come in the order of the part, which for Blocks means from few shards at a
-    time on every rank. A sample that comes several times in an epoch is augmented anew each time.
+    In any range of positions a part has its share, to within four samples; in the range from the start of the first
+    epoch, to within two. The samples of a part alternate, also across epochs: none comes a second time before all came
+    once. Within such a pass they come in the order of the part, which for Blocks means from few shards at a time on
+    every rank. A sample that comes several times in an epoch is augmented differently each time.
     """
 
     open: ClassVar[bool] = False
 
-    parts: tuple[Part, ...]
+    parts: tuple[MixturePart, ...]
     length: int | None = None  # positions per epoch; None: as many as the parts have samples
+
+    def __repr__(self) -> str:  # saved states hold this text
+        return f"Mixed(parts={self.parts!r}, length={self.length!r})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -66,11 +72,11 @@ class Mixed:
         if self.length is not None:
             object.__setattr__(self, "length", check_count("Mixed.length", self.length, MOST_SAMPLES))
         ordered = sorted(self.parts, key=lambda part: part.first)
-        for one, other in pairwise(ordered):
-            if one.first + one.length > other.first:
-                raise ConfigError(f"parts must not overlap, got {one!r} and {other!r}")
+        for part, following in pairwise(ordered):
+            if part.first + part.length > following.first:
+                raise ConfigError(f"parts must not overlap, got {part!r} and {following!r}")
 
-    def bind(self, source: Any) -> Mixed:
+    def bind(self, source: Any) -> MixtureOrder:
         return replace(self, parts=tuple(_bound(part, source) for part in self.parts))
 
     def positions(self, samples: int) -> int:
@@ -82,35 +88,35 @@ class Mixed:
         return sum(part.length for part in self.parts) if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        shares = shares_of(tuple(float(part.weight) for part in self.parts))
-        begin = epoch.number * epoch.length  # of the endless row that all epochs make
-        which, number = shares.deal(begin + positions)
-        sizes = np.array([part.length for part in self.parts])[which]
-        turns, places = np.divmod(number, sizes)  # passes through the part so far, and where in this one
-        start, size, label = np.zeros_like(places), sizes.copy(), np.zeros_like(places)  # of the window to mix
-        laid: list[tuple[np.ndarray, Layout]] = []
-        for i, part in enumerate(self.parts):  # where one window has all blocks open, Blocks are a full shuffle
+        proportions = proportions_of(tuple(float(part.weight) for part in self.parts))
+        begin = epoch.number * epoch.length  # in the sequence of all epochs
+        part_of, number = proportions.assign(begin + positions)
+        sizes = np.array([part.length for part in self.parts])[part_of]
+        passes, indices = np.divmod(number, sizes)  # completed passes through the part, and the index in this pass
+        start, size, label = np.zeros_like(indices), sizes.copy(), np.zeros_like(indices)  # of the window to mix
+        layouts: list[tuple[np.ndarray, ShuffledUnits]] = []
+        for i, part in enumerate(self.parts):  # with all blocks in one window, Blocks are a full shuffle
             if isinstance(part.order, Blocks) and part.order.count(part.length) > part.order.window:
-                mine = np.flatnonzero(which == i)
-                for turn in np.unique(turns[mine]).tolist():
-                    here = mine[turns[mine] == turn]
-                    layout = part.order.layout(part.length, (epoch.seed, _PART + i, turn))
-                    lanes = _lanes(shares, i, part, turn, positions[here], number[here], epoch)
-                    places[here] = lanes[0]
+                own = np.flatnonzero(part_of == i)
+                for pass_number in np.unique(passes[own]).tolist():
+                    here = own[passes[own] == pass_number]
+                    layout = part.order.layout(part.length, (epoch.seed, _PART + i, pass_number))
+                    lanes = _lanes(proportions, i, part, pass_number, positions[here], number[here], epoch)
+                    indices[here] = lanes[0]
                     start[here], size[here], label[here] = windows(layout, *lanes, part.order.window)
-                    laid.append((here, layout))
-        mixed = np.flatnonzero(np.array([part.order != "none" for part in self.parts])[which])
-        key = (epoch.seed, _PART + which[mixed], turns[mixed], label[mixed])
-        places[mixed] = start[mixed] + permute(places[mixed] - start[mixed], size[mixed], key)
-        for here, layout in laid:
-            places[here] = layout.ids(places[here])
+                    layouts.append((here, layout))
+        mixed = np.flatnonzero(np.array([part.order != "none" for part in self.parts])[part_of])
+        key = (epoch.seed, _PART + part_of[mixed], passes[mixed], label[mixed])
+        indices[mixed] = start[mixed] + permute(indices[mixed] - start[mixed], size[mixed], key)
+        for here, layout in layouts:
+            indices[here] = layout.ids(indices[here])
         firsts = np.array([part.first for part in self.parts])
-        earlier = _passes(shares, tuple(part.length for part in self.parts), begin)
-        return Visits(firsts[which] + places, turns - earlier[which])
+        earlier = _completed_passes(proportions, tuple(part.length for part in self.parts), begin)
+        return Visits(firsts[part_of] + indices, passes - earlier[part_of])
 
 
-def _bound(part: Part, source: Any) -> Part:
-    """With the units of storage that lie in it; one that it cuts counts as two."""
+def _bound(part: MixturePart, source: Any) -> MixturePart:
+    """The part with the units of storage in it; a unit that it cuts counts as two."""
     if part.order in ("full", "none") or part.order.block is not None:
         return part
     edges = bounds_of(source) - part.first
@@ -119,47 +125,57 @@ def _bound(part: Part, source: Any) -> Part:
 
 
 def _lanes(
-    shares: Shares, i: int, part: Part, turn: int, positions: np.ndarray, number: np.ndarray, epoch: Epoch
+    proportions: Proportions,
+    i: int,
+    part: MixturePart,
+    pass_number: int,
+    positions: np.ndarray,
+    number: np.ndarray,
+    epoch: Epoch,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Places in one pass through a part in Blocks, the first and last places of their lanes, and which lanes these are.
+    """Offsets in one pass through a part in Blocks, the first and last offsets of their lanes, and the lanes' numbers.
 
-    `number` counts the part's slots. Of its samples in a step, the first `width` are always there, and in nearly the
-    same rows of the global batch, so each of these has a lane. What comes besides, and the steps in which a pass begins
-    or ends, is one more lane.
+    `number` counts the part's slots. Every step has at least `width` of them, in nearly the same rows of the global
+    batch, so each of these has a lane. All further samples, and the steps in which a pass begins or ends, are one more
+    lane.
     """
     assert isinstance(part.order, Blocks)
-    width, begin, count = _whole_steps(shares, i, part.length, turn, epoch.length, epoch.batch)
+    width, begin, count = _whole_steps(proportions, i, part.length, pass_number, epoch.length, epoch.batch)
     steps, lanes = epoch.length // epoch.batch, min(part.order.lanes, width)
     step = positions // epoch.batch
-    row = number - shares.count(i, epoch.number * epoch.length + step * epoch.batch)  # among the part's of this step
-    done = epoch.number * steps + step - begin  # whole steps of the pass before this one
+    before_step = proportions.count(i, epoch.number * epoch.length + step * epoch.batch)
+    row = number - before_step  # among the part's slots of this step
+    done = epoch.number * steps + step - begin  # complete steps of the pass before this one
     whole = (step < steps) & (done >= 0) & (done < count)
     laned = whole & (row < width)
     lane, edge, share = lane_of(np.minimum(row, width - 1), max(width, 1), max(lanes, 1))
     first = count * np.where(laned, edge, width)
     last = np.where(laned, first + count * share, part.length)
-    in_lanes = np.minimum(np.maximum(done + whole, 0), count) * width  # of the pass, before a sample that is in none
-    others = number - turn * part.length - in_lanes
-    places = first + np.where(laned, done * share + row - edge, others)
-    return places, first, last, np.where(laned, lane, lanes)
+    in_lanes = np.minimum(np.maximum(done + whole, 0), count) * width  # samples of the pass before one outside of lanes
+    others = number - pass_number * part.length - in_lanes
+    indices = first + np.where(laned, done * share + row - edge, others)
+    return indices, first, last, np.where(laned, lane, lanes)
 
 
 @lru_cache(maxsize=256)
-def _whole_steps(shares: Shares, i: int, size: int, turn: int, length: int, batch: int) -> tuple[int, int, int]:
-    """How many samples of a part every step has at least; the first step that lies wholly in one pass through the part,
-    counted over all epochs, and how many do."""
-    steps, width = length // batch, shares.least(i, batch)
+def _whole_steps(
+    proportions: Proportions, i: int, size: int, pass_number: int, length: int, batch: int
+) -> tuple[int, int, int]:
+    """The minimum number of samples of a part in a step; the first step that is completely within one pass through the
+    part, counted over all epochs, and the number of such steps."""
+    steps, width = length // batch, proportions.minimum(i, batch)
     if not steps:
         return width, 0, 0
 
     def before(step: int, more: int = 0) -> int:
-        return shares.count(i, step // steps * length + step % steps * batch + more)
+        return proportions.count(i, step // steps * length + step % steps * batch + more)
 
-    first = bisect_left(_STEPS, turn * size, key=before)
-    return width, first, max(0, bisect_right(_STEPS, (turn + 1) * size, key=lambda step: before(step, batch)) - first)
+    first = bisect_left(_STEPS, pass_number * size, key=before)
+    last = bisect_right(_STEPS, (pass_number + 1) * size, key=lambda step: before(step, batch))
+    return width, first, max(0, last - first)
 
 
 @lru_cache(maxsize=16)
-def _passes(shares: Shares, sizes: tuple[int, ...], slots: int) -> np.ndarray:
-    """Of so many slots: the passes through each part that they complete."""
-    return np.array([shares.count(i, slots) // size for i, size in enumerate(sizes)])
+def _completed_passes(proportions: Proportions, sizes: tuple[int, ...], slots: int) -> np.ndarray:
+    """The passes through each part that the first `slots` slots complete."""
+    return np.array([proportions.count(i, slots) // size for i, size in enumerate(sizes)])

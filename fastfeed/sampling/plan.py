@@ -1,7 +1,7 @@
-"""Who reads which sample, when: shuffle -> shard -> batch, by integer arithmetic alone.
+"""Which rank reads which sample at which step: shuffle -> shard -> batch, by integer arithmetic alone.
 
-An epoch has `length` positions, and its order says which sample comes at each (`order/`). Orders are computed, never
-stored, so a billion samples cost no memory and starting at step one million costs what starting at step zero does.
+An epoch has `length` positions, and its order maps each to a sample. Orders are computed, never stored, so a billion
+samples cost no memory, and starting at step one million costs as much as starting at step zero.
 Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of them: the same global batches at every
 world size.
 """
@@ -24,10 +24,10 @@ __all__ = ["Blocks", "Plan", "Shuffle"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One rank's walk through the data.
+    """One rank's path through the data.
 
     `Plan(samples, global_batch)` is for one rank; `Plan.make(samples, batch=256, world=World.detect())` takes the batch
-    per rank. `dataclasses.replace(plan, world=...)` keeps the global batch: that is what resuming elsewhere means.
+    per rank. `dataclasses.replace(plan, world=...)` keeps the global batch, as resuming at another world size does.
     """
 
     samples: int  # in the source
@@ -66,7 +66,7 @@ class Plan:
         shuffle: Shuffle | bool = "full",
         tail: Literal["drop", "pad"] = "drop",
     ) -> Plan:
-        """From a batch per rank or a global batch, whichever was given; shuffle also takes True and False."""
+        """From a batch per rank or a global batch; shuffle also takes True and False."""
         world = world or World()
         if (batch is None) == (global_batch is None):
             raise ConfigError(
@@ -109,22 +109,22 @@ class Plan:
         return self.visits(epoch, step).ids
 
     def visits(self, epoch: int, step: int) -> Visits:
-        """Sample ids of one step on this rank, and their turns, where samples come several times in an epoch."""
+        """Sample ids of one step on this rank, and which occurrence in the epoch each one is."""
         return self.at(epoch, self._positions(step))
 
     def at(self, epoch: int, positions: np.ndarray) -> Visits:
-        """Who comes at these positions of an epoch (int64, counted over all ranks); behind the last it begins again."""
+        """Samples at these positions of an epoch (int64, counted over all ranks); wraps around at the end."""
         length = self.length
-        served = length if self.tail == "pad" else length - length % self.global_batch
-        here, order = Epoch(int(epoch), self.samples, served, self.global_batch, int(self.seed)), order_of(self.shuffle)
-        return order.visits(positions % (length if order.open else served), here)
+        used = length if self.tail == "pad" else length - length % self.global_batch
+        info, order = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed)), order_of(self.shuffle)
+        return order.visits(positions % (length if order.open else used), info)
 
     def weights(self, step: int) -> np.ndarray:
         """1 for a sample, 0 for padding: shape (batch,), float32. All ones unless tail is "pad"."""
         return (self._positions(step) < self.length).astype(np.float32)
 
     def first(self, step: int) -> int:
-        """Where in an epoch, counted over all ranks, this rank's samples of a step begin."""
+        """The position in an epoch, counted over all ranks, of this rank's first sample of a step."""
         steps = self.steps
         if not 0 <= step < steps:
             raise ConfigError(f"step must be in [0, {steps}), got {step}")
@@ -152,8 +152,8 @@ class Plan:
     ) -> tuple[int, int]:
         """(epoch, step) of a saved state; StateError names the field that would change the order.
 
-        A fingerprint of None is not compared: the files may have changed, their number may not. `changed` says in words
-        what a saved fingerprint has in another way.
+        A fingerprint of None is not compared: the files may have changed, their number may not. `changed` describes how
+        a saved fingerprint differs.
         """
         here = self.state(0, 0, fingerprint or "")
         if not isinstance(state, Mapping):

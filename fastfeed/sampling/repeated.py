@@ -1,4 +1,4 @@
-"""Repeated: every sample several times per epoch, augmented anew each time."""
+"""Repeated: every sample several times per epoch, with different augmentation each time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Each sample so many times per epoch, augmented anew each time.
+    """Each sample so many times per epoch, with different augmentation each time.
 
-    All samples come once before any comes again; or, with `together`, all times of a sample stand next to each other
-    in a batch ("Augment your batch", Hoffer et al., CVPR 2020).
+    All samples come once before any comes again; or, with `together`, all occurrences of a sample are adjacent in a
+    batch ("Augment your batch", Hoffer et al., CVPR 2020).
     """
 
     open: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class Repeated:
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
         if self.together:
-            places, turns = np.divmod(positions, self.times)
-            return Visits(permute(places, epoch.samples, (epoch.seed, epoch.number, 0)), turns)
-        turns, places = np.divmod(positions, epoch.samples)
-        return Visits(permute(places, epoch.samples, (epoch.seed, epoch.number, turns)), turns)
+            numbers, occurrences = np.divmod(positions, self.times)
+            return Visits(permute(numbers, epoch.samples, (epoch.seed, epoch.number, 0)), occurrences)
+        occurrences, numbers = np.divmod(positions, epoch.samples)
+        return Visits(permute(numbers, epoch.samples, (epoch.seed, epoch.number, occurrences)), occurrences)

@@ -1,4 +1,4 @@
-"""Weighted: every sample as often as its weight says."""
+"""Weighted: every sample in proportion to its weight."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
 
-__all__ = ["Line", "Weighted"]
+__all__ = ["WeightLine", "Weighted"]
 
 _BITS = 52  # the line is about 2**52 long, and an epoch's offset has as many bits
-_LINE, _OFFSET = 2**32, 2**32 + 1  # stand in keys where other orders put an epoch, which is smaller
+_LINE, _OFFSET = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
 _MOST = 2**31 - 1  # positions per epoch, so that products of two of them fit into 63 bits
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """All samples laid on a line, each as long as its weight; in an order that has nothing to do with storage, so that
-    a pattern there (every second one a cat) is none here."""
+class WeightLine:
+    """All samples on a line, each as long as its weight. Their order is unrelated to storage, so that a pattern there
+    (every second sample is a cat) has no effect here."""
 
     ends: np.ndarray = field(compare=False)  # of each sample on the line: int64, shape (samples,)
     digest: str  # of the weights
@@ -33,7 +33,7 @@ class Line:
         return f"<{len(self.ends)} weights, {self.digest}>"
 
     @classmethod
-    def of(cls, weights: Any) -> Line:
+    def of(cls, weights: Any) -> WeightLine:
         """From the weight of every sample: any unit, finite, >= 0, some above 0."""
         try:
             weights = np.ascontiguousarray(weights, np.float64)
@@ -52,9 +52,9 @@ class Line:
             raise ConfigError(f"some weight must be above 0, got {len(weights)} times 0")
         total = np.frexp(largest)[1] + np.frexp(np.ldexp(weights, -np.frexp(largest)[1]).sum())[1]
         lengths = np.empty(len(weights), np.int64)
-        for first in range(0, len(weights), _CHUNK):  # a power of two times the weight: what was equal stays so
-            places = np.arange(first, min(first + _CHUNK, len(weights)))
-            lengths[places] = np.rint(np.ldexp(weights[_laid(places, len(weights))], _BITS - total))
+        for first in range(0, len(weights), _CHUNK):  # a power of two times the weight: equal weights stay equal
+            indices = np.arange(first, min(first + _CHUNK, len(weights)))
+            lengths[indices] = np.rint(np.ldexp(weights[_samples_at(indices, len(weights))], _BITS - total))
         return cls(np.cumsum(lengths, out=lengths), hashlib.sha256(weights.astype("<f8").tobytes()).hexdigest()[:12])
 
 
@@ -65,21 +65,22 @@ class Weighted:
     Systematic resampling: marks at equal distances, as many as the epoch has positions, on a line where each sample is
     as long as its weight; a sample comes once for every mark on it. So it comes as often as expected, rounded up or
     down: in one epoch, and also in all of 2**k epochs taken together, since the marks of later epochs halve the
-    distances of earlier ones. Where one comes several times in an epoch, it is augmented anew each time.
+    distances of earlier ones. A sample that comes several times in an epoch is augmented differently each
+    time.
 
     Reads from anywhere in storage. Keeps 8 bytes a sample.
     """
 
     open: ClassVar[bool] = False
 
-    weights: Any = None  # one per sample, in any unit; None: those of the source. Becomes a Line
+    weights: Any = None  # one per sample, in any unit; None: those of the source. Becomes a WeightLine
     length: int | None = None  # positions per epoch; None: as many as the source has samples
 
     def __post_init__(self) -> None:
         if self.length is not None:
             object.__setattr__(self, "length", check_count("Weighted.length", self.length, _MOST))
-        if self.weights is not None and not isinstance(self.weights, Line):
-            object.__setattr__(self, "weights", Line.of(self.weights))
+        if self.weights is not None and not isinstance(self.weights, WeightLine):
+            object.__setattr__(self, "weights", WeightLine.of(self.weights))
 
     def bind(self, source: Any) -> Weighted:
         if self.weights is not None:
@@ -97,8 +98,8 @@ class Weighted:
     def positions(self, samples: int) -> int:
         if self.weights is None:
             raise ConfigError(
-                "Weighted() takes the weights of a source and has seen none; make a Feed of it, call its bind(source), "
-                "or pass one per sample, as in Weighted(weights)"
+                "Weighted() takes the weights of a source and is not bound to one; make a Feed of it, "
+                "call its bind(source), or pass one per sample, as in Weighted(weights)"
             )
         if len(self.weights.ends) != samples:
             raise ConfigError(f"weights must be one per sample: {samples}, got {len(self.weights.ends)}")
@@ -106,32 +107,32 @@ class Weighted:
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
         ends, count = self.weights.ends, epoch.length
-        whole, part = divmod(int(ends[-1]), count)  # distance of two marks
-        offset = int(ends[-1]) * _share(epoch) >> _BITS  # of all marks, in parts of `count`
+        quotient, rest = divmod(int(ends[-1]), count)  # distance between two marks
+        offset = int(ends[-1]) * _offset(epoch) >> _BITS  # of all marks, in units of 1 / count
 
-        def spot(marks: np.ndarray) -> np.ndarray:
-            return marks * whole + (marks * part + offset) // count
+        def location(marks: np.ndarray) -> np.ndarray:
+            return marks * quotient + (marks * rest + offset) // count
 
         marks = permute(positions, count, (epoch.seed, epoch.number, 0))
-        line = np.searchsorted(ends, spot(marks), side="right")
-        begin = np.where(line > 0, ends[line - 1], 0)
+        index = np.searchsorted(ends, location(marks), side="right")
+        begin = np.where(index > 0, ends[index - 1], 0)
         first = np.maximum((begin / int(ends[-1]) * count).astype(np.int64) - 1, 0)  # up to two before the first mark
         for _ in range(3):  # on it, since doubles may round either way
-            first += spot(first) < begin
-        return Visits(_laid(line, len(ends)), marks - first)
+            first += location(first) < begin
+        return Visits(_samples_at(index, len(ends)), marks - first)
 
 
-def _laid(places: np.ndarray, samples: int) -> np.ndarray:
-    """The samples at these places of the line: int64."""
-    return permute(places, samples, (_LINE,))
+def _samples_at(indices: np.ndarray, samples: int) -> np.ndarray:
+    """The samples at these indices of the line: int64."""
+    return permute(indices, samples, (_LINE,))
 
 
-def _share(epoch: Epoch) -> int:
-    """Where in their distance an epoch's marks begin, in parts of 2**52: the bits of its number in reverse (van der
-    Corput's sequence), from a beginning that depends on the seed."""
-    return (int(f"{epoch.number:0{_BITS}b}"[::-1], 2) + _beginning(epoch.seed)) % (1 << _BITS)
+def _offset(epoch: Epoch) -> int:
+    """The offset of an epoch's marks, as a fraction of their distance in units of 2**-52: the reversed bits of its
+    number (van der Corput's sequence), plus a start that depends on the seed."""
+    return (int(f"{epoch.number:0{_BITS}b}"[::-1], 2) + _start(epoch.seed)) % (1 << _BITS)
 
 
 @lru_cache(maxsize=16)
-def _beginning(seed: int) -> int:
+def _start(seed: int) -> int:
     return int(permute(np.array([0]), 1 << _BITS, (seed, _OFFSET))[0])

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fastfeed.distributed.world import World
-from fastfeed.sampling import Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
+from fastfeed.sampling import Balanced, Blocks, MixtureOrder, MixturePart, Repeated, Visits, Weighted
 from fastfeed.sampling.plan import Plan
 
 SIZES = (1, 2, 3, 7, 8, 64, 256)
@@ -70,14 +70,14 @@ def weighted(samples: int) -> st.SearchStrategy[Weighted]:
 
 
 @st.composite
-def mixed(draw: Any, samples: int) -> Mixed:
+def mixed(draw: Any, samples: int) -> MixtureOrder:
     edges = [0, *sorted(draw(st.sets(st.integers(1, samples), max_size=4))), samples]
     spans = [(first, last) for first, last in pairwise(edges) if first < last]
     parts = [
-        Part(first, last - first, draw(st.sampled_from([1, 2, 0.7, 0.01, 1 / 3])), draw(once(last - first)))
+        MixturePart(first, last - first, draw(st.sampled_from([1, 2, 0.7, 0.01, 1 / 3])), draw(once(last - first)))
         for first, last in spans
     ]
-    return Mixed(tuple(parts), draw(st.none() | st.integers(1, 700)))
+    return MixtureOrder(tuple(parts), draw(st.none() | st.integers(1, 700)))
 
 
 def orders(samples: int) -> st.SearchStrategy[Any]:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import fastfeed.sampling
 from fastfeed.distributed.world import World
 from fastfeed.errors import StateError
-from fastfeed.sampling import NAMES, Balanced, Blocks, Mixed, Part, Repeated, Visits, Weighted
+from fastfeed.sampling import NAMES, Balanced, Blocks, MixtureOrder, MixturePart, Repeated, Visits, Weighted
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import uniform
 
-EXAMPLES = [Balanced(), Blocks(), Mixed((Part(0, 1, 1),)), Repeated(2), Weighted([1]), *NAMES.values()]
+EXAMPLES = [Balanced(), Blocks(), MixtureOrder((MixturePart(0, 1, 1),)), Repeated(2), Weighted([1]), *NAMES.values()]
 
 
 def test_all_orders_are_here():
@@ -96,7 +96,7 @@ def test_orders_are_frozen_values(order):
             setattr(order, field.name, None)
 
 
-# -- turns
+# -- occurrences
 
 
 def test_the_first_turn_draws_what_the_id_draws():
@@ -105,15 +105,15 @@ def test_the_first_turn_draws_what_the_id_draws():
 
 
 def test_turns_draw_numbers_of_their_own():
-    ids, turns = np.repeat([0, 1, 2**40 - 1], 5), np.tile([0, 1, 2, 2**23, 2**24 - 1], 3)
-    keys = Visits(ids, turns).keys
+    ids, occurrences = np.repeat([0, 1, 2**40 - 1], 5), np.tile([0, 1, 2, 2**23, 2**24 - 1], 3)
+    keys = Visits(ids, occurrences).keys
     assert keys.dtype == np.int64
     assert len(np.unique(uniform(3, 1, keys, 0, 2), axis=0)) == 15
 
 
 @given(plans())
 def test_turns_begin_low(plan):
-    """At most one more than the sample has come by then: 2**24 turns are plenty."""
-    ids, turns = served(plan)
+    """At most one more than the sample has come by then: 2**24 occurrences are plenty."""
+    ids, occurrences = served(plan)
     times = np.bincount(ids)
-    assert (turns <= times[ids]).all()
+    assert (occurrences <= times[ids]).all()

@@ -21,9 +21,9 @@ def test_classes_and_their_samples_come_alike(plan):
     class_of[classes.ids] = np.repeat(np.arange(len(classes.sizes)), classes.sizes)
     used = np.zeros(plan.samples, np.int64)
     for epoch in range(8):
-        ids, turns = served(plan, epoch)
+        ids, occurrences = served(plan, epoch)
         assert np.ptp(np.bincount(class_of[ids], minlength=len(classes.sizes))) <= 1
-        assert turns.min() >= 0
+        assert occurrences.min() >= 0
         used += np.bincount(ids, minlength=plan.samples)
         for class_ in range(len(classes.sizes)):
             assert np.ptp(used[class_of == class_]) <= 1
@@ -60,7 +60,7 @@ def test_golden_order():
     plan = Plan(8, 4, seed=7, shuffle=Balanced(10).bind(Rows(8, labels=[5, 0, 5, 2, 5, 5, 0, 5])), tail="pad")
     visits = served(plan, 3)
     assert visits.ids.tolist() == GOLDEN
-    assert visits.turns.tolist() == GOLDEN_TURNS
+    assert visits.occurrences.tolist() == GOLDEN_TURNS
 
 
 GOLDEN = [1, 3, 0, 3, 6, 4, 6, 3, 7, 1]
@@ -91,7 +91,7 @@ def test_prints_as_written_once_bound():
         ),
         (
             lambda: Plan(4, 2, shuffle=Balanced()),
-            "Balanced() takes its classes from the labels of a source and has seen none; "
+            "Balanced() takes its classes from the labels of a source and is not bound to one; "
             "make a Feed of it, or call its bind(source)",
         ),
         (

@@ -189,7 +189,7 @@ def test_blocks_of_a_size_ask_nothing_of_the_source():
         (lambda: Blocks(2**40), "Blocks.block must be at most 2147483648, got 1099511627776"),
         (
             lambda: Blocks().bind(Rows(9)),
-            "Blocks() needs a source that lies in shards (with `bounds`), got Rows; "
+            "Blocks() needs a source in shards (with `bounds`), got Rows; "
             'say how many samples lie together, as in Blocks(1024), or use shuffle="full"',
         ),
         (
@@ -202,7 +202,7 @@ def test_blocks_of_a_size_ask_nothing_of_the_source():
         ),
         (
             lambda: Plan(9, 2, shuffle=Blocks()),
-            "Blocks() takes its blocks from the shards of a source and has seen none; "
+            "Blocks() takes its blocks from the shards of a source and is not bound to one; "
             "make a Feed of it, call its bind(source), or say how many samples lie together, as in Blocks(1024)",
         ),
         (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, StateError
-from fastfeed.sampling import Blocks, Mixed, Part
+from fastfeed.sampling import Blocks, MixtureOrder, MixturePart
 from fastfeed.sampling.plan import Plan
 
 # -- saving and restoring
@@ -137,7 +137,7 @@ SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), 
         ({"batch": 4, "shuffle": 1000}, f"{SHUFFLE} 1000"),
         ({"batch": 4, "shuffle": Blocks}, f"{SHUFFLE} <class 'fastfeed.sampling.blocks.Blocks'>"),
         (
-            {"batch": 30, "shuffle": Mixed((Part(0, 9, 1.0),))},
+            {"batch": 30, "shuffle": MixtureOrder((MixturePart(0, 9, 1.0),))},
             "the global batch must not exceed the data: got 30 samples per step and 9 samples in the epoch; "
             'lower batch, or use tail="pad"',
         ),

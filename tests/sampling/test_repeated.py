@@ -22,17 +22,17 @@ def test_each_sample_and_turn_once(together):
 
 
 def test_all_samples_come_before_any_comes_again():
-    ids, turns = served(Plan(50, 10, shuffle=Repeated(3)))
-    assert turns.tolist() == [0] * 50 + [1] * 50 + [2] * 50
+    ids, occurrences = served(Plan(50, 10, shuffle=Repeated(3)))
+    assert occurrences.tolist() == [0] * 50 + [1] * 50 + [2] * 50
     walks = [ids[first : first + 50].tolist() for first in (0, 50, 100)]
     assert walks[0] != walks[1] != walks[2] != walks[0]
     assert walks[0] == served(Plan(50, 10)).ids.tolist(), "the first time is a plain epoch"
 
 
 def test_together_means_next_to_each_other():
-    ids, turns = served(Plan(50, 10, shuffle=Repeated(5, together=True)))
+    ids, occurrences = served(Plan(50, 10, shuffle=Repeated(5, together=True)))
     assert (ids.reshape(50, 5) == ids[::5, None]).all()
-    assert turns.tolist() == [0, 1, 2, 3, 4] * 50
+    assert occurrences.tolist() == [0, 1, 2, 3, 4] * 50
 
 
 def test_golden_orders():

@@ -53,9 +53,9 @@ def test_equal_weights_are_a_full_shuffle():
 
 
 def test_turns_count_the_times_of_a_sample():
-    ids, turns = served(Plan(3, 10, shuffle=Weighted([5, 0, 2.5], 30)))
+    ids, occurrences = served(Plan(3, 10, shuffle=Weighted([5, 0, 2.5], 30)))
     for id, times in ((0, 20), (2, 10)):
-        assert sorted(turns[ids == id]) == list(range(times))
+        assert sorted(occurrences[ids == id]) == list(range(times))
 
 
 def test_a_pattern_in_storage_is_none_in_an_epoch():
@@ -82,7 +82,7 @@ def test_golden_order():
     """Never changes: saved states name positions in it."""
     visits = served(Plan(6, 4, seed=7, shuffle=Weighted([1, 0, 3, 1, 0.5, 2], 10), tail="pad"), 3)
     assert visits.ids.tolist() == GOLDEN
-    assert visits.turns.tolist() == GOLDEN_TURNS
+    assert visits.occurrences.tolist() == GOLDEN_TURNS
 
 
 GOLDEN = [0, 3, 0, 5, 2, 5, 2, 2, 2, 3]
@@ -124,8 +124,8 @@ def test_prints_what_tells_weights_apart():
         ),
         (
             lambda: Plan(3, 1, shuffle=Weighted()),
-            "Weighted() takes the weights of a source and has seen none; make a Feed of it, call its bind(source), "
-            "or pass one per sample, as in Weighted(weights)",
+            "Weighted() takes the weights of a source and is not bound to one; make a Feed of it, "
+            "call its bind(source), or pass one per sample, as in Weighted(weights)",
         ),
     ],
 )

@@ -164,4 +164,4 @@ def test_memory_that_is_not_kept_is_unmapped():
     assert shared_bytes() > before
     del array
     assert shared_bytes() == before
-    assert not shared._at
+    assert not shared._by_address

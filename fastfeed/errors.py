@@ -6,7 +6,7 @@
     │   └── StateError                     a saved position does not fit this feed
     ├── MissingExtra      (ImportError)    an optional package is needed; the text holds the pip command
     ├── SourceError       (OSError)        a data source cannot be opened or listed
-    ├── TargetError       (OSError)        what was made cannot be written; keeps the errno
+    ├── TargetError       (OSError)        the output cannot be written; keeps the errno
     ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise"
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
     ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
@@ -59,9 +59,9 @@ class MissingExtra(FastfeedError, ImportError):
     """An optional package is needed."""
 
     @classmethod
-    def of(cls, who: str, package: str, extra: str) -> MissingExtra:
+    def of(cls, caller: str, package: str, extra: str) -> MissingExtra:
         """`MissingExtra.of("to_jax", "JAX", "jax")` names the pip command."""
-        return cls(f"{who} needs {package}: pip install 'fastfeed[{extra}]'")
+        return cls(f"{caller} needs {package}: pip install 'fastfeed[{extra}]'")
 
 
 class SourceError(FastfeedError, OSError):
@@ -69,7 +69,7 @@ class SourceError(FastfeedError, OSError):
 
 
 class TargetError(FastfeedError, OSError):
-    """What was made cannot be written."""
+    """The output cannot be written."""
 
     def __init__(self, text: str, errno: int | None = None) -> None:
         super().__init__(text)

@@ -1,6 +1,6 @@
-"""A bad sample is data, not an exception: what failed and why, what happens then, and how much of it is too much.
+"""Bad samples as data, not exceptions: the failure, the policy for it, and the limits that end a run.
 
-The list that is kept of them is in `quarantine.py`.
+`feed/quarantine.py` keeps the list of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REASONS = {
     "label_missing": "the sample has no label",
     "op_failed": "a function in the list of ops failed",
 }
-# worth another try in the next epoch: a function may fail for some random numbers alone, or be repaired by then
+# read again in the next epoch: a function may fail for some random numbers only, or be repaired by then
 TRANSIENT = frozenset({"io_error", "timeout", "op_failed"})
 
 
@@ -58,7 +58,7 @@ class FaultPolicy:
     """
 
     action: Literal["substitute", "mask", "raise"] = "substitute"
-    max_share: float = 0.25  # of the samples whose turn has come; exceeded once chance cannot explain it
+    max_share: float = 0.25  # of the scheduled samples; exceeded when chance cannot explain it
     max_run: int = 1000  # bad samples in a row
     attempts: int = 16  # substitutes tried for one bad sample
 
@@ -77,6 +77,8 @@ class FaultPolicy:
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:
-    """Whether `bad` of `handled` samples show a true share above the limit: by more than three standard deviations of a
-    binomial count, so that a data set at four fifths of the limit is not stopped by an unlucky beginning."""
+    """Whether `bad` of `handled` samples exceed the limit by more than three standard deviations of a binomial count.
+
+    The margin keeps a data set at four fifths of the limit from being stopped by an unlucky start.
+    """
     return bad > handled * max_share + 3 * (handled * max_share * (1 - max_share)) ** 0.5

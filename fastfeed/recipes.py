@@ -1,4 +1,4 @@
-"""Lists of ops that others have trained well with: print one, edit it, pass it on.
+"""Proven lists of ops: print one, edit it, pass it on.
 
     ops = fastfeed.recipes.imagenet_train(224)
     ops.insert(2, fastfeed.RandAugment())
@@ -45,7 +45,7 @@ def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -
     check_p("imagenet_train erase", erase)
     erasing = [RandomErasing(erase, fill=_MEAN)] if erase else []
     crop = RandomResizedCrop(_side("imagenet_train", size))
-    return [crop, RandomFlip(), *_given("imagenet_train", policy), *erasing, Normalize.imagenet()]
+    return [crop, RandomFlip(), *_policy_ops("imagenet_train", policy), *erasing, Normalize.imagenet()]
 
 
 def imagenet_eval(size: int = 224) -> list[Any]:
@@ -65,7 +65,7 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
     policy  what is done to the crop's pixels, such as AutoAugment("cifar10")
     """
     normalize = Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-    return [RandomCrop(32, padding=4), RandomFlip(), *_given("cifar_train", policy), normalize]
+    return [RandomCrop(32, padding=4), RandomFlip(), *_policy_ops("cifar_train", policy), normalize]
 
 
 def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
@@ -77,7 +77,7 @@ def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
     policy  what is done to the crop's pixels instead of the jitter
     """
     crop = RandomResizedCrop(_side("stock_photo_train", size), scale=(0.35, 1.0))
-    colors = _given("stock_photo_train", policy) or [ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)]
+    colors = _policy_ops("stock_photo_train", policy) or [ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)]
     return [crop, RandomFlip(), *colors, Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
 
 
@@ -87,7 +87,7 @@ def _side(name: str, size: Any) -> int:
     return check_size(name, size)[0]
 
 
-def _given(name: str, policy: Any) -> list[Any]:
+def _policy_ops(name: str, policy: Any) -> list[Any]:
     op = as_op(policy)
     if op is not None and (isinstance(op, type) or getattr(op, "kind", None) != "change"):
         what = f"the class {op.__name__}; write {op.__name__}()" if isinstance(op, type) else repr(op)

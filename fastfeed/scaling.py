@@ -49,7 +49,7 @@ RULES: dict[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What to train with; `print(plan)` says what was done to the recipe, and on whose authority."""
+    """Batch size and learning rate; `print(plan)` says how they follow from the recipe, and whose rule that is."""
 
     local_batch: int  # samples per rank per step
     global_batch: int  # samples per step over all ranks; for `Feed(global_batch=...)`
@@ -66,7 +66,7 @@ class BatchPlan:
 
     @property
     def why(self) -> str:
-        """Whose rule this is, and where it is known to fail."""
+        """The source of this rule, and where it is known to fail."""
         text = f"{self.rule}: {RULES[self.rule][1]}"
         if self.warmup_epochs:
             text += "\nwarm-up: Goyal et al. 2017, section 2.2"
@@ -106,7 +106,7 @@ class BatchPlan:
         if got != self.global_batch:
             raise ConfigError(
                 f"the feed's global batch must be {self.global_batch}, planned for lr={self.lr:g}, got {got}; "
-                f"pass global_batch={self.global_batch} to Feed (batch counts per rank), or plan anew for {got}"
+                f"pass global_batch={self.global_batch} to Feed (batch counts per rank), or plan again for {got}"
             )
 
     def __str__(self) -> str:
@@ -117,8 +117,8 @@ class BatchPlan:
             text += f", after {self.warmup_epochs:g} epochs of warm-up from {self.base_lr:g}"
         return f"{text}\n{self.why}"
 
-    def _ramp(self, done: float, warmup: float) -> float:
-        return self.lr if done >= warmup else self.base_lr + (self.lr - self.base_lr) * (done / warmup)
+    def _ramp(self, position: float, warmup: float) -> float:
+        return self.lr if position >= warmup else self.base_lr + (self.lr - self.base_lr) * (position / warmup)
 
 
 def plan_batch(
@@ -130,7 +130,7 @@ def plan_batch(
     local_batch: int | None = None,  # samples per rank; default: base_batch, a recipe for one GPU
     warmup_epochs: float = 5,
 ) -> BatchPlan:
-    """Take a recipe to `world` ranks; the learning rate follows k = global batch / base batch.
+    """Scale a recipe to `world` ranks; the learning rate follows k = global batch / base batch.
 
     - "linear": lr * k. Goyal et al. 2017 (arXiv 1706.02677), Krizhevsky 2014 (arXiv 1404.5997).
     - "sqrt": lr * sqrt(k). Krizhevsky 2014, Hoffer et al. 2017 (arXiv 1705.08741).
@@ -145,10 +145,10 @@ def plan_batch(
         world = World.detect()
     size = world.size if isinstance(world, World) else world
     _check_integer("world", size, 1, "pass a World, or the number of processes in all")
-    for name, value, least in (("base_lr", base_lr, "> 0"), ("warmup_epochs", warmup_epochs, ">= 0")):
+    for name, value, bound in (("base_lr", base_lr, "> 0"), ("warmup_epochs", warmup_epochs, ">= 0")):
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or value < 0 or (value == 0 and least == "> 0"):
-            raise ConfigError(f"{name} must be a finite number {least}, got {value!r}")
+        if not number or value < 0 or (value == 0 and bound == "> 0"):
+            raise ConfigError(f"{name} must be a finite number {bound}, got {value!r}")
     if rule not in RULES:
         raise ConfigError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
     if rule == "fixed-global":
@@ -172,6 +172,6 @@ def plan_batch(
     return BatchPlan(local_batch, local_batch * size, lr, base_batch, float(base_lr), rule, warmup)
 
 
-def _check_integer(name: str, value: object, least: int, advice: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ConfigError(f"{name} must be an integer >= {least}, got {value!r}{advice and '; ' + advice}")
+def _check_integer(name: str, value: object, minimum: int, advice: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise ConfigError(f"{name} must be an integer >= {minimum}, got {value!r}{advice and '; ' + advice}")

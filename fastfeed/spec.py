@@ -1,4 +1,4 @@
-"""What one sample looks like between two stages."""
+"""The shape, dtype and layout of a sample between two stages."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_feed_with_another_global_batch_is_refused():
                 plan.check(given_one)
             assert str(caught.value) == (
                 "the feed's global batch must be 16, planned for lr=0.1, got 64; "
-                "pass global_batch=16 to Feed (batch counts per rank), or plan anew for 64"
+                "pass global_batch=16 to Feed (batch counts per rank), or plan again for 64"
             )
 
 

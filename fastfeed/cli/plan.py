@@ -65,7 +65,7 @@ def figures(found: Simulation, speed: float, ranks_per_node: int) -> dict[str, o
     plan = found.plan
     seconds = plan.steps * plan.batch / speed  # rank 0's batch; others differ by one sample at most
     per_node = min(ranks_per_node, plan.world.size)
-    chunks = found.nodes_touch * max(1.0, -(-found.unit_bytes // _CHUNK))
+    chunks = found.node_units_read * max(1.0, -(-found.unit_bytes // _CHUNK))
     return {
         "ranks": plan.world.size,
         "steps": plan.steps,
@@ -76,16 +76,16 @@ def figures(found: Simulation, speed: float, ranks_per_node: int) -> dict[str, o
         "samples_per_rank": _range(found.samples),
         "bytes_per_rank": _range(found.bytes),
         "imbalance": found.imbalance,
-        "units_per_rank_epoch": _range(found.touched),
+        "units_per_rank_epoch": _range(found.units_read),
         "units_per_rank_step": _range(found.per_step),
         "units_per_global_batch": _range(found.in_batch),
-        "units_per_node_epoch": _range(found.nodes_touch),
+        "units_per_node_epoch": _range(found.node_units_read),
         "requests_per_s_rank": speed,
         "requests_per_s_all": speed * plan.world.size,
         "bytes_per_s_rank": float(found.bytes.mean()) / seconds,
         "bytes_per_s_all": float(found.bytes.sum()) / seconds,
         "cached_requests_per_s_node": float(chunks.mean()) / seconds,
-        "cached_bytes_per_s_node": float(found.nodes_touch.mean()) * found.unit_bytes / seconds,
+        "cached_bytes_per_s_node": float(found.node_units_read.mean()) * found.unit_bytes / seconds,
         "ranks_per_node": per_node,
     }
 
@@ -103,7 +103,7 @@ def _show(found: Simulation, speed: float, ranks_per_node: int) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    if not found.whole:
+    if not found.is_complete:
         console.print(f"[yellow]{len(found.steps):,} evenly spread steps were followed; shards are counted in those[/]")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "least", "mean", "most"):
@@ -111,10 +111,10 @@ def _show(found: Simulation, speed: float, ranks_per_node: int) -> None:
     rows = (
         ("samples per rank and epoch", found.samples, _count),
         ("bytes per rank and epoch", found.bytes, _size),
-        ("shards per rank and epoch", found.touched, _count),
+        ("shards per rank and epoch", found.units_read, _count),
         ("shards per rank and step", found.per_step, _count),
         ("shards in a global batch", found.in_batch, _count),
-        (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", found.nodes_touch, _count),
+        (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", found.node_units_read, _count),
     )
     for name, values, text in rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))

@@ -28,14 +28,14 @@ def draw(found: Simulation) -> Image.Image:
     pen.text((_LEFT, 38), "color: the shard that a rank reads most from, by its place in storage", _INK, font)
     _legend(picture, pen, font, found.units)
 
-    hues = found.seen * 255 // max(found.units - 1, 1)
+    hues = found.most_read * 255 // max(found.units - 1, 1)
     picture.paste(_stretched(_COLORS[hues], _RANKS), (_LEFT, _TOP))
     _axes(pen, font, _TOP, _RANKS, "rank", plan.world.size - 1, plan.steps)
     at = _TOP + _RANKS + _GAP
     for rank, trace in traces.items():
         dots = np.where(trace[..., None], np.array(_DOT, np.uint8), np.array(_PALE, np.uint8))
         picture.paste(_stretched(dots, _TRACE), (_LEFT, at))
-        share = found.touched[rank] / max(found.units, 1)
+        share = found.units_read[rank] / max(found.units, 1)
         pen.text((_LEFT, at - 18), f"rank {rank}: reads from {share:.1%} of the shards", _INK, font)
         _axes(pen, font, at, _TRACE, "shard", found.units - 1, plan.steps)
         at += _TRACE + _GAP

@@ -1,4 +1,4 @@
-"""How many cores, and how much memory, this process may really use."""
+"""The number of cores, and the memory, that this process may use."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def cores_for(world: World, root: Path = Path("/")) -> int:
 
 
 def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
-    """(cores, bytes of memory) that the container or job allows; the tightest of its cgroup and all above it counts."""
+    """(cores, bytes of memory) that the container or job allows: the tightest limit of its cgroup and its parents."""
     cores: list[float] = []
     memory: list[int] = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         for name in {"", "cpu", "memory"}.intersection(names.split(",")):  # version 2 has no name, version 1 has many
             own = root.joinpath("sys/fs/cgroup", name, path.strip("/"))
-            # Inside a container `own` may be the host's and not exist here; its parents do.
+            # Inside a container `own` may be a path of the host that does not exist here; its parents do.
             for folder in (own, *own.parents):
                 cpu_max = _text(folder / "cpu.max")
                 parts = (cpu_max or _text(folder / "cpu.cfs_quota_us") + _text(folder / "cpu.cfs_period_us")).split()
@@ -42,7 +42,7 @@ def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
 
 
 def _text(path: Path) -> str:
-    """A file's content; nothing where it cannot be read."""
+    """The content of a file; empty if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""One GPU per process: to be called before a framework looks for GPUs."""
+"""Pins one GPU to each process, before a framework looks for GPUs."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
 def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.environ) -> str | None:
     """Show this process only the GPU of its local rank; returns that entry of CUDA_VISIBLE_DEVICES, None without GPUs.
 
-    Takes one of those that are visible now, and leaves alone what a launcher has narrowed down to one. Frameworks then
-    call it GPU 0. Too late once this process has initialized CUDA, as `torch.cuda.is_available()` does: ConfigError.
+    Takes one of the visible GPUs; if a launcher shows only one already, nothing changes. Frameworks then call it GPU 0.
+    Too late once this process has initialized CUDA, as `torch.cuda.is_available()` does: ConfigError.
     """
     world = World.detect(environ) if world is None else world
-    given = environ.get(NAME)
-    if given is None:
+    visible = environ.get(NAME)
+    if visible is None:
         pinned = str(world.local_rank)
     else:
-        entries = _visible(given)
+        entries = _entries(visible)
         if len(entries) < 2:
             return entries[0] if entries else None
         if len(entries) < world.local_size:
             raise ConfigError(
                 f"{NAME} must show 1 GPU, or one for each of the {world.local_size} processes on this machine, "
-                f"got {len(entries)}: {given!r}; start {len(entries)} processes per machine, or show more GPUs"
+                f"got {len(entries)}: {visible!r}; start {len(entries)} processes per machine, or show more GPUs"
             )
         pinned = entries[world.local_rank]
-    who = next((name for name, started in STARTED.items() if started()), None)
-    if who is not None:
+    initializer = next((name for name, has_started in CUDA_CHECKS.items() if has_started()), None)
+    if initializer is not None:
         raise ConfigError(
-            f"pin_gpu must come before CUDA is initialized, got a process in which {who} has done so; "
+            f"pin_gpu must come before CUDA is initialized, got a process in which {initializer} has done so; "
             "call fastfeed.pin_gpu() first, above the imports of frameworks"
         )
     environ[NAME] = pinned
     return pinned
 
 
-def _visible(text: str) -> list[str]:
-    """Entries as CUDA takes them: the first that is invalid, like -1, ends the list."""
+def _entries(text: str) -> list[str]:
+    """Entries as CUDA parses them: the first invalid one, such as -1, ends the list."""
     entries = [entry.strip() for entry in text.split(",")]
     invalid = (i for i, entry in enumerate(entries) if not ENTRY.fullmatch(entry))
     return entries[: next(invalid, len(entries))]
@@ -70,7 +70,7 @@ def _tensorflow() -> bool:
 
 
 def _driver() -> bool:
-    """Whoever initialized it: until then cuDeviceGetCount answers CUDA_ERROR_NOT_INITIALIZED."""
+    """By any library: before, cuDeviceGetCount returns CUDA_ERROR_NOT_INITIALIZED."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)  # only if it is in this process already
     except (OSError, AttributeError):  # no such flags elsewhere than on Linux
@@ -78,8 +78,8 @@ def _driver() -> bool:
     return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0
 
 
-# who -> has it initialized CUDA in this process? Looks at what is imported, imports nothing.
-STARTED: dict[str, Callable[[], bool]] = {
+# name -> has it initialized CUDA in this process? Inspects imported modules, imports nothing.
+CUDA_CHECKS: dict[str, Callable[[], bool]] = {
     "PyTorch": _torch,
     "JAX": _jax,
     "TensorFlow": _tensorflow,

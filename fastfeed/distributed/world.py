@@ -1,7 +1,7 @@
-"""Which rank am I? Read from the launcher's environment, never asked of the network.
+"""Finds the rank of this process in the launcher's environment variables, without the network.
 
-`LAUNCHERS` is the order of priority: the inner launcher wins, because it numbered this very process while the outer
-ones only describe the machine it runs on.
+`LAUNCHERS` is the order of priority: the inner launcher wins, because it numbered this process, while the outer ones
+only describe the machine.
 
 - torchrun, then Horovod, before MPI and Slurm: both are started *by* `mpirun` or `srun` and split each of their tasks.
 - MPI before Slurm: `mpirun` starts one `srun` task per node and several ranks inside it.
@@ -26,19 +26,19 @@ Environ = Mapping[str, str]
 SHELLS = frozenset({"bash", "sh", "zsh", "tcsh", "csh", "ksh", "dash", "fish"})
 # Slurm's own steps (batch script, interactive shell, extern, pending) are numbered down from 2**32.
 FIRST_SPECIAL_STEP = 0xFFFFFFF0
-# TensorFlow numbers the chief (once called master) first, then the workers; other tasks take no part in training.
+# TensorFlow numbers the chief (formerly master) first, then the workers; other tasks do not train.
 TRAINING_TASKS = ("chief", "master", "worker")
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This process's place among all that train together: `World()` is a process alone."""
+    """The rank of this process among all processes of a training job: `World()` is a single process."""
 
     rank: int = 0  # among all processes
     size: int = 1  # processes in all
     local_rank: int = 0  # among the processes on this machine
     local_size: int = 1  # processes on this machine
-    found_by: str = field(default="default", compare=False)  # what was read; two worlds are equal without it
+    found_by: str = field(default="default", compare=False)  # the variables read; it does not count for equality
 
     def __post_init__(self) -> None:
         for name in ("rank", "size", "local_rank", "local_size"):
@@ -63,9 +63,9 @@ class World:
 
     @classmethod
     def detect(cls, environ: Environ | None = None) -> World:
-        """Find out which rank this is; `found_by` says what was read.
+        """Detect the rank of this process; `found_by` names the variables read.
 
-        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` with no partner) is nobody's launcher and is ignored.
+        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) is no launcher and is ignored.
         Anything else that is half set, not a number, or out of range is a ConfigError.
         """
         environ = os.environ if environ is None else environ
@@ -77,7 +77,7 @@ class World:
 
     @property
     def gpu(self) -> int:
-        """The GPU to pin on this machine; 0 instead where the launcher shows each process only its own GPU."""
+        """The GPU of this process on its machine; GPU 0 if the launcher shows each process only its own GPU."""
         return self.local_rank
 
     @property
@@ -86,36 +86,36 @@ class World:
         return self.rank == 0
 
     def __str__(self) -> str:
-        place = f"rank {self.rank} of {self.size} (local {self.local_rank} of {self.local_size})"
+        text = f"rank {self.rank} of {self.size} (local {self.local_rank} of {self.local_size})"
         name, _, what = self.found_by.partition(": ")
         if name == "default":
-            return f"{place}, {what}" if what else place
-        return f"{place}, found by {name}"
+            return f"{text}, {what}" if what else text
+        return f"{text}, found by {name}"
 
 
 def torchrun(environ: Environ) -> World | None:
     """torchrun, DeepSpeed, Accelerate, Kubeflow's PyTorchJob: RANK and WORLD_SIZE, mostly with LOCAL_RANK."""
-    pair = [name for name in ("RANK", "WORLD_SIZE") if _given(environ, name)]
-    evident = [name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID") if _given(environ, name)]
+    pair = [name for name in ("RANK", "WORLD_SIZE") if _is_set(environ, name)]
+    hints = [name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID") if _is_set(environ, name)]
     # Either name alone is common for other things (sbatch scripts export WORLD_SIZE and leave the rank to srun), and
     # some tools export LOCAL_RANK=-1. MASTER_ADDR is no evidence for the same reason.
-    if not pair or (len(pair) == 1 and not evident):
+    if not pair or (len(pair) == 1 and not hints):
         return None
-    local_size = "LOCAL_SIZE" if _given(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"  # DeepSpeed says LOCAL_SIZE
+    local_size = "LOCAL_SIZE" if _is_set(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"  # DeepSpeed says LOCAL_SIZE
     return numbered("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
 
 
 def pmi(environ: Environ) -> World | None:
     """MPICH and Intel MPI (Hydra), Cray PALS: PMI_RANK and PMI_SIZE."""
     local_rank, local_size = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
-    if not _given(environ, local_rank):
-        # `srun --mpi=pmi2` sets PMI_RANK as well; Slurm's row below knows more (local rank, interactive shells).
-        half = _given(environ, "PMI_RANK") != _given(environ, "PMI_SIZE")
+    if not _is_set(environ, local_rank):
+        # `srun --mpi=pmi2` sets PMI_RANK as well; Slurm's entry below knows more (local rank, interactive shells).
+        half = _is_set(environ, "PMI_RANK") != _is_set(environ, "PMI_SIZE")
         same = all(
             environ.get(ours) == environ.get(theirs)
             for ours, theirs in (("PMI_RANK", "SLURM_PROCID"), ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"))
         )
-        if _given(environ, "SLURM_STEP_NUM_TASKS") and (half or same):
+        if _is_set(environ, "SLURM_STEP_NUM_TASKS") and (half or same):
             return None
         local_rank, local_size = "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"  # Cray PALS
     return numbered("PMI", "PMI_RANK", "PMI_SIZE", local_rank, local_size, environ)
@@ -123,15 +123,15 @@ def pmi(environ: Environ) -> World | None:
 
 def jax(environ: Environ) -> World | None:
     """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as scripts pass them to `jax.distributed.initialize`."""
-    both = _given(environ, "JAX_PROCESS_ID") and _given(environ, "JAX_NUM_PROCESSES")
-    if not both and not _given(environ, "JAX_COORDINATOR_ADDRESS"):
+    both = _is_set(environ, "JAX_PROCESS_ID") and _is_set(environ, "JAX_NUM_PROCESSES")
+    if not both and not _is_set(environ, "JAX_COORDINATOR_ADDRESS"):
         return None
     return numbered("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", None, None, environ)
 
 
 def tf_config(environ: Environ) -> World | None:
     """TF_CONFIG's cluster, in TensorFlow's order: chief (or master), then workers; other tasks are alone."""
-    if not _given(environ, "TF_CONFIG"):
+    if not _is_set(environ, "TF_CONFIG"):
         return None
     try:
         config = json.loads(environ["TF_CONFIG"])
@@ -147,28 +147,30 @@ def tf_config(environ: Environ) -> World | None:
             'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, '
             f"with the task in the cluster, got {environ['TF_CONFIG'][:200]!r}; correct it or unset TF_CONFIG"
         ) from error
-    tasks = [(name, i, _host(at)) for name in TRAINING_TASKS for i, at in sorted(cluster.get(name, {}).items())]
-    here = [(name, i) for name, i, at in tasks if at == host]
+    tasks = [
+        (name, i, _host(address)) for name in TRAINING_TASKS for i, address in sorted(cluster.get(name, {}).items())
+    ]
+    local = [(name, i) for name, i, address in tasks if address == host]
     return World(
         rank=[(name, i) for name, i, _ in tasks].index((kind, index)),
         size=len(tasks),
-        local_rank=here.index((kind, index)),
-        local_size=len(here),
-        found_by=f"TF_CONFIG: task {kind} {index}, {len(tasks)} training tasks, {len(here)} on {host}",
+        local_rank=local.index((kind, index)),
+        local_size=len(local),
+        found_by=f"TF_CONFIG: task {kind} {index}, {len(tasks)} training tasks, {len(local)} on {host}",
     )
 
 
 def slurm(environ: Environ) -> World | None:
-    """A task of an `srun` step. A batch script and an interactive shell are alone, whatever was allocated to them."""
-    if not _given(environ, "SLURM_STEP_NUM_TASKS"):
-        if not _given(environ, "SLURM_JOB_ID"):
+    """A task of an `srun` step. A batch script or interactive shell is a single process, whatever its allocation."""
+    if not _is_set(environ, "SLURM_STEP_NUM_TASKS"):
+        if not _is_set(environ, "SLURM_JOB_ID"):
             return None
         return World(found_by=f"Slurm: SLURM_JOB_ID={environ['SLURM_JOB_ID']} without an srun step, so it is alone")
-    step = _integer(environ, "SLURM_STEP_ID", "Slurm") if _given(environ, "SLURM_STEP_ID") else 0
+    step = _integer(environ, "SLURM_STEP_ID", "Slurm") if _is_set(environ, "SLURM_STEP_ID") else 0
     if step >= FIRST_SPECIAL_STEP:
         return World(found_by=f"Slurm: SLURM_STEP_ID={step}, a batch script or an interactive shell, so it is alone")
     size = _integer(environ, "SLURM_STEP_NUM_TASKS", "Slurm")
-    if size > 1 and _given(environ, "SLURM_PTY_PORT"):
+    if size > 1 and _is_set(environ, "SLURM_PTY_PORT"):
         # `srun --pty` sets SLURM_PTY_PORT and every later srun inherits it. Only step 0 of a job that is itself named
         # after a shell is surely the shell. The name without the port proves nothing: `srun bash train.sh` has it too.
         name = environ.get("SLURM_JOB_NAME", "")
@@ -179,7 +181,7 @@ def slurm(environ: Environ) -> World | None:
             f"or a step's; in a shell, start it with `srun --pty -n 1`; before a step, `unset SLURM_PTY_PORT`"
         )
     world = numbered("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None, environ)
-    if world is not None and not _given(environ, "SLURM_LOCALID"):
+    if world is not None and not _is_set(environ, "SLURM_LOCALID"):
         raise ConfigError(
             f"SLURM_LOCALID must be set inside an srun step, got {world.found_by}; pass every SLURM_* variable on, "
             "for example into the container, or unset SLURM_STEP_NUM_TASKS"
@@ -190,38 +192,38 @@ def slurm(environ: Environ) -> World | None:
 def numbered(
     launcher: str, rank: str, size: str, local_rank: str | None, local_size: str | None, environ: Environ
 ) -> World | None:
-    """A launcher with one plain number per variable; `rank`, `size`, ... are the variables' names.
+    """A launcher with one number per variable; `rank`, `size`, ... are the names of the variables.
 
-    What a launcher leaves out about this machine is taken from the srun step where that has the same rank and size.
-    Else no local rank means one process per machine, and no local size means one machine; `found_by` says so.
+    Missing local numbers are taken from the srun step if it has the same rank and size. Otherwise no local rank means
+    one process per machine, and no local size means one machine; `found_by` says so.
     """
-    given = [name for name in (rank, size) if _given(environ, name)]
-    if not given:
+    names_set = [name for name in (rank, size) if _is_set(environ, name)]
+    if not names_set:
         return None
-    if len(given) == 1:
-        missing = size if given == [rank] else rank
+    if len(names_set) == 1:
+        missing = size if names_set == [rank] else rank
         raise ConfigError(
-            f"{missing} must be set when {given[0]} is, got {given[0]}={environ[given[0]]} alone; "
-            f"set both as {launcher} does, or unset {given[0]}"
+            f"{missing} must be set when {names_set[0]} is, got {names_set[0]}={environ[names_set[0]]} alone; "
+            f"set both as {launcher} does, or unset {names_set[0]}"
         )
-    names = [name for name in (rank, size, local_rank, local_size) if name and _given(environ, name)]
+    names = [name for name in (rank, size, local_rank, local_size) if name and _is_set(environ, name)]
     n = {name: _integer(environ, name, launcher) for name in names}
     found_by = f"{launcher}: " + " ".join(f"{name}={n[name]}" for name in names)
 
-    here, among = n.get(local_rank or ""), n.get(local_size or "")
-    if (here is None or among is None) and environ.get("SLURM_PROCID") == str(n[rank]):
+    local, local_count = n.get(local_rank or ""), n.get(local_size or "")
+    if (local is None or local_count is None) and environ.get("SLURM_PROCID") == str(n[rank]):
         counted = _slurm_tasks_here(environ, n[size])
         if counted is not None:
-            here, among = counted
+            local, local_count = counted
             found_by += " SLURM_STEP_TASKS_PER_NODE={SLURM_STEP_TASKS_PER_NODE}".format(**environ)
-    if here is None:
-        here, among = 0, 1
+    if local is None:
+        local, local_count = 0, 1
         found_by += ", one process per machine assumed" if n[size] > 1 else ""
-    elif among is None:
-        among = n[size]
+    elif local_count is None:
+        local_count = n[size]
         found_by += ", one machine assumed" if n[size] > 1 else ""
     try:
-        return World(n[rank], n[size], here, among, found_by)
+        return World(n[rank], n[size], local, local_count, found_by)
     except ConfigError as error:
         raise ConfigError(f"{found_by}: {error}, or unset {rank}") from None
 
@@ -259,7 +261,7 @@ LAUNCHERS: dict[str, Callable[[Environ], World | None]] = {
 }
 
 
-def _given(environ: Environ, name: str) -> bool:
+def _is_set(environ: Environ, name: str) -> bool:
     return bool(environ.get(name, "").strip())  # `export RANK=` means unset
 
 
@@ -274,7 +276,7 @@ def _slurm_tasks_here(environ: Environ, size: int) -> tuple[int, int] | None:
     """(local rank, tasks on this node) of the srun step, if it is the step that has `size` ranks."""
     if environ.get("SLURM_STEP_NUM_TASKS") != str(size):
         return None
-    if not all(_given(environ, name) for name in ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID")):
+    if not all(_is_set(environ, name) for name in ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID")):
         return None
     counts = tasks_per_node(environ["SLURM_STEP_TASKS_PER_NODE"])
     node = _integer(environ, "SLURM_NODEID", "Slurm")

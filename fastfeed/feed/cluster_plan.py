@@ -1,4 +1,4 @@
-"""What every rank of a cluster will read in an epoch, worked out from the plan without reading any of it."""
+"""What every rank of a cluster will read in an epoch, computed from the plan without reading any data."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from fastfeed.sources.base import Sharded, Source
 __all__ = ["Simulation", "simulate"]
 
 _PAIRS = 1 << 31  # a byte each
-_SAMPLES = 4_000_000  # of an epoch that are followed; longer ones are judged by evenly spread steps
+_SAMPLES = 4_000_000  # simulated per epoch; of longer epochs, evenly spread steps are
 _PICTURE, _ROWS = 1000, 120  # columns of time, rows of units in a trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """Per rank, of one epoch. What was followed in part is scaled to the whole."""
+    """Reads of every rank in one epoch. If only some steps are simulated, totals are scaled to the epoch."""
 
     plan: Plan
     source: Source
-    steps: np.ndarray  # int64: those that were followed
+    steps: np.ndarray  # int64: those simulated
     samples: np.ndarray  # int64 (ranks,): in the epoch, padding included
     bytes: np.ndarray  # float64 (ranks,): in the epoch; 0 where the source does not know sizes
     units: int  # units of storage: shards, row groups
-    touched: np.ndarray  # int64 (ranks,): units that a rank reads from, in the steps followed
-    per_step: np.ndarray  # int64 (steps followed, ranks): units read from in one step
-    in_batch: np.ndarray  # int64 (steps followed,): units that a global batch comes from
-    nodes_touch: np.ndarray  # int64 (nodes,): units that the ranks of one machine read from, in the steps followed
-    seen: np.ndarray  # int32 (ranks, columns): the unit that a rank reads most from, over time
-    traces: dict[int, np.ndarray]  # of some ranks: bool (rows, columns), which units it reads from, over time
+    units_read: np.ndarray  # int64 (ranks,): units that a rank reads from, in the simulated steps
+    per_step: np.ndarray  # int64 (simulated steps, ranks): units read from in one step
+    in_batch: np.ndarray  # int64 (simulated steps,): units that a global batch comes from
+    node_units_read: np.ndarray  # int64 (nodes,): units that the ranks of one machine read from, in the simulated steps
+    most_read: np.ndarray  # int32 (ranks, columns): the unit that a rank reads most from, over time
+    traces: dict[int, np.ndarray]  # of some ranks: bool (rows, columns), the units that it reads from, over time
     unit_bytes: float  # mean
 
     @property
-    def whole(self) -> bool:
-        """All steps of the epoch were followed."""
+    def is_complete(self) -> bool:
+        """All steps of the epoch were simulated."""
         return len(self.steps) == self.plan.steps
 
     @property
     def imbalance(self) -> float:
-        """How much more than the mean the busiest rank reads: 0 is none, in bytes where they are known."""
+        """How much more than the mean the busiest rank reads, as a fraction; of bytes where they are known."""
         read = self.bytes if self.bytes.any() else self.samples
         return float(read.max() / read.mean() - 1) if read.mean() else 0.0
 
 
 def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8) -> Simulation:
-    """Follow all ranks of `plan.world.size` through an epoch."""
+    """Simulate an epoch on all `plan.world.size` ranks."""
     size = plan.world.size
     if ranks_per_node < 1:
         raise ConfigError(f"ranks_per_node must be >= 1, got {ranks_per_node}")
@@ -73,7 +73,7 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
     traces = {rank: np.zeros((rows, columns), bool) for rank in sorted({0, size // 2, size - 1})}
     per_step = np.empty((len(steps), size), np.int64)
     in_batch = np.empty(len(steps), np.int64)
-    seen = np.zeros((size, columns), np.int32)
+    most_read = np.zeros((size, columns), np.int32)
     for i, step in enumerate(steps.tolist()):
         ids = alone.ids(epoch, step)
         unit = np.searchsorted(bounds, ids, side="right") - 1
@@ -82,10 +82,10 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
         both, counts = np.unique(rank_of * units + unit, return_counts=True)
         per_step[i] = np.bincount(both // units, minlength=size)
         in_batch[i] = len(np.unique(unit))
-        # by rank, the unit read most last; of several, any: the last in storage would color the picture one-sidedly
+        # by rank, the most read unit last; ties by hash: the last in storage would bias the colors of the picture
         order = np.lexsort((both * 2_654_435_761 % (1 << 32), counts, both // units))
         last = np.flatnonzero(np.diff(np.append(both[order] // units, size)) > 0)
-        seen[both[order][last] // units, column_of[i]] = both[order][last] % units
+        most_read[both[order][last] // units, column_of[i]] = both[order][last] % units
         touches[both // units, both % units] = True
         for rank, trace in traces.items():
             trace[both[both // units == rank] % units * rows // units, column_of[i]] = True
@@ -98,11 +98,11 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
         samples=np.diff(edges) * plan.steps,
         bytes=weight * scale,
         units=units,
-        touched=touches.sum(axis=1),
+        units_read=touches.sum(axis=1),
         per_step=per_step,
         in_batch=in_batch,
-        nodes_touch=by_node.sum(axis=1),
-        seen=seen,
+        node_units_read=by_node.sum(axis=1),
+        most_read=most_read,
         traces=traces,
         unit_bytes=float(weight.sum() * scale / max(units, 1)),
     )

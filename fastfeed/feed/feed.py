@@ -73,9 +73,9 @@ class Feed:
         if not isinstance(world, World):
             raise ConfigError(f"world must be a World such as World(rank=0, size=2) or None, got {world!r}")
         threads = cores_for(world) if threads is None else threads
-        for what, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ConfigError(f"{what} must be an integer >= {least}, got {value!r}")
+        for argument, value, minimum in (("threads", threads, 1), ("prefetch", prefetch, 0)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+                raise ConfigError(f"{argument} must be an integer >= {minimum}, got {value!r}")
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
@@ -204,10 +204,8 @@ class Feed:
         where = " of a helper process" if self.side_process else ""
         threads, ahead = "thread" + "s" * (self.threads != 1), "batch" + "es" * (self.prefetch != 1)
         how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
-        held = self.prefetch + 2
-        text = feed_text(
-            self.source, self.plan, self.program, how, self._backend.decode_path(), held, self._backend.memory_name
-        )
+        path, memory_name = self._backend.decode_path(), self._backend.memory_name
+        text = feed_text(self.source, self.plan, self.program, how, path, self.prefetch + 2, memory_name)
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     __str__ = explain
@@ -218,8 +216,8 @@ class Feed:
     @property
     def converts(self) -> bool:
         """There is conversion to do after decoding, and a device may do it instead."""
-        alone = not self.program.others  # conversion there is for one array
-        return alone and self.program.raw() != self.program and not self._backend.whole_batches
+        one_array = not self.program.others  # devices convert one array
+        return one_array and self.program.raw() != self.program and not self._backend.whole_batches
 
     def place_on(self, placement: Placement, raw: bool = False) -> None:
         """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""

@@ -27,7 +27,7 @@ _ENOUGH = 50  # samples to be handled, or all there are, before their share is j
 
 
 class Quarantine:
-    """Bad samples met so far, and the limits on them.
+    """Bad samples so far, and the limits on them.
 
     A file that exists already is read first: samples listed there under the same uri are known to be bad and not read
     again (delete the line, or the file, after repairing them). Transient failures (`faults.TRANSIENT`) are
@@ -75,15 +75,15 @@ class Quarantine:
     ) -> None:
         """List failures, and samples that were `known` to be bad; raises where the policy says the run ends."""
         with self._lock:
-            met = failures + [self._known[i] for i in known or ()]
+            occurred = failures + [self._known[i] for i in known or ()]
             fresh = list({f.id: f for f in failures if f.id not in self._failures}.values())
-            for failure in met:
+            for failure in occurred:
                 self._failures.setdefault(failure.id, failure)
                 if failure.reason not in TRANSIENT:
                     self._known[failure.id] = failure
-            self._handled += len(met) * scheduled
-            self._bad += len(met) * scheduled
-            self._run += len(met)
+            self._handled += len(occurred) * scheduled
+            self._bad += len(occurred) * scheduled
+            self._run += len(occurred)
             if fresh and self._file is not None:
                 self._file.append(fresh, epoch, step)
             self._check_limits(failures)

@@ -165,7 +165,7 @@ class Prefetcher(Generic[T]):
         self._pool, self._jobs, self._depth, self._stop = pool, iter(jobs), depth, stop
         self._running: deque[ParallelJob[T]] = deque()
         self._closed = False
-        self._end = weakref.finalize(self, stop.set)  # a walk nobody holds makes no more batches
+        self._end = weakref.finalize(self, stop.set)  # a dropped prefetcher starts no more jobs
 
     def __iter__(self) -> Iterator[T]:
         return self

@@ -15,14 +15,14 @@ from fastfeed.errors import ConfigError
 
 NAME = "CUDA_VISIBLE_DEVICES"
 UUIDS = [f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{i}" for i in range(4)]
-STARTED = launch.STARTED
+CUDA_CHECKS = launch.CUDA_CHECKS
 MIGS = ["MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0", "MIG-41b3a8c7-0c0a-5d6a-9d1e-0f4f35b0d4d6"]
 
 
 @pytest.fixture(autouse=True)
 def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests of this process may have used a GPU."""
-    monkeypatch.setattr(launch, "STARTED", {})
+    monkeypatch.setattr(launch, "CUDA_CHECKS", {})
 
 
 def world(local: int, of: int) -> ff.World:
@@ -109,9 +109,9 @@ def cuda_in(name: str, monkeypatch: pytest.MonkeyPatch, initialized: bool) -> No
         monkeypatch.setattr(ctypes, "CDLL", lambda name, mode: driver)
 
 
-@pytest.mark.parametrize("name", STARTED)
+@pytest.mark.parametrize("name", CUDA_CHECKS)
 def test_too_late(name, monkeypatch):
-    monkeypatch.setattr(launch, "STARTED", {name: STARTED[name]})
+    monkeypatch.setattr(launch, "CUDA_CHECKS", {name: CUDA_CHECKS[name]})
     cuda_in(name, monkeypatch, initialized=False)
     assert pin("0,1", world(1, 2)) == ("1", "1")
     cuda_in(name, monkeypatch, initialized=True)

@@ -46,7 +46,7 @@ def test_counts_what_the_ranks_read(counts, size, batch, shuffle, tail, per_node
     order = Blocks(window=2, lanes=3).bind(source) if shuffle == "blocks" else shuffle
     plan = Plan.make(len(source), batch=batch, world=World(0, size), shuffle=order, tail=tail, seed=5)
     found = simulate(source, plan, epoch=2, ranks_per_node=per_node)  # type: ignore[arg-type]
-    assert found.whole
+    assert found.is_complete
     touched = []
     for rank, own in enumerate(ranks(plan, size)):
         ids = [own.ids(2, step) for step in range(plan.steps)]
@@ -55,12 +55,12 @@ def test_counts_what_the_ranks_read(counts, size, batch, shuffle, tail, per_node
         assert found.bytes[rank] == sum((100 + i).sum() for i in ids)
         assert [len(u) for u in units] == found.per_step[:, rank].tolist()
         touched.append(set().union(*units))
-        assert found.touched[rank] == len(touched[-1])
-        assert set(found.seen[rank].tolist()) <= touched[-1]
+        assert found.units_read[rank] == len(touched[-1])
+        assert set(found.most_read[rank].tolist()) <= touched[-1]
         if rank in found.traces:
             assert set(np.flatnonzero(found.traces[rank].any(axis=1))) == touched[-1]
     nodes = [set().union(*touched[first : first + per_node]) for first in range(0, size, per_node)]
-    assert found.nodes_touch.tolist() == [len(node) for node in nodes]
+    assert found.node_units_read.tolist() == [len(node) for node in nodes]
     assert found.imbalance == pytest.approx(found.bytes.max() / found.bytes.mean() - 1)
 
 
@@ -69,7 +69,7 @@ def test_a_long_epoch_is_judged_by_some_of_its_steps(monkeypatch: pytest.MonkeyP
     source = Shards([1000] * 200)
     plan = Plan.make(len(source), batch=8, world=World(0, 2), shuffle="none")
     part = simulate(source, plan)  # type: ignore[arg-type]
-    assert not part.whole
+    assert not part.is_complete
     assert (part.steps[0], part.steps[-1]) == (0, plan.steps - 1)
     assert part.samples.tolist() == [100_000, 100_000]
     assert part.bytes.sum() == pytest.approx(sum(100 + i for i in range(len(source))), rel=0.01)
@@ -81,7 +81,7 @@ def test_sources_without_units_are_one():
             return 100
 
     found = simulate(Plain(), Plan.make(100, batch=5, world=World(0, 4)))  # type: ignore[arg-type]
-    assert (found.units, found.touched.tolist(), found.imbalance) == (1, [1] * 4, 0.0)
+    assert (found.units, found.units_read.tolist(), found.imbalance) == (1, [1] * 4, 0.0)
     assert not found.bytes.any()
 
 

@@ -1,1 +1,1 @@
-"""The feed's own timeline within a GPU trace."""
+"""Merges the feed's own timeline into a GPU trace."""

@@ -1,11 +1,11 @@
 """Trace files of every dialect as one `Trace`: `read(path)`. The content says what a file is, not its name.
 
-    opened   files without their compression
-    foreign  what else a file can be, in words
-    folders  a folder as the trace files in it
+    decompress  decompressed streams of files
+    sniff       names files that are not traces
+    folders     a folder as the trace files in it
 
-A reader is a module with `knows(path, head) -> bool`, where `head` is the beginning of the content without its
-compression, and `read(path) -> Trace`; what it cannot read is a TraceError of one sentence.
+A reader is a module with `knows(path, head) -> bool`, where `head` is the beginning of the decompressed content, and
+`read(path) -> Trace`; for what it cannot read it raises a TraceError of one sentence.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Trace
-from fastfeed.profiler.readers import decompress as opened
-from fastfeed.profiler.readers import sniff as foreign
+from fastfeed.profiler.readers import decompress, sniff
 
 __all__ = ["READERS", "detect", "read"]
 
-READERS = {  # dialect -> module, in the order they are asked: what has an unmistakable beginning first
+READERS = {  # dialect -> module, in the order they are tried: unmistakable beginnings first
     "nsys_report": "nsys.report",  # report of Nsight Systems (.nsys-rep, .qdrep, .qdstrm)
     "nsys": "nsys",  # SQLite export of Nsight Systems
     "nvprof": "nvprof",  # SQLite file of nvprof
@@ -36,33 +35,33 @@ SQLITE = b"SQLite format 3\x00"
 
 
 def detect(path: str | os.PathLike[str]) -> str:
-    """The key in READERS of who reads this file. TraceError says what the file is where none does."""
+    """The key in READERS of the reader for this file. Where there is none, a TraceError says what the file is."""
     path = Path(path)
     head = _head(path)
-    if head.startswith(SQLITE) and _is_packed(path):
-        with opened.as_file(path) as plain:
-            return _detected(path, plain, head)
-    return _detected(path, path, head)
+    if head.startswith(SQLITE) and _is_compressed(path):
+        with decompress.as_file(path) as plain:
+            return _detect(path, plain, head)
+    return _detect(path, path, head)
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
     """The trace in a file of any dialect."""
     path = Path(path)
     head = _head(path)
-    if not (head.startswith(SQLITE) and _is_packed(path)):
-        return _reader(_detected(path, path, head)).read(path)
-    with opened.as_file(path) as plain:  # SQLite reads files only
-        trace = _reader(_detected(path, plain, head)).read(plain)
+    if not (head.startswith(SQLITE) and _is_compressed(path)):
+        return _reader(_detect(path, path, head)).read(path)
+    with decompress.as_file(path) as plain:  # SQLite reads files only
+        trace = _reader(_detect(path, plain, head)).read(plain)
     return replace(trace, origin=replace(trace.origin, path=str(path)))
 
 
-def _detected(path: Path, plain: Path, head: bytes) -> str:
-    said = foreign.recognized(head)
-    if not said:
+def _detect(path: Path, plain: Path, head: bytes) -> str:
+    description = sniff.describe_known(head)
+    if not description:
         for name in READERS:
             if _reader(name).knows(plain, head):
                 return name
-    raise TraceError(f"{path} {said or foreign.guessed(plain, head)}")
+    raise TraceError(f"{path} {description or sniff.describe_unknown(plain, head)}")
 
 
 def _reader(name: str) -> Any:
@@ -70,16 +69,16 @@ def _reader(name: str) -> Any:
 
 
 def _head(path: Path) -> bytes:
-    with opened.open_stream(path) as stream:
-        head = opened.some(stream)
-        cut = stream.cut
+    with decompress.open_stream(path) as stream:
+        head = decompress.read_up_to(stream)
+        damage = stream.damage
     if head:
         return head
-    if cut:
-        raise TraceError(f"{path} has nothing that can be read: {cut}; copy or record it again")
-    raise TraceError(f"{path} is empty: the profiler wrote nothing; record again and let it end in peace")
+    if damage:
+        raise TraceError(f"{path} has nothing that can be read: {damage}; copy or record it again")
+    raise TraceError(f"{path} is empty: the profiler wrote nothing; record again and let the profiler exit cleanly")
 
 
-def _is_packed(path: Path) -> bool:
+def _is_compressed(path: Path) -> bool:
     with path.open("rb") as raw:
-        return bool(opened.packing_of(raw.read(8)))
+        return bool(decompress.compression_of(raw.read(8)))

@@ -1,4 +1,4 @@
-"""What a file is that no reader knows, in words: what it is, and what to give instead."""
+"""Names files that are not traces, for error messages: what the file is, and what to give instead."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["RESULT", "guessed", "is_result", "recognized"]
+__all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_xprof_result"]
 
-RESULT = "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
+XPROF_RESULT = "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
 
-_GIVE = "give the profiler's trace"
-_BEGINNINGS = {
+_HINT = "give the profiler's trace"
+_MAGIC = {
     b"\x89PNG\r\n\x1a\n": "is a PNG picture",
     b"\xff\xd8\xff": "is a JPEG picture",
     b"GIF8": "is a GIF picture",
@@ -30,27 +30,27 @@ _BEGINNINGS = {
     b"PK\x03\x04": "is a zip inside of another archive; unpack it and give the trace in it",
     b"PK\x05\x06": "is a zip of no file",
 }
-_RESULTS = re.compile(
+_XPROF_RESULTS = re.compile(
     r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
     r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)", re.I,
 )  # fmt: skip
 
 
-def recognized(head: bytes) -> str:
-    """The rest of the sentence "FILE is ..." where the first bytes are unmistakably something else, else ""."""
-    for begin, words in _BEGINNINGS.items():
-        if head.startswith(begin):
-            return words if ";" in words else f"{words}, not a trace; {_GIVE}"
+def describe_known(head: bytes) -> str:
+    """The rest of the sentence "FILE is ..." where the first bytes clearly belong to another format, else ""."""
+    for magic, description in _MAGIC.items():
+        if head.startswith(magic):
+            return description if ";" in description else f"{description}, not a trace; {_HINT}"
     if b"brain.Event:" in head[:64]:
         return "is an event file of TensorBoard, without a timeline; give the .xplane.pb under plugins/profile"
     if re.match(rb"\x80[\x02-\x05]", head):
         if b"device_traces" in head or b"segments" in head[:4096]:
             return "is a memory snapshot of PyTorch, without kernels; record with torch.profiler"
-        return f"is a Python pickle, maybe a checkpoint, not a trace; {_GIVE}"
+        return f"is a Python pickle, maybe a checkpoint, not a trace; {_HINT}"
     if head[257:262] == b"ustar":
         return "is a tar archive; unpack it and give the trace in it"
     if re.match(rb"[\s\xef\xbb\xbf]*<(!doctype html|html|\?xml|head|body|svg)", head[:512], re.I):
-        return f"is an HTML or XML page, maybe the error page of a failed download; download it again, or {_GIVE}"
+        return f"is an HTML or XML page, maybe the error page of a failed download; download it again, or {_HINT}"
     if head.startswith(b"version https://git-lfs"):
         return "is a pointer of Git LFS, not the file itself; run git lfs pull"
     if not head.strip(b"\x00"):
@@ -58,25 +58,27 @@ def recognized(head: bytes) -> str:
     return ""
 
 
-def is_result(path: Path) -> bool:
-    """Whether this has the name of what xprof computes from a recording and keeps beside it."""
-    return _RESULTS.search(path.name) is not None
+def is_xprof_result(path: Path) -> bool:
+    """Whether this has the name of a file that xprof computes from a recording and stores next to it."""
+    return _XPROF_RESULTS.search(path.name) is not None
 
 
-def guessed(path: Path, head: bytes) -> str:
-    """The rest of the sentence where nobody knows the file."""
+def describe_unknown(path: Path, head: bytes) -> str:
+    """The rest of the sentence "FILE is ..." where no reader knows the file."""
     if head.startswith(b"SQLite format 3\x00"):
         return _database(path)
-    if is_result(path):
-        return RESULT
+    if is_xprof_result(path):
+        return XPROF_RESULT
     text = head.decode("utf-8", "replace")
-    begin = text.lstrip("\ufeff \t\r\n")
-    if begin[:1] in ("{", "["):
-        return f"is JSON without trace events{_keys(begin)}; give what export_chrome_trace or the profiler wrote"
-    odd = sum(character == "\ufffd" or (character < " " and character not in "\t\r\n\f\x1b") for character in text)
-    if odd <= len(text) * 0.02:
+    content = text.lstrip("\ufeff \t\r\n")
+    if content[:1] in ("{", "["):
+        return f"is JSON without trace events{_keys(content)}; give what export_chrome_trace or the profiler wrote"
+    unprintable = sum(
+        character == "\ufffd" or (character < " " and character not in "\t\r\n\f\x1b") for character in text
+    )
+    if unprintable <= len(text) * 0.02:
         line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        return f"is text that is no trace, it begins with {line[:60]!r}; {_GIVE}"
+        return f"is text that is no trace, it begins with {line[:60]!r}; {_HINT}"
     return (
         f"is no trace that can be told by its content, it begins with {head[:8].hex(' ')}; give an export of Nsight "
         "Systems or nvprof, a Chrome trace, an .xplane.pb, or fastfeed's timeline"
@@ -95,7 +97,7 @@ def _database(path: Path) -> str:
     if not rows:
         return "is an SQLite database without tables: the export did not end; export it again"
     named = ", ".join(str(row[0]) for row in rows)
-    return f"is an SQLite database, but neither of Nsight Systems nor of nvprof (tables {named}); {_GIVE}"
+    return f"is an SQLite database, but neither of Nsight Systems nor of nvprof (tables {named}); {_HINT}"
 
 
 def _keys(begin: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
-from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers import decompress
 from fastfeed.profiler.readers.chrome import reader as chrome
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def idle(start: np.ndarray, end: np.ndarray) -> int:
 
 
 def events(path: Path) -> list[dict[str, Any]]:
-    with opened.open_stream(path) as stream:
+    with decompress.open_stream(path) as stream:
         text = stream.read().decode("utf-8", "replace")
     return json.loads(text, parse_float=Decimal, strict=False)["traceEvents"]
 

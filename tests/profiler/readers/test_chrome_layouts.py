@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers import decompress
 from fastfeed.profiler.readers.chrome import reader as chrome
 
 
@@ -164,7 +164,7 @@ def test_other_traces_are_refused(tmp_path: Path, events: list[Any], says: str) 
 
 def test_knows_its_own(tmp_path: Path, data: Path) -> None:
     for path in sorted((data / "traces" / "kineto").glob("*")):
-        assert chrome.knows(path, opened.head(path))
+        assert chrome.knows(path, decompress.head(path))
     plain = write(tmp_path / "a.json", training())
     assert chrome.knows(plain, plain.read_bytes())
     assert chrome.knows(plain, json.dumps(training()).encode())

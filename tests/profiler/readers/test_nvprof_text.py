@@ -88,7 +88,7 @@ def test_lines_that_make_no_sense(tmp_path: Path) -> None:
     kernel = ',5,,,,,,"V (0)","1","7","k",1\n'
     trace = read(tmp_path, f'{CSV}loss 3.1\nx,y,"z\n1e99{kernel}0.400000{kernel}')
     assert len(trace.ops.start) == 3
-    assert "3 lines among the rows make no sense and are skipped" in trace.origin.notes
+    assert "3 lines among the rows are invalid and are skipped" in trace.origin.notes
 
 
 ACTIVITIES = "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name\n"

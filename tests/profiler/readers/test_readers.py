@@ -19,7 +19,7 @@ from helpers.profiler.nvprofs import training
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
-from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers import decompress
 from fastfeed.profiler.readers.folders import expand
 
 
@@ -138,13 +138,13 @@ def test_zstd(tmp_path: Path) -> None:
     whole, path = os.urandom(300_000), tmp_path / "run"
     frames = [zstandard.ZstdCompressor().compress(part) for part in (whole[:200_000], whole[200_000:])]
     path.write_bytes(b"".join(frames))
-    with opened.open_stream(path) as stream:
-        assert stream.readall() == whole and not stream.cut
+    with decompress.open_stream(path) as stream:
+        assert stream.readall() == whole and not stream.damage
     path.write_bytes(frames[0][:150_000])
-    with opened.open_stream(path) as stream:
+    with decompress.open_stream(path) as stream:
         got = stream.readall()
         assert whole.startswith(got) and len(got) > 100_000
-        assert stream.cut == "the zstd data ends too early; what came before was read"
+        assert stream.damage == "the zstd data ends too early; what came before was read"
 
 
 @pytest.mark.parametrize("pack", ["gzip", "zip"])
@@ -154,16 +154,16 @@ def test_cut_streams(tmp_path: Path, pack: str) -> None:
     packed = gzip.compress(whole) if pack == "gzip" else zipped(run=whole)
     path = tmp_path / "run"
     path.write_bytes(packed[:200_000])
-    with opened.open_stream(path) as stream:
+    with decompress.open_stream(path) as stream:
         got = b"".join(iter(lambda: stream.read(10_000), b""))
         assert whole.startswith(got) and len(got) > 190_000
-        assert stream.cut == f"the {pack} data ends too early; what came before was read"
-    assert opened.head(path, 5) == whole[:5]
+        assert stream.damage == f"the {pack} data ends too early; what came before was read"
+    assert decompress.head(path, 5) == whole[:5]
 
 
 def test_lines() -> None:
     held = io.BytesIO(b"one\r\n" + b"x" * 50 + b"\n\nlast")
-    assert list(opened.lines(held, 10)) == [b"one", b"x" * 10, b"", b"last"]  # pyright: ignore[reportArgumentType]
+    assert list(decompress.lines(held, 10)) == [b"one", b"x" * 10, b"", b"last"]  # pyright: ignore[reportArgumentType]
 
 
 CHROME = json.dumps({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}]})

@@ -131,7 +131,7 @@ def test_odd_lines(tmp_path: Path, line: bytes, note: str) -> None:
 def test_torn_end(tmp_path: Path) -> None:
     trace = read(tmp_path, header(), anchor(), span("wait", 0, 0, 5), end=b'["f0", "span", "wa')
     assert rows(trace) == [("wait", WALL, WALL + 5, 100)]
-    assert trace.origin.notes == ("the last line is torn: the run was killed, or is still going on",)
+    assert trace.origin.notes == ("the last line is torn: the run was killed, or is still running",)
 
 
 def test_not_utf8(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Device, Origin, Trace
-from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers import decompress
 from fastfeed.profiler.readers.chrome import hosts as chrome_hosts
 from fastfeed.profiler.readers.chrome import jax as chrome_jax
 from fastfeed.profiler.readers.chrome import tables as chrome_tables
@@ -46,7 +46,7 @@ def knows(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Trace:
     """The trace in a file. Its content may have any of the compressions that `opened` knows."""
     events = Events()
-    with opened.open_stream(path) as source:
+    with decompress.open_stream(path) as source:
         stream = Stream(source)
         try:
             for groups in stream:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import decompress as opened
+from fastfeed.profiler.readers import decompress
 from fastfeed.profiler.readers.chrome.layout import CUTS, Layout, learned
 
 __all__ = ["BEGIN", "Row", "Stream", "loads"]
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 class Stream:
     """`for groups in Stream(source): ...`; then `about` has the keys beside traceEvents, `notes` what was wrong."""
 
-    def __init__(self, source: opened.Stream) -> None:
+    def __init__(self, source: decompress.Stream) -> None:
         self._source = source
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
@@ -87,7 +87,7 @@ class Stream:
         carry = self._first()
         while carry is not None:
             seen = max(0, len(carry) - 64)
-            part = opened.some(self._source, PIECE)
+            part = decompress.read_up_to(self._source, PIECE)
             carry += part
             if not part:
                 if carry.strip():
@@ -109,7 +109,7 @@ class Stream:
     def _first(self) -> bytes | None:
         """What was read of the list of events. None: there is no list, or it is empty."""
         text = b""
-        while part := opened.some(self._source, PIECE):
+        while part := decompress.read_up_to(self._source, PIECE):
             seen = max(0, len(text) - 64)
             text += part
             found = _BARE.match(text) or BEGIN.search(text, seen)
@@ -123,7 +123,7 @@ class Stream:
             return None
         rest = text[found.end() :]
         while not (begun := rest.lstrip()):  # the piece ended just here
-            part = opened.some(self._source, PIECE)
+            part = decompress.read_up_to(self._source, PIECE)
             if not part:
                 return None
             rest += part
@@ -210,8 +210,8 @@ class Stream:
                     continue
         self.open = [_row_of(one, 0) for begun in self._left.values() for one in begun]
         self._odd += bool(self._torn)
-        if self._source.cut:
-            self.notes.append(f"The file is not whole: {self._source.cut}.")
+        if self._source.damage:
+            self.notes.append(f"The file is not whole: {self._source.damage}.")
         elif self._after is None and before:
             self.notes.append("The file ends in the middle of its events: what came before was read.")
             self._odd = max(0, self._odd - 1)

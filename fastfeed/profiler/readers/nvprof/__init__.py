@@ -1,4 +1,4 @@
-"""SQLite files of nvprof; `text`: what it prints."""
+"""Reads SQLite files of nvprof; `text` reads what it prints."""
 
 from fastfeed.profiler.readers.nvprof.reader import knows, read
 

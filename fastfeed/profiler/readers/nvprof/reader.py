@@ -1,4 +1,4 @@
-"""nvprof's SQLite files (.nvprof, .nvvp), also as exported by the Visual Profiler.
+"""Reads nvprof's SQLite files (.nvprof, .nvvp), also as exported by the Visual Profiler.
 
 Schema: the DDL in PatWie/nvprof2json, enumerations from CUPTI's headers. Device rows name no process; their correlation
 id finds the call that launched them. Times are CUPTI's, nanoseconds since 1970 where nvprof could normalize them.
@@ -30,12 +30,12 @@ from fastfeed.profiler.model.trace import (
     table,
 )  # fmt: skip
 from fastfeed.profiler.readers.nvprof.names import DRIVER, RUNTIME
-from fastfeed.profiler.readers.nvprof.tables import ERRORS, Database
+from fastfeed.profiler.readers.nvprof.tables import ERRORS, NvprofDatabase
 
 __all__ = ["knows", "read"]
 
 _PREFIX = "CUPTI_ACTIVITY_KIND_"
-_PLACED = ("start", "end", "deviceId", "streamId", "correlationId")
+_OP_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId")
 _COPIES = {
     1: ("HtoD", Kind.H2D), 2: ("DtoH", Kind.D2H), 3: ("HtoA", Kind.H2D), 4: ("AtoH", Kind.D2H), 5: ("AtoA", Kind.D2D),
     6: ("AtoD", Kind.D2D), 7: ("DtoA", Kind.D2D), 8: ("DtoD", Kind.D2D), 9: ("HtoH", Kind.OTHER),
@@ -53,24 +53,24 @@ def knows(path: Path, head: bytes) -> bool:
     if not head.startswith(b"SQLite format 3\x00"):
         return False
     try:
-        with closing(Database(path)) as database:
+        with closing(NvprofDatabase(path)) as database:
             return database.is_nvprof
     except (TraceError, *ERRORS):
         return False
 
 
 def read(path: Path) -> Trace:
-    """The trace in an nvprof database; damaged tables count up to where they are whole, with a note."""
-    with closing(Database(path)) as database:
+    """The trace in an nvprof database; damaged tables are read up to the damage, with a note."""
+    with closing(NvprofDatabase(path)) as database:
         if not database.is_nvprof:
             raise TraceError(f"{path} is not nvprof's: it has no CUPTI_ACTIVITY tables; give what nvprof -o wrote")
-        return _Reading(path, database).trace()
+        return _TraceBuilder(path, database).trace()
 
 
-class _Reading:
-    """One pass over the tables; what several of them need is kept here."""
+class _TraceBuilder:
+    """One pass over the tables, with the state that several of them share."""
 
-    def __init__(self, path: Path, database: Database) -> None:
+    def __init__(self, path: Path, database: NvprofDatabase) -> None:
         self.path, self.database = path, database
         self.strings = Strings()
         self.texts = database.texts()
@@ -81,29 +81,33 @@ class _Reading:
         self.negative = 0
 
     def trace(self) -> Trace:
-        calls = [self._calls("RUNTIME", RUNTIME), self._calls("DRIVER", DRIVER)]
+        call_tables = [self._calls("RUNTIME", RUNTIME), self._calls("DRIVER", DRIVER)]
         markers = self._markers()
         compiling, overheads = self._overheads()
         if not self.processes:
             self._process(0)
-        ops = [*(self._kernels(kind) for kind in ("CONCURRENT_KERNEL", "KERNEL")), *self._copies(), self._unified()]
-        every = np.concatenate(ops)  # start, end, device, stream, kind, name, corr, bytes, pageable
-        called = np.concatenate(calls)  # start, end, thread, name, corr
+        op_tables = [
+            *(self._kernels(kind) for kind in ("CONCURRENT_KERNEL", "KERNEL")),
+            *self._copies(),
+            self._unified(),
+        ]
+        op_rows = np.concatenate(op_tables)  # start, end, device, stream, kind, name, corr, bytes, pageable
+        call_rows = np.concatenate(call_tables)  # start, end, thread, name, corr
         ranges = np.concatenate([markers, compiling])  # start, end, thread, name, kind, domain
-        process = self._owners(every[:, 6], called)
-        base = min((int(part[:, 0].min()) for part in (every, called, ranges, overheads) if len(part)), default=0)
-        last = max((int(part[:, :2].max()) for part in (every, called, ranges, overheads) if len(part)), default=0)
+        process = self._owners(op_rows[:, 6], call_rows)
+        base = min((int(part[:, 0].min()) for part in (op_rows, call_rows, ranges, overheads) if len(part)), default=0)
+        last = max((int(part[:, :2].max()) for part in (op_rows, call_rows, ranges, overheads) if len(part)), default=0)
         ranges[ranges[:, 1] < 0, 1] = last  # still open at the end of the recording
         notes = [*self.database.notes]
         if self.lost:
             notes.append(f"{self.lost} records have no valid times; raise nvprof's --device-buffer-size")
         if self.negative:
             notes.append(f"{self.negative} records that end before they begin are left out")
-        if not len(every):
+        if not len(op_rows):
             notes.append("no device activity was recorded")
         return Trace(
             Origin(
-                str(self.path), "nvprof", self.database.version(), base if base > _EPOCH else None, len(called) > 0,
+                str(self.path), "nvprof", self.database.version(), base if base > _EPOCH else None, len(call_rows) > 0,
                 self.lost, notes=tuple(notes),
             ),
             tuple(self.strings.all),
@@ -111,19 +115,19 @@ class _Reading:
             tuple(Thread(process, tid) for process, tid in self.threads),
             self._devices(),
             table(
-                Ops, start=every[:, 0] - base, end=every[:, 1] - base, device=every[:, 2], process=process,
-                stream=every[:, 3], kind=every[:, 4], name=every[:, 5], corr=every[:, 6], bytes=every[:, 7],
-                pageable=every[:, 8],
+                Ops, start=op_rows[:, 0] - base, end=op_rows[:, 1] - base, device=op_rows[:, 2], process=process,
+                stream=op_rows[:, 3], kind=op_rows[:, 4], name=op_rows[:, 5], corr=op_rows[:, 6], bytes=op_rows[:, 7],
+                pageable=op_rows[:, 8],
             ),
             table(
-                Calls, start=called[:, 0] - base, end=called[:, 1] - base, thread=called[:, 2], name=called[:, 3],
-                corr=called[:, 4],
+                Calls, start=call_rows[:, 0] - base, end=call_rows[:, 1] - base, thread=call_rows[:, 2],
+                name=call_rows[:, 3], corr=call_rows[:, 4],
             ),
             table(
                 Ranges, start=ranges[:, 0] - base, end=ranges[:, 1] - base, thread=ranges[:, 2], name=ranges[:, 3],
                 kind=ranges[:, 4], domain=ranges[:, 5],
             ),
-            self._waits(called),
+            self._waits(call_rows),
             table(Overheads, start=overheads[:, 0] - base, end=overheads[:, 1] - base, process=overheads[:, 2]),
         )  # fmt: skip
 
@@ -145,100 +149,104 @@ class _Reading:
 
     def _thread(self, pids: np.ndarray, tids: np.ndarray) -> np.ndarray:
         """Indexes of threads; nvprof has their ids with and without a sign."""
-        both = np.column_stack([pids, tids & 0xFFFFFFFF])
-        distinct, inverse = np.unique(both, axis=0, return_inverse=True)
-        found = [
+        ids = np.column_stack([pids, tids & 0xFFFFFFFF])
+        distinct, inverse = np.unique(ids, axis=0, return_inverse=True)
+        indexes = [
             self.threads.setdefault((self._process(pid), tid), len(self.threads)) for pid, tid in distinct.tolist()
         ]
-        return np.array(found, np.int64)[inverse.reshape(-1)]
+        return np.array(indexes, np.int64)[inverse.reshape(-1)]
 
     def _calls(self, name: str, names: dict[int, str]) -> np.ndarray:
         rows = self._valid(
             self.database.rows(_PREFIX + name, "start", "end", "processId", "threadId", "cbid", "correlationId")
         )
         numbers, inverse = np.unique(rows[:, 4], return_inverse=True)
-        known = self.strings.many(names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist())[inverse]
-        return np.column_stack([rows[:, :2], self._thread(rows[:, 2], rows[:, 3]), known, rows[:, 5]])
+        indexes = self.strings.many(names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist())[
+            inverse
+        ]
+        return np.column_stack([rows[:, :2], self._thread(rows[:, 2], rows[:, 3]), indexes, rows[:, 5]])
 
     def _kernels(self, name: str) -> np.ndarray:
-        rows = self._valid(self.database.rows(_PREFIX + name, *_PLACED, "name"))
+        rows = self._valid(self.database.rows(_PREFIX + name, *_OP_COLUMNS, "name"))
         names = self._names(rows[:, 5])
         kinds = {index: kernel_kind(self.strings.all[index]) for index in np.unique(names).tolist()}
         kind = np.array([kinds[index] for index in names.tolist()], np.int64)
         return self._ops(rows, kind, names, rows[:, 4])
 
     def _copies(self) -> list[np.ndarray]:
-        made = []
+        tables = []
         for name in ("MEMCPY", "MEMCPY2"):
-            rows = self._valid(self.database.rows(_PREFIX + name, *_PLACED, "bytes", "copyKind", "srcKind", "dstKind"))
+            rows = self._valid(
+                self.database.rows(_PREFIX + name, *_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind")
+            )
             kinds = {kind: _COPIES.get(kind, (str(kind), Kind.OTHER)) for kind in np.unique(rows[:, 6]).tolist()}
             names = {kind: self.strings[f"[CUDA memcpy {text}]"] for kind, (text, _) in kinds.items()}
             kind = np.array([kinds[number][1] for number in rows[:, 6].tolist()], np.int64)
-            named = np.array([names[number] for number in rows[:, 6].tolist()], np.int64)
+            indexes = np.array([names[number] for number in rows[:, 6].tolist()], np.int64)
             host = np.where(kind == Kind.H2D, rows[:, 7], np.where(kind == Kind.D2H, rows[:, 8], 0))
             pageable = np.select([host == 1, host > 1], [1, 0], -1)  # 1 pageable, 2 pinned, 5 managed
-            made.append(self._ops(rows, kind, named, rows[:, 4], rows[:, 5], pageable))
-        rows = self._valid(self.database.rows(_PREFIX + "MEMSET", *_PLACED, "bytes"))
+            tables.append(self._ops(rows, kind, indexes, rows[:, 4], rows[:, 5], pageable))
+        rows = self._valid(self.database.rows(_PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
         name = self.strings["[CUDA memset]"] if len(rows) else -1
-        return [*made, self._ops(rows, Kind.MEMSET, name, rows[:, 4], rows[:, 5])]
+        return [*tables, self._ops(rows, Kind.MEMSET, name, rows[:, 4], rows[:, 5])]
 
     def _unified(self) -> np.ndarray:
         rows = self.database.rows(
             _PREFIX + "UNIFIED_MEMORY_COUNTER", "start", "end", "counterKind", "streamId", "srcId", "dstId", "value"
         )
-        rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])  # the others count page faults and the like
+        rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])  # the others count page faults
         name = np.array([self.strings[_UNIFIED[kind]] for kind in rows[:, 2].tolist()], np.int64)
         device = np.where(rows[:, 2] == 2, rows[:, 4], rows[:, 5])
-        placed = np.column_stack([rows[:, :2], device, rows[:, 3]])
-        return self._ops(placed, Kind.OTHER, name, -1, rows[:, 6])
+        op_rows = np.column_stack([rows[:, :2], device, rows[:, 3]])
+        return self._ops(op_rows, Kind.OTHER, name, -1, rows[:, 6])
 
     def _ops(self, rows: np.ndarray, *columns: np.ndarray | int) -> np.ndarray:
         """Rows of start, end, device, stream, ... and columns of kind, name, corr, bytes, pageable."""
         distinct, inverse = np.unique(rows[:, 2], return_inverse=True)
         device = [self.devices.setdefault(id, len(self.devices)) for id in distinct.tolist()]
-        more = [*columns, *[-1] * (5 - len(columns))]
-        full = [np.broadcast_to(np.asarray(column, np.int64), len(rows)) for column in more]
-        return np.column_stack([rows[:, :2], np.array(device, np.int64)[inverse], rows[:, 3], *full])
+        values = [*columns, *[-1] * (5 - len(columns))]
+        filled = [np.broadcast_to(np.asarray(column, np.int64), len(rows)) for column in values]
+        return np.column_stack([rows[:, :2], np.array(device, np.int64)[inverse], rows[:, 3], *filled])
 
-    def _owners(self, corr: np.ndarray, called: np.ndarray) -> np.ndarray:
-        """Which process each op is of: the one whose call has its correlation id."""
-        if len(self.processes) == 1 or not len(called):
+    def _owners(self, corr: np.ndarray, calls: np.ndarray) -> np.ndarray:
+        """The process of each op: the one whose call has its correlation id."""
+        if len(self.processes) == 1 or not len(calls):
             return np.zeros(len(corr), np.int64)
         of_thread = np.array([process for process, _ in self.threads], np.int64)
-        called = called[np.argsort(called[:, 4], kind="stable")]
-        at = np.minimum(np.searchsorted(called[:, 4], corr), len(called) - 1)
-        return np.where(called[at, 4] == corr, of_thread[called[at, 2]], 0)
+        calls = calls[np.argsort(calls[:, 4], kind="stable")]
+        at = np.minimum(np.searchsorted(calls[:, 4], corr), len(calls) - 1)
+        return np.where(calls[at, 4] == corr, of_thread[calls[at, 2]], 0)
 
     def _markers(self) -> np.ndarray:
         rows, blobs = self.database.with_blob(
             _PREFIX + "MARKER", "objectId", "timestamp", "flags", "id", "name", "domain", "objectKind"
         )
-        kept = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
-        rows, blobs = rows[kept], blobs[kept]
+        valid = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
+        rows, blobs = rows[valid], blobs[valid]
         order = np.lexsort([rows[:, 1] & _END, rows[:, 0], rows[:, 2]])  # by id, then time, starts first
         rows, blobs = rows[order], blobs[order]
         starts = np.flatnonzero(rows[:, 1] & _START)
         follows = np.minimum(starts + 1, max(len(rows) - 1, 0))
-        ended = (rows[follows, 2] == rows[starts, 2]) & (rows[follows, 1] & _END > 0) & (follows > starts)
-        end = np.where(ended, rows[follows, 0], -1)
-        begun, owner = rows[starts], blobs[starts]
-        thread = np.full(len(begun), -1, np.int64)
-        by_thread = begun[:, 5] == _THREAD
+        has_end = (rows[follows, 2] == rows[starts, 2]) & (rows[follows, 1] & _END > 0) & (follows > starts)
+        end = np.where(has_end, rows[follows, 0], -1)
+        begin, owner = rows[starts], blobs[starts]
+        thread = np.full(len(begin), -1, np.int64)
+        by_thread = begin[:, 5] == _THREAD
         thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
-        name = self._names(begun[:, 3])
+        name = self._names(begin[:, 3])
         kind = [range_kind(self.strings.all[index]) for index in name.tolist()]
-        domain = np.full(len(begun), -1, np.int64)
-        named = begun[:, 4] > 0
-        domain[named] = self._names(begun[named, 4])
-        return np.column_stack([begun[:, 0], end, thread, name, np.array(kind, np.int64), domain])
+        domain = np.full(len(begin), -1, np.int64)
+        has_domain = begin[:, 4] > 0
+        domain[has_domain] = self._names(begin[has_domain, 4])
+        return np.column_stack([begin[:, 0], end, thread, name, np.array(kind, np.int64), domain])
 
     def _overheads(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ranges of compilation, and what is the profiler's own: start, end, process."""
+        """Ranges of compilation, and the profiler's own overhead: start, end, process."""
         rows, blobs = self.database.with_blob(
             _PREFIX + "OVERHEAD", "objectId", "start", "end", "overheadKind", "objectKind"
         )
-        good = (rows[:, 0] > 0) & (rows[:, 1] >= rows[:, 0])
-        rows, blobs = rows[good], blobs[good]
+        valid = (rows[:, 0] > 0) & (rows[:, 1] >= rows[:, 0])
+        rows, blobs = rows[valid], blobs[valid]
         compiling = np.isin(rows[:, 2], list(_COMPILING))
         name = np.array([self.strings[_COMPILING[kind]] for kind in rows[compiling, 2].tolist()], np.int64)
         by_thread = rows[compiling, 3] == _THREAD
@@ -249,31 +257,34 @@ class _Reading:
         ranges = np.column_stack(
             [rows[compiling, :2], thread, name, np.full(count, RangeKind.COMPILE), np.full(count, -1)]
         ).astype(np.int64)
-        own = rows[~compiling]
+        profiler_rows = rows[~compiling]
         process = [self._process(pid) for pid in blobs[~compiling, 0].tolist()]
-        return ranges, np.column_stack([own[:, :2], np.array(process, np.int64)])
+        return ranges, np.column_stack([profiler_rows[:, :2], np.array(process, np.int64)])
 
-    def _waits(self, called: np.ndarray) -> Waits:
-        """Streams told to wait, and the newest record of that event before."""
+    def _waits(self, calls: np.ndarray) -> Waits:
+        """Streams that wait for an event, each with the latest earlier record of that event."""
         rows = self.database.rows(_PREFIX + "SYNCHRONIZATION", "type", "correlationId", "streamId", "cudaEventId")
         rows = rows[rows[:, 0] == 2]
         records = self.database.rows(_PREFIX + "CUDA_EVENT", "eventId", "correlationId", "streamId")
         records = records[np.lexsort([records[:, 1], records[:, 0]])]
-        on = np.full((len(rows), 2), -1, np.int64)
+        recorded = np.full((len(rows), 2), -1, np.int64)
         for row, (_, corr, _, event) in enumerate(rows.tolist()):
             first, last = np.searchsorted(records[:, 0], [event, event + 1])
             at = first + np.searchsorted(records[first:last, 1], corr) - 1
             if at >= first:
-                on[row] = records[at, 2], records[at, 1]
-        process = self._owners(rows[:, 1], called)
-        return table(Waits, corr=rows[:, 1], process=process, stream=rows[:, 2], on_stream=on[:, 0], on_corr=on[:, 1])
+                recorded[row] = records[at, 2], records[at, 1]
+        process = self._owners(rows[:, 1], calls)
+        return table(
+            Waits, corr=rows[:, 1], process=process, stream=rows[:, 2], on_stream=recorded[:, 0], on_corr=recorded[:, 1]
+        )
 
     def _devices(self) -> tuple[Device, ...]:
         rows, blobs = self.database.with_blob(_PREFIX + "DEVICE", "uuid", "id", "name", blob_words=4)
-        known = {id: (self.texts.get(name, ""), uuid) for (id, name), uuid in zip(rows.tolist(), blobs, strict=True)}
+        details = {
+            id: (self.texts.get(name, ""), uuid.astype("<u4").tobytes().hex() if uuid.any() else "")
+            for (id, name), uuid in zip(rows.tolist(), blobs, strict=True)
+        }
         process = 0 if len(self.processes) == 1 else -1
         return tuple(
-            Device(id, known[id][0], known[id][1].astype("<u4").tobytes().hex() if known[id][1].any() else "", process)
-            if id in known else Device(id, process=process)
-            for id in self.devices
-        )  # fmt: skip
+            Device(id, *details[id], process) if id in details else Device(id, process=process) for id in self.devices
+        )

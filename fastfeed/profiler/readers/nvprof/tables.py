@@ -9,14 +9,14 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 
-__all__ = ["ERRORS", "Database"]
+__all__ = ["ERRORS", "NvprofDatabase"]
 
 ERRORS = (sqlite3.Error, UnicodeDecodeError)  # an error's text may quote a damaged schema, which is no text
 _ROWS = 50_000  # at a time: their Python objects are larger than the array
-_MOST = 1 << 61  # nanoseconds; larger numbers are damage
+_MAX_VALUE = 1 << 61  # nanoseconds; larger numbers are damage
 
 
-class Database:
+class NvprofDatabase:
     """`database.rows("TABLE", "start", "end")`: int64, shape (n, 2). A column that is not there is all -1."""
 
     def __init__(self, path: Path) -> None:
@@ -28,12 +28,12 @@ class Database:
             raise TraceError(f"cannot open {path}: {error}; check its permissions") from error
         self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
-            found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            rows = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         except ERRORS as error:
             self.close()
-            again = "wait until its writer has ended" if "locked" in str(error) else "copy it again"
-            raise TraceError(f"{path} is an SQLite file that cannot be read: {error}; {again}") from error
-        self._tables = {str(row[0]) for row in found}
+            hint = "wait until its writer has ended" if "locked" in str(error) else "copy it again"
+            raise TraceError(f"{path} is an SQLite file that cannot be read: {error}; {hint}") from error
+        self._tables = {str(row[0]) for row in rows}
 
     def close(self) -> None:
         self._connection.close()
@@ -46,8 +46,8 @@ class Database:
 
     def version(self) -> str:
         """Of the schema, "" where it does not say."""
-        found = self.rows("Version", "version")
-        return str(found[0, 0]) if len(found) else ""
+        rows = self.rows("Version", "version")
+        return str(rows[0, 0]) if len(rows) else ""
 
     def texts(self) -> dict[int, str]:
         """Names by id."""
@@ -65,8 +65,8 @@ class Database:
         """As `rows`, and the first 32-bit words of a blob, int64, shape (n, words): 0 for what is missing."""
         table, blobs = self._read(name, columns, blob)
         size = blob_words * 4
-        cut = b"".join((data if isinstance(data, bytes) else b"")[:size].ljust(size, b"\x00") for data in blobs)
-        return table, np.frombuffer(cut, "<u4").reshape(-1, blob_words).astype(np.int64)
+        words = b"".join((data if isinstance(data, bytes) else b"")[:size].ljust(size, b"\x00") for data in blobs)
+        return table, np.frombuffer(words, "<u4").reshape(-1, blob_words).astype(np.int64)
 
     def _read(self, name: str, columns: tuple[str, ...], blob: str | None) -> tuple[np.ndarray, list[object]]:
         parts = [np.empty((0, len(columns)), np.int64)]
@@ -74,21 +74,23 @@ class Database:
         if name not in self._tables:
             return parts[0], blobs
         try:
-            there = {str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{name}")')}
-            picked = [f'COALESCE(CAST("{column}" AS INTEGER), -1)' if column in there else "-1" for column in columns]
-            picked += [f'"{blob}"'] if blob in there else ["NULL"]
-            cursor = self._connection.execute(f'SELECT {", ".join(picked)} FROM "{name}"')
-            most = self.path.stat().st_size  # rows that fit; pages of a damaged file may point back
-            while some := cursor.fetchmany(_ROWS):
-                most -= len(some)
-                if most < 0:
+            present = {str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{name}")')}
+            expressions = [
+                f'COALESCE(CAST("{column}" AS INTEGER), -1)' if column in present else "-1" for column in columns
+            ]
+            expressions += [f'"{blob}"'] if blob in present else ["NULL"]
+            cursor = self._connection.execute(f'SELECT {", ".join(expressions)} FROM "{name}"')
+            remaining = self.path.stat().st_size  # rows that fit; pages of a damaged file may point back
+            while chunk := cursor.fetchmany(_ROWS):
+                remaining -= len(chunk)
+                if remaining < 0:
                     raise sqlite3.DatabaseError("more rows than bytes")
-                numbers = np.array([row[:-1] for row in some], np.int64).reshape(-1, len(columns))
-                sane = np.flatnonzero(((numbers > -_MOST) & (numbers < _MOST)).all(axis=1))
-                parts.append(numbers[sane])
+                numbers = np.array([row[:-1] for row in chunk], np.int64).reshape(-1, len(columns))
+                valid = np.flatnonzero(((numbers > -_MAX_VALUE) & (numbers < _MAX_VALUE)).all(axis=1))
+                parts.append(numbers[valid])
                 if blob:
-                    blobs += [some[row][-1] for row in sane.tolist()]
+                    blobs += [chunk[row][-1] for row in valid.tolist()]
         except ERRORS as error:
-            whole = sum(map(len, parts))
-            self.notes.append(f"the table {name} is damaged after {whole} rows ({error}); copy the file again")
+            count = sum(map(len, parts))
+            self.notes.append(f"the table {name} is damaged after {count} rows ({error}); copy the file again")
         return np.concatenate(parts), blobs

@@ -56,14 +56,14 @@ def knows(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Trace:
     """The recording in an XSpace. TraceError where there is none."""
-    data, cut = _content(path)
+    data, damage = _content(path)
     result = _result_of(path, bytes(data[: 1 << 16]))
     if result and not _FIRST.match(data):
         raise TraceError(
             f"{path} is a result of xprof ({result}), not a recording; give the .xplane.pb file of the same run"
         )
     planes, errors, hosts, notes = _planes(data)
-    notes = [*([f"{path.name}: {cut}"] if cut else []), *notes]
+    notes = [*([f"{path.name}: {damage}"] if damage else []), *notes]
     if not any(plane.name.startswith(_GPU) for plane in planes):
         _refuse(path, data, planes)
     trace = _trace(path, planes, hosts)
@@ -79,7 +79,7 @@ def _content(path: Path) -> tuple[Content, str]:
         while not large and (part := stream.read(1 << 22)):
             data += part
             large = len(data) > _LARGEST
-        cut = stream.cut
+        damage = stream.damage
     if large:
         raise TraceError(
             f"{path} holds more than 2 GiB, which no profile of JAX or TensorFlow can; check what the file is, "
@@ -88,7 +88,7 @@ def _content(path: Path) -> tuple[Content, str]:
     if not data:
         raise TraceError(f"{path} is empty; the recording was not finished, or nothing was recorded")
     data += bytes(PAD)
-    return data, cut
+    return data, damage
 
 
 def _result_of(path: Path, head: bytes) -> str:

@@ -4,18 +4,18 @@
     result = analyze([read("trace.json.gz")])
     result.verdict.headline
 
-Stands alone: nothing of the rest of fastfeed is imported but its errors. From bytes to words:
+Imports nothing else of fastfeed except its errors. From files to a report:
 
-    readers/    files of every dialect -> `trace.Trace`; `merge` adds the feed's own timeline
-    trace       the normal form: operations, calls, ranges; `intervals`: which nanoseconds, exactly
-    host        what each thread was doing, by `meanings` of names; `launches`: which call launched what
-    attribution one device: `budget` (busy classes), `gaps` (late, call, queued), `late` and `queued` (causes)
-    steps, share, statistics       steady steps, the share of input and how sure it is
-    ranks       who waited for whom inside collectives: `collectives`, `clocks`, `proxy`
-    remedies, verdict              what costs most, what to change; or why that cannot be said
-    analysis    puts it together -> `result.Result`
-    reports/    text, page, JSON, Perfetto; `compare`: two results; `gate`: limits for CI
-    runner/     runs a command under nsys or nvprof (`nsight`)
+    model/        the values: `trace` (ops, calls, ranges), `causes`, `intervals`, `result`
+    readers/      trace files of every format -> `Trace`; merge/ adds fastfeed's own timeline
+    attribution/  one device: its idle gaps, what the host was doing, one cause per nanosecond
+    ranks/        several devices: matching collectives, clock offsets, which rank the others waited for
+    steps/        steady training steps, and the share of them lost to input
+    verdict/      starved or not, with evidence, counter-evidence and advice; or why that is unknown
+    analysis      runs all of these -> `Result`
+    compare/      two results, before and after; limits for CI
+    reports/      text, HTML, JSON, Perfetto
+    runner/       runs a command under Nsight Systems or nvprof
 """
 
 from __future__ import annotations

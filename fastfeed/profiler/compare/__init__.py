@@ -1,1 +1,1 @@
-"""Two results side by side; limits for CI."""
+"""Compares two results, and checks limits in CI."""

@@ -11,16 +11,16 @@ __all__ = ["Comparison", "DeviceChange", "MetricChange", "Side"]
 
 @dataclass(frozen=True, slots=True)
 class MetricChange:
-    """One quantity before and after. Without enough steps on both sides, what needs them is None."""
+    """One quantity before and after. Fields that need steps are None if either side has too few."""
 
-    key: str  # stable: "step", "input", a part of the budget, or "cause:" and the key of a cause
+    key: str  # stable: "step", "input", a part of the time breakdown, or "cause:" and the key of a cause
     title: str
     before: float  # share of the judged window
     after: float
     before_ns: float | None  # per step
     after_ns: float | None
-    change_ns: tuple[float, float, float] | None  # per step, after less before: value, and its 95 % interval
-    moved: str  # "less", "more", "same" (within noise, or next to nothing), "unknown"
+    change_ns: tuple[float, float, float] | None  # per step, after minus before: value, and its 95 % interval
+    direction: str  # "less", "more", "same" (within noise, or negligible), "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class DeviceChange:
     before: DeviceResult
     after: DeviceResult
     label: str
-    step: MetricChange  # its own length
-    input: MetricChange  # waits for input, staged copies, and both by proxy of other ranks
-    parts: tuple[MetricChange, ...]  # of the budget
+    step: MetricChange  # its length
+    input: MetricChange  # waits for input and staged copies, including those of other ranks by proxy
+    parts: tuple[MetricChange, ...]  # of the time breakdown
     causes: tuple[MetricChange, ...]  # of idle time, largest change first
 
     @property
     def speedup(self) -> float | None:
-        """Steps per second, after over before; None without steps."""
+        """Steps per second, after divided by before; None without steps."""
         a, b = self.step.before_ns, self.step.after_ns
         return a / b if a and b else None
 
@@ -58,7 +58,7 @@ class Comparison:
     sentence: str
     before: Side
     after: Side
-    devices: tuple[DeviceChange, ...] = ()  # most in need of input, on either side, first
-    only_before: tuple[str, ...] = ()  # labels of devices without a partner
+    devices: tuple[DeviceChange, ...] = ()  # most starved, on either side, first
+    only_before: tuple[str, ...] = ()  # labels of devices without a counterpart
     only_after: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Limits for CI: `input>5%` fails a run that waits more than that for its input."""
+"""Limits for CI: `input>5%` fails a run that loses more than 5 % of its time to input."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _FORM = re.compile(r"\s*([a-z0-9_]+)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*")
 @dataclass(frozen=True, slots=True)
 class Gate:
     key: str  # "idle", a key of FAMILIES, or the key of a cause
-    above: float  # fraction of the judged time that is still allowed
+    above: float  # allowed fraction of the judged time
 
     def __str__(self) -> str:
         return f"{self.key}>{self.above * 100:.6g}%"
 
 
 def parse(text: str) -> Gate:
-    """`parse("input>5%")`. ConfigError names what is known."""
-    found = _FORM.fullmatch(text)
-    if not found:
+    """`parse("input>5%")`. Raises ConfigError with the valid keys."""
+    match = _FORM.fullmatch(text)
+    if not match:
         raise ConfigError(f"--fail-on must be a cause and a share of time, such as 'input>5%', got {text!r}")
     keys = {IDLE, *FAMILIES, *(about.key for about in CAUSES.values())}
-    if found[1] not in keys:
-        raise ConfigError(f"--fail-on knows {', '.join(sorted(keys))}; got {found[1]!r}")
-    if float(found[2]) >= 100:
+    if match[1] not in keys:
+        raise ConfigError(f"--fail-on takes one of {', '.join(sorted(keys))}; got {match[1]!r}")
+    if float(match[2]) >= 100:
         raise ConfigError(f"--fail-on must allow less than 100%, which is never exceeded; got {text!r}")
-    return Gate(found[1], float(found[2]) / 100)
+    return Gate(match[1], float(match[2]) / 100)
 
 
 def share(device: DeviceResult, key: str) -> float:
-    """The fraction of the judged time that this cost a device: `input` as in the verdict, a family as in its remedy.
+    """The fraction of the judged time lost to this key: `input` as in the verdict, a family as in its remedy.
 
-    Where a family and a cause have one name, it means the family.
+    If a family and a cause share a name, it means the family.
     """
     if key == "input":
         return device.share.value
@@ -60,19 +60,19 @@ def share(device: DeviceResult, key: str) -> float:
 
 
 def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
-    """Exit code 0, 3 or 4, and a sentence for each gate that says why. The device that is worst decides."""
+    """Exit code 0, 3 or 4, and a sentence per gate with the reason. The worst device decides."""
     if not gates:
         return 0, []
     if result.verdict.word == "abstained":
-        why = "; ".join(result.verdict.reasons) or "the trace cannot carry a verdict"
+        why = "; ".join(result.verdict.reasons) or "the trace does not support a verdict"
         return ABSTAINED, [f"{', '.join(map(str, gates))} cannot be judged: {why}"]
-    said, code = [], 0
+    sentences, code = [], 0
     for gate in gates:
         worst = max(result.devices, key=lambda device: share(device, gate.key))
         value = share(worst, gate.key)
         if value > gate.above:
             code = TRIPPED
-            said.append(f"{gate} is exceeded: {percent(value)} on {worst.label}")
+            sentences.append(f"{gate} is exceeded: {percent(value)} on {worst.label}")
         else:
-            said.append(f"{gate} holds: {percent(value)} at most, on {worst.label}")
-    return code, said
+            sentences.append(f"{gate} holds: {percent(value)} at most, on {worst.label}")
+    return code, sentences

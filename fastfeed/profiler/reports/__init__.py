@@ -1,4 +1,4 @@
-"""What people and programs read of an analysis. Nothing here decides: every word is from a `Result`.
+"""Reports of an analysis. They only present a `Result`: no analysis happens here.
 
 text       one screen in a terminal          `fastfeed analyze FILE`
 page       one HTML page, no network         `--html`

@@ -1,4 +1,4 @@
-"""What moved between two analyses: one screen of text, and a document for programs."""
+"""A comparison of two analyses as one screen of text, and as a JSON document."""
 
 from __future__ import annotations
 
@@ -16,37 +16,41 @@ from fastfeed.profiler.reports.layout import Sheet
 __all__ = ["SCHEMA", "as_dict", "render"]
 
 SCHEMA = "fastfeed.comparison/1"
-WIDEST = 120  # longer lines are hard to read
+MAX_WIDTH = 120  # longer lines are hard to read
 CAUSES = 8  # rows
-FAINT = 0.0005  # of the window: a cause below it on both sides has no row
-OTHERS = 6  # devices beside the first
+MIN_SHARE = 0.0005  # of the window: a cause below this on both sides has no row
+OTHERS = 6  # devices after the first
 STYLES = {"better": "bold green", "worse": "bold red"}  # else bold yellow
 MARKS = {"less": "less", "more": "more", "same": "~", "unknown": "?"}
-FIGURES = 48  # columns beside the name of a row
+FIGURES = 48  # columns after the name of a row
 
 
 def render(comparison: Comparison, console: Console) -> None:
-    """Print the comparison. Nothing in it is read as markup, and no line is wider than the console."""
-    sheet = Sheet(console, max(40, min(console.width, WIDEST)), 3)
+    """Print the comparison. Text is never interpreted as markup, and no line is wider than the console."""
+    sheet = Sheet(console, max(40, min(console.width, MAX_WIDTH)), 3)
     for line in _lines(comparison, sheet):
         line.rstrip()
         console.print(layout.encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True)
 
 
-def _lines(made: Comparison, sheet: Sheet) -> list[Text]:
-    word = made.outcome.upper()
-    found = sheet.labeled(
-        word, one_line(made.sentence, 600), style=STYLES.get(made.outcome, "bold yellow"), indent=len(word) + 2, lines=5
+def _lines(comparison: Comparison, sheet: Sheet) -> list[Text]:
+    word = comparison.outcome.upper()
+    lines = sheet.labeled(
+        word,
+        one_line(comparison.sentence, 600),
+        style=STYLES.get(comparison.outcome, "bold yellow"),
+        indent=len(word) + 2,
+        lines=5,
     )
-    first = made.devices[0] if made.devices else None
-    found += _side("Before", made.before, _count(first, "before"), sheet)
-    found += _side("After", made.after, _count(first, "after"), sheet)
+    first = comparison.devices[0] if comparison.devices else None
+    lines += _side("Before", comparison.before, _count(first, "before"), sheet)
+    lines += _side("After", comparison.after, _count(first, "after"), sheet)
     if first:
-        found += [Text(""), *_table(first, sheet)]
-        found += _others(made.devices[1:], sheet)
-    for said, note in enumerate(made.notes[:4]):
-        found += sheet.labeled("" if said else "Note", one_line(note, 400), style="dim")
-    return found
+        lines += [Text(""), *_table(first, sheet)]
+        lines += _others(comparison.devices[1:], sheet)
+    for index, note in enumerate(comparison.notes[:4]):
+        lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
+    return lines
 
 
 def _count(change: DeviceChange | None, side: str) -> str:
@@ -59,48 +63,50 @@ def _count(change: DeviceChange | None, side: str) -> str:
 
 def _side(label: str, side: Side, steps: str, sheet: Sheet) -> list[Text]:
     word = WORDS.get(side.word, one_line(side.word, 20).upper())
-    said = " · ".join(part for part in (word, steps) if part) + " · "
+    summary = " · ".join(part for part in (word, steps) if part) + " · "
     more = f" and {len(side.paths) - 1} more" if len(side.paths) > 1 else ""
     name = one_line(side.paths[0], 4_000) if side.paths else "no file"
-    room = max(12, sheet.room - len(said) - len(more))
-    if len(name) > room:  # what tells two files apart is at the end
+    room = max(12, sheet.room - len(summary) - len(more))
+    if len(name) > room:  # the end of a path is what differs
         name = "…" + name[1 - room :]
-    return sheet.labeled(label, said + name + more, lines=1)
+    return sheet.labeled(label, summary + name + more, lines=1)
 
 
 def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
-    """Of one device: the step, the budget, the causes that moved most."""
+    """One device: the step, the time breakdown, the causes that changed most."""
     timed = change.step.before_ns is not None
     name = sheet.width - FIGURES
     what = "ms per step" if timed else "share"
     head = f"{layout.fitted(one_line(change.label, 60), name)}{'before':>9}{'after':>9}{'change':>9}  95 % interval"
-    found = [Text(head, style="dim"), *_rows([change.step] if timed else [], name, timed)]
-    found += _rows([move for move in change.parts if move.before or move.after], name, timed)
-    found.append(Text(f"idle for, {what}", style="dim"))
-    seen = [move for move in change.causes if max(move.before, move.after) >= FAINT]
-    shown = seen if len(seen) == CAUSES + 1 else seen[:CAUSES]
-    found += _rows(shown, name, timed)
+    lines = [Text(head, style="dim"), *_rows([change.step] if timed else [], name, timed)]
+    lines += _rows([metric for metric in change.parts if metric.before or metric.after], name, timed)
+    lines.append(Text(f"idle for, {what}", style="dim"))
+    visible = [metric for metric in change.causes if max(metric.before, metric.after) >= MIN_SHARE]
+    shown = visible if len(visible) == CAUSES + 1 else visible[:CAUSES]
+    lines += _rows(shown, name, timed)
     if len(change.causes) > len(shown):
-        found.append(Text(f"{len(change.causes) - len(shown)} more are smaller or moved less", style="dim"))
-    return found
+        lines.append(Text(f"{len(change.causes) - len(shown)} more are smaller or changed less", style="dim"))
+    return lines
 
 
-def _rows(moves: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool) -> list[Text]:
-    return [_row(move, name, timed) for move in moves]
+def _rows(metrics: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool) -> list[Text]:
+    return [_row(metric, name, timed) for metric in metrics]
 
 
-def _row(move: MetricChange, name: int, timed: bool) -> Text:
-    if timed and move.before_ns is not None and move.after_ns is not None:
-        figures = f"{_ms(move.before_ns):>9}{_ms(move.after_ns):>9}{_ms(move.after_ns - move.before_ns, True):>9}"
+def _row(metric: MetricChange, name: int, timed: bool) -> Text:
+    if timed and metric.before_ns is not None and metric.after_ns is not None:
+        figures = (
+            f"{_ms(metric.before_ns):>9}{_ms(metric.after_ns):>9}{_ms(metric.after_ns - metric.before_ns, True):>9}"
+        )
     else:
-        points = (move.after - move.before) * 100
-        figures = f"{percent(move.before):>9}{percent(move.after):>9}{f'{points:+.1f}'.replace('-0.0', '+0.0'):>9}"
-    interval = f"{_ms(move.change_ns[1], True)}..{_ms(move.change_ns[2], True)}" if move.change_ns else ""
-    style = {"less": "green", "more": "red"}.get(move.moved, "dim")
-    if move.key == "compute":
-        style = ""  # more of it may be good or bad
+        points = (metric.after - metric.before) * 100
+        figures = f"{percent(metric.before):>9}{percent(metric.after):>9}{f'{points:+.1f}'.replace('-0.0', '+0.0'):>9}"
+    interval = f"{_ms(metric.change_ns[1], True)}..{_ms(metric.change_ns[2], True)}" if metric.change_ns else ""
+    style = {"less": "green", "more": "red"}.get(metric.direction, "dim")
+    if metric.key == "compute":
+        style = ""  # more compute may be good or bad
     return Text.assemble(
-        f"{layout.fitted(move.title, name)}{figures}  {interval:<14}", (f" {MARKS[move.moved]}", style)
+        f"{layout.fitted(metric.title, name)}{figures}  {interval:<14}", (f" {MARKS[metric.direction]}", style)
     )
 
 
@@ -111,21 +117,21 @@ def _ms(ns: float, signed: bool = False) -> str:
 
 
 def _others(changes: tuple[DeviceChange, ...], sheet: Sheet) -> list[Text]:
-    """One line for each other device."""
-    found = []
+    """One line per other device."""
+    lines = []
     for change in changes[:OTHERS]:
         step = change.step
         text = f"input {percent(change.input.before)} -> {percent(change.input.after)}"
         if step.before_ns is not None and step.after_ns is not None:
             text += f", step {duration(step.before_ns)} -> {duration(step.after_ns)}"
-        found.append(Text(f"{layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)}  {text}"))
+        lines.append(Text(f"{layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)}  {text}"))
     if len(changes) > OTHERS:
-        found.append(Text(f"{plural(len(changes) - OTHERS, 'more device')}: --json", style="dim"))
-    return found
+        lines.append(Text(f"{plural(len(changes) - OTHERS, 'more device')}: --json", style="dim"))
+    return lines
 
 
 def as_dict(comparison: Comparison) -> dict[str, Any]:
-    """Numbers, strings, lists and dicts, as json.dumps takes them. Shares are fractions of 1, causes stable keys."""
+    """Numbers, strings, lists and dicts, for json.dumps. Shares are fractions of 1, causes are stable keys."""
     return {
         "schema": SCHEMA,
         "outcome": comparison.outcome,
@@ -149,22 +155,22 @@ def _change_dict(change: DeviceChange) -> dict[str, Any]:
         "after": change.after.label,
         "rank": change.after.rank,
         "speedup": change.speedup,
-        "step": _move_dict(change.step),
-        "input": _move_dict(change.input),
-        "budget": [_move_dict(move) for move in change.parts],
-        "causes": [_move_dict(move) for move in change.causes],
+        "step": _metric_dict(change.step),
+        "input": _metric_dict(change.input),
+        "budget": [_metric_dict(metric) for metric in change.parts],
+        "causes": [_metric_dict(metric) for metric in change.causes],
     }
 
 
-def _move_dict(move: MetricChange) -> dict[str, Any]:
-    change = [value if math.isfinite(value) else None for value in move.change_ns] if move.change_ns else None
+def _metric_dict(metric: MetricChange) -> dict[str, Any]:
+    change = [value if math.isfinite(value) else None for value in metric.change_ns] if metric.change_ns else None
     return {
-        "key": move.key.removeprefix("cause:"),
-        "title": move.title,
-        "before": move.before,
-        "after": move.after,
-        "before_ns_per_step": move.before_ns,
-        "after_ns_per_step": move.after_ns,
+        "key": metric.key.removeprefix("cause:"),
+        "title": metric.title,
+        "before": metric.before,
+        "after": metric.after,
+        "before_ns_per_step": metric.before_ns,
+        "after_ns_per_step": metric.after_ns,
         "change_ns_per_step": dict(zip(("value", "low", "high"), change, strict=True)) if change else None,
-        "moved": move.moved,
+        "moved": metric.direction,
     }

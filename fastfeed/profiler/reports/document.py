@@ -1,8 +1,8 @@
-"""A result as a document for programs: `json.dumps(as_dict(result))`. docs/profile_json.md describes every field.
+"""A result as a JSON document: `json.dumps(as_dict(result))`. docs/profile_json.md describes every field.
 
-The schema is "fastfeed.analysis/1". Fields are added under the same number; one that changes its meaning or goes away
+The schema is "fastfeed.analysis/1". New fields keep the number; changing or removing a field
 raises it. Times are integer nanoseconds on the clock of the trace, spans are half-open [start, end), shares are
-fractions of 1, causes go by their stable keys. In every period `budget` sums to `window_ns`, and `causes` to
+fractions of 1, causes are named by their stable keys. In every period `budget` sums to `window_ns`, and `causes` to
 `budget.idle`.
 """
 
@@ -35,14 +35,14 @@ SCHEMA = "fastfeed.analysis/1"
 
 
 def as_dict(result: Result) -> dict[str, Any]:
-    """Everything but the picture: numbers, strings, lists and dicts, as json.dumps takes them."""
+    """Everything except the timeline: numbers, strings, lists and dicts, for json.dumps."""
     return {
         "schema": SCHEMA,
         "verdict": _verdict(result.verdict),
-        "devices": [_device(one) for one in result.devices],
-        "ranks": [_rank(one) for one in result.ranks],
-        "feeds": [_feed(one) for one in result.feeds],
-        "origins": [_origin(one) for one in result.origins],
+        "devices": [_device(device) for device in result.devices],
+        "ranks": [_rank(rank) for rank in result.ranks],
+        "feeds": [_feed(feed) for feed in result.feeds],
+        "origins": [_origin(origin) for origin in result.origins],
         "notes": [_text(note) for note in result.notes],
         "causes": {about.key: {"title": about.title, "family": about.family, "means": about.means}
                    for about in CAUSES.values()},
@@ -56,14 +56,14 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "bound": verdict.bound,
         "confidence": verdict.confidence,
         "input": _share(verdict.share),
-        "evidence": [_text(one) for one in verdict.evidence],
-        "against": [_text(one) for one in verdict.against],
+        "evidence": [_text(sentence) for sentence in verdict.evidence],
+        "against": [_text(sentence) for sentence in verdict.against],
         "falsify": _text(verdict.falsify),
         "change": _text(verdict.change),
         "command": _text(verdict.command),
-        "reasons": [_text(one) for one in verdict.reasons],
+        "reasons": [_text(sentence) for sentence in verdict.reasons],
         "record": _text(verdict.record),
-        "remedies": [_remedy(one) for one in verdict.remedies],
+        "remedies": [_remedy(remedy) for remedy in verdict.remedies],
     }
 
 
@@ -79,47 +79,47 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
     }
 
 
-def _device(one: DeviceResult) -> dict[str, Any]:
-    shares = figures.step_shares(one)
+def _device(device: DeviceResult) -> dict[str, Any]:
+    shares = figures.step_shares(device)
     return {
-        "label": _text(one.label),
-        "origin": int(one.trace),
-        "device": int(one.device),
-        "rank": one.rank if one.rank is None else int(one.rank),
-        "first_ns": int(one.first),
-        "last_ns": int(one.last),
-        "judged": "steady" if one.steady is not None else "whole",
-        "input": _share(one.share),
-        "whole": _period(one.whole),
-        "steady": _period(one.steady) if one.steady is not None else None,
-        "cold": _cold(one.cold) if one.cold is not None else None,
+        "label": _text(device.label),
+        "origin": int(device.trace),
+        "device": int(device.device),
+        "rank": device.rank if device.rank is None else int(device.rank),
+        "first_ns": int(device.first),
+        "last_ns": int(device.last),
+        "judged": "steady" if device.steady is not None else "whole",
+        "input": _share(device.share),
+        "whole": _period(device.whole),
+        "steady": _period(device.steady) if device.steady is not None else None,
+        "cold": _cold(device.cold) if device.cold is not None else None,
         "steps": {
-            "found_by": one.steps.found_by,
-            "steady": figures.steps_judged(one),
+            "found_by": device.steps.found_by,
+            "steady": figures.steps_judged(device),
             "per_step": {
                 key: {"mean_ns": spread.mean, "median_ns": spread.median, "p95_ns": spread.p95,
                       "low": _number(spread.low), "high": _number(spread.high)}
-                for key, spread in one.per_step.items()
+                for key, spread in device.per_step.items()
             },
             "each": [
                 {"label": _text(label), "start_ns": start, "end_ns": end, "steady": bool(steady),
                  "input": _number(waited), "idle": _number(waited + other)}
                 for label, (start, end), steady, waited, other in zip(
-                    one.steps.labels, one.steps.spans.tolist(), one.steps.steady, shares.input, shares.idle,
+                    device.steps.labels, device.steps.spans.tolist(), device.steps.steady, shares.input, shares.idle,
                     strict=False,
                 )
             ],
         },
-        "worst": [_gap(gap) for gap in one.worst],
-        "ops": int(one.ops),
-        "launches": int(one.launches),
-        "comm_wait_ns": int(one.comm_wait),
+        "worst": [_gap(gap) for gap in device.worst],
+        "ops": int(device.ops),
+        "launches": int(device.launches),
+        "comm_wait_ns": int(device.comm_wait),
         "charges": [
             {"culprit": _text(charge.culprit), "cause": None if charge.cause is None else CAUSES[charge.cause].key,
              "ns": int(charge.ns)}
-            for charge in one.charges
+            for charge in device.charges
         ],
-        "facts": {str(key): _number(value) for key, value in one.metrics.items()},
+        "facts": {str(key): _number(value) for key, value in device.metrics.items()},
     }  # fmt: skip
 
 
@@ -205,12 +205,12 @@ def _causes(causes: Mapping[Cause, int]) -> dict[str, int]:
 
 
 def _number(value: float | None) -> float | int | None:
-    """None for what JSON has no number for: a ceiling without bound, a share of nothing."""
+    """None for values JSON cannot represent: an infinite ceiling, a share of nothing."""
     if value is None or not np.isfinite(value):
         return None
     return int(value) if isinstance(value, (int, np.integer)) else round(float(value), 6)
 
 
 def _text(text: str) -> str:
-    """Half of a surrogate pair, as a file system's bytes leave it, cannot be written as UTF-8."""
+    """Replaces lone surrogates (from undecodable file names), which cannot be written as UTF-8."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Lines of a terminal: labels in a column, sentences cut to a number of lines, bars of characters."""
+"""Terminal layout: labels in a column, sentences limited to a number of lines, bars of characters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["LABEL", "Sheet", "bar", "encodable", "fitted", "mark", "packed", "stacked"]
+__all__ = ["LABEL", "Sheet", "bar", "encodable", "fitted", "mark", "pack_lines", "stacked"]
 
 LABEL = 11  # columns
-# part of the budget -> its character, without Unicode, and its style
+# part of the time breakdown -> its character, its ASCII character, its style
 _MARKS = {
     "compute": ("█", "#", "green"),
     "comm": ("▓", "%", "blue"),
@@ -22,12 +22,12 @@ _MARKS = {
     "idle": ("░", ".", "red"),
 }
 
-_TIED = "\ue000"  # stands for the blank before a percent sign, at which no line may end
+_NO_BREAK = "\ue000"  # stands for the space before a percent sign, where lines must not break
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Where lines go: as wide as this, and no sentence on more lines than that."""
+    """The output: its width, and the maximum number of lines of a sentence."""
 
     console: Console
     width: int
@@ -35,12 +35,12 @@ class Sheet:
 
     @property
     def ascii(self) -> bool:
-        """The terminal's encoding has no blocks to draw bars with."""
-        return not _has(self.console, "█▓▒░▞▚…")
+        """Whether the terminal's encoding lacks the block characters for bars."""
+        return not _can_encode(self.console, "█▓▒░▞▚…")
 
     @property
     def room(self) -> int:
-        """Columns beside the labels."""
+        """Columns to the right of the labels."""
         return self.width - LABEL
 
     def label(self, text: str) -> Text:
@@ -50,41 +50,41 @@ class Sheet:
     def labeled(
         self, label: str, text: str, *, style: str = "", indent: int = LABEL, lines: int | None = None
     ) -> list[Text]:
-        """A sentence beside its label. A label that is wider than the column takes the style for itself."""
-        wide = indent != LABEL
-        head = Text(label + "  ", style=style) if wide else self.label(label)
-        body = self.sentence(text, style="" if wide else style, lines=lines, width=self.width - indent)
-        if wide and len(body) > 1:  # the rest of a headline begins at the left
+        """A sentence next to its label. If the label is wider than the column, only the label is styled."""
+        is_wide = indent != LABEL
+        head = Text(label + "  ", style=style) if is_wide else self.label(label)
+        body = self.sentence(text, style="" if is_wide else style, lines=lines, width=self.width - indent)
+        if is_wide and len(body) > 1:  # the rest of a headline starts at the left margin
             body = self.sentence(text, lines=lines, first=indent)
-        found = [Text.assemble(head, body[0] if body else "")]
-        return found + [line if wide else Text.assemble(" " * indent, line) for line in body[1:]]
+        result = [Text.assemble(head, body[0] if body else "")]
+        return result + [line if is_wide else Text.assemble(" " * indent, line) for line in body[1:]]
 
     def sentence(
         self, text: str, *, style: str = "", lines: int | None = None, width: int = 0, first: int = 0
     ) -> list[Text]:
-        """Wrapped to the width, `first` columns of the first line taken; cut with an ellipsis after some lines."""
+        """Wrapped to the width, `first` columns of the first line reserved; cut with an ellipsis after `lines`."""
         width = max(8, width or self.width)
-        most = self.lines if lines is None else lines
-        whole = Text("·" * first + text.replace(" %", _TIED + "%"), style=style)
+        limit = self.lines if lines is None else lines
+        full_text = Text("·" * first + text.replace(" %", _NO_BREAK + "%"), style=style)
         wrapped = [
-            Text(line.plain.rstrip().replace(_TIED, " "), style=style)
-            for line in whole.wrap(self.console, width, overflow="fold")
+            Text(line.plain.rstrip().replace(_NO_BREAK, " "), style=style)
+            for line in full_text.wrap(self.console, width, overflow="fold")
         ]
-        if len(wrapped) > most:
-            last = fitted(wrapped[most - 1].plain + " " + wrapped[most].plain, width).rstrip()
-            wrapped = [*wrapped[: most - 1], Text(last, style=style)]
+        if len(wrapped) > limit:
+            last = fitted(wrapped[limit - 1].plain + " " + wrapped[limit].plain, width).rstrip()
+            wrapped = [*wrapped[: limit - 1], Text(last, style=style)]
         return [wrapped[0][first:], *wrapped[1:]] if first and wrapped else wrapped
 
 
 def fitted(text: str, width: int) -> str:
-    """Exactly so many columns: filled with blanks, or cut with an ellipsis."""
+    """Exactly this many columns: padded with spaces, or truncated with an ellipsis."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     return set_cell_size(text, width - 1) + "…"
 
 
-def packed(items: Sequence[str], width: int) -> list[str]:
-    """Items side by side, none of them broken, on as few lines as hold them."""
+def pack_lines(items: Sequence[str], width: int) -> list[str]:
+    """Unbroken items, several per line, on as few lines as possible."""
     lines: list[str] = []
     for item in items:
         if lines and cell_len(lines[-1]) + 2 + cell_len(item) <= width:
@@ -95,7 +95,7 @@ def packed(items: Sequence[str], width: int) -> list[str]:
 
 
 def bar(share: float, width: int, ascii: bool = False) -> str:
-    """A share of the width, in eighths of a column; nothing is drawn for nothing, something for anything."""
+    """A bar for this share of the width, in eighths of a column; empty only if the share is zero."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     if ascii:
         return "#" * max(round(eighths / 8), share > 0)
@@ -104,34 +104,36 @@ def bar(share: float, width: int, ascii: bool = False) -> str:
 
 
 def mark(part: str, ascii: bool) -> str:
-    """The character of a part of the budget."""
+    """The character of a part of the time breakdown."""
     return _MARKS[part][ascii]
 
 
-def stacked(parts: Sequence[tuple[str, int]], whole: int, width: int, ascii: bool) -> Text:
-    """A bar of all parts; it is full, whatever is rounded."""
-    text, done, drawn = Text(), 0, 0
+def stacked(parts: Sequence[tuple[str, int]], window: int, width: int, ascii: bool) -> Text:
+    """A bar of all parts, always full despite rounding."""
+    text, total, columns = Text(), 0, 0
     for part, ns in parts:
-        done += ns
-        upto = round(width * done / whole) if whole > 0 else 0
-        text.append(_MARKS[part][ascii] * max(0, upto - drawn), style=_MARKS[part][2])
-        drawn = max(drawn, upto)
+        total += ns
+        target = round(width * total / window) if window > 0 else 0
+        text.append(_MARKS[part][ascii] * max(0, target - columns), style=_MARKS[part][2])
+        columns = max(columns, target)
     return text
 
 
 def encodable(line: Text, console: Console) -> Text:
-    """The line with what the terminal's encoding lacks replaced."""
-    if _has(console, line.plain):
+    """The line with characters replaced that the terminal cannot encode."""
+    if _can_encode(console, line.plain):
         return line
-    made = line.copy()
-    made.plain = "".join(char if _has(console, char) else _SPELLED.get(char, "?") for char in line.plain)
-    return made
+    replaced = line.copy()
+    replaced.plain = "".join(
+        char if _can_encode(console, char) else _REPLACEMENTS.get(char, "?") for char in line.plain
+    )
+    return replaced
 
 
-_SPELLED = {"…": ".", "·": "|", "µ": "u", "×": "x", "–": "-", "—": "-"}
+_REPLACEMENTS = {"…": ".", "·": "|", "µ": "u", "×": "x", "–": "-", "—": "-"}
 
 
-def _has(console: Console, text: str) -> bool:
+def _can_encode(console: Console, text: str) -> bool:
     try:
         text.encode(console.encoding)
     except (UnicodeEncodeError, LookupError):

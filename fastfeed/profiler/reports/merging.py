@@ -1,7 +1,7 @@
-"""Spans of a lane of the picture, merged to as many rows as a page can carry.
+"""Merges the spans of a timeline lane into as many rows as fit on a page.
 
-A lane is a partition of time: every span has one class. Where there are more spans than rows, long ones stay exact and
-runs of short ones become *mixes*: so many nanoseconds of each class, and the longest idle slice of them.
+A lane is a partition of time: every span has one class. If there are more spans than rows, long spans stay exact and
+runs of short ones become *mixes*: the nanoseconds of each class, and the longest idle slice among them.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import DeviceResult
 
-__all__ = ["BUSY", "NOTHING", "Lane", "device_lane", "flat", "part", "wait_lane"]
+__all__ = ["BUSY", "NOTHING", "TimelineLane", "clip_lane", "device_lane", "flatten", "wait_lane"]
 
 BUSY = ("compute", "comm", "h2d", "other", "overhead")  # classes 0 to 4
-NOTHING = len(BUSY)  # neither work nor idle: odd data; in the lane of waits, no wait
-FIRST_CAUSE = NOTHING + 1  # class of a cause: this and its value
+NOTHING = len(BUSY)  # neither work nor idle: inconsistent data; in the lane of waits, no wait
+FIRST_CAUSE = NOTHING + 1  # class of a cause: this plus its value
 CLASSES = FIRST_CAUSE + len(Cause)
-KEPT = 200  # the longest idle slices stay exact
+EXACT_IDLE = 200  # the longest idle slices stay exact
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class TimelineLane:
     """Spans in order, without holes or overlaps."""
 
     start: np.ndarray  # int64
     end: np.ndarray  # int64
     kind: np.ndarray  # int64, class
-    where: np.ndarray  # int64, row of the table of threads and names; 0 none
+    where: np.ndarray  # int64, row in the table of threads and names; 0 none
 
 
-def device_lane(device: DeviceResult, where: np.ndarray) -> Lane:
-    """What the device did, and why it did nothing. `where` is for each slice."""
+def device_lane(device: DeviceResult, where: np.ndarray) -> TimelineLane:
+    """What the device did, and why it was idle. `where` has one entry per slice."""
     sets = [device.busy.get(key, intervals.empty()) for key in BUSY]
     slices = device.slices
     busy = np.concatenate([intervals.empty(), *sets])
-    kinds = np.repeat(np.arange(len(BUSY)), [len(one) for one in sets])
-    return _filled(
+    kinds = np.repeat(np.arange(len(BUSY)), [len(spans) for spans in sets])
+    return _fill_holes(
         np.concatenate([busy[:, 0], slices.start]),
         np.concatenate([busy[:, 1], slices.end]),
         np.concatenate([kinds, slices.cause.astype(np.int64) + FIRST_CAUSE]),
@@ -49,22 +49,24 @@ def device_lane(device: DeviceResult, where: np.ndarray) -> Lane:
     )
 
 
-def wait_lane(device: DeviceResult) -> Lane:
+def wait_lane(device: DeviceResult) -> TimelineLane:
     """When host threads waited for input."""
     waits = intervals.clip(device.waits, device.first, device.last)
     kind = np.full(len(waits), Cause.INPUT + FIRST_CAUSE)
-    return _filled(waits[:, 0], waits[:, 1], kind, np.zeros(len(waits), np.int64), device.first, device.last)
+    return _fill_holes(waits[:, 0], waits[:, 1], kind, np.zeros(len(waits), np.int64), device.first, device.last)
 
 
-def _filled(start: np.ndarray, end: np.ndarray, kind: np.ndarray, where: np.ndarray, low: int, high: int) -> Lane:
-    """In order, cut to [low, high), overlaps cut off, holes filled with NOTHING."""
+def _fill_holes(
+    start: np.ndarray, end: np.ndarray, kind: np.ndarray, where: np.ndarray, low: int, high: int
+) -> TimelineLane:
+    """In order, clipped to [low, high), without overlaps, holes filled with NOTHING."""
     order = np.argsort(start, kind="stable")
     start, end = np.clip(start[order], low, high), np.clip(end[order], low, high)
     kind, where = kind[order], where[order]
     before = np.concatenate([[low], np.maximum.accumulate(end)[:-1]]) if len(end) else end
     start = np.maximum(start, before)
-    real = end > start
-    start, end, kind, where = start[real], end[real], kind[real], where[real]
+    nonempty = end > start
+    start, end, kind, where = start[nonempty], end[nonempty], kind[nonempty], where[nonempty]
     hole_start = np.concatenate([[low], end])
     hole_end = np.concatenate([start, [high]])
     hole = hole_end > hole_start
@@ -72,21 +74,22 @@ def _filled(start: np.ndarray, end: np.ndarray, kind: np.ndarray, where: np.ndar
     kind = np.concatenate([kind, np.full(hole.sum(), NOTHING)])
     where = np.concatenate([where, np.zeros(hole.sum(), np.int64)])
     order = np.argsort(start, kind="stable")
-    return Lane(start[order], end[order], kind[order].astype(np.int64), where[order].astype(np.int64))
+    return TimelineLane(start[order], end[order], kind[order].astype(np.int64), where[order].astype(np.int64))
 
 
-def part(lane: Lane, low: int, high: int) -> Lane:
+def clip_lane(lane: TimelineLane, low: int, high: int) -> TimelineLane:
     """The part of a lane within [low, high)."""
     start, end = np.clip(lane.start, low, high), np.clip(lane.end, low, high)
-    kept = end > start
-    return Lane(start[kept], end[kept], lane.kind[kept], lane.where[kept])
+    nonempty = end > start
+    return TimelineLane(start[nonempty], end[nonempty], lane.kind[nonempty], lane.where[nonempty])
 
 
-def flat(lane: Lane, limit: int) -> list[int]:
-    """Rows for the page, one after the other; at most about `limit`.
+def flatten(lane: TimelineLane, limit: int) -> list[int]:
+    """Rows for the page, flattened into one list; at most about `limit` rows.
 
-    A span is `length, class, where`. A mix is `length, -classes, idle slices, where, length of the longest of them, its
-    class`, then `class, nanoseconds` for each. A lane begins at its first start, a row where the one before it ends.
+    A span is `length, class, where`. A mix is `length, -classes, idle slices, where, length of the longest slice, its
+    class`, then `class, nanoseconds` for each. The lane starts at its first span; each row starts where the previous
+    one ends.
     """
     if not len(lane.start):
         return []
@@ -95,35 +98,41 @@ def flat(lane: Lane, limit: int) -> list[int]:
     count = np.diff(np.concatenate([first, [len(group)]]))
     length = lane.end - lane.start
     idle = lane.kind >= FIRST_CAUSE
-    mixed = np.zeros((len(first), CLASSES), np.int64)
-    np.add.at(mixed, (group, lane.kind), length)
+    ns_by_class = np.zeros((len(first), CLASSES), np.int64)
+    np.add.at(ns_by_class, (group, lane.kind), length)
     slices = np.bincount(group, idle, len(first)).astype(np.int64)
     by_length = np.lexsort((np.where(idle, length, -1), group))
     longest = by_length[np.cumsum(count) - 1]  # of each group, its longest idle slice if it has one
     rows: list[int] = []
-    for index, (at, of, most) in enumerate(zip(first.tolist(), count.tolist(), longest.tolist(), strict=True)):
-        if of == 1:
-            rows += (int(length[at]), int(lane.kind[at]), int(lane.where[at]))
+    for index, (row, size, longest_index) in enumerate(
+        zip(first.tolist(), count.tolist(), longest.tolist(), strict=True)
+    ):
+        if size == 1:
+            rows += (int(length[row]), int(lane.kind[row]), int(lane.where[row]))
             continue
-        kinds = np.flatnonzero(mixed[index]).tolist()
-        at_most = (int(lane.where[most]), int(length[most]), int(lane.kind[most])) if idle[most] else (0, 0, NOTHING)
-        rows += (int(mixed[index].sum()), -len(kinds), int(slices[index]), *at_most)
+        kinds = np.flatnonzero(ns_by_class[index]).tolist()
+        longest_idle = (
+            (int(lane.where[longest_index]), int(length[longest_index]), int(lane.kind[longest_index]))
+            if idle[longest_index]
+            else (0, 0, NOTHING)
+        )
+        rows += (int(ns_by_class[index].sum()), -len(kinds), int(slices[index]), *longest_idle)
         for kind in kinds:
-            rows += (kind, int(mixed[index, kind]))
+            rows += (kind, int(ns_by_class[index, kind]))
     return rows
 
 
-def _groups(lane: Lane, limit: int) -> np.ndarray:
-    """Which spans become one row: int64, shape (n,), rising by one."""
+def _groups(lane: TimelineLane, limit: int) -> np.ndarray:
+    """The row of each span: int64, shape (n,), increasing by at most one."""
     length = lane.end - lane.start
     if len(length) <= limit:
         return np.arange(len(length))
-    # a third of the rows for cells, the rest for long spans and what is left of the cells beside them
+    # a third of the rows for cells, the rest for long spans and the parts of cells next to them
     cell = max(1, -(-int(lane.end[-1] - lane.start[0]) * 3 // limit))
-    long = length >= cell
+    is_long = length >= cell
     idle = np.where(lane.kind >= FIRST_CAUSE, length, 0)
-    few = min(KEPT, limit // 10)
-    long[np.argpartition(-idle, few)[:few]] = True
+    exact = min(EXACT_IDLE, limit // 10)
+    is_long[np.argpartition(-idle, exact)[:exact]] = True
     bucket = (lane.start - lane.start[0]) // cell
-    new = np.concatenate([[False], (bucket[1:] != bucket[:-1]) | long[1:] | long[:-1]])
-    return np.cumsum(new)
+    is_new = np.concatenate([[False], (bucket[1:] != bucket[:-1]) | is_long[1:] | is_long[:-1]])
+    return np.cumsum(is_new)

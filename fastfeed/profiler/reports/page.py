@@ -1,4 +1,4 @@
-"""One HTML page with everything in it: no network, no font, no library; below 3 MB whatever the trace."""
+"""One self-contained HTML page: no network, font or library; below 3 MB for any trace."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from fastfeed.profiler.model.format import WORDS, one_line
 from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.reports import picture, sections
 
-__all__ = ["LARGEST", "page"]
+__all__ = ["MAX_BYTES", "page"]
 
-LARGEST = 3_000_000  # bytes
-ROWS = 14_000  # of all timelines together; fewer where names are long
-_SAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}  # no way out of <script>
+MAX_BYTES = 3_000_000  # bytes
+ROWS = 14_000  # of all timelines together; fewer if names are long
+_SAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}  # cannot close <script>
 
 
 def page(result: Result) -> str:
     """HTML text; write it as UTF-8."""
     rows = ROWS
     while True:
-        made = _made(result, rows)
-        if len(made.encode("utf-8")) < LARGEST or rows < 100:
-            return made
+        html = _render(result, rows)
+        if len(html.encode("utf-8")) < MAX_BYTES or rows < 100:
+            return html
         rows //= 2
 
 
-def _made(result: Result, rows: int) -> str:
+def _render(result: Result, rows: int) -> str:
     script = f'"use strict";\n(() => {{\n{_file("lanes.js")}\n{_file("page.js")}}})();\n'
     data = json.dumps(picture.data(result, rows), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     word = WORDS.get(result.verdict.word, "")

@@ -1,4 +1,4 @@
-"""The parts of the page that need no script: verdict, bars, tables. All text in them is escaped."""
+"""The static parts of the page: verdict, bars, tables. All text is escaped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def body(result: Result) -> str:
         parts += [_time(devices[0], len(devices)), tables.devices(devices) if len(devices) > 1 else ""]
         parts += [_timelines(devices), _worst(result, devices[0])]
         parts += [charts.steps(devices[0]), tables.per_step(devices[0]), _remedies(result)]
-    parts += [_why(result), tables.ranks(result.ranks), tables.feeds(result.feeds)]
+    parts += [_certainty(result), tables.ranks(result.ranks), tables.feeds(result.feeds)]
     if devices:
         parts += [tables.cold(devices[0])]
     parts += [tables.recording(result), _foot()]
@@ -32,7 +32,7 @@ def body(result: Result) -> str:
 def _head(result: Result, devices: list[DeviceResult]) -> str:
     verdict = result.verdict
     word = WORDS.get(verdict.word, one_line(verdict.word, 20).upper())
-    headline = one_line(verdict.headline, 600) or "There is nothing to judge in these files."
+    headline = one_line(verdict.headline, 600) or "There is nothing to analyze in these files."
     facts = []
     if verdict.confidence:
         facts.append(f"confidence: {one_line(verdict.confidence, 20)}")
@@ -51,21 +51,23 @@ def _head(result: Result, devices: list[DeviceResult]) -> str:
             else f"{duration(window)}, no steady steps"
         )
     items = "".join(f"<li>{escaped(fact)}</li>" for fact in facts)
-    known = verdict.word if verdict.word in WORDS else ""
+    word_class = verdict.word if verdict.word in WORDS else ""
     return (
-        f'<header><span class="word {known}">{escaped(word)}</span><h1>{escaped(headline)}</h1>'
-        f'<ul class="facts">{items}</ul>{_act(result)}</header>\n<main>'
+        f'<header><span class="word {word_class}">{escaped(word)}</span><h1>{escaped(headline)}</h1>'
+        f'<ul class="facts">{items}</ul>{_action(result)}</header>\n<main>'
     )
 
 
-def _act(result: Result) -> str:
-    """The one change; for an abstention, why and how to record a better trace."""
+def _action(result: Result) -> str:
+    """The recommended change; without a verdict, why, and how to record a better trace."""
     verdict = result.verdict
     parts = []
     if verdict.reasons:
-        parts.append("<h2>Why there is no verdict</h2>" + "".join(f"<p>{_text(one)}</p>" for one in verdict.reasons))
+        parts.append(
+            "<h2>Why there is no verdict</h2>" + "".join(f"<p>{_text(reason)}</p>" for reason in verdict.reasons)
+        )
     if verdict.record:
-        parts.append(f"<h2>How to record one that can carry it</h2><pre>{_text(verdict.record)}</pre>")
+        parts.append(f"<h2>How to record a trace that supports one</h2><pre>{_text(verdict.record)}</pre>")
     if verdict.change:
         gain = figures.gain(result)
         more = f' <span class="soft">({escaped(gain)})</span>' if gain else ""
@@ -76,14 +78,14 @@ def _act(result: Result) -> str:
 
 
 def _time(device: DeviceResult, count: int) -> str:
-    """The budget, and the causes of the idle part of it."""
+    """The time breakdown, and the causes of its idle part."""
     budget = device.judged.budget
     of = f" of {escaped(one_line(device.label, 120))}" if count > 1 else ""
-    shown = [(key, title, getattr(budget, key)) for key, title in figures.PARTS.items() if getattr(budget, key) > 0]
+    parts = [(key, title, getattr(budget, key)) for key, title in figures.PARTS.items() if getattr(budget, key) > 0]
     legend = "".join(
         f"<li>{swatch(LOOK[key][1] if key in LOOK else '')}{escaped(title)} "
         f"<b>{escaped(percent(ns / budget.window))}</b></li>"
-        for key, title, ns in shown
+        for key, title, ns in parts
     )
     return (
         f'<section><h2>Where the time{of} goes</h2>{stacked_bar(budget)}<ul class="legend">{legend}</ul>'
@@ -92,18 +94,18 @@ def _time(device: DeviceResult, count: int) -> str:
 
 
 def _causes(device: DeviceResult) -> str:
-    found = figures.rows(device)
-    if not found:
+    rows = figures.cause_rows(device)
+    if not rows:
         return "<p>The GPU was never idle.</p>"
     steps = figures.steps_judged(device)
     lines = []
-    for row in found:
+    for row in rows:
         about = CAUSES[row.cause]
         time = f"{(row.ns_per_step or row.ns) / 1e6:,.2f}"
         lines.append(
             f"<tr><td>{swatch(about.color)}{escaped(about.title)}</td>"
             f'<td class="num">{escaped(percent(row.share))}</td><td class="num">{time} ms</td>'
-            f'<td class="wide"><span class="track"><i style="width:{100 * row.ns / found[0].ns:.1f}%;'
+            f'<td class="wide"><span class="track"><i style="width:{100 * row.ns / rows[0].ns:.1f}%;'
             f'background:{about.color}"></i></span></td><td class="wide soft">{escaped(about.means)}</td></tr>'
         )
     head = ("Cause", "of the time", "per step" if steps else "in all", "", "Meaning")
@@ -111,7 +113,7 @@ def _causes(device: DeviceResult) -> str:
         f'<th scope="col"{" class=num" if at in (1, 2) else ""}>{text}</th>' for at, text in enumerate(head)
     )
     return (
-        f"<h3>Why it is idle</h3>{idle_bar(found)}"
+        f"<h3>Why it is idle</h3>{idle_bar(rows)}"
         f'<table class="causes"><thead><tr>{columns}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
         f"{_input(device)}"
     )
@@ -126,7 +128,7 @@ def _input(device: DeviceResult) -> str:
     total, exposed, hidden, ramp = (
         escaped(duration(ns / each)) for ns in (wait.total, wait.exposed, wait.hidden, wait.ramp)
     )
-    filling = f" {ramp} more went by until the queue was full again." if wait.ramp else ""
+    filling = f" {ramp} more passed until the queue was full again." if wait.ramp else ""
     return (
         f"<p>The host waited {total}{per} for input: <b>{exposed}</b> while the GPU was idle, {hidden} while it still "
         f"had work, which costs nothing.{filling} {plural(wait.waits, 'wait')} in all, the longest "
@@ -136,58 +138,58 @@ def _input(device: DeviceResult) -> str:
 
 def _timelines(devices: list[DeviceResult]) -> str:
     shown = devices[:PICTURES]
-    few = f" The {PICTURES} that wait most of {len(devices)} devices are shown." if len(devices) > len(shown) else ""
+    subset = f" The {PICTURES} most starved of {len(devices)} devices are shown." if len(devices) > len(shown) else ""
     labels = {"back": ("‹", "Earlier"), "on": ("›", "Later"), "out": ("−", "Zoom out"), "in": ("+", "Zoom in")}
     buttons = "".join(
         f'<button type="button" data-do="{key}" aria-label="{title}" title="{title}">{text}</button>'
         for key, (text, title) in labels.items()
     )
     buttons += '<button type="button" data-do="whole">Whole</button>'
-    if any(one.steady is not None for one in devices):
+    if any(device.steady is not None for device in devices):
         buttons += '<button type="button" data-do="judged">Steady steps</button>'
     pictures = "".join(
-        f'<figure><figcaption><b>{escaped(one_line(one.label, 120))}</b></figcaption><canvas class="device" '
-        f'tabindex="0" role="img" data-device="{index}" aria-label="{escaped(_described(one))}"></canvas></figure>'
-        for index, one in enumerate(shown)
+        f'<figure><figcaption><b>{escaped(one_line(device.label, 120))}</b></figcaption><canvas class="device" '
+        f'tabindex="0" role="img" data-device="{index}" aria-label="{escaped(_timeline_label(device))}">'
+        "</canvas></figure>"
+        for index, device in enumerate(shown)
     )
     keys = "".join(
-        f"<li>{swatch(color)}{escaped(title)}</li>" for key, (title, color) in LOOK.items() if _some(devices, key)
+        f"<li>{swatch(color)}{escaped(title)}</li>" for key, (title, color) in LOOK.items() if _has_time(devices, key)
     )
     about = (
-        "Top: steps. Middle: the GPU, its gaps in the color of their cause; where more than one thing falls on a point "
-        "each has its share of the height. Bottom: the host waits for input. Point at it or tap it. Drag to move, "
-        f"double-click to zoom in; with the keyboard, arrows go from gap to gap, + and - zoom.{escaped(few)}"
+        "Top: steps. Middle: the GPU, with gaps in the color of their cause; where several events share a pixel, each "
+        "gets its share of the height. Bottom: the host waits for input. Hover or tap for details. Drag to move, "
+        f"double-click to zoom in; on the keyboard, arrows move between gaps, + and - zoom.{escaped(subset)}"
     )
     return (
         f'<section><h2>Timeline</h2><p class="soft">{about}</p><ul class="legend">{keys}</ul>'
         f'<div class="tools">{buttons}</div>{pictures}'
-        "<noscript><p>A script draws the timeline, and scripts are switched off here.</p></noscript></section>"
+        "<noscript><p>The timeline is drawn by a script, and scripts are disabled.</p></noscript></section>"
     )
 
 
-def _some(devices: Iterable[DeviceResult], key: str) -> bool:
-    return any(getattr(one.whole.budget, key, 0) > 0 for one in devices)
+def _has_time(devices: Iterable[DeviceResult], key: str) -> bool:
+    return any(getattr(device.whole.budget, key, 0) > 0 for device in devices)
 
 
-def _described(one: DeviceResult) -> str:
-    budget = one.whole.budget
+def _timeline_label(device: DeviceResult) -> str:
+    budget = device.whole.budget
     idle = percent(budget.idle / budget.window) if budget.window > 0 else "0 %"
-    worst = "; ".join(f"{duration(gap.end - gap.start)}: {_titles(gap.causes, 1)}" for gap in one.worst[:3])
-    return (
-        f"Timeline of {one_line(one.label, 120)}, {duration(budget.window)}, idle {idle} of it. Longest gaps: {worst}"
-    )
+    worst = "; ".join(f"{duration(gap.end - gap.start)}: {_titles(gap.causes, 1)}" for gap in device.worst[:3])
+    name = one_line(device.label, 120)
+    return f"Timeline of {name}, {duration(budget.window)}, idle {idle} of it. Longest gaps: {worst}"
 
 
-def _titles(causes: Mapping, most: int) -> str:
-    return ", ".join(CAUSES[cause].title for cause in list(causes)[:most])
+def _titles(causes: Mapping, limit: int) -> str:
+    return ", ".join(CAUSES[cause].title for cause in list(causes)[:limit])
 
 
 def _worst(result: Result, device: DeviceResult) -> str:
     if not device.worst:
         return ""
-    begin = figures.offsets(result)[[one is device for one in result.devices].index(True)]
+    begin = figures.offsets(result)[[other is device for other in result.devices].index(True)]
     pictures = "".join(_gap(index, gap, begin) for index, gap in enumerate(device.worst[:3]))
-    about = "Times are from the beginning of the gap, which has a frame."
+    about = "Times are relative to the start of the gap, which is framed."
     head = f'<h2>The worst gaps, close up</h2><p class="soft">{about}</p>'
     return f'<section>{head}<div class="gaps">{pictures}</div></section>'
 
@@ -196,8 +198,8 @@ def _gap(index: int, gap: Gap, begin: int) -> str:
     length = max(1, gap.end - gap.start)
     causes = ", ".join(f"{CAUSES[cause].title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:3])
     lines = [f"<b>{escaped(duration(length))}</b> at {escaped(duration(gap.start - begin))}: {escaped(causes)}"]
-    said = (("in", gap.step), ("thread", gap.thread), ("inside of", gap.inside), ("before", gap.last_op))
-    for word, value in (*said, ("after", gap.next_op)):
+    details = (("in", gap.step), ("thread", gap.thread), ("inside", gap.inside), ("before", gap.last_op))
+    for word, value in (*details, ("after", gap.next_op)):
         if value:
             lines.append(f"{word} <b>{escaped(one_line(value, 140))}</b>")
     label = f"Gap of {duration(length)}: {causes}"
@@ -222,27 +224,27 @@ def _remedies(result: Result) -> str:
     if not lines:
         return ""
     return (
-        '<section><h2>What would help, and how much at most</h2><p class="soft">Each ceiling is of its row alone: how '
-        "many times faster a step could be if all of that time went away.</p>"
+        '<section><h2>What would help, and how much at most</h2><p class="soft">Each ceiling is for its row alone: how '
+        "many times faster a step could be without any of that time.</p>"
         + tables.table(("What", "#of the time", "#per step", "#ceiling", "~Change"), lines, stacked=True)
         + "</section>"
     )
 
 
-def _why(result: Result) -> str:
+def _certainty(result: Result) -> str:
     verdict = result.verdict
-    parts = [("Evidence", verdict.evidence), ("What speaks against it", verdict.against)]
-    parts += [("What would show that it is wrong", (verdict.falsify,) if verdict.falsify else ())]
-    shown = "".join(
-        f'<div><h3>{title}</h3><ul class="said">{"".join(f"<li>{_text(one)}</li>" for one in said)}</ul></div>'
-        for title, said in parts
-        if said
+    parts = [("Evidence", verdict.evidence), ("Evidence against it", verdict.against)]
+    parts += [("What would disprove it", (verdict.falsify,) if verdict.falsify else ())]
+    html = "".join(
+        f'<div><h3>{title}</h3><ul class="notes">{"".join(f"<li>{_text(item)}</li>" for item in sentences)}</ul></div>'
+        for title, sentences in parts
+        if sentences
     )
-    return f'<section><h2>How sure is this</h2><div class="two">{shown}</div></section>' if shown else ""
+    return f'<section><h2>How certain is this</h2><div class="two">{html}</div></section>' if html else ""
 
 
 def _foot() -> str:
-    return "</main><footer>Made by fastfeed. docs/reading_a_report.md says how to read each part.</footer>"
+    return "</main><footer>Made by fastfeed. docs/reading_a_report.md explains each part.</footer>"
 
 
 def _text(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""The page's tables: devices, ranks, feeds, cold start, how it was recorded."""
+"""The page's tables: devices, ranks, feeds, cold start, recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 
 __all__ = ["cold", "devices", "feeds", "per_step", "ranks", "recording", "table"]
 
-MOST = 128  # rows
+MAX_ROWS = 128  # rows
 _CLASSES = {
     "step": "length",
     "compute": "computing",
@@ -25,9 +25,9 @@ _CLASSES = {
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = False) -> str:
-    """Rows of HTML under titles: "#title" is a column of numbers, "~title" one of texts that may break anywhere.
+    """An HTML table. A title "#title" is a column of numbers, "~title" a column of texts that may break anywhere.
 
-    On a phone a stacked table has its cells below each other, with their titles; others scroll.
+    On a phone, a stacked table shows its cells below each other with their titles; other tables scroll.
     """
     looks = [{"#": ' class="num"', "~": ' class="any"'}.get(title[:1], "") for title in head]
     plain_head = [escaped(title.lstrip("#~")) for title in head]
@@ -40,97 +40,101 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = Fa
         )
         lines.append(f"<tr>{cells}</tr>")
     look = ' class="stacked"' if stacked else ""
-    made = f"<table{look}><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{plain_head[0]}: table">{made}</div>'
+    html = f"<table{look}><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{plain_head[0]}: table">{html}</div>'
 
 
 def per_step(device: DeviceResult) -> str:
-    """What a steady step is made of, and how far steps differ; nothing where there are too few."""
+    """Where the time of a steady step goes, and how much steps vary; "" with too few steps."""
     titles = {about.key: about.title for about in CAUSES.values()} | _CLASSES
     rows = [
         [
             escaped(titles.get(key, key)),
-            escaped(duration(one.median)),
-            escaped(duration(one.p95)),
-            "" if key == "step" else escaped(f"{percent(one.low)} to {percent(one.high)}"),
+            escaped(duration(spread.median)),
+            escaped(duration(spread.p95)),
+            "" if key == "step" else escaped(f"{percent(spread.low)} to {percent(spread.high)}"),
         ]
-        for key, one in device.per_step.items()
+        for key, spread in device.per_step.items()
     ]
     return table(("Per step", "#median", "#95th percentile", "#share, 95 % interval"), rows) if rows else ""
 
 
-def devices(many: list[DeviceResult]) -> str:
-    """One row for each, the one that waits most first."""
+def devices(all_devices: list[DeviceResult]) -> str:
+    """One row per device, in the order given."""
     rows = []
-    for one in many[:MOST]:
-        budget, steps = one.judged.budget, figures.steps_judged(one)
+    for device in all_devices[:MAX_ROWS]:
+        budget, steps = device.judged.budget, figures.steps_judged(device)
         rows.append([
-            escaped(one_line(one.label, 120)),
-            escaped(percent(one.share.value)),
+            escaped(one_line(device.label, 120)),
+            escaped(percent(device.share.value)),
             escaped(percent(budget.idle / budget.window if budget.window else 0.0)),
             stacked_bar(budget, small=True),
-            escaped(figures.top_cause(one)),
-            escaped(duration(one.comm_wait)),
-            _blame(one),
+            escaped(figures.top_cause(device)),
+            escaped(duration(device.comm_wait)),
+            _blame(device),
             escaped(duration(budget.window / steps)) if steps else "–",
-            escaped(percent(one.launches / one.ops)) if one.ops else "–",
+            escaped(percent(device.launches / device.ops)) if device.ops else "–",
         ])  # fmt: skip
     head = (
         "~Device",
         "#input",
         "#idle",
         "time",
-        "idle mostly for",
+        "mostly idle for",
         "#waits for peers",
         "for",
         "#step",
         "#launches found",
     )
-    more = f"<p>{len(many) - MOST} more devices are in the JSON report.</p>" if len(many) > MOST else ""
+    more = (
+        f"<p>{len(all_devices) - MAX_ROWS} more devices are in the JSON report.</p>"
+        if len(all_devices) > MAX_ROWS
+        else ""
+    )
     return f"<section><h2>Devices</h2>{table(head, rows)}{more}</section>"
 
 
-def _blame(one: DeviceResult) -> str:
-    """For whom it waited longest inside collectives, and why that one was late."""
-    charge = max(one.charges, key=lambda charge: charge.ns, default=None)
+def _blame(device: DeviceResult) -> str:
+    """The rank it waited for longest inside collectives, and why that rank was late."""
+    charge = max(device.charges, key=lambda charge: charge.ns, default=None)
     if charge is None:
         return ""
     why = f": {CAUSES[charge.cause].title}" if charge.cause is not None else ""
     return escaped(one_line(charge.culprit, 40) + why)
 
 
-def ranks(many: Sequence[RankResult]) -> str:
-    """Who waited, and who was waited for."""
-    if not many:
+def ranks(all_ranks: Sequence[RankResult]) -> str:
+    """How long each rank waited, and was waited for."""
+    if not all_ranks:
         return ""
     rows = [
         [
-            escaped(one_line(one.label, 120)),
-            escaped(duration(one.waited_ns)),
-            escaped(duration(one.blamed_ns)),
-            f"{one.collectives:,}",
-            escaped(duration(one.offset_ns)),
+            escaped(one_line(rank.label, 120)),
+            escaped(duration(rank.waited_ns)),
+            escaped(duration(rank.blamed_ns)),
+            f"{rank.collectives:,}",
+            escaped(duration(rank.offset_ns)),
         ]
-        for one in sorted(many, key=lambda one: -one.blamed_ns)[:MOST]
+        for rank in sorted(all_ranks, key=lambda rank: -rank.blamed_ns)[:MAX_ROWS]
     ]
     head = ("~Rank", "#waited for others", "#others waited for it", "#collectives", "#clock offset")
     return f"<section><h2>Ranks, inside collectives</h2>{table(head, rows)}</section>"
 
 
-def feeds(many: Sequence[FeedResult]) -> str:
-    """What fastfeed's own timeline says."""
-    if not many:
+def feeds(all_feeds: Sequence[FeedResult]) -> str:
+    """fastfeed's own timelines."""
+    if not all_feeds:
         return ""
     rows = []
-    for one in many[:MOST]:
-        stages = sorted(one.stages.items(), key=lambda item: -item[1][1])
+    for feed in all_feeds[:MAX_ROWS]:
+        stages = sorted(feed.stages.items(), key=lambda item: -item[1][1])
         rows.append([
-            escaped(one_line(one.name or one.feed, 80)),
-            str(one.rank),
-            f"{one.batches:,}",
-            escaped(duration(one.span_ns)),
-            escaped(percent(one.waited_ns / one.span_ns)) if one.span_ns > 0 else "–",
-            str(one.threads),
+            escaped(one_line(feed.name or feed.feed, 80)),
+            str(feed.rank),
+            f"{feed.batches:,}",
+            escaped(duration(feed.span_ns)),
+            escaped(percent(feed.waited_ns / feed.span_ns)) if feed.span_ns > 0 else "–",
+            str(feed.threads),
             escaped(", ".join(f"{one_line(name, 24)} {duration(ns)} in {spans:,}" for name, (spans, ns) in stages[:8])),
         ])  # fmt: skip
     head = ("~Feed", "#rank", "#batches", "#time", "#trainer waited", "#threads", "~stages, all threads together")
@@ -138,7 +142,7 @@ def feeds(many: Sequence[FeedResult]) -> str:
 
 
 def cold(device: DeviceResult) -> str:
-    """What the start was idle for."""
+    """Why the GPU was idle before the first steady step."""
     if device.cold is None or not device.cold.idle:
         return ""
     items = "".join(
@@ -148,25 +152,25 @@ def cold(device: DeviceResult) -> str:
     )
     steps = plural(device.cold.steps, "step")
     return (
-        f"<section><h2>Left out: the start</h2><p>{escaped(steps)} before the steady ones, idle for "
+        f"<section><h2>Left out: the start</h2><p>{escaped(steps)} before the first steady step, idle for "
         f'{escaped(duration(device.cold.idle))}.</p><ul class="legend">{items}</ul></section>'
     )
 
 
 def recording(result: Result) -> str:
-    """Files, and what their recording leaves out."""
+    """The files, and what is missing from their recording."""
     lines = []
-    for one in result.origins[:MOST]:
-        lacks = [] if one.host_calls else ["host calls"]
-        lacks += [f"{plural(one.dropped, 'dropped record')}"] if one.dropped else []
-        lacks += ["events that were sampled away"] if one.sampled else []
-        version = f"{one_line(one.dialect, 20)} {one_line(one.version, 40)}"
+    for origin in result.origins[:MAX_ROWS]:
+        lacks = [] if origin.host_calls else ["host calls"]
+        lacks += [f"{plural(origin.dropped, 'dropped record')}"] if origin.dropped else []
+        lacks += ["events dropped by sampling"] if origin.sampled else []
+        version = f"{one_line(origin.dialect, 20)} {one_line(origin.version, 40)}"
         lines.append(
-            [escaped(one_line(str(one.path), 300)), escaped(version), escaped(", ".join(lacks) or "nothing known")]
+            [escaped(one_line(str(origin.path), 300)), escaped(version), escaped(", ".join(lacks) or "nothing")]
         )
-    notes = [*result.notes, *(note for origin in result.origins[:MOST] for note in origin.notes)]
+    notes = [*result.notes, *(note for origin in result.origins[:MAX_ROWS] for note in origin.notes)]
     unique = list(dict.fromkeys(one_line(note, 600) for note in notes))
-    said = "".join(f"<li>{escaped(note)}</li>" for note in unique[:40])
-    said = f'<h3>Notes</h3><ul class="said">{said}</ul>' if said else ""
+    notes_html = "".join(f"<li>{escaped(note)}</li>" for note in unique[:40])
+    notes_html = f'<h3>Notes</h3><ul class="notes">{notes_html}</ul>' if notes_html else ""
     files = table(("~File", "format", "lacks"), lines, stacked=True) if lines else ""
-    return f"<section><h2>How it was recorded</h2>{files}{said}</section>" if files or said else ""
+    return f"<section><h2>How it was recorded</h2>{files}{notes_html}</section>" if files or notes_html else ""

@@ -1,6 +1,6 @@
-"""One screen of text: verdict, budget, causes, worst gaps, the one change, and what speaks against it.
+"""One screen of text: verdict, time breakdown, causes, worst gaps, the recommended change, and its caveats.
 
-It begins with what must be said and takes in more while the terminal has room; where there is none, 40 lines.
+It starts with the essentials and adds details while the terminal has room; without a terminal, up to 40 lines.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from fastfeed.profiler.reports.layout import Sheet
 
 __all__ = ["render"]
 
-PAPER = 40  # lines where there is no terminal
-WIDEST = 120  # longer lines are hard to read
+DEFAULT_LINES = 40  # lines without a terminal
+MAX_WIDTH = 120  # longer lines are hard to read
 SHORT = {"h2d": "H2D copies", "other": "other copies", "overhead": "profiler"}
 STYLES = {"not_starved": "bold green", "starved": "bold red", "severe": "bold red"}  # else bold yellow
 
 
 class Detail(NamedTuple):
-    """How much of what."""
+    """How many rows or lines each part of the report gets."""
 
     causes: int
     worst: int  # gaps
-    gaps: int  # lines for each of them
+    gaps: int  # lines for each gap
     wrap: int  # lines of a sentence
     evidence: int
     against: int
@@ -39,8 +39,8 @@ class Detail(NamedTuple):
 
 
 LEAN = Detail(causes=3, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
-# while there is room, in this order
-MORE: tuple[dict[str, int], ...] = (
+# applied in this order while there is room
+ENRICHMENTS: tuple[dict[str, int], ...] = (
     {"against": 1}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1}, {"ranks": 5}, {"evidence": 1},
     {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3},
     {"notes": 3}, {"ranks": 10},
@@ -48,15 +48,15 @@ MORE: tuple[dict[str, int], ...] = (
 
 
 def render(result: Result, console: Console) -> None:
-    """Print the report. Nothing in it is read as markup, and no line is wider than the console."""
-    width = max(20, min(console.width, WIDEST))
-    room = max(console.size.height - 1, 20) if console.is_terminal else PAPER
+    """Print the report. Text is never interpreted as markup, and no line is wider than the console."""
+    width = max(20, min(console.width, MAX_WIDTH))
+    room = max(console.size.height - 1, 20) if console.is_terminal else DEFAULT_LINES
     detail = LEAN
     lines = _lines(result, Sheet(console, width, detail.wrap), detail)
     if len(lines) > room:
         detail = LEAN._replace(worst=0, causes=1)
         lines = _lines(result, Sheet(console, width, detail.wrap), detail)
-    for more in MORE:
+    for more in ENRICHMENTS:
         richer = detail._replace(**more)
         tried = _lines(result, Sheet(console, width, richer.wrap), richer)
         if len(tried) <= room:
@@ -68,49 +68,49 @@ def render(result: Result, console: Console) -> None:
 
 def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     devices = figures.by_need(result)
-    found = _head(result, devices, sheet)
+    lines = _head(result, devices, sheet)
     parts: list[list[Text]] = []
     if devices:
         parts += [[*_budget(devices[0], sheet), *_causes(devices[0], sheet, detail), *_input(devices[0], sheet)]]
         if len(devices) > 1:
-            parts += [_many(devices, sheet, detail)]
+            parts += [_devices(devices, sheet, detail)]
         parts += [_gaps(result, devices[0], sheet, detail)]
-    parts += [_feeds(result, sheet, detail), _doing(result, sheet, detail), _doubts(result, sheet, detail)]
+    parts += [_feeds(result, sheet, detail), _action(result, sheet, detail), _caveats(result, sheet, detail)]
     for part in parts:
         if part and detail.spaced:
-            found.append(Text(""))
-        found += part
-    return found
+            lines.append(Text(""))
+        lines += part
+    return lines
 
 
 def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
     verdict = result.verdict
     word = WORDS.get(verdict.word, one_line(verdict.word, 20).upper())
-    found = sheet.labeled(
+    lines = sheet.labeled(
         word,
-        one_line(verdict.headline, 400) or "There is nothing to judge in these files.",
+        one_line(verdict.headline, 400) or "There is nothing to analyze in these files.",
         style=STYLES.get(verdict.word, "bold yellow"),
         indent=len(word) + 2,
         lines=3,
     )
-    about = []
+    details = []
     if verdict.confidence:
-        about.append(one_line(verdict.confidence, 20))
+        details.append(one_line(verdict.confidence, 20))
     share = verdict.share
     if share.low is not None and share.high is not None:
-        about.append(f"95 % interval {percent(share.low)} to {percent(share.high)}")
+        details.append(f"95 % interval {percent(share.low)} to {percent(share.high)}")
     if devices:
-        about.append(one_line(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
-        about.append(_steps(devices[0]))
+        details.append(one_line(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
+        details.append(_steps(devices[0]))
     elif result.origins:
-        about.append(one_line(result.origins[0].path, 60))
-    return [*found, *sheet.sentence(" · ".join(about), style="dim", lines=2)]
+        details.append(one_line(result.origins[0].path, 60))
+    return [*lines, *sheet.sentence(" · ".join(details), style="dim", lines=2)]
 
 
 def _steps(device: DeviceResult) -> str:
     count = figures.steps_judged(device)
     if not count:
-        return f"no steady steps: the whole {duration(device.whole.budget.window)} are judged"
+        return f"no steady steps: the whole {duration(device.whole.budget.window)} is judged"
     left = device.cold.steps if device.cold else 0
     text = f"{plural(count, 'step')} of {duration(device.judged.budget.window / count)}"
     return text + (f", {left} at the start left out" if left else "")
@@ -119,44 +119,44 @@ def _steps(device: DeviceResult) -> str:
 def _budget(device: DeviceResult, sheet: Sheet) -> list[Text]:
     budget = device.judged.budget
     parts = [(key, getattr(budget, key)) for key in figures.PARTS]
-    found = [Text.assemble(sheet.label("GPU time"), layout.stacked(parts, budget.window, sheet.room, sheet.ascii))]
-    shown = {
+    bar = Text.assemble(sheet.label("GPU time"), layout.stacked(parts, budget.window, sheet.room, sheet.ascii))
+    texts = {
         key: f"{layout.mark(key, sheet.ascii)} {SHORT.get(key, key)} {percent(ns / budget.window)}"
         for key, ns in parts
         if ns > 0 and budget.window > 0
     }
-    ranked = sorted(shown, key=lambda key: (key in ("compute", "idle"), getattr(budget, key)))
-    lines = layout.packed(list(shown.values()), sheet.room)
-    while len(lines) > sheet.lines and len(shown) > 2:  # the least are left out
-        del shown[ranked.pop(0)]
-        lines = layout.packed(list(shown.values()), sheet.room)
-    return [*found, *(Text(" " * layout.LABEL + line) for line in lines)]
+    ranked = sorted(texts, key=lambda key: (key in ("compute", "idle"), getattr(budget, key)))
+    lines = layout.pack_lines(list(texts.values()), sheet.room)
+    while len(lines) > sheet.lines and len(texts) > 2:  # the smallest are left out
+        del texts[ranked.pop(0)]
+        lines = layout.pack_lines(list(texts.values()), sheet.room)
+    return [bar, *(Text(" " * layout.LABEL + line) for line in lines)]
 
 
 def _causes(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
-    found = figures.rows(device)
-    if not found:
+    rows = figures.cause_rows(device)
+    if not rows:
         return []
     steps = figures.steps_judged(device)
     title = min(27, max(16, sheet.room - 34))
     head = f"{'':{title}} {'of time':>8} {'ms/step' if steps else 'ms':>9}"
     lines = [Text.assemble(sheet.label("Idle for"), (head, "dim"))]
-    shown = found if len(found) == detail.causes + 1 else found[: detail.causes]
+    shown = rows if len(rows) == detail.causes + 1 else rows[: detail.causes]
     for row in shown:
         about = CAUSES[row.cause]
         lines.append(
-            _cause(sheet, about.title, title, row.share, row.ns_per_step or row.ns, found[0].ns, row.ns, about.color)
+            _cause(sheet, about.title, title, row.share, row.ns_per_step or row.ns, rows[0].ns, row.ns, about.color)
         )
-    rest = found[len(shown) :]
+    rest = rows[len(shown) :]
     if rest:
         ns = sum(row.ns for row in rest)
         share = sum(row.share for row in rest)
-        lines.append(_cause(sheet, f"{len(rest)} more", title, share, ns / (steps or 1), found[0].ns, ns, ""))
+        lines.append(_cause(sheet, f"{len(rest)} more", title, share, ns / (steps or 1), rows[0].ns, ns, ""))
     return lines
 
 
-def _cause(sheet: Sheet, name: str, title: int, share: float, ns: float, most: int, whole: int, color: str) -> Text:
-    bar = layout.bar(whole / most, max(4, min(40, sheet.room - title - 20)), sheet.ascii)
+def _cause(sheet: Sheet, name: str, title: int, share: float, ns: float, largest: int, total: int, color: str) -> Text:
+    bar = layout.bar(total / largest, max(4, min(40, sheet.room - title - 20)), sheet.ascii)
     text = f"{layout.fitted(name, title)} {percent(share):>8} {ns / 1e6:>9,.2f}  "
     return Text.assemble(sheet.label(""), text, (bar, color or "dim"))
 
@@ -176,8 +176,8 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
     return sheet.labeled("Input wait", text)
 
 
-def _many(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:
-    """One row for each device, most in need first."""
+def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:
+    """One row per device, most starved first."""
     name = max(12, sheet.room - 47)
     lines = [
         Text.assemble(
@@ -185,26 +185,26 @@ def _many(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Tex
         )
     ]
     shown = devices if len(devices) == detail.ranks + 1 else devices[: detail.ranks]
-    for one in shown:
-        budget = one.judged.budget
+    for device in shown:
+        budget = device.judged.budget
         idle = budget.idle / budget.window if budget.window else 0.0
         text = (
-            f"{layout.fitted(one_line(one.label), name)} {percent(one.share.value):>7} {percent(idle):>7} "
-            f"{duration(one.comm_wait):>10}  {layout.fitted(figures.top_cause(one), 18)}"
+            f"{layout.fitted(one_line(device.label), name)} {percent(device.share.value):>7} {percent(idle):>7} "
+            f"{duration(device.comm_wait):>10}  {layout.fitted(figures.top_cause(device), 18)}"
         )
         lines.append(Text.assemble(sheet.label(""), text))
     rest = devices[len(shown) :]
     if rest:
-        low, high = (pick(one.share.value for one in rest) for pick in (min, max))
+        low, high = (pick(device.share.value for device in rest) for pick in (min, max))
         lines += sheet.labeled("", f"{len(rest)} more: input {percent(low)} to {percent(high)}", style="dim")
-    return lines + _blamed(devices, sheet)
+    return lines + _blamed_rank(devices, sheet)
 
 
-def _blamed(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
-    """Who made the others wait inside collectives, and why it was late."""
+def _blamed_rank(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
+    """The rank that made the others wait inside collectives, and why it was late."""
     total: dict[tuple[str, str], int] = {}
-    for one in devices:
-        for charge in one.charges:
+    for device in devices:
+        for charge in device.charges:
             why = CAUSES[charge.cause].title if charge.cause is not None else "unknown reason"
             total[charge.culprit, why] = total.get((charge.culprit, why), 0) + charge.ns
     if not total:
@@ -217,10 +217,10 @@ def _blamed(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
 
 def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     lines: list[Text] = []
-    begin = figures.offsets(result)[[one is device for one in result.devices].index(True)]
+    begin = figures.offsets(result)[[other is device for other in result.devices].index(True)]
     for gap in device.worst[: detail.worst]:
         text = f"{duration(gap.end - gap.start)} at {duration(gap.start - begin)}: "
-        text += _why(gap) if detail.gaps > 1 else _briefly(gap)
+        text += _explained(gap) if detail.gaps > 1 else _briefly(gap)
         lines += sheet.labeled("" if lines else "Worst gaps", text, lines=detail.gaps)
     return lines
 
@@ -232,7 +232,7 @@ def _briefly(gap: Gap) -> str:
     return f"{cause}{inside}{thread}" + (f"; then {one_line(gap.next_op, 40)}" if gap.next_op else "")
 
 
-def _why(gap: Gap) -> str:
+def _explained(gap: Gap) -> str:
     length = max(gap.end - gap.start, 1)
     causes = [f"{CAUSES[cause].title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:2]]
     who = f", {one_line(gap.thread, 30)}" if gap.thread else ""
@@ -257,34 +257,34 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     return lines
 
 
-def _doing(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
-    """What to do; for an abstention, why and how to record a better trace."""
+def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
+    """What to do; without a verdict, why, and how to record a better trace."""
     verdict = result.verdict
     lines: list[Text] = []
     for reason in verdict.reasons[: 1 + detail.evidence]:
         lines += sheet.labeled("" if lines else "Because", one_line(reason, 400), lines=max(2, detail.wrap))
     if verdict.record:
         lines += sheet.labeled("Record", one_line(verdict.record, 400), lines=max(2, detail.wrap))
-    for said, sentence in enumerate(verdict.evidence[: detail.evidence]):
-        lines += sheet.labeled("" if said else "Evidence", one_line(sentence, 400))
+    for index, sentence in enumerate(verdict.evidence[: detail.evidence]):
+        lines += sheet.labeled("" if index else "Evidence", one_line(sentence, 400))
     if verdict.change:
         gain = figures.gain(result)
         text = one_line(verdict.change, 400) + (f" ({gain})" if gain else "")
         lines += sheet.labeled("Change", text, style="bold", lines=3)
     if verdict.command:
-        lines += sheet.labeled("Measure", one_line(verdict.command, 400), lines=5)  # whole: it is there to be copied
+        lines += sheet.labeled("Measure", one_line(verdict.command, 400), lines=5)  # complete, for copying
     return lines
 
 
-def _doubts(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
+def _caveats(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
     lines: list[Text] = []
-    for said, sentence in enumerate(verdict.against[: detail.against]):
-        lines += sheet.labeled("" if said else "But", one_line(sentence, 400))
+    for index, sentence in enumerate(verdict.against[: detail.against]):
+        lines += sheet.labeled("" if index else "But", one_line(sentence, 400))
     if verdict.falsify and detail.against:
         lines += sheet.labeled("Wrong if", one_line(verdict.falsify, 400))
-    for said, note in enumerate(result.notes[: detail.notes]):
-        lines += sheet.labeled("" if said else "Note", one_line(note, 400), style="dim")
+    for index, note in enumerate(result.notes[: detail.notes]):
+        lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
     if len(result.notes) > detail.notes > 0:
         lines += sheet.labeled("", f"{len(result.notes) - detail.notes} more notes: --json, --html", style="dim")
     return lines

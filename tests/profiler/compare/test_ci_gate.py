@@ -25,7 +25,7 @@ def test_parses():
         ("input>5", "must be a cause and a share of time, such as 'input>5%', got 'input>5'"),
         ("input<5%", "such as 'input>5%'"),
         ("", "such as 'input>5%'"),
-        ("inputs>5%", r"--fail-on knows alloc, .*input, .*; got 'inputs'"),
+        ("inputs>5%", r"--fail-on takes one of alloc, .*input, .*; got 'inputs'"),
         ("input>100%", "must allow less than 100%"),
     ],
 )

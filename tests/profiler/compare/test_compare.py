@@ -42,7 +42,7 @@ def better() -> Comparison:
 def test_what_moved(better: Comparison) -> None:
     (change,) = better.devices
     assert better.outcome == "better"
-    assert (change.step.moved, change.input.moved) == ("less", "less")
+    assert (change.step.direction, change.input.direction) == ("less", "less")
     assert change.speedup == pytest.approx(1.46, abs=0.05)
     assert change.input.change_ns is not None
     value, low, high = change.input.change_ns
@@ -50,9 +50,9 @@ def test_what_moved(better: Comparison) -> None:
     assert value == pytest.approx(-30 * MS, rel=0.2)
     assert change.causes[0].key == "cause:input"
     causes, parts = by_key(change.causes), by_key(change.parts)
-    assert parts["idle"].moved == "less"
-    assert {causes[f"cause:{key}"].moved for key in ("framework", "launch", "python")} == {"same"}
-    assert parts["compute"].moved == "same"
+    assert parts["idle"].direction == "less"
+    assert {causes[f"cause:{key}"].direction for key in ("framework", "launch", "python")} == {"same"}
+    assert parts["compute"].direction == "same"
 
 
 def test_steps_say_what_the_periods_hold(better: Comparison) -> None:
@@ -71,7 +71,7 @@ def test_steps_say_what_the_periods_hold(better: Comparison) -> None:
 def test_the_sentence(better: Comparison) -> None:
     assert better.sentence.startswith("step 1.")
     assert "x shorter, " in better.sentence
-    assert "% of the window, significant; framework overhead is now first" in better.sentence
+    assert "% of the window, significant; framework overhead is now the largest cause" in better.sentence
 
 
 def test_the_other_way_is_worse(better: Comparison) -> None:
@@ -79,8 +79,8 @@ def test_the_other_way_is_worse(better: Comparison) -> None:
     back = compare(made.result(change.after), made.result(change.before))
     assert back.outcome == "worse"
     assert "x longer, " in back.sentence
-    assert "input wait is now first" in back.sentence
-    assert back.devices[0].input.moved == "more"
+    assert "input wait is now the largest cause" in back.sentence
+    assert back.devices[0].input.direction == "more"
 
 
 def test_the_same_again_is_the_same() -> None:
@@ -89,8 +89,8 @@ def test_the_same_again_is_the_same() -> None:
     assert found.outcome == "same"
     assert "step unchanged" in found.sentence
     assert "within noise" in found.sentence
-    assert {move.moved for move in (found.devices[0].step, found.devices[0].input)} == {"same"}
-    assert "is still first" in found.sentence
+    assert {move.direction for move in (found.devices[0].step, found.devices[0].input)} == {"same"}
+    assert "is still the largest cause" in found.sentence
 
 
 def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatc
     results = [made.result(made.device(wait=0, steps=200, kernels=kernels, seed=5)) for kernels in (20, 21)]
 
     def latency() -> str:
-        return by_key(compare(*results).devices[0].causes)["cause:launch_latency"].moved
+        return by_key(compare(*results).devices[0].causes)["cause:launch_latency"].direction
 
     assert latency() == "same"
     monkeypatch.setattr("fastfeed.profiler.compare.compare.FLOOR", 0)
@@ -111,7 +111,7 @@ def test_without_steps_shares_are_compared_and_nothing_is_significant() -> None:
     assert found.outcome == "unknown"
     assert found.sentence.startswith("no steady steps before, so shares of the recordings are compared")
     change = found.devices[0]
-    assert {move.moved for move in (*change.parts, *change.causes, change.step, change.input)} == {"unknown"}
+    assert {move.direction for move in (*change.parts, *change.causes, change.step, change.input)} == {"unknown"}
     assert change.speedup is None
     assert change.input.before > 0.2 > change.input.after
 
@@ -121,7 +121,7 @@ def test_an_abstained_side_leaves_no_judgement() -> None:
         found = compare(a, b)
         assert found.outcome == "unknown"
         assert found.sentence.startswith(f"{when} has no verdict (Only 41 % of the kernels have a launch")
-        assert "as far as was recorded: " in found.sentence
+        assert "from what was recorded: " in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_ranks_are_paired_by_number() -> None:
     assert {(one.before.rank, one.after.rank) for one in found.devices} == {(0, 0), (1, 1)}
     assert found.only_after == ("GPU 2",)
     assert "2 devices before and 3 after" in found.notes[0]
-    assert "after only: GPU 2; compared with nothing" in found.notes[-1]
+    assert "after only: GPU 2; not compared" in found.notes[-1]
 
 
 def test_of_many_ranks_the_one_in_most_need_is_told() -> None:
@@ -169,7 +169,9 @@ def test_devices_without_partners_are_told() -> None:
     b = made.result(made.device("up", rank=4), made.device("down", rank=5), made.device("in", rank=6))
     found = compare(a, b)
     assert found.devices == ()
-    assert found.sentence.startswith("nothing to compare: no device before (left, right) is one after (up, down, in)")
+    assert found.sentence.startswith(
+        "nothing to compare: no device before (left, right) matches one after (up, down, in)"
+    )
 
 
 def test_input_of_other_ranks_counts() -> None:
@@ -177,11 +179,11 @@ def test_input_of_other_ranks_counts() -> None:
     charge = (Charge("rank 3", Cause.INPUT, 300 * MS),)
     before = replace(made.device(wait=0, charges=charge), share=Share(0.3, 0.25, 0.35))
     after = replace(made.device(wait=0), share=Share(0.01, 0.0, 0.02))
-    assert compare(made.result(before), made.result(after)).devices[0].input.moved == "less"
+    assert compare(made.result(before), made.result(after)).devices[0].input.direction == "less"
     noisy = replace(before, share=Share(0.03, 0.01, 0.35))
-    assert compare(made.result(noisy), made.result(after)).devices[0].input.moved == "same"
+    assert compare(made.result(noisy), made.result(after)).devices[0].input.direction == "same"
     unsure = replace(before, share=Share(0.3))
-    assert compare(made.result(unsure), made.result(after)).devices[0].input.moved == "unknown"
+    assert compare(made.result(unsure), made.result(after)).devices[0].input.direction == "unknown"
 
 
 def test_other_work_and_other_profilers_are_told() -> None:
@@ -243,8 +245,8 @@ def test_a_real_pair(data: Path) -> None:
     assert found.outcome == "better"
     assert change.input.before == pytest.approx(0.289, abs=0.005)
     assert change.input.after < 0.01
-    assert (change.input.moved, change.step.moved) == ("less", "less")
+    assert (change.input.direction, change.step.direction) == ("less", "less")
     assert by_key(change.causes)["cause:input"] is change.causes[0]
-    assert by_key(change.parts)["compute"].moved == "same"  # the model is the same
-    assert "of the window, significant; framework overhead is now first" in found.sentence
+    assert by_key(change.parts)["compute"].direction == "same"  # the model is the same
+    assert "of the window, significant; framework overhead is now the largest cause" in found.sentence
     assert compare(*(analyze([read(paths[1])]) for _ in range(2))).outcome == "same"

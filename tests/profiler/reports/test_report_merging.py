@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.profiler.reports import merging
-from fastfeed.profiler.reports.merging import CLASSES, FIRST_CAUSE, Lane
+from fastfeed.profiler.reports.merging import CLASSES, FIRST_CAUSE, TimelineLane
 
 
 def rows(flat: list[int]) -> list[tuple[int, dict[int, int], tuple[int, ...]]]:
@@ -29,9 +29,9 @@ def rows(flat: list[int]) -> list[tuple[int, dict[int, int], tuple[int, ...]]]:
     return found
 
 
-def lane(lengths: list[int], kinds: list[int]) -> Lane:
+def lane(lengths: list[int], kinds: list[int]) -> TimelineLane:
     end = np.cumsum(np.array(lengths, np.int64))
-    return Lane(end - lengths, end, np.array(kinds, np.int64), np.zeros(len(lengths), np.int64))
+    return TimelineLane(end - lengths, end, np.array(kinds, np.int64), np.zeros(len(lengths), np.int64))
 
 
 @given(
@@ -40,7 +40,7 @@ def lane(lengths: list[int], kinds: list[int]) -> Lane:
 )
 def test_every_nanosecond_of_every_class_is_kept(spans: list[tuple[int, int]], limit: int) -> None:
     made = lane([length for length, _ in spans], [kind for _, kind in spans])
-    found = rows(merging.flat(made, limit))
+    found = rows(merging.flatten(made, limit))
     total = dict.fromkeys(range(CLASSES), 0)
     for length, kind in spans:
         total[kind] += length
@@ -55,21 +55,21 @@ def test_every_nanosecond_of_every_class_is_kept(spans: list[tuple[int, int]], l
 
 def test_few_spans_stay_as_they_are() -> None:
     made = lane([5, 7, 9], [0, FIRST_CAUSE, 1])
-    assert merging.flat(made, 100) == [5, 0, 0, 7, FIRST_CAUSE, 0, 9, 1, 0]
+    assert merging.flatten(made, 100) == [5, 0, 0, 7, FIRST_CAUSE, 0, 9, 1, 0]
 
 
 def test_the_longest_gaps_stay_exact() -> None:
     device = results_made.crowded(20_000).devices[0]
     made = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
     idle = np.sort((made.end - made.start)[made.kind >= FIRST_CAUSE])[-50:].tolist()
-    flat = rows(merging.flat(made, 2000))
+    flat = rows(merging.flatten(made, 2000))
     exact = [length for length, parts, _ in flat if len(parts) == 1 and min(parts) >= FIRST_CAUSE]
     assert set(idle) <= set(exact)
 
 
 def test_a_mix_names_the_longest_of_its_idle_slices() -> None:
     made = lane([10, 3, 10, 4, 10] * 1000, [0, FIRST_CAUSE, 0, FIRST_CAUSE + 1, 0] * 1000)
-    mixes = [longest for _, parts, longest in rows(merging.flat(made, 60)) if len(parts) > 2]
+    mixes = [longest for _, parts, longest in rows(merging.flatten(made, 60)) if len(parts) > 2]
     assert mixes and all(longest[2:] == (4, FIRST_CAUSE + 1) for longest in mixes)
 
 

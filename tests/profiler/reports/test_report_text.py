@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.result import Result
-from fastfeed.profiler.reports.text import PAPER, render
+from fastfeed.profiler.reports.text import DEFAULT_LINES, render
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "reading_a_report.md"
 
@@ -41,7 +41,7 @@ def printed(result: Result, width: int = 100, height: int | None = None, encodin
 def test_no_line_is_wider_than_the_console_nor_the_report_longer_than_a_page(name: str, width: int) -> None:
     lines = printed(EVERY[name](), width).splitlines()
     assert max(map(cell_len, lines)) <= width
-    assert 1 <= len(lines) <= PAPER
+    assert 1 <= len(lines) <= DEFAULT_LINES
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -23,7 +23,7 @@ from fastfeed.sources.base import Source
 
 __all__ = ["FeedConfig", "check_fit", "check_source"]
 
-_CHUNK = 32  # samples per task: enough to vectorise over
+_CHUNK = 32  # samples per task: enough to vectorize over
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
 

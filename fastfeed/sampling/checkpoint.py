@@ -1,4 +1,4 @@
-"""A position kept in a file: whole or not at all, whatever happens while it is written."""
+"""Saves a feed's position in a file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["load_state", "save_state"]
 
 
 def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write `feed.state()` as JSON: under another name, to the disk, then renamed. What was there stays until then."""
+    """Write `feed.state()` as JSON, committed by atomic rename after fsync; until then the old file stays."""
     path = Path(path)
     text = json.dumps(state, indent=1) + "\n"
     try:
@@ -25,7 +25,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
 
 
 def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `save_state` wrote, for `feed.restore`. StateError."""
+    """Read what `save_state` wrote, for `feed.restore`. Raises StateError."""
     try:
         state = json.loads(Path(path).read_text("utf-8"))
     except OSError as error:

@@ -2,8 +2,8 @@
 
 A Feistel network over Z_a x Z_b with a*b barely above n (a, b near sqrt(n)): each round adds a hash of one half to
 the other half, which is undone by subtracting it, so the network is a bijection for any hash. Values that land in [n,
-a*b) walk on through the network until they fall inside ("cycle walking", Black and Rogaway 2002); since a*b - n < a,
-few do.
+a*b) pass through the network again until they fall inside ("cycle walking", Black and Rogaway 2002); since
+a*b - n < a, few do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = F
     """Where each of `values` (int64 in [0, n)) goes under the permutation named by `key`: int64, same shape.
 
     n (below 2**52) and the parts of the key may be arrays of the shape of `values`: each value then has its own
-    permutation, the one that it would have alone.
+    permutation, the same as in a call of its own.
     """
     values = np.asarray(values, np.int64)
     if not values.size:
@@ -41,10 +41,10 @@ def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = F
     out = _network(values.reshape(-1).astype(np.uint64), *sides, keys, inverse)
     outside = np.flatnonzero(out >= size)
     while len(outside):
-        a, b, some, limit = (_of_rows(each, outside) for each in (*sides, keys, size))
-        walked = _network(out[outside], a, b, some, inverse)
-        out[outside] = walked
-        outside = outside[walked >= limit]
+        a, b, row_keys, limit = (_of_rows(operand, outside) for operand in (*sides, keys, size))
+        again = _network(out[outside], a, b, row_keys, inverse)
+        out[outside] = again
+        outside = outside[again >= limit]
     return out.astype(np.int64).reshape(values.shape)
 
 
@@ -59,9 +59,9 @@ def _sides(n: int | np.ndarray) -> tuple[Side, Side]:
     return np.uint64(side), np.uint64(-(-n // side))
 
 
-def _of_rows(each: Any, rows: np.ndarray) -> Any:
-    """The entries of these values, where every value has its own; the last axis counts values."""
-    return each[..., rows] if isinstance(each, np.ndarray) and each.shape[-1] > 1 else each
+def _of_rows(operand: Any, rows: np.ndarray) -> Any:
+    """The entries for these values, if every value has its own; the last axis counts values."""
+    return operand[..., rows] if isinstance(operand, np.ndarray) and operand.shape[-1] > 1 else operand
 
 
 def _network(values: np.ndarray, a: Side, b: Side, keys: np.ndarray, inverse: bool) -> np.ndarray:
@@ -69,28 +69,28 @@ def _network(values: np.ndarray, a: Side, b: Side, keys: np.ndarray, inverse: bo
     right = values - left * b  # in [0, b)
     x, spare = np.empty_like(values), np.empty_like(values)
     for i in range(_ROUNDS - 1, -1, -1) if inverse else range(_ROUNDS):
-        one, other, modulus = (left, right, a) if i % 2 == 0 else (right, left, b)
-        np.multiply(other, _GOLDEN, out=x)
+        target, source, modulus = (left, right, a) if i % 2 == 0 else (right, left, b)
+        np.multiply(source, _GOLDEN, out=x)
         x += keys[i]
         _mix(x, spare)
         if isinstance(modulus, np.ndarray):
             x %= modulus
-        else:  # by the quotient, which NumPy finds several times as fast when the divisor is a scalar
+        else:  # by the quotient: NumPy divides by a scalar several times as fast
             np.floor_divide(x, modulus, out=spare)
             spare *= modulus
             x -= spare
         if inverse:
             np.subtract(modulus, x, out=x)
-        one += x
-        np.subtract(one, modulus, out=spare)  # wraps to something huge below the modulus
-        np.minimum(one, spare, out=one)
+        target += x
+        np.subtract(target, modulus, out=spare)  # below the modulus it wraps to a huge number
+        np.minimum(target, spare, out=target)
     left *= b
     left += right
     return left
 
 
 def _mix(x: np.ndarray, spare: np.ndarray) -> None:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014), in place."""
+    """SplitMix64's finalizer (Steele, Lea, Flood 2014), in place."""
     for shift, factor in _STEPS:
         np.right_shift(x, shift, out=spare)
         x ^= spare
@@ -103,11 +103,11 @@ def _round_keys(key: Key) -> np.ndarray:
     """One key per round: uint64, shape (rounds, 1), or (rounds, len(values)) where a part of the key is an array."""
     if any(isinstance(part, np.ndarray) for part in key):
         return _derive(key)
-    return _known_keys(tuple(int(part) & _WORD for part in key))  # type: ignore[arg-type]
+    return _cached_keys(tuple(int(part) & _WORD for part in key))  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)
-def _known_keys(key: tuple[int, ...]) -> np.ndarray:
+def _cached_keys(key: tuple[int, ...]) -> np.ndarray:
     return _derive(key)
 
 

@@ -1,7 +1,7 @@
 """Random numbers that are looked up, not generated: a pure function of (seed, epoch, sample id, op slot).
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC11),
-vectorised over samples. The 128-bit counter holds the sample id (64 bits), the epoch (32), the slot (16) and the block
+vectorized over samples. The 128-bit counter holds the sample id (64 bits), the epoch (32), the slot (16) and the block
 (16); the 64-bit key is the seed, so no two draws share a counter.
 """
 
@@ -13,7 +13,7 @@ from fastfeed.errors import ConfigError
 
 __all__ = ["PER_SLOT", "SLOT_SUBSTITUTE", "check_seed", "philox", "uniform"]
 
-PER_SLOT = 2 << 16  # numbers of one sample: two per block; further ones would be those of the next slot
+PER_SLOT = 2 << 16  # numbers per sample: two per block; more would overlap the next slot
 SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
 
 _MUL0, _MUL1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -65,6 +65,6 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that is not an integer in [0, 2**64)."""
+    """ConfigError for a seed that is not an integer in [0, 2**64)."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ConfigError(f"seed must be an integer in [0, 2**64), got {seed!r}")

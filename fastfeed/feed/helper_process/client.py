@@ -59,9 +59,9 @@ class HelperClient:
         self.is_started = False
         self.launched = threading.Event()  # or has failed to
         # also starts the helper: Ctrl-C, which interrupts the main thread, cannot leave one half started
-        self.thread = threading.Thread(target=_listen, args=(self,), name="fastfeed-side", daemon=True)
+        self.thread = threading.Thread(target=_listen, args=(self,), name="fastfeed-helper", daemon=True)
 
-    def begin(self) -> None:
+    def start_thread(self) -> None:
         """Start the thread, which starts the helper. Call it when a finalizer is in place."""
         self.is_started = True
         try:

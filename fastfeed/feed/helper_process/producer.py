@@ -53,7 +53,7 @@ class HelperProducer:
                 self._client = HelperClient(self._job, self._keep, self._quarantine, self._timeline)
                 self._end = weakref.finalize(self, end, self._client)  # also at interpreter exit
             if not self._client.is_started:
-                self._client.begin()
+                self._client.start_thread()
             return self._client
 
     def close(self) -> None:

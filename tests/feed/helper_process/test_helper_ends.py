@@ -238,7 +238,7 @@ feed.close()
 def test_a_forked_child_is_told_instead_of_hanging(python):
     done = python("import warnings; warnings.simplefilter('ignore')\n" + PARENT + FORK)
     assert done.returncode == 0, done.stderr
-    told = "this feed was started before fork(), its helper process works for the parent; make the feed in the child\n"
+    told = "this feed was started before fork(), its helper process belongs to the parent; make the feed in the child\n"
     assert done.stdout.split("\n", 1)[1] == told * 2
     assert done.stderr == ""
 

@@ -12,7 +12,7 @@ from rounds import DATA
 import fastfeed as ff
 from fastfeed.backends.cpu.chain import run
 from fastfeed.ops import OPS
-from fastfeed.ops.program.layers import layers, taken
+from fastfeed.ops.program.layers import choose, layers
 
 IMAGES, SIDE = 32, 224
 Run = Callable[[], int]
@@ -70,14 +70,14 @@ def ours(op: Any, u: np.ndarray, sizes: np.ndarray, images: list[np.ndarray]) ->
     """As a feed does it that yields bytes; the copies that keep the images whole, alone; and the first result."""
     chain, scratch = layers(op), np.empty_like(images[0])
 
-    def image(row: int, all_taken: Any) -> np.ndarray:
+    def image(row: int, all_choices: Any) -> np.ndarray:
         np.copyto(scratch, images[row])
-        return run(chain, all_taken, row, scratch, leave=False)[0]
+        return run(chain, all_choices, row, scratch, leave=False)[0]
 
     def go() -> int:
-        all_taken = taken(op, u, sizes)
+        all_choices = choose(op, u, sizes)
         for row in range(len(images)):
-            image(row, all_taken)
+            image(row, all_choices)
         return len(images)
 
     def copies() -> int:
@@ -85,7 +85,7 @@ def ours(op: Any, u: np.ndarray, sizes: np.ndarray, images: list[np.ndarray]) ->
             np.copyto(scratch, given)
         return len(images)
 
-    return go, copies, image(0, taken(op, u, sizes)).copy().astype(int)
+    return go, copies, image(0, choose(op, u, sizes)).copy().astype(int)
 
 
 def tensor(image: np.ndarray) -> Any:

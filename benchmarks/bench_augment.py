@@ -31,7 +31,7 @@ from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels import MEASURED, TABLES
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.program.layers import layers, taken
+from fastfeed.ops.program.layers import choose, layers
 
 BATCH, CHUNK = 256, 16
 POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")
@@ -77,7 +77,7 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
     """Medians of all who have the op, how far their pixels are from ours, and ours against the best."""
     op, kind = evaluated(name), name.split(",")[0]
     u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
-    values = taken(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
+    values = choose(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
     rows = rows_of(values)
     mine, copies, picture = ours(op, u, sizes, images)
     runs: dict[str, Run] = {"ours": mine, "copies": copies}
@@ -129,13 +129,13 @@ def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, 
         if type(op) not in (*TABLES, *MEASURED):
             continue
         u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
-        rows = rows_of(taken(op, u, sizes)[0].values[0])
+        rows = rows_of(choose(op, u, sizes)[0].values[0])
         chain, function = layers(op), by_hand.OPS[name]
 
         def mine(op: Any = op, u: np.ndarray = u, sizes: np.ndarray = sizes, chain: Any = chain) -> int:
-            all_taken = taken(op, u, sizes)
+            all_choices = choose(op, u, sizes)
             for row, given in enumerate(images):
-                image, left = run(chain, all_taken, row, given)  # which leaves them whole: a table is left
+                image, left = run(chain, all_choices, row, given)  # which leaves them whole: a table is left
                 convert_one(how, image, batch[row], left)
             return len(images)
 
@@ -195,7 +195,7 @@ def batches(rounds: int) -> dict[str, Any]:
     members = np.stack([np.arange(BATCH), np.arange(BATCH) + 1], axis=1)
     with ThreadPoolExecutor(2) as pool:
         for name, op in (("MixUp", ff.MixUp(0.8)), ("CutMix", ff.CutMix(1.0))):
-            how = op.mixed(rng.random((BATCH, op.draws)), (SIDE, SIDE))
+            how = op.mix_plan(rng.random((BATCH, op.draws)), (SIDE, SIDE))
 
             def chunk(first: int, how: Any = how) -> None:
                 rows = slice(first, first + CHUNK)

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from rounds import DATA, arguments, finish, interleaved, ratio
 
-from fastfeed.decode import Engine, Header, NativeEngine, PillowEngine, Recoder, Request
+from fastfeed.decode import DecodeEngine, Header, NativeEngine, PillowEngine, Recoder, Request
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import ENCODED
@@ -65,7 +65,7 @@ def in_threads(one: One, blobs: list[bytes], threads: int) -> Callable[[], int]:
     return run
 
 
-def scaled(engine: Engine, side: int = SIDE) -> One:
+def scaled(engine: DecodeEngine, side: int = SIDE) -> One:
     """The pixels that the recoder encodes."""
     program = fuse([Resize(side, filter="lanczos")], ENCODED, fixed=False)
 

@@ -59,7 +59,7 @@ def checked(options: argparse.Namespace) -> dict[str, Any]:
 
     stand_ins = bare.fill()
     reason = "asked to run on the processor (--cpu)" if options.cpu else machine.gpu_here()
-    from fastfeed.decode import NativeEngine, built
+    from fastfeed.decode import NativeEngine, is_built
     from fastfeed.distributed.cores import cores_for
     from fastfeed.distributed.world import World
 
@@ -70,7 +70,7 @@ def checked(options: argparse.Namespace) -> dict[str, Any]:
         "on": "gpu" if setting.gpu else "processor",
         "quick": options.quick,
         "minutes": options.minutes,
-        "kernel": built(),
+        "kernel": is_built(),
         "fastfeed": str(Path(sys.modules[NativeEngine.__module__].__file__ or "").parents[1]),
         "stand_ins": stand_ins,
         "machine": machine.described() | {"cores_used": setting.cores},
@@ -78,7 +78,7 @@ def checked(options: argparse.Namespace) -> dict[str, Any]:
         "parts": {},
         "left_out": setting.left_out,
     }
-    print(f"gpu-check on the {report['on']}{f': {reason}' if reason else ''}; kernel: {built()}", flush=True)
+    print(f"gpu-check on the {report['on']}{f': {reason}' if reason else ''}; kernel: {is_built()}", flush=True)
     if not setting.gpu and not options.cpu:
         print("no GPU: only what needs none will run", flush=True)
     wanted = [name for name in PARTS if name in options.parts.split(",") or name == "photos"]

@@ -8,7 +8,7 @@ import numpy as np
 
 import fastfeed as ff
 from fastfeed.ops.program.compile import Program, fuse
-from fastfeed.ops.program.layers import Taken
+from fastfeed.ops.program.layers import Choices
 from fastfeed.ops.program.program import Work
 from fastfeed.spec import Spec
 
@@ -77,4 +77,4 @@ def in_turn(given: Spec, n: int) -> tuple[Program, Work]:
     rng = np.random.default_rng(5)
     height, width = given.size
     work = program.work(program.draw(lambda slot, k: rng.random((n, k))), np.tile(np.array([height, width]), (n, 1)))
-    return program, Work(work.windows, (Taken(np.arange(n) * len(SIMPLE) // n, work.taken[0].values),))
+    return program, Work(work.windows, (Choices(np.arange(n) * len(SIMPLE) // n, work.choices[0].values),))

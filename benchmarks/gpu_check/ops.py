@@ -111,7 +111,7 @@ def _apart(outs: list[np.ndarray], program: Program) -> Within:
 
 
 def _decode(backend: Any) -> str:
-    return "auto" if backend is cpu or not dali.gpus() else "gpu"
+    return "auto" if backend is cpu or not dali.gpu_count() else "gpu"
 
 
 def _picture(path: Path) -> np.ndarray:

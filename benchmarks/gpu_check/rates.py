@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.gpu_check.contestants import Ours, Rate, Rival, batch_for
 from benchmarks.gpu_check.setting import Setting, Wrong
 from fastfeed.backends.dali.backend import _kept_file
-from fastfeed.backends.dali.decode_share import keep, kept
+from fastfeed.backends.dali.decode_share import read_measured, save_measured
 from fastfeed.backends.options import GpuDecode
 
 __all__ = ["run"]
@@ -38,7 +38,7 @@ def run(setting: Setting) -> dict[str, Any]:
             figures[name] = _Set(setting, name, folder).figures()
             setting.until = end
             if number == 0 and setting.gpu:
-                keep(real, kept(_kept_file()))
+                save_measured(real, read_measured(_kept_file()))
     finally:
         if before is None:
             del os.environ["FASTFEED_CACHE"]
@@ -72,7 +72,7 @@ class _Set:
             self._ours(f"dali, hw load {load:g}", GpuDecode(hw_load=load))
         best = self._best("dali, ")
         load = self._decodes[best].hw_load if best else 0.65
-        keep(_kept_file(), {"hw_load": load})  # the hybrid ones read it
+        save_measured(_kept_file(), {"hw_load": load})  # the hybrid ones read it
         most = min(THREADS[0], self._setting.cores)
         self._rival(most, load)  # the likely one first, in case time runs out
         self._ours("nvimagecodec", GpuDecode(engine="nvimagecodec"))
@@ -185,7 +185,7 @@ class _Set:
             best = max(own, key=speed.__getitem__)
             decode = self._decodes[best]
             if best in self._shares:
-                found = kept(_kept_file()).get("hw_load")
+                found = read_measured(_kept_file()).get("hw_load")
                 decode = GpuDecode(decode.engine, found, cpu_share=self._shares[best])
             self._setting.learned["decode"] = decode
         rival = self._best("DALI, ")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, Engine, Header, Stop
-from fastfeed.ops.mix_plan import Mixed
+from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
+from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
@@ -39,7 +39,7 @@ class Renderer(Protocol):
 class Mixer(Protocol):
     """Combines rendered samples. The batch builder calls it."""
 
-    def mix(self, samples: Any, members: np.ndarray, plan: Mixed, out: Any, /) -> None:
+    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, /) -> None:
         """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are rows of `samples`."""
         ...
 
@@ -82,7 +82,7 @@ class BackendModule(Protocol):
     def compile(
         self,
         program: Program,
-        engine: Engine,
+        engine: DecodeEngine,
         timeline: Timeline,
         batch: int,  # samples that `render` is given at most
         threads: int,

@@ -20,7 +20,7 @@ from fastfeed.decode import PixelsEngine
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.move_boxes import boxes_after, stages
 from fastfeed.ops.program.compile import Program, Work, fuse
-from fastfeed.ops.program.layers import Taken
+from fastfeed.ops.program.layers import Choices
 from fastfeed.ops.program.window import Window
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
@@ -122,7 +122,7 @@ def _numbers(u: np.ndarray, draws: int) -> np.ndarray:
 def _views(op: Any, photo: np.ndarray) -> list[Cell]:
     """Five of them, evenly chosen."""
     found: list[Cell] = []
-    for branch in op.branches:
+    for branch in op.view_groups:
         cut = branch.geometry.out(_spec(photo)).size
         given = photo if hasattr(branch.geometry, "filter") else scaled(photo, 1.5 * min(cut))
         u = (0.5 + _GOLDEN * np.arange(len(found), len(found) + branch.count)) % 1
@@ -136,7 +136,7 @@ def _mixed(op: Any, photos: Sequence[np.ndarray], side: int) -> list[Cell]:
     height, width = first.shape[:2]
     made = np.stack([_covering(photos[i % len(photos)], height, width) for i in range(op.group)])
     n = len(STRENGTHS)
-    how = op.mixed(_numbers(np.array(STRENGTHS), op.draws), (height, width))
+    how = op.mix_plan(_numbers(np.array(STRENGTHS), op.draws), (height, width))
     out = np.empty((n, height, width, 3), np.uint8)
     mix(made, np.tile(np.arange(op.group), (n, 1)), how, out)
     return [Cell(out[row], f"{how.shares[row, 0]:.0%} its own") for row in range(n)]
@@ -157,7 +157,7 @@ def _said(program: Program, work: Work, row: int, photo: np.ndarray) -> str:
     if program.window:
         windows = work.windows
         said.append(_window(windows.boxes[row], windows.flips[row], photo.shape))
-    steps = [(layer.ops[int(one.choice[row])], one) for layer, one in zip(program.layers, work.taken, strict=True)
+    steps = [(layer.ops[int(one.choice[row])], one) for layer, one in zip(program.layers, work.choices, strict=True)
              if one.choice[row] >= 0]  # fmt: skip
     several = any(len(layer.ops) > 1 for layer in program.layers) or len(program.layers) > 1
     for op, one in steps:
@@ -198,7 +198,7 @@ def _values(values: dict[str, Any], row: int) -> str:
                 said.append(known(value[row]))
             elif value.ndim == 1:
                 said.append(f"{name} {value[row]:.3g}")
-        elif isinstance(value, (tuple, Taken)):
+        elif isinstance(value, (tuple, Choices)):
             continue  # ops within an op
     return ", ".join(word for word in said if word)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
-from fastfeed.decode.native import NativeEngine, built
+from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.decode.recode import Recoder
@@ -12,7 +12,7 @@ from fastfeed.ops.program.compile import Program
 
 __all__ = [
     "Bad",
-    "Engine",
+    "DecodeEngine",
     "Header",
     "NativeEngine",
     "PillowEngine",
@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 
-def engine_for(program: Program, decode: str = "auto") -> Engine:
+def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
     """Files go through the kernel where it is built ("auto", "native") and through Pillow; arrays need no decoding."""
     if program.decode is None:
         return PixelsEngine()
     pillow = PillowEngine(program.decode)
     if decode == "pillow":
         return pillow
-    if decode == "auto" and not built():
+    if decode == "auto" and not is_built():
         pillow.name = "pillow (the JPEG kernel is not built, `fastfeed doctor` says how)"
         return pillow
     return RouterEngine(NativeEngine(program.decode), pillow)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.ops.program.compile import Windows
 
-__all__ = ["DECLINED", "ENLARGE", "Bad", "Engine", "Header", "Request", "Stop", "dct_denominator"]
+__all__ = ["DECLINED", "ENLARGE", "Bad", "DecodeEngine", "Header", "Request", "Stop", "dct_denominator"]
 
 DECLINED = ("unsupported_format", "not_image")  # reasons that are one engine's alone: another may know the file
 
@@ -61,7 +61,7 @@ class Stop(Protocol):
     def is_set(self) -> bool: ...
 
 
-class Engine(Protocol):
+class DecodeEngine(Protocol):
     """Turns blobs into pixels. Neither call raises for what a blob contains."""
 
     name: str

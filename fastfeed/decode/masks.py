@@ -9,7 +9,7 @@ import numpy as np
 from PIL import PngImagePlugin
 
 from fastfeed.decode.base import Bad
-from fastfeed.decode.pillow import why
+from fastfeed.decode.pillow import as_bad
 from fastfeed.decode.sniff import png_intact, sniff
 
 __all__ = ["mask_pixels"]
@@ -36,7 +36,7 @@ def mask_pixels(found: Any, size: tuple[int, int]) -> np.ndarray | Bad:
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
         return np.asarray(image).astype(np.uint8, copy=False)
     except Exception as error:  # decoders of hostile bytes raise anything
-        reason, detail = why(error, found, "PNG")
+        reason, detail = as_bad(error, found, "PNG")
         return Bad(reason, f"its mask: {detail}")
 
 

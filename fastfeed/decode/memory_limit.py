@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Budget"]
+__all__ = ["MemoryLimit"]
 
 
-class Budget:
+class MemoryLimit:
     """Admits work by its bytes. A piece larger than all of it waits until it is alone, and then runs."""
 
     def __init__(self, bytes: int = 1 << 30) -> None:
@@ -17,8 +17,8 @@ class Budget:
         self._change = threading.Condition()
 
     @contextmanager
-    def room(self, need: int) -> Iterator[None]:
-        """`with budget.room(need): ...` waits for room, then holds it."""
+    def reserve(self, need: int) -> Iterator[None]:
+        """`with limit.reserve(need): ...` waits for room, then holds it."""
         with self._change:
             self._change.wait_for(lambda: not self._used or self._used + need <= self._bytes)
             self._used += need

@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
 
-__all__ = ["Markers", "NativeEngine", "built", "markers"]
+__all__ = ["Markers", "NativeEngine", "is_built", "markers"]
 
 _STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
 _DETAIL = {
@@ -29,7 +29,7 @@ _AT_ONCE = 16_000_000  # pixels of the images handed over in one call, so that a
 _MORE = 4  # times as many for each of several threads: at the end of a call they wait for the last one
 
 
-def built() -> bool:
+def is_built() -> bool:
     """Whether this installation has the kernel."""
     return importlib.util.find_spec("fastfeed._native") is not None
 
@@ -61,7 +61,7 @@ class NativeEngine:
     name = "native"
 
     def __init__(self, op: Decode, threads: int = 1) -> None:
-        if not built():
+        if not is_built():
             raise ConfigError(
                 'decode="native" needs the kernel, which was not built: install a C++ compiler, libjpeg-turbo\'s '
                 "and Python's headers (Debian: g++ libjpeg-dev python3-dev), then install fastfeed again"

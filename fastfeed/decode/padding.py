@@ -8,17 +8,19 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.decode.base import Bad, Engine, Request, Stop
+from fastfeed.decode.base import Bad, DecodeEngine, Request, Stop
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Windows
 
-__all__ = ["continued", "decode", "frame", "placed"]
+__all__ = ["add_border", "decode_with_border", "place_windows", "source_index"]
 
 _MODES = {"constant": cv2.BORDER_CONSTANT, "edge": cv2.BORDER_REPLICATE, "reflect": cv2.BORDER_REFLECT_101}
 _NEAR = 1e-6  # of a pixel: sums of fractions
 
 
-def decode(engine: Engine, request: Request, border: Border | None, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+def decode_with_border(
+    engine: DecodeEngine, request: Request, border: Border | None, out: np.ndarray, stop: Stop
+) -> list[Bad | None]:
     """As `engine.decode`; where a window reaches beyond its limit, the border is seen.
 
     The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and "reflect" continue what
@@ -53,8 +55,8 @@ def decode(engine: Engine, request: Request, border: Border | None, out: np.ndar
     return done
 
 
-def placed(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How `decode` lays n windows into results of one size: (boxes of the source, sizes they get, corners there).
+def place_windows(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where `decode_with_border` puts n windows in results of one size: (source boxes, their sizes and corners there).
 
     float64 (n, 4), int64 (n, 2), int64 (n, 2); corners are those of the mirrored part, and may be negative.
     """
@@ -73,7 +75,7 @@ def placed(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _PaddedWindows:
     """What to decode for n windows, and where it lies in results of one size before they are mirrored."""
 
     boxes: np.ndarray  # float64 (n, 4): of the source
@@ -89,7 +91,7 @@ def _beyond(boxes: np.ndarray, limits: np.ndarray) -> np.ndarray:
     return (boxes[:, :2] < limits[:, :2] - _NEAR) | (ends > last + _NEAR)
 
 
-def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]) -> _Part:
+def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]) -> _PaddedWindows:
     boxes, limits = windows.boxes, windows.limits
     assert limits is not None
     full = np.broadcast_to(np.array(size, np.int64), beyond.shape)
@@ -101,15 +103,15 @@ def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]
     high = np.clip(full - first, low, length)
     if mode != "constant":
         for axis in (0, 1):
-            seen = continued(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
+            seen = source_index(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
             low[:, axis], high[:, axis] = seen.min(axis=1), seen.max(axis=1) + 1
     unit = np.where(beyond, limits[:, 2:] / length, unit)
     corner = np.where(beyond, limits[:, :2] + low * unit, boxes[:, :2])
     extent = np.where(beyond, (high - low) * unit, boxes[:, 2:])
-    return _Part(np.concatenate([corner, extent], axis=1), first, length, low, high)
+    return _PaddedWindows(np.concatenate([corner, extent], axis=1), first, length, low, high)
 
 
-def continued(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
+def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
     """The index in [0, length) that is seen at an index outside of it, too."""
     if mode == "edge":
         return np.clip(at, 0, length - 1)
@@ -118,7 +120,7 @@ def continued(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
     return np.minimum(np.minimum(back, period - back), length - 1)
 
 
-def frame(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
+def add_border(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
     """So many more pixels at the top, bottom, left and right, into `out`."""
     how = _MODES[mode] | cv2.BORDER_ISOLATED
     made = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
@@ -136,7 +138,13 @@ def _alike(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
 
 
 def _lay(
-    image: np.ndarray, part: _Part, row: int, flip: np.ndarray, mode: str, fill: tuple[int, ...], out: np.ndarray
+    image: np.ndarray,
+    part: _PaddedWindows,
+    row: int,
+    flip: np.ndarray,
+    mode: str,
+    fill: tuple[int, ...],
+    out: np.ndarray,
 ) -> None:
     """The decoded part, mirrored already, with its border into one result."""
     edges, inside = [], True
@@ -146,11 +154,11 @@ def _lay(
         inside &= before >= 0 and after >= 0
         edges.append((after, before) if flip[axis] else (before, after))
     if inside:
-        frame(image, [*edges[0], *edges[1]], mode, fill, out)
+        add_border(image, [*edges[0], *edges[1]], mode, fill, out)
     else:  # reflected from beyond the window
         places = []
         for axis in (0, 1):
-            at = continued(np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode)
+            at = source_index(np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode)
             at = at - part.low[row, axis]
             places.append(image.shape[axis] - 1 - at[::-1] if flip[axis] else at)
         out[:] = image[np.ix_(*places)]

@@ -27,14 +27,14 @@ from PIL import (
 )
 
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
-from fastfeed.decode.memory_limit import Budget
+from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pixels import flipped, resampled
 from fastfeed.decode.sniff import ends_early, png_exif, png_intact, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 
-__all__ = ["OPEN", "PillowEngine", "Unsupported", "why"]
+__all__ = ["OPEN", "PillowEngine", "Unsupported", "as_bad"]
 
 OPEN: dict[str, Any] = {
     "JPEG": JpegImagePlugin.JpegImageFile,
@@ -66,13 +66,13 @@ class PillowEngine:
 
     name = "pillow"
 
-    def __init__(self, op: Decode, budget: Budget | None = None) -> None:
+    def __init__(self, op: Decode, memory: MemoryLimit | None = None) -> None:
         if ImageFile.LOAD_TRUNCATED_IMAGES:
             raise ConfigError(
                 "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, so truncated files would pass as half gray images; "
                 "set it to False (a package you imported has set it)"
             )
-        self._op, self._budget = op, budget or Budget()
+        self._op, self._memory = op, memory or MemoryLimit()
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         return [self._probe(blob) for blob in blobs]
@@ -91,7 +91,7 @@ class PillowEngine:
                 Exception
             ) as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0
-                done[i] = why(error, blob, header.format)
+                done[i] = as_bad(error, blob, header.format)
         return done
 
     def _probe(self, blob: bytes) -> Header | Bad:
@@ -107,7 +107,7 @@ class PillowEngine:
             height, width = image.height, image.width
             orientation = _orientation(image, blob)
         except Exception as error:  # as in decode
-            return why(error, blob, format)
+            return as_bad(error, blob, format)
         if height < 1 or width < 1:
             return Bad("corrupt", f"{width}x{height} pixels")
         if height * width > self._op.max_pixels:
@@ -128,7 +128,7 @@ class PillowEngine:
         if header.format == "JPEG":
             shrink = dct_denominator((height, width), size, filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
-        with self._budget.room(_bytes(image, header)):
+        with self._memory.reserve(_bytes(image, header)):
             image.load()
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
             image, box = _cropped(image, box)
@@ -187,7 +187,7 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
     return image if mode in ("RGB", "L") else image.convert("RGB")
 
 
-def why(error: Exception, blob: bytes, format: str) -> Bad:
+def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
     """Sort what a plugin raised into the reasons; the plugin's own words are the detail."""
     text = f"{error}" if isinstance(error, OSError) or " " in f"{error}" else f"{type(error).__name__} {error}"
     low = text.lower()

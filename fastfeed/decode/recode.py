@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request, Stop
-from fastfeed.decode.native import NativeEngine, built
+from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
@@ -69,7 +69,7 @@ class Recoder:
         self._decode = self._program.decode or Decode()
         self._pillow = PillowEngine(self._decode)
         self._native = None
-        if decode == "native" or (decode == "auto" and built()):
+        if decode == "native" or (decode == "auto" and is_built()):
             self._native = NativeEngine(self._decode, self.threads)
 
     def __repr__(self) -> str:

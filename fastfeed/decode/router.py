@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import DECLINED, Bad, Engine, Header, Request, Stop
+from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Request, Stop
 
 __all__ = ["RouterEngine"]
 
@@ -16,7 +16,7 @@ __all__ = ["RouterEngine"]
 class RouterEngine:
     """Asks `first`; what it declines, by header or while decoding, goes to `other`."""
 
-    def __init__(self, first: Engine, other: Engine) -> None:
+    def __init__(self, first: DecodeEngine, other: DecodeEngine) -> None:
         self._first, self._other = first, other
         self.name = f"{first.name} (JPEG), {other.name} (the rest)"
 
@@ -48,7 +48,7 @@ class RouterEngine:
 
     @staticmethod
     def _some(
-        engine: Engine, request: Request, rows: list[int], out: np.ndarray, stop: Stop, done: list[Bad | None]
+        engine: DecodeEngine, request: Request, rows: list[int], out: np.ndarray, stop: Stop, done: list[Bad | None]
     ) -> None:
         if not rows:
             return

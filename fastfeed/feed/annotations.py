@@ -14,7 +14,7 @@ from fastfeed.decode.base import Header
 from fastfeed.decode.masks import mask_pixels
 from fastfeed.errors import SpecError
 from fastfeed.faults import Failure
-from fastfeed.ops.mix_plan import BLEND, MOSAIC, Mixed
+from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, stages
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
@@ -53,7 +53,7 @@ class Annotator:
     @property
     def size(self) -> tuple[int, int]:
         """(height, width) of images as boxes and masks see them."""
-        height, width = self.program.done.size
+        height, width = self.program.augmented.size
         return height or 0, width or 0
 
     @property
@@ -119,7 +119,7 @@ class Annotator:
             else:
                 bad[row] = Failure(id, self.source.uri(id), "decode", mask.reason, mask.detail)
 
-    def mix(self, samples: Annotations, members: np.ndarray, plan: Mixed, out: Annotations) -> None:
+    def mix(self, samples: Annotations, members: np.ndarray, plan: MixPlan, out: Annotations) -> None:
         """Combine as images are combined: `members` (int64 (n, group)) are rows of `samples`, own first."""
         if samples.masks is not None and out.masks is not None:
             mix(samples.masks[..., None], members, plan, out.masks[..., None])
@@ -178,7 +178,7 @@ def _ranks(counts: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _mix_boxes(samples: Boxes, members: np.ndarray, plan: Mixed, size: tuple[int, int], out: Boxes) -> None:
+def _mix_boxes(samples: Boxes, members: np.ndarray, plan: MixPlan, size: tuple[int, int], out: Boxes) -> None:
     """Boxes of all members that are visible: blended ones as they are, those of a mosaic cut off in their quarters."""
     numbers, parts = np.arange(samples.labels.shape[1]), []
     for k in range(members.shape[1]):
@@ -193,7 +193,7 @@ def _mix_boxes(samples: Boxes, members: np.ndarray, plan: Mixed, size: tuple[int
     _write(boxes[order], labels[order], rows[order], out)
 
 
-def _quarter(plan: Mixed, k: int, size: tuple[int, int]) -> Stage:
+def _quarter(plan: MixPlan, k: int, size: tuple[int, int]) -> Stage:
     """Where member k of each sample goes: to its side of a mosaic's center, otherwise it stays."""
     n, image = len(plan.how), np.array(size)
     tiled, center, second = (plan.how == MOSAIC)[:, None], plan.box[:, :2], np.array(divmod(k, 2), bool)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
-from fastfeed.decode.base import Engine
+from fastfeed.decode.base import DecodeEngine
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.annotations import Annotations, annotator, clear
 from fastfeed.feed.loader import LoadedSamples, Loader, ReadRows
@@ -56,7 +56,7 @@ class BatchBuilder:
         source: Source,
         branches: Sequence[Branch],
         plan: Plan,
-        engine: Engine,
+        engine: DecodeEngine,
         quarantine: Quarantine,
         timeline: Timeline,
         chunk: int,
@@ -164,7 +164,7 @@ class BatchBuilder:
         mix = self.program.mix
         if mix is not None:
             u = uniform(self.plan.seed, batch.epoch, batch.keys[batch.rows.own], mix.slot, mix.op.draws)
-            batch.mix_plan = mix.op.mixed(u, self.program.done.size)
+            batch.mix_plan = mix.op.mix_plan(u, self.program.augmented.size)
         batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
         batch.images = [branch.buffers.take() for branch in self.branches]
 

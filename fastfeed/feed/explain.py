@@ -92,7 +92,7 @@ def _batch(plan: Plan, program: Program) -> tuple[list[str], int]:
 def program_text(program: Program, path: str) -> str:
     """Two tables: the ops as written, and the stages that run."""
     written = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
-    runs = [("read", "bytes" if program.given.encoded else "arrays", str(program.given))]
+    runs = [("read", "bytes" if program.input_spec.encoded else "arrays", str(program.input_spec))]
     for branch in (program, *program.others):
         runs += _branch(branch)
     if program.targets is not None:
@@ -104,7 +104,7 @@ def program_text(program: Program, path: str) -> str:
 
 def _branch(program: Program) -> list[tuple[str, ...]]:
     """The stages of one program, from bytes to the batch."""
-    verb = "decode" if program.given.encoded else "cut"
+    verb = "decode" if program.input_spec.encoded else "cut"
     several = f"{program.views} views: " if program.views else ""
     runs = [(verb, f"{several}{_window(program.window)}, one {program.filter} resampling", str(program.pixels))]
     for link in program.chain:
@@ -115,8 +115,8 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
         runs.append(("change", what, str(link.spec)))
     if program.mix is not None:
         op = program.mix.op
-        runs.append(("mix", f"{type(op).__name__}, {op.group} neighbors of the epoch's order", str(program.done)))
-    if program.spec != program.done:
+        runs.append(("mix", f"{type(op).__name__}, {op.group} neighbors of the epoch's order", str(program.augmented)))
+    if program.spec != program.augmented:
         how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
         runs.append(("convert", how, str(program.spec)))
     return runs

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, Engine, Header
+from fastfeed.decode.base import Bad, DecodeEngine, Header
 from fastfeed.faults import Failure
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
@@ -50,7 +50,7 @@ class LoadedSamples:
 class Loader:
     """Reads at most `max_bytes` at once. A bad sample is a result, never an exception."""
 
-    def __init__(self, source: Source, engine: Engine, quarantine: Quarantine, max_bytes: int) -> None:
+    def __init__(self, source: Source, engine: DecodeEngine, quarantine: Quarantine, max_bytes: int) -> None:
         self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
         self._annotated = source if isinstance(source, Annotated) else None
 

@@ -9,7 +9,7 @@ import numpy as np
 from fastfeed.feed.annotations import Annotations
 from fastfeed.feed.readahead import ReadAhead
 from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mix_plan import Mixed
+from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.runtime.thread_pool import CancelToken
 
 __all__ = ["BatchRows", "PendingBatch"]
@@ -76,5 +76,5 @@ class PendingBatch:
     weights: np.ndarray  # 0 where samples are masked
     images: list[np.ndarray] = field(default_factory=list)  # the batch's, per branch
     draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
-    mix_plan: Mixed | None = None  # of the batch's own rows
+    mix_plan: MixPlan | None = None  # of the batch's own rows
     annotations: Annotations = field(default_factory=Annotations)  # boxes and masks of the batch's own rows

@@ -11,8 +11,8 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
 from fastfeed.ops.beta import beta, dirichlet
-from fastfeed.ops.policy_space import MIX, NAMES, Choice, check_look, check_whole, pick
-from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.policy_space import MIX, NAMES, Selection, check_integer, check_warp_params, pick
+from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]
@@ -53,15 +53,15 @@ class AugMix:
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_whole("AugMix severity", self.severity, 1, 10, "3 is usual")
-        check_whole("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
+        check_integer("AugMix severity", self.severity, 1, 10, "3 is usual")
+        check_integer("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
         if type(self.chain_depth) is not int or self.chain_depth != -1:
-            check_whole("AugMix chain_depth", self.chain_depth, 1, 16, "-1 draws one to three")
+            check_integer("AugMix chain_depth", self.chain_depth, 1, 16, "-1 draws one to three")
         number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
         if not number or not 0.01 <= self.alpha <= 50:
             raise ConfigError(f"AugMix alpha must be a number in [0.01, 50], got {self.alpha!r}; 1.0 is usual")
         check_flag("AugMix all_ops", self.all_ops)
-        check_look(self)
+        check_warp_params(self)
 
     @property
     def draws(self) -> int:
@@ -81,13 +81,13 @@ class AugMix:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
-        """shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one Taken per layer."""
+        """shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one Choices per layer."""
         width, own = self.mixture_width, beta(u[:, 0], self.alpha, self.alpha)[:, None]
         shares = np.concatenate([own, (1 - own) * dirichlet(u[:, 1:width], self.alpha, width)], axis=1)
         each = np.split(u[:, width:], width, axis=1)
         return {"shares": shares, "chains": tuple(self._chain(columns, sizes) for columns in each)}
 
-    def _chain(self, u: np.ndarray, sizes: np.ndarray) -> tuple[Taken, ...]:
+    def _chain(self, u: np.ndarray, sizes: np.ndarray) -> tuple[Choices, ...]:
         names, depth = _ALL if self.all_ops else _FEW, np.full(len(u), self._depth, np.int64)
         if self.chain_depth < 0:
             depth, u = 1 + pick(u[:, 0], _DEEPEST), u[:, 1:]
@@ -95,6 +95,6 @@ class AugMix:
         for k, layer in enumerate(self.chain):
             which, strength, direction = u[:, 3 * k : 3 * k + 3].T
             name = np.where(k < depth, pick(which, len(names)), -1)
-            choice = Choice(name, pick(strength, self.severity), direction < 0.5)
-            found.append(MIX.take(names, layer, choice, _BINS, sizes))
+            selection = Selection(name, pick(strength, self.severity), direction < 0.5)
+            found.append(MIX.choose(names, layer, selection, _BINS, sizes))
         return tuple(found)

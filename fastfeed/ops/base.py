@@ -83,8 +83,8 @@ class Composite(Op, Protocol):
         """What may happen, in order: tuple of `Layer`, known without any sample."""
         ...
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Any]:
-        """What does happen: one `Taken` per layer, from draws (n, draws) and (height, width) of what arrives (n, 2)."""
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Any]:
+        """What happens: one `Choices` per layer, from draws (n, draws) and the input (height, width), int64 (n, 2)."""
         ...
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze, need_bytes
-from fastfeed.ops.ranges import Always, Drawn, factors, shifts, span
+from fastfeed.ops.ranges import FixedOp, RandomAmountOp, factor_range, shift_range, value_range
 from fastfeed.spec import Spec
 
 __all__ = [
@@ -48,7 +48,7 @@ SHOWCASE = (  # what `fastfeed show --ops` draws of these
 
 
 @dataclass(frozen=True, slots=True)
-class Brightness(Drawn):
+class Brightness(RandomAmountOp):
     """Darker or lighter: every byte times a factor, clipped at 255. Pillow's ImageEnhance.Brightness."""
 
     amount: float | tuple[float, float]  # b: factors from max(0, 1 - b) to 1 + b; or the pair of factors, in [0, 100]
@@ -56,11 +56,11 @@ class Brightness(Drawn):
     value: ClassVar[str] = "factor"
 
     def bounds(self) -> tuple[float, float]:
-        return factors("Brightness amount", self.amount)
+        return factor_range("Brightness amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast(Drawn):
+class Contrast(RandomAmountOp):
     """Nearer to or farther from the mean gray of the image. Pillow's ImageEnhance.Contrast."""
 
     amount: float | tuple[float, float]  # c: factors from max(0, 1 - c) to 1 + c; or the pair of factors, in [0, 100]
@@ -68,11 +68,11 @@ class Contrast(Drawn):
     value: ClassVar[str] = "factor"
 
     def bounds(self) -> tuple[float, float]:
-        return factors("Contrast amount", self.amount)
+        return factor_range("Contrast amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
-class Saturation(Drawn):
+class Saturation(RandomAmountOp):
     """Paler or stronger colors: nearer to or farther from each pixel's own gray. Pillow's ImageEnhance.Color."""
 
     amount: float | tuple[float, float]  # s: factors from max(0, 1 - s) to 1 + s; or the pair of factors, in [0, 100]
@@ -80,11 +80,11 @@ class Saturation(Drawn):
     value: ClassVar[str] = "factor"
 
     def bounds(self) -> tuple[float, float]:
-        return factors("Saturation amount", self.amount)
+        return factor_range("Saturation amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
-class Hue(Drawn):
+class Hue(RandomAmountOp):
     """Colors turned around the color circle; half a turn makes red cyan. torchvision's adjust_hue, on HSV."""
 
     amount: float | tuple[float, float]  # turns; h: from -h to h; or the pair itself, in [-0.5, 0.5]
@@ -92,11 +92,11 @@ class Hue(Drawn):
     value: ClassVar[str] = "shift"
 
     def bounds(self) -> tuple[float, float]:
-        return shifts("Hue amount", self.amount)
+        return shift_range("Hue amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma(Drawn):
+class Gamma(RandomAmountOp):
     """A power of every byte's share of white: below 1 is lighter, above 1 darker. torchvision's adjust_gamma."""
 
     gamma: float | tuple[float, float]  # the exponent, or the range of a random one; in [0.01, 100]
@@ -104,11 +104,11 @@ class Gamma(Drawn):
     value: ClassVar[str] = "gamma"
 
     def bounds(self) -> tuple[float, float]:
-        return span("Gamma gamma", self.gamma, 0.01, 100, "write Gamma(2.2) or Gamma((0.8, 1.25))")
+        return value_range("Gamma gamma", self.gamma, 0.01, 100, "write Gamma(2.2) or Gamma((0.8, 1.25))")
 
 
 @dataclass(frozen=True, slots=True)
-class Solarize(Drawn):
+class Solarize(RandomAmountOp):
     """Bytes from the threshold on are inverted. Pillow's ImageOps.solarize."""
 
     threshold: float | tuple[float, float] = 128  # or the range of a random one; in [0, 256], and 256 inverts nothing
@@ -116,11 +116,11 @@ class Solarize(Drawn):
     value: ClassVar[str] = "threshold"
 
     def bounds(self) -> tuple[float, float]:
-        return span("Solarize threshold", self.threshold, 0, 256, "write Solarize(128) or Solarize((64, 256))")
+        return value_range("Solarize threshold", self.threshold, 0, 256, "write Solarize(128) or Solarize((64, 256))")
 
 
 @dataclass(frozen=True, slots=True)
-class Posterize(Drawn):
+class Posterize(RandomAmountOp):
     """Only the highest bits of every byte are kept. Pillow's ImageOps.posterize."""
 
     bits: int | tuple[int, int]  # or the range of a random number of them, both ends included; in [0, 8]
@@ -129,7 +129,7 @@ class Posterize(Drawn):
 
     def bounds(self) -> tuple[int, int]:
         """(low, high), both included."""
-        return span("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", whole=True)
+        return value_range("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", whole=True)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self.bounds()
@@ -139,22 +139,22 @@ class Posterize(Drawn):
 
 
 @dataclass(frozen=True, slots=True)
-class Grayscale(Always):
+class Grayscale(FixedOp):
     """Every channel becomes the pixel's gray, 0.299 R + 0.587 G + 0.114 B: Pillow's mode L, in as many channels."""
 
 
 @dataclass(frozen=True, slots=True)
-class Equalize(Always):
+class Equalize(FixedOp):
     """Each channel's bytes spread so that its histogram is as flat as it can be. Pillow's ImageOps.equalize."""
 
 
 @dataclass(frozen=True, slots=True)
-class AutoContrast(Always):
+class AutoContrast(FixedOp):
     """Each channel stretched so that its darkest byte is 0 and its lightest 255. Pillow's ImageOps.autocontrast."""
 
 
 @dataclass(frozen=True, slots=True)
-class Invert(Always):
+class Invert(FixedOp):
     """A negative: 255 minus every byte. Pillow's ImageOps.invert."""
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_p, freeze, need_bytes
 from fastfeed.ops.function import as_op
-from fastfeed.ops.program.layers import Layer, Taken, layers, taken
+from fastfeed.ops.program.layers import Choices, Layer, choose, layers
 from fastfeed.ops.program.window import Step, Window, fold
 from fastfeed.spec import Spec
 
@@ -82,12 +82,12 @@ def _window(op: Any) -> tuple[Layer, ...]:
     return (Layer((Window.of(op),)),)
 
 
-def _cut(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+def _cut(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
     """A composite of geometry on pixels of one size: one window, or none where it would change nothing."""
     values = op.params(u, sizes)
     whole = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
     moves = (values["box"] != whole).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
-    return [Taken(np.where(moves, 0, -1), (values | {"limit": whole},))]
+    return [Choices(np.where(moves, 0, -1), (values | {"limit": whole},))]
 
 
 def _stay(sizes: np.ndarray) -> dict[str, np.ndarray]:
@@ -137,11 +137,11 @@ class Maybe:
         on, stay, move = (u[:, 0] < self.p)[:, None], _stay(sizes), self.op.params(u[:, 1:], sizes)
         return {name: np.where(on, move[name], value) for name, value in stay.items()}
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
             return _cut(self, u, sizes)
         on = u[:, 0] < self.p
-        return [Taken(np.where(on, one.choice, -1), one.values) for one in taken(self.op, u[:, 1:], sizes)]
+        return [Choices(np.where(on, one.choice, -1), one.values) for one in choose(self.op, u[:, 1:], sizes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,18 +218,18 @@ class OneOf:
         moves = [op.params(own, sizes) for op, own in zip(self.ops, _split(u, 1, self.ops), strict=True)]
         return {name: np.stack([move[name] for move in moves])[which, rows] for name in ("box", "size", "flip")}
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
             return _cut(self, u, sizes)
         which, depth = self._which(u), len(self.layers)
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
         for i, (op, own) in enumerate(zip(self.ops, _split(u, 1, self.ops), strict=True)):
-            for k, one in enumerate(taken(op, own, sizes)):
+            for k, one in enumerate(choose(op, own, sizes)):
                 here = (which == i) & (one.choice >= 0)
                 choices[k] = np.where(here, one.choice + len(values[k]), choices[k])
                 values[k] += one.values
-        return [Taken(choice, value) for choice, value in zip(choices, values, strict=True)]
+        return [Choices(choice, value) for choice, value in zip(choices, values, strict=True)]
 
     def _which(self, u: np.ndarray) -> np.ndarray:
         """Index of the op, int64 (n,)."""
@@ -284,7 +284,7 @@ class Sequential:
         windows = fold([Step(op, None, 0) for op in self.ops], _split(u, 0, self.ops), sizes)
         return {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips}
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
             return _cut(self, u, sizes)
-        return [one for op, own in zip(self.ops, _split(u, 0, self.ops), strict=True) for one in taken(op, own, sizes)]
+        return [one for op, own in zip(self.ops, _split(u, 0, self.ops), strict=True) for one in choose(op, own, sizes)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Border, Kind, check_fill, check_size, freeze, need_pixels
-from fastfeed.ops.geometry import fitted, moves
+from fastfeed.ops.geometry import fit_inside, window_params
 from fastfeed.spec import Spec
 
 __all__ = ["Crop", "Pad", "RandomCrop"]
@@ -59,9 +59,9 @@ class Crop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("Crop", self.size), np.int64)
-        kept, _ = fitted(want, sizes)
+        kept, _ = fit_inside(want, sizes)
         corner = np.minimum([[self.top, self.left]], sizes - kept)
-        return moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,10 @@ class RandomCrop:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want, sides = np.array(check_size("RandomCrop", self.size), np.int64), _sides("RandomCrop", self.padding)
         padded = sizes + sides[:2] + sides[2:]
-        kept, fits = fitted(want, padded)
+        kept, fits = fit_inside(want, padded)
         room = padded - kept
         corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)
-        return moves(np.concatenate([corner - sides[:2], kept], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner - sides[:2], kept], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Pad:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         sides = _sides("Pad", self.padding)
         size = sizes + sides[:2] + sides[2:]
-        return moves(np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size)
+        return window_params(np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size)
 
 
 def _sides(name: str, padding: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
 from fastfeed.ops.noise_table import LENGTH
-from fastfeed.ops.ranges import span
+from fastfeed.ops.ranges import value_range
 from fastfeed.spec import Spec
 
 __all__ = ["CutOut", "GridMask", "RandomErasing"]
@@ -155,7 +155,7 @@ class GridMask:
         return {"unit": unit, "share": (unit - kept) / unit, "top": top, "left": left}
 
     def _units(self) -> tuple[int, int]:
-        return span("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", whole=True)
+        return value_range("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", whole=True)
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.noise_table import LENGTH
-from fastfeed.ops.ranges import Drawn, factors, span
+from fastfeed.ops.ranges import RandomAmountOp, factor_range, value_range
 from fastfeed.spec import Spec
 
 __all__ = ["GaussianBlur", "GaussianNoise", "JPEGCompression", "Sharpness"]
@@ -27,7 +27,7 @@ _MOST = 65_500  # pixels a side of a JPEG, by libjpeg
 
 
 @dataclass(frozen=True, slots=True)
-class Sharpness(Drawn):
+class Sharpness(RandomAmountOp):
     """Softer or sharper: a blend of the image and a smooth one. Pillow's ImageEnhance.Sharpness.
 
     The smooth one is its ImageFilter.SMOOTH; the outermost pixels stay as they are.
@@ -38,11 +38,11 @@ class Sharpness(Drawn):
     value: ClassVar[str] = "factor"
 
     def bounds(self) -> tuple[float, float]:
-        return factors("Sharpness amount", self.amount)
+        return factor_range("Sharpness amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianBlur(Drawn):
+class GaussianBlur(RandomAmountOp):
     """Blur with a Gaussian of random width: a number for all images, or a range. torchvision's gaussian_blur.
 
     `kernel` is how many pixels the filter reaches across, odd, in [1, 999]; None is as many as the largest sigma needs,
@@ -64,7 +64,7 @@ class GaussianBlur(Drawn):
                 "write GaussianBlur(23) or leave it out"
             )
         hint = "write GaussianBlur(sigma=(0.1, 2.0)), and Maybe(GaussianBlur(), 0.5) to blur every other image"
-        return span("GaussianBlur sigma", self.sigma, 0.01, 100, hint)
+        return value_range("GaussianBlur sigma", self.sigma, 0.01, 100, hint)
 
     @property
     def taps(self) -> int:
@@ -98,7 +98,7 @@ class GaussianNoise:
 
     def _bounds(self) -> tuple[float, float]:
         hint = "it is in levels: torchvision's 0.1 is GaussianNoise(25.5)"
-        return span("GaussianNoise sigma", self.sigma, 0, 255, hint)
+        return value_range("GaussianNoise sigma", self.sigma, 0, 255, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +131,6 @@ class JPEGCompression:
         return {"quality": low + np.floor(u[:, 0] * (high - low + 1)).astype(np.int64)}
 
     def _bounds(self) -> tuple[int, int]:
-        return span("JPEGCompression quality", self.quality, 1, 100, "write JPEGCompression((30, 95))", whole=True)
+        return value_range(
+            "JPEGCompression quality", self.quality, 1, 100, "write JPEGCompression((30, 95))", whole=True
+        )

@@ -37,18 +37,18 @@ SHOWCASE = (  # what `fastfeed show --ops` draws of these
 )
 
 
-def moves(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
+def window_params(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """The parameters of a geometric op; no flip unless given."""
     flip = np.zeros((len(box), 2), bool) if flip is None else flip
     return {"box": box.astype(np.float64), "size": size.astype(np.int64), "flip": flip}
 
 
-def whole(sizes: np.ndarray) -> np.ndarray:
+def full_boxes(sizes: np.ndarray) -> np.ndarray:
     """Boxes that keep all."""
     return np.concatenate([np.zeros_like(sizes), sizes], axis=1)
 
 
-def fitted(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(height, width) of cuts of the shape `want`, so large or as large as there is room, (n, 2); which fit, (n, 1)."""
     fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
     return np.minimum(want * fit, sizes), fit == 1.0  # rounding may not reach outside the image
@@ -110,11 +110,11 @@ class Resize:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         new = self._sizes(sizes)
         if self._fit != "pad":
-            return moves(whole(sizes), new)
+            return window_params(full_boxes(sizes), new)
         want = np.array(check_size("Resize", self.size), np.int64)
         unit = sizes / new  # source pixels per pixel of the result
         box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
-        return moves(box, np.broadcast_to(want, sizes.shape))
+        return window_params(box, np.broadcast_to(want, sizes.shape))
 
     def most(self, endless: int) -> tuple[tuple[int, int], ...]:
         """(height, width) of the largest results there may be, where the image's shape decides; `endless`: no limit."""
@@ -164,9 +164,9 @@ class CenterCrop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("CenterCrop", self.size), np.int64)
-        kept, fits = fitted(want, sizes)
+        kept, fits = fit_inside(want, sizes)
         corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - kept) / 2)
-        return moves(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class RandomResizedCrop:
         top = np.where(none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1)))
         left = np.where(none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1)))
         size = np.array(check_size("RandomResizedCrop", self.size), np.int64)
-        return moves(np.stack([top, left, box_h, box_w], axis=1), np.broadcast_to(size, sizes.shape))
+        return window_params(np.stack([top, left, box_h, box_w], axis=1), np.broadcast_to(size, sizes.shape))
 
     def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.ratio
@@ -245,7 +245,7 @@ class RandomFlip:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         allowed = {"horizontal": (False, True), "vertical": (True, False), "both": (True, True)}[self.direction]
-        return moves(whole(sizes), sizes, (u < self.p) & np.array(allowed))
+        return window_params(full_boxes(sizes), sizes, (u < self.p) & np.array(allowed))
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

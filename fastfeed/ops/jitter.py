@@ -10,8 +10,8 @@ import numpy as np
 
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.color import Brightness, Contrast, Hue, Saturation
-from fastfeed.ops.program.layers import Layer, Taken
-from fastfeed.ops.ranges import factors, shifts
+from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.ranges import factor_range, shift_range
 from fastfeed.spec import Spec
 
 __all__ = ["ColorJitter"]
@@ -40,7 +40,7 @@ class ColorJitter:
         freeze(self)
         hint = "write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
         for name in ("brightness", "contrast", "saturation", "hue"):
-            (shifts if name == "hue" else factors)(f"ColorJitter {name}", getattr(self, name), hint)
+            (shift_range if name == "hue" else factor_range)(f"ColorJitter {name}", getattr(self, name), hint)
 
     @property
     def ops(self) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ class ColorJitter:
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         ops, n = self.ops, len(sizes)
         orders = np.array(list(permutations(range(len(ops)))), np.int64)
         first = len(ops) > 1  # the draw that chooses the order
@@ -76,4 +76,4 @@ class ColorJitter:
         for op in ops:
             values.append(op.params(u[:, at : at + op.draws], sizes))
             at += op.draws
-        return [Taken(order[:, place], tuple(values)) for place in range(len(ops))]
+        return [Choices(order[:, place], tuple(values)) for place in range(len(ops))]

@@ -16,7 +16,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_p, check_range, freeze, need_pixels
 from fastfeed.ops.beta import beta
-from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
 from fastfeed.spec import Spec
 
 __all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice"]
@@ -63,11 +63,11 @@ class MixUp:
     def out(self, spec: Spec) -> Spec:
         return _need_size(self, spec)
 
-    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+    def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
         """Of n samples of (height, width), from draws (n, draws)."""
-        taken = u[:, 0] < self.p
-        own = np.where(taken, beta(u[:, 1], self.alpha, self.alpha), 1.0)
-        return Mixed(np.where(taken, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64))
+        is_mixed = u[:, 0] < self.p
+        own = np.where(is_mixed, beta(u[:, 1], self.alpha, self.alpha), 1.0)
+        return MixPlan(np.where(is_mixed, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class CutMix:
     def out(self, spec: Spec) -> Spec:
         return _need_size(self, spec)
 
-    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+    def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
         """Of n samples of (height, width), from draws (n, draws)."""
-        taken = u[:, 0] < self.p
+        is_mixed = u[:, 0] < self.p
         half = 0.5 * np.sqrt(1 - beta(u[:, 1], self.alpha, self.alpha))
         box, area = np.zeros((len(u), 4), np.int64), np.ones(len(u))
         for axis, length in enumerate(size):
@@ -104,9 +104,9 @@ class CutMix:
             begin, end = np.maximum(center - reach, 0), np.minimum(center + reach, length)
             box[:, axis], box[:, 2 + axis] = begin, end - begin
             area = area * (end - begin) / length
-        taken &= area > 0
-        box[~taken] = 0
-        return Mixed(np.where(taken, PASTE, AS_IS), _pair(np.where(taken, 1 - area, 1.0)), box)
+        is_mixed &= area > 0
+        box[~is_mixed] = 0
+        return MixPlan(np.where(is_mixed, PASTE, AS_IS), _pair(np.where(is_mixed, 1 - area, 1.0)), box)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +133,17 @@ class Mosaic:
     def out(self, spec: Spec) -> Spec:
         return _need_size(self, spec)
 
-    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+    def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
         """Of n samples of (height, width), from draws (n, draws)."""
-        taken = u[:, 0] < self.p
+        is_mixed = u[:, 0] < self.p
         low, high = self.center
         box = np.zeros((len(u), 4), np.int64)
         for axis, length in enumerate(size):
-            box[:, axis] = np.where(taken, np.rint((low + u[:, 1 + axis] * (high - low)) * length), 0)
+            box[:, axis] = np.where(is_mixed, np.rint((low + u[:, 1 + axis] * (high - low)) * length), 0)
         top, left = box[:, 0] / size[0], box[:, 1] / size[1]
         areas = [top * left, top * (1 - left), (1 - top) * left, (1 - top) * (1 - left)]
-        shares = np.where(taken[:, None], np.stack(areas, axis=1), np.eye(1, 4))
-        return Mixed(np.where(taken, MOSAIC, AS_IS), shares, box)
+        shares = np.where(is_mixed[:, None], np.stack(areas, axis=1), np.eye(1, 4))
+        return MixPlan(np.where(is_mixed, MOSAIC, AS_IS), shares, box)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class RandomChoice:
             op.out(spec)
         return spec
 
-    def mixed(self, u: np.ndarray, size: tuple[Any, Any]) -> Mixed:
+    def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
         """Of n samples of (height, width), from draws (n, draws)."""
         edges = np.cumsum(np.ones(len(self.ops)) if self.weights is None else np.array(self.weights, np.float64))
         # from the right, and not at the last edge: an op of weight 0 is never chosen
@@ -203,10 +203,10 @@ class RandomChoice:
         n, group = len(u), self.group
         how, shares, box = np.zeros(n, np.int64), np.zeros((n, group)), np.zeros((n, 4), np.int64)
         for i, op in enumerate(self.ops):
-            here, one = choice == i, op.mixed(u[:, 1 : 1 + op.draws], size)
-            how[here], box[here] = one.how[here], one.box[here]
-            shares[here, : op.group] = one.shares[here]
-        return Mixed(how, shares, box)
+            chosen, plan = choice == i, op.mix_plan(u[:, 1 : 1 + op.draws], size)
+            how[chosen], box[chosen] = plan.how[chosen], plan.box[chosen]
+            shares[chosen, : op.group] = plan.shares[chosen]
+        return MixPlan(how, shares, box)
 
 
 def _pair(own: np.ndarray) -> np.ndarray:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["AS_IS", "BLEND", "MOSAIC", "PASTE", "Mixed"]
+__all__ = ["AS_IS", "BLEND", "MOSAIC", "PASTE", "MixPlan"]
 
 AS_IS, BLEND, PASTE, MOSAIC = range(4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mixed:
+class MixPlan:
     """A sample's group are its neighbors in the epoch's order: member 0 is itself, then the others in turn."""
 
     # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four members
@@ -21,5 +21,5 @@ class Mixed:
     shares: np.ndarray  # float64 (n, group): of each member in the image and in the label; rows sum to 1
     box: np.ndarray  # int64 (n, 4): top, left, height, width of PASTE; for MOSAIC row and column of its center, 0, 0
 
-    def __getitem__(self, rows: Any) -> Mixed:
-        return Mixed(self.how[rows], self.shares[rows], self.box[rows])
+    def __getitem__(self, rows: Any) -> MixPlan:
+        return MixPlan(self.how[rows], self.shares[rows], self.box[rows])

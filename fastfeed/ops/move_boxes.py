@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Window
 
@@ -37,7 +37,7 @@ def stages(program: Program, work: Work) -> list[Stage]:
     windows = work.windows
     limits = windows.boxes if windows.limits is None else windows.limits
     found = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
-    for layer, one in zip(program.layers, work.taken, strict=True):
+    for layer, one in zip(program.layers, work.choices, strict=True):
         found += _stage(layer, one, found[-1].sizes)
     return found
 
@@ -76,7 +76,7 @@ def boxes_after(
     return now[kept], kept
 
 
-def _stage(layer: Layer, one: Taken, sizes: np.ndarray) -> list[Stage]:
+def _stage(layer: Layer, one: Choices, sizes: np.ndarray) -> list[Stage]:
     """What a layer does to images of these sizes; nothing if none of its ops moves pixels."""
     n = len(sizes)
     forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))

@@ -19,7 +19,7 @@ import numpy as np
 
 from fastfeed.sampling.rng import philox
 
-__all__ = ["GRAY_MEAN", "GRAY_STD", "LENGTH", "STEPS", "gray", "normal", "steps", "wrapped"]
+__all__ = ["GRAY_MEAN", "GRAY_STD", "LENGTH", "STEPS", "gray", "normal", "read_wrapped", "steps"]
 
 LENGTH = 1 << 21
 STEPS = 4096  # per 1: so coarse that the last bit of a logarithm changes nothing, and fine enough for sigma 255
@@ -43,7 +43,7 @@ def gray() -> np.ndarray:
     return _once("gray", lambda: np.clip(np.rint(GRAY_MEAN + GRAY_STD * normal()), 0, 255).astype(np.uint8))
 
 
-def wrapped(table: np.ndarray, offset: int, n: int) -> np.ndarray:
+def read_wrapped(table: np.ndarray, offset: int, n: int) -> np.ndarray:
     """n entries from `offset` on; after the last comes the first. A view where possible."""
     offset %= len(table)
     if offset + n <= len(table):

@@ -10,8 +10,8 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.policy_space import NAMES, RAND, WIDE, Choice, check_look, check_whole, pick
-from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.policy_space import NAMES, RAND, WIDE, Selection, check_integer, check_warp_params, pick
+from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.spec import Spec
 
 __all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]
@@ -44,16 +44,16 @@ class RandAugment:
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_whole("RandAugment num_ops", self.num_ops, 1, 16, "2 is usual")
-        check_whole("RandAugment bins", self.bins, 2, 1000, _BINS)
-        check_whole(
+        check_integer("RandAugment num_ops", self.num_ops, 1, 16, "2 is usual")
+        check_integer("RandAugment bins", self.bins, 2, 1000, _BINS)
+        check_integer(
             "RandAugment magnitude",
             self.magnitude,
             0,
             self.bins - 1,
             f"it is one of bins={self.bins} levels, 9 is usual",
         )
-        check_look(self)
+        check_warp_params(self)
 
     @property
     def draws(self) -> int:
@@ -67,11 +67,11 @@ class RandAugment:
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         level, found = np.full(len(sizes), self.magnitude, np.int64), []
         for k, layer in enumerate(self.layers):
-            choice = Choice(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
-            found.append(RAND.take(NAMES, layer, choice, self.bins, sizes))
+            selection = Selection(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
+            found.append(RAND.choose(NAMES, layer, selection, self.bins, sizes))
         return found
 
 
@@ -92,8 +92,8 @@ class TrivialAugmentWide:
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_whole("TrivialAugmentWide bins", self.bins, 2, 1000, _BINS)
-        check_look(self)
+        check_integer("TrivialAugmentWide bins", self.bins, 2, 1000, _BINS)
+        check_warp_params(self)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -102,9 +102,9 @@ class TrivialAugmentWide:
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
-        choice = Choice(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
-        return [WIDE.take(NAMES, self.layers[0], choice, self.bins, sizes)]
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
+        selection = Selection(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
+        return [WIDE.choose(NAMES, self.layers[0], selection, self.bins, sizes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class AutoAugment:
         freeze(self)
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
             raise ConfigError(f"AutoAugment policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
-        check_look(self)
+        check_warp_params(self)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -135,7 +135,7 @@ class AutoAugment:
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         pairs, found = POLICIES[self.policy], []
         pair = pick(u[:, 0], len(pairs))
         for k, layer in enumerate(self.layers):
@@ -143,8 +143,8 @@ class AutoAugment:
             index = np.array([names.index(steps[k][0]) for steps in pairs], np.int64)[pair]
             done = u[:, 1 + k] < np.array([steps[k][1] for steps in pairs])[pair]
             level = np.array([steps[k][2] or 0 for steps in pairs], np.int64)[pair]
-            choice = Choice(np.where(done, index, -1), level, u[:, 3 + k] < 0.5)
-            found.append(RAND.take(names, layer, choice, 10, sizes))
+            selection = Selection(np.where(done, index, -1), level, u[:, 3 + k] < 0.5)
+            found.append(RAND.choose(names, layer, selection, 10, sizes))
         return found
 
     def _names(self, k: int) -> tuple[str, ...]:

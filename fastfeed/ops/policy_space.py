@@ -14,10 +14,10 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import check_fill
 from fastfeed.ops.color import AutoContrast, Brightness, Contrast, Equalize, Invert, Posterize, Saturation, Solarize
 from fastfeed.ops.filters import Sharpness
-from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.warp import Affine, affine_matrices, check_warp_filter
 
-__all__ = ["MIX", "NAMES", "RAND", "WIDE", "Choice", "Space", "check_look", "check_whole", "pick"]
+__all__ = ["MIX", "NAMES", "RAND", "WIDE", "Selection", "Space", "check_integer", "check_warp_params", "pick"]
 
 _MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
 _FACTORS = {"Brightness": Brightness, "Color": Saturation, "Contrast": Contrast, "Sharpness": Sharpness}
@@ -26,7 +26,7 @@ NAMES = ("Identity", *_MOVES, *_FACTORS, "Posterize", "Solarize", "AutoContrast"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """What n samples take of a list of names, and how strongly."""
 
     which: np.ndarray  # int64 (n,): index of the name; -1 for none
@@ -51,14 +51,16 @@ class Space:
         found = [self._op(name, filter, fill) for name in names if name != "Identity"]
         return Layer(tuple(dict.fromkeys(found)))
 
-    def take(self, names: tuple[str, ...], layer: Layer, choice: Choice, bins: int, sizes: np.ndarray) -> Taken:
+    def choose(
+        self, names: tuple[str, ...], layer: Layer, selection: Selection, bins: int, sizes: np.ndarray
+    ) -> Choices:
         """Which of the layer's ops, and its values."""
         move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
         look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
         places = [-1 if name == "Identity" else layer.ops.index(self._op(name, *look)) for name in names]
-        index = np.array([*places, -1], np.int64)[choice.which]
-        on = {name: choice.which == i for i, name in enumerate(names)}
-        return Taken(index, tuple(self._values(op, on, choice, bins, sizes) for op in layer.ops))
+        index = np.array([*places, -1], np.int64)[selection.which]
+        on = {name: selection.which == i for i, name in enumerate(names)}
+        return Choices(index, tuple(self._values(op, on, selection, bins, sizes) for op in layer.ops))
 
     def _op(self, name: str, filter: str, fill: tuple[int, int, int]) -> Any:
         if name in _MOVES:
@@ -70,10 +72,10 @@ class Space:
         return Solarize((0, 255)) if name == "Solarize" else _PLAIN[name]
 
     def _values(
-        self, op: Any, on: dict[str, np.ndarray], choice: Choice, bins: int, sizes: np.ndarray
+        self, op: Any, on: dict[str, np.ndarray], selection: Selection, bins: int, sizes: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Of one simple op for all samples; where it is not taken, what changes nothing."""
-        level, sign = choice.level, np.where(choice.minus, -1.0, 1.0)
+        level, sign = selection.level, np.where(selection.minus, -1.0, 1.0)
         if isinstance(op, Affine):
             return {"matrix": self._matrices(on, level, sign, bins, sizes)}
         if isinstance(op, Posterize):
@@ -113,13 +115,13 @@ def pick(u: np.ndarray, n: int) -> np.ndarray:
     return (u * n).astype(np.int64)
 
 
-def check_look(op: Any) -> None:
+def check_warp_params(op: Any) -> None:
     """Refuse a filter or fill that moves cannot have."""
     check_warp_filter(type(op).__name__, op.filter)
     check_fill(f"{type(op).__name__} fill", op.fill)
 
 
-def check_whole(name: str, value: Any, least: int, most: int, hint: str) -> None:
+def check_integer(name: str, value: Any, least: int, most: int, hint: str) -> None:
     """Refuse what is no integer in [least, most]."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}; {hint}")

@@ -11,10 +11,10 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
-__all__ = ["Always", "Drawn", "factors", "shifts", "span"]
+__all__ = ["FixedOp", "RandomAmountOp", "factor_range", "shift_range", "value_range"]
 
 
-class Always:
+class FixedOp:
     """Ops on bytes that do the same to every sample. Only such ops have this as their base."""
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class Always:
         return {}
 
 
-class Drawn:
+class RandomAmountOp:
     """Ops on bytes with one number per sample, uniform between two bounds. Only such ops have this as their base."""
 
     __slots__ = ()
@@ -60,7 +60,7 @@ class Drawn:
         return {self.value: low + u[:, 0] * (high - low)}
 
 
-def span(name: str, value: Any, least: float, most: float, hint: str, whole: bool = False) -> tuple[Any, Any]:
+def value_range(name: str, value: Any, least: float, most: float, hint: str, whole: bool = False) -> tuple[Any, Any]:
     """(low, high) of a number or a pair with least <= low <= high <= most; `whole`: of integers."""
     pair = value if isinstance(value, tuple) else (value, value)
     kinds = (int,) if whole else (int, float)
@@ -73,16 +73,16 @@ def span(name: str, value: Any, least: float, most: float, hint: str, whole: boo
     return pair[0], pair[1]
 
 
-def factors(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
+def factor_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
     """(low, high) of a factor: a number b is [max(0, 1 - b), 1 + b], a pair is itself; as torchvision's ColorJitter."""
     op = name.split()[0]
     hint = hint or f"write {op}(0.4) or {op}((0.6, 1.4)) for factors from 0.6 to 1.4"
-    low, high = span(name, amount, 0, 100, hint)
+    low, high = value_range(name, amount, 0, 100, hint)
     return (low, high) if isinstance(amount, tuple) else (max(0.0, 1.0 - low), 1.0 + low)
 
 
-def shifts(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
+def shift_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
     """(low, high) of a turn: a number h is [-h, h], a pair is itself."""
     hint = hint or "write Hue(0.1) or Hue((-0.1, 0.1)) for up to a tenth of a turn either way"
-    low, high = span(name, amount, -0.5 if isinstance(amount, tuple) else 0, 0.5, hint)
+    low, high = value_range(name, amount, -0.5 if isinstance(amount, tuple) else 0, 0.5, hint)
     return (low, high) if isinstance(amount, tuple) else (-low, low)

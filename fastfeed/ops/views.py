@@ -26,7 +26,7 @@ _MOST = 15  # branches; each has 4096 slots of random numbers to itself
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ViewGroup:
     """Views of one size, as the program runs them: every op of the list behind the split belongs to each."""
 
     count: int
@@ -55,8 +55,8 @@ class FiveCrop:
         return _fits(self, spec)
 
     @property
-    def branches(self) -> tuple[Branch, ...]:
-        return (Branch(5, Places(self.size)),)
+    def view_groups(self) -> tuple[ViewGroup, ...]:
+        return (ViewGroup(5, FiveCropWindows(self.size)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class TenCrop:
         return _fits(self, spec)
 
     @property
-    def branches(self) -> tuple[Branch, ...]:
-        return (Branch(10, Places(self.size, "vertical" if self.vertical else "horizontal")),)
+    def view_groups(self) -> tuple[ViewGroup, ...]:
+        return (ViewGroup(10, FiveCropWindows(self.size, "vertical" if self.vertical else "horizontal")),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,12 @@ class MultiCrop:
         return spec.with_size(*check_size("View", self.views[0].size))
 
     @property
-    def branches(self) -> tuple[Branch, ...]:
-        return tuple(Branch(view.count, view.crop, tuple(view.ops)) for view in self.views)
+    def view_groups(self) -> tuple[ViewGroup, ...]:
+        return tuple(ViewGroup(view.count, view.crop, tuple(view.ops)) for view in self.views)
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class FiveCropWindows:
     """The windows of FiveCrop, and with `mirrored` those of TenCrop: rows are views, sample after sample."""
 
     size: int | tuple[int, int]

@@ -8,7 +8,7 @@ import socket
 from PIL import __version__ as _PILLOW
 from PIL import features
 
-from fastfeed.decode.native import built
+from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.pixels.decode import libvips
 from fastfeed.preprocess.plan import Plan, differing
@@ -35,7 +35,7 @@ def versions(recipe: Recipe) -> dict[str, str]:
         known = (features.version(feature) for feature in several)
         found[name] = next((version for version in known if version), "none")
     vips = libvips()
-    found["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if built() else "none"
+    found["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
     found["vips"] = vips.VERSION if vips else "none"
     if recipe.packing.format == "parquet":
         from importlib.metadata import version

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fastfeed.backends.cpu.kernels.windows import cut
 from fastfeed.decode import Bad, Header, PixelsEngine, Request, engine_for
-from fastfeed.decode.native import built
-from fastfeed.decode.padding import decode
+from fastfeed.decode.native import is_built
+from fastfeed.decode.padding import decode_with_border
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import CenterCrop, Crop, Invert, Pad, RandomCrop, RandomFlip, RandomResizedCrop, Resize
 from fastfeed.ops.base import Border
@@ -24,7 +24,7 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import ENCODED
 
-ENGINES = ["pillow", pytest.param("native", marks=pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL))]
+ENGINES = ["pillow", pytest.param("native", marks=pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL))]
 MODES = st.sampled_from(["constant", "edge", "reflect"])
 NEVER = threading.Event()
 FILL = (9, 200, 77)
@@ -72,7 +72,7 @@ def test_a_window_is_a_crop_of_the_padded_image(mode, channels, size, sides, pla
     sizes = np.full((n, 2), (height, width))
     out = np.full((n, height, width, channels), 99, np.uint8)
     request = Request([image] * n, [Header(*size, "array")] * n, Windows(boxes, flips, sizes, limits), "bilinear")
-    assert decode(PixelsEngine(), request, border, out, NEVER) == [None] * n
+    assert decode_with_border(PixelsEngine(), request, border, out, NEVER) == [None] * n
     np.testing.assert_array_equal(out, want)
     row = min(row, n - 1)
     values = {"box": boxes, "flip": flips, "size": sizes, "limit": limits}
@@ -137,7 +137,7 @@ def run(ops, blobs, engine, seed=0):
     work = program.work(program.draw(lambda slot, k: uniform(seed, 0, np.array(good), slot, k)), sizes)
     out = np.full((len(good), *program.pixels.shape), 99, np.uint8)
     request = Request([blobs[i] for i in good], [headers[i] for i in good], work.windows, program.filter)
-    return out, decode(engine, request, program.border, out, NEVER), work.windows
+    return out, decode_with_border(engine, request, program.border, out, NEVER), work.windows
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -232,5 +232,5 @@ def test_a_stop_between_two_groups_is_seen():
         np.array([[0.0, 0, 8, 8]] * 2),
     )
     request = Request([image] * 2, [Header(8, 8, "array")] * 2, windows, "bilinear")
-    decode(engine, request, Border(), np.empty((2, 8, 8, 3), np.uint8), stop)
+    decode_with_border(engine, request, Border(), np.empty((2, 8, 8, 3), np.uint8), stop)
     assert engine.calls == 1

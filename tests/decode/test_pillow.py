@@ -11,7 +11,7 @@ from PIL import Image, ImageFile
 
 from fastfeed.decode import Bad, Header, PillowEngine, Request
 from fastfeed.decode.base import dct_denominator
-from fastfeed.decode.memory_limit import Budget
+from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode
@@ -261,18 +261,18 @@ def test_sniffs_content_not_names():
 
 
 def test_budget_admits_by_bytes_and_one_at_least():
-    budget, order = Budget(100), []
+    budget, order = MemoryLimit(100), []
     inside, leave = threading.Event(), threading.Event()
 
     def large():
-        with budget.room(1000):
+        with budget.reserve(1000):
             order.append("large in")
             inside.set()
             leave.wait(5)
             order.append("large out")
 
     def small():
-        with budget.room(10):
+        with budget.reserve(10):
             order.append("small in")
 
     first = threading.Thread(target=large)

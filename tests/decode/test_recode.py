@@ -14,11 +14,11 @@ from helpers.jpegs import LAYOUTS, encoded, resized, shown, textured, with_orien
 from PIL import Image
 
 from fastfeed.decode import Bad, Recoder
-from fastfeed.decode.native import built
+from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.ops import CenterCrop, Decode, Invert, Normalize, RandomFlip, Resize, ToFloat, ToLayout
 
-ENGINES = ["pillow", pytest.param("native", marks=pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL))]
+ENGINES = ["pillow", pytest.param("native", marks=pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL))]
 SMALL = Resize(48, filter="lanczos")
 
 
@@ -70,7 +70,7 @@ def test_pixels_are_those_of_the_filter_then_of_the_encoder(engine):
     assert off.max() <= 6 and off.mean() <= 1
 
 
-@pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 @pytest.mark.parametrize("subsampling", ["4:2:0", "4:4:4"])
 def test_kernel_and_pillow_write_the_same_bytes_for_the_same_pixels(subsampling):
     """Of a PNG both get exactly its pixels: a PNG of what the kernel decodes goes through Pillow's encoder."""
@@ -152,7 +152,7 @@ def test_results_are_limited_in_pixels_too(engine):
     assert isinstance(line, Bad) and line.reason == "bomb" and "30000x300" in line.detail and isinstance(fine, bytes)
 
 
-@pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 def test_memory_for_a_large_result_is_given_back():
     recode = Recoder([Resize(2000)], threads=1, decode="native")
     small = encoded(textured(40, 60))
@@ -162,7 +162,7 @@ def test_memory_for_a_large_result_is_given_back():
     assert resident() - before < 40e6
 
 
-@pytest.mark.skipif(not built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 def test_what_the_kernel_declines_goes_through_pillow():
     pixels = textured(60, 90)
     cmyk = encoded(Image.fromarray(pixels).convert("CMYK"))

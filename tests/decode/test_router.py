@@ -159,11 +159,11 @@ def test_what_the_first_declines_goes_to_the_other(why, filled, reason):
 
 
 def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
-    monkeypatch.setattr("fastfeed.decode.native.built", lambda: False)
+    monkeypatch.setattr("fastfeed.decode.native.is_built", lambda: False)
     text = r'decode="native" needs the kernel, which was not built: install .*libjpeg.* then install fastfeed again'
     with pytest.raises(ConfigError, match=text):
         NativeEngine(Decode())
-    monkeypatch.setattr("fastfeed.decode.built", lambda: False)
+    monkeypatch.setattr("fastfeed.decode.is_built", lambda: False)
     with pytest.raises(ConfigError, match=text):
         engine_for(fuse([Resize((8, 8))], ENCODED), "native")
     assert isinstance(engine_for(fuse([Resize((8, 8))], ENCODED), "auto"), PillowEngine)

@@ -13,7 +13,7 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.errors import SpecError
 from fastfeed.ops.base import Kind
-from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.spec import Spec
 from helpers.meaning import BILINEAR, NEAREST, Within
 from helpers.op_examples import CHANGES, ON_DALI, SIMPLE
@@ -76,19 +76,19 @@ class InTurn:
     def out(self, spec: Spec) -> Spec:
         return spec
 
-    def take(self, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         ends = np.cumsum([op.draws for op in self.ops])
         values = tuple(
             op.params(part, sizes) for op, part in zip(self.ops, np.split(u, ends[:-1], axis=1), strict=True)
         )
         choice = np.arange(len(u)) // self.each
-        return [Taken(np.where(choice < len(self.ops), choice, -1), values)]
+        return [Choices(np.where(choice < len(self.ops), choice, -1), values)]
 
 
-Found = tuple[float, float, float, float]
+Differences = tuple[float, float, float, float]
 
 
-def apart(got: np.ndarray, want: np.ndarray) -> Found:
+def differences(got: np.ndarray, want: np.ndarray) -> Differences:
     """Inside, edge, mean, far, of images (n, height, width, channels)."""
     levels = np.abs(got.astype(np.float64) - want)
     edge = levels.copy()
@@ -98,7 +98,7 @@ def apart(got: np.ndarray, want: np.ndarray) -> Found:
     return float(inside.max(initial=0)), float(edge.max()), float(levels.mean()), float(far)
 
 
-def show(worst: dict[str, Found], width: int) -> None:
+def show(worst: dict[str, Differences], width: int) -> None:
     """A table of what was found."""
     if worst:
         print(f"\n\n{'dali against cpu, levels':{width}}    inside     edge     mean      far")
@@ -121,7 +121,7 @@ def stored(folder: Path, want: np.ndarray, got: np.ndarray) -> Callable[[], str]
     return store
 
 
-def check(name: str, found: Found, within: Within, picture: Callable[[], str] = str) -> None:
+def check(name: str, found: Differences, within: Within, picture: Callable[[], str] = str) -> None:
     """Assert; `picture` stores the worst sample and says where."""
     for what, value, allowed in zip(Within._fields, found, within, strict=True):
         assert value <= allowed, f"{name} {what}: {value:.3g} levels, allowed {allowed}{picture()}"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from fastfeed.decode.native import built
+from fastfeed.decode.native import is_built
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")
 NO_KERNEL = "fastfeed._native is not built: it needs a C++ compiler and libjpeg-turbo's headers: make test"
 STATUS = (None, "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")
 NEVER = 1e9  # enlarge: no window is that much larger than its target, so nothing is shrunk in the DCT domain
-native: Any = importlib.import_module("fastfeed._native") if built() else None
+native: Any = importlib.import_module("fastfeed._native") if is_built() else None
 
 
 def textured(height: int, width: int, seed: int = 0) -> np.ndarray:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fastfeed.backends.cpu.chain import run
 from fastfeed.errors import SpecError
-from fastfeed.ops.program.layers import layers, taken
+from fastfeed.ops.program.layers import choose, layers
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
@@ -26,7 +26,7 @@ def changed(op, images, seed=3):
     """By the cpu backend, and the values it was done with."""
     n, size = len(images), np.array(images[0].shape[:2])
     u = uniform(seed, 0, np.arange(n), 0, op.draws)
-    what = taken(op, u, np.tile(size, (n, 1)))
+    what = choose(op, u, np.tile(size, (n, 1)))
     made = []
     for row, image in enumerate(images):
         out, table = run(layers(op), what, row, image.copy())

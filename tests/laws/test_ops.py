@@ -17,7 +17,7 @@ from fastfeed.errors import SpecError
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import OPS, Decode, RandomFlip, RandomResizedCrop, Resize
 from fastfeed.ops.program.compile import fuse
-from fastfeed.ops.program.layers import layers, taken
+from fastfeed.ops.program.layers import choose, layers
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import ENCODED, PIXELS, Spec
@@ -33,7 +33,7 @@ def draw(op, n):
 
 
 def same(one, other) -> bool:
-    """Arrays, and dicts, tuples and Taken of such."""
+    """Arrays, and dicts, tuples and Choices of such."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, (tuple, list)):
@@ -126,23 +126,23 @@ def test_geometry_agrees_with_out(op):
 def test_what_is_taken_depends_on_its_row_only(op):
     n, sizes = 6, np.tile(np.array([[40, 56]]), (6, 1))
     u = draw(op, n)
-    every_row = taken(op, u, sizes)
+    every_row = choose(op, u, sizes)
     assert len(every_row) == len(layers(op))
     for layer, one in zip(layers(op), every_row, strict=True):
         assert len(one.values) == len(layer.ops) and one.choice.shape == (n,)
         assert one.choice.min() >= -1 and one.choice.max() < len(layer.ops)
     for row in range(n):
-        alone = taken(op, u[row : row + 1], sizes[row : row + 1])
+        alone = choose(op, u[row : row + 1], sizes[row : row + 1])
         assert same(alone, [one[row : row + 1] for one in every_row])
 
 
 @pytest.mark.parametrize("op", [op for op in ALL if op.kind == "mix"], ids=repr)
 def test_how_samples_are_mixed_depends_on_their_row_only(op):
     u = draw(op, 9)
-    found = op.mixed(u, (30, 40))
+    found = op.mix_plan(u, (30, 40))
     np.testing.assert_allclose(found.shares.sum(axis=1), 1, atol=1e-12)
     assert found.shares.shape == (9, op.group)
-    assert all(same(op.mixed(u[row : row + 1], (30, 40)), found[row : row + 1]) for row in range(9))
+    assert all(same(op.mix_plan(u[row : row + 1], (30, 40)), found[row : row + 1]) for row in range(9))
 
 
 def _used(op) -> int:
@@ -151,7 +151,7 @@ def _used(op) -> int:
     u = draw(op, 400)
 
     def found(u):
-        return op.mixed(u, (300, 900)) if op.kind == "mix" else taken(op, u, sizes)
+        return op.mix_plan(u, (300, 900)) if op.kind == "mix" else choose(op, u, sizes)
 
     before, used = found(u), 0
     for column in range(op.draws):
@@ -176,7 +176,7 @@ def test_geometry_is_done_to_its_share_of_samples():
     sizes, flip = np.tile([[40, 56]], (20_000, 1)), RandomFlip(1.0)
     for op in (every.Maybe(flip, 0.3), every.OneOf([flip, RandomFlip(0.0)], [3, 7])):
         assert op.params(draw(op, 20_000), sizes)["flip"][:, 1].mean() == pytest.approx(0.3, abs=0.01)
-        (one,) = taken(op, draw(op, 20_000), sizes)
+        (one,) = choose(op, draw(op, 20_000), sizes)
         assert (one.choice == 0).mean() == pytest.approx(0.3, abs=0.01)
 
 
@@ -202,4 +202,4 @@ def test_the_window_takes_geometry_and_the_chain_the_rest():
     program = fuse(ops, PIXELS)
     assert [s.op for s in program.window] == ops[:2]
     assert [[s.op for s in link.steps] for link in program.chain] == [ops[2:3], ops[3:5], ops[5:]]
-    assert program.pixels == FIXED and program.done.size == (20, 20)
+    assert program.pixels == FIXED and program.augmented.size == (20, 20)

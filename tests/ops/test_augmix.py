@@ -12,7 +12,7 @@ from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import AugMix, Maybe
-from fastfeed.ops.program.layers import taken
+from fastfeed.ops.program.layers import choose
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays
 
@@ -91,10 +91,10 @@ def test_odd_images(shape, op):
 def test_a_row_depends_on_its_own_numbers_only_and_rows_can_be_taken_out():
     op, image = AugMix(alpha=0.4), picture(2)
     u, sizes = uniform(0, 0, np.arange(8), 3, op.draws), np.tile([image.shape[:2]], (8, 1))
-    (whole,) = taken(op, u, sizes)
+    (whole,) = choose(op, u, sizes)
     some = whole[[5, 2]]
     for row, place in ((5, 0), (2, 1)):
-        (alone,) = taken(op, u[row : row + 1], sizes[row : row + 1])
+        (alone,) = choose(op, u[row : row + 1], sizes[row : row + 1])
         want = mix(op, alone.values[0], 0, image.copy(), run)
         np.testing.assert_array_equal(mix(op, whole.values[0], row, image.copy(), run), want)
         np.testing.assert_array_equal(mix(op, some.values[0], place, image.copy(), run), want)

@@ -15,7 +15,7 @@ from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels import ALONE, KERNELS, MEASURED, NARROW, TABLES, lookup
 from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.program.layers import layers, simple, taken
+from fastfeed.ops.program.layers import choose, layers, simple
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
@@ -100,7 +100,7 @@ def test_neighbors_change_nothing_but_speed(op, wide, monkeypatch):
     parts, images = [*layers(op), *layers(ff.Invert())], [image for image in EVERY if image.shape[2] == 3]
     sizes = np.tile(np.array([[8, 8]]), (len(images), 1))
     u = uniform(4, 0, np.arange(len(images)), 0, op.draws)
-    what, negative = taken(op, u, sizes), taken(ff.Invert(), np.empty((0, 0)), sizes)
+    what, negative = choose(op, u, sizes), choose(ff.Invert(), np.empty((0, 0)), sizes)
     for row, image in enumerate(images):
         alone = run(parts[:1], what, row, image.copy(), leave=False)
         assert alone[1] is None
@@ -137,7 +137,7 @@ def test_hue_of_all_colors(shift):
 
 def jitter(op, n, seed=0):
     sizes = np.tile(np.array([[31, 43]]), (n, 1))
-    return op.take(uniform(seed, 0, np.arange(n), 0, op.draws), sizes)
+    return op.choose(uniform(seed, 0, np.arange(n), 0, op.draws), sizes)
 
 
 def test_jitter_has_all_24_orders_equally_often():

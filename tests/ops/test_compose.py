@@ -25,7 +25,7 @@ from fastfeed.ops import (
 )
 from fastfeed.ops.function import Function
 from fastfeed.ops.program.compile import fuse
-from fastfeed.ops.program.layers import layers, taken
+from fastfeed.ops.program.layers import choose, layers
 from fastfeed.ops.program.window import Window
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
@@ -61,7 +61,7 @@ def numbers(op, n, seed=0):
 
 def what_happens(op, n, size=(4, 4), seed=0):
     sizes = np.tile(np.array([size], np.int64), (n, 1))
-    return taken(op, numbers(op, n, seed), sizes)
+    return choose(op, numbers(op, n, seed), sizes)
 
 
 def after(op, images, seed=0):
@@ -90,7 +90,7 @@ def test_one_of_does_exactly_one_by_its_weight():
 def test_one_of_never_takes_what_weighs_nothing():
     op = OneOf([plus_one, doubled, MIRROR], weights=[0, 0.1, 0])
     u = np.full((2, op.draws), [[0.0], [1 - 2.0**-53]])
-    assert taken(op, u, np.full((2, 2), 4))[0].choice.tolist() == [1, 1]
+    assert choose(op, u, np.full((2, 2), 4))[0].choice.tolist() == [1, 1]
 
 
 def test_sequential_is_one_after_another():
@@ -145,7 +145,7 @@ def test_a_row_depends_on_its_own_numbers_only(op):
     images = np.stack([picture(i)[:40, :48] for i in range(8)])
     whole, u = after(op, images), numbers(op, 8)
     for row in range(8):
-        alone = taken(op, u[row : row + 1], np.array([[40, 48]]))
+        alone = choose(op, u[row : row + 1], np.array([[40, 48]]))
         np.testing.assert_array_equal(run(layers(op), alone, 0, images[row].copy())[0], whole[row])
 
 

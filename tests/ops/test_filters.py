@@ -13,7 +13,7 @@ from helpers.photos import picture
 from fastfeed import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.backends.cpu.kernels import KERNELS
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops import noise_table as normal
+from fastfeed.ops import noise_table
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
@@ -37,7 +37,7 @@ def test_factors_sigmas_and_qualities_are_uniform_in_their_ranges():
         (Sharpness((0.5, 0.75)), "factor", 0.5, 0.75),
         (GaussianBlur(), "sigma", 0.1, 2.0),
         (GaussianNoise((5, 20)), "sigma", 5, 20),
-        (GaussianNoise(), "offset", 0, normal.LENGTH),
+        (GaussianNoise(), "offset", 0, noise_table.LENGTH),
     ):
         found = (params(op)[name] - low) / (high - low)
         assert 0 <= found.min() < 0.01 and 0.99 < found.max() <= 1
@@ -112,37 +112,37 @@ def test_blur_does_not_move_or_dim_an_image():
 
 
 def test_the_table_is_normal_and_the_same_everywhere():
-    table = normal.normal()
-    assert table.dtype == np.float32 and table.shape == (normal.LENGTH,) and not table.flags.writeable
-    np.testing.assert_array_equal(table, normal.steps() / np.float32(normal.STEPS))
-    assert normal.steps()[:6].tolist() == GOLDEN
+    table = noise_table.normal()
+    assert table.dtype == np.float32 and table.shape == (noise_table.LENGTH,) and not table.flags.writeable
+    np.testing.assert_array_equal(table, noise_table.steps() / np.float32(noise_table.STEPS))
+    assert noise_table.steps()[:6].tolist() == GOLDEN
     assert abs(table.mean()) < 0.002 and abs(table.std() - 1) < 0.002
     # of how many of a normal distribution are below: 2.3 %, 15.9 %, 50 %, 84.1 %, 97.7 %
     found = [(table < z).mean() for z in (-2, -1, 0, 1, 2)]
     np.testing.assert_allclose(found, [0.02275, 0.15866, 0.5, 0.84134, 0.97725], atol=0.002)
     assert abs((table**3).mean()) < 0.01 and abs((table**4).mean() - 3) < 0.03
-    for lag in (1, 2, 3, 224 * 3, normal.LENGTH // 2, normal.LENGTH // 4):
+    for lag in (1, 2, 3, 224 * 3, noise_table.LENGTH // 2, noise_table.LENGTH // 4):
         assert abs(np.mean(table * np.roll(table, lag))) < 0.004
 
 
 def test_reading_wraps_around():
     table = np.arange(10)
-    assert normal.wrapped(table, 3, 4).tolist() == [3, 4, 5, 6]
-    assert normal.wrapped(table, 6, 4).tolist() == [6, 7, 8, 9]
-    assert normal.wrapped(table, 8, 25).tolist() == [(8 + i) % 10 for i in range(25)]
-    assert normal.wrapped(table, 14, 3).tolist() == [4, 5, 6]
+    assert noise_table.read_wrapped(table, 3, 4).tolist() == [3, 4, 5, 6]
+    assert noise_table.read_wrapped(table, 6, 4).tolist() == [6, 7, 8, 9]
+    assert noise_table.read_wrapped(table, 8, 25).tolist() == [(8 + i) % 10 for i in range(25)]
+    assert noise_table.read_wrapped(table, 14, 3).tolist() == [4, 5, 6]
 
 
 def test_noise_goes_on_where_the_table_ends():
     image = np.full((9, 50, 3), 100, np.uint8)
-    for offset in (normal.LENGTH - 1, normal.LENGTH - 700, 0):
+    for offset in (noise_table.LENGTH - 1, noise_table.LENGTH - 700, 0):
         values = {"sigma": np.array([30.0]), "offset": np.array([offset])}
         got = KERNELS[GaussianNoise](GaussianNoise(), values, 0, image.copy())
         np.testing.assert_array_equal(got, MEANING[GaussianNoise].oracle(None, values, 0, image))
     large = np.full((1024, 800, 3), 100, np.uint8)  # larger than the table
     values = {"sigma": np.array([30.0]), "offset": np.array([12_345])}
     flat = KERNELS[GaussianNoise](GaussianNoise(), values, 0, large).ravel()
-    np.testing.assert_array_equal(flat[: flat.size - normal.LENGTH], flat[normal.LENGTH :])
+    np.testing.assert_array_equal(flat[: flat.size - noise_table.LENGTH], flat[noise_table.LENGTH :])
 
 
 def test_noise_has_its_deviation_and_is_independent():

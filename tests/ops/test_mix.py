@@ -8,15 +8,15 @@ import pytest
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import CutMix, LabelSmoothing, MixUp, Mosaic, RandomChoice, RandomFlip
 from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, Spec
 
 N, SIZE = 20_000, (60, 80)
 
 
-def mixed(op, n=N, size=SIZE, seed=5) -> Mixed:
-    return op.mixed(uniform(seed, 2, np.arange(n), 3, op.draws), size)
+def mixed(op, n=N, size=SIZE, seed=5) -> MixPlan:
+    return op.mix_plan(uniform(seed, 2, np.arange(n), 3, op.draws), size)
 
 
 def far(values: np.ndarray, cdf) -> float:
@@ -91,7 +91,7 @@ def test_boxes_of_cutmix_are_those_of_torchvision():
     """v2.CutMix.make_params, one sample at a time, from the same lambda and center."""
     op, (height, width) = CutMix(), SIZE
     u = uniform(1, 0, np.arange(500), 0, op.draws)
-    found = op.mixed(u, SIZE)
+    found = op.mix_plan(u, SIZE)
     for row, (_, lam, y, x) in enumerate(u):  # alpha 1: lambda is the uniform number itself
         r = 0.5 * math.sqrt(1.0 - lam)
         half_w, half_h = int(r * width), int(r * height)
@@ -150,14 +150,14 @@ def test_a_choice_is_what_was_chosen_with_numbers_of_its_own():
 @pytest.mark.parametrize("op", [MixUp(), CutMix(), Mosaic(), RandomChoice([MixUp(), Mosaic()])], ids=repr)
 def test_a_sample_depends_on_its_own_numbers_alone(op):
     u = uniform(1, 0, np.arange(50), 0, op.draws)
-    whole = op.mixed(u, SIZE)
+    whole = op.mix_plan(u, SIZE)
     for row in (0, 7, 49):
-        one = op.mixed(u[row : row + 1], SIZE)
+        one = op.mix_plan(u[row : row + 1], SIZE)
         assert one.how[0] == whole.how[row] and (one.box[0] == whole.box[row]).all()
         np.testing.assert_array_equal(one.shares[0], whole.shares[row])
     some = whole[np.array([3, 7])]
     assert (some.shares[1] == whole.shares[7]).all() and len(some.how) == 2
-    assert len(op.mixed(u[:0], SIZE).how) == 0
+    assert len(op.mix_plan(u[:0], SIZE).how) == 0
 
 
 def test_members_are_neighbors_in_the_order_own_first():

@@ -16,8 +16,8 @@ from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import AutoAugment, RandAugment, Sequential, TrivialAugmentWide
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, Choice
-from fastfeed.ops.program.layers import Taken, layers, taken
+from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, Selection
+from fastfeed.ops.program.layers import Choices, choose, layers
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
@@ -26,7 +26,7 @@ POLICY_OPS = [op for kind in (RandAugment, TrivialAugmentWide, AutoAugment) for 
 
 def what_happens(op, n, size=(224, 180), seed=0):
     sizes = np.tile(np.array([size], np.int64), (n, 1))
-    return taken(op, uniform(seed, 0, np.arange(n), 3, op.draws), sizes)
+    return choose(op, uniform(seed, 0, np.arange(n), 3, op.draws), sizes)
 
 
 def names_of(op, found):
@@ -80,8 +80,8 @@ def test_rand_augment_has_one_strength_and_two_directions():
 def matrices(space, name, level, minus, bins=31, size=(200, 331)):
     """What a move does, by its name."""
     layer = space.layer(NAMES, "nearest", (0, 0, 0))
-    choice = Choice(np.array([NAMES.index(name)]), np.array([level]), np.array([minus]))
-    one = space.take(NAMES, layer, choice, bins, np.array([size], np.int64))
+    selection = Selection(np.array([NAMES.index(name)]), np.array([level]), np.array([minus]))
+    one = space.choose(NAMES, layer, selection, bins, np.array([size], np.int64))
     assert one.choice.tolist() == [0]
     return one.values[0]["matrix"][0]
 
@@ -105,7 +105,7 @@ def test_moves_are_those_of_torchvision():
     image[2, 6] = 255  # top right goes to the top left
     quarter = matrices(WIDE, "Rotate", 20, False, size=(9, 9))
     layer = WIDE.layer(("Rotate",), "nearest", (0, 0, 0))
-    turned = done([layer], [Taken(np.zeros(1, np.int64), ({"matrix": quarter[None]},))], 0, image)
+    turned = done([layer], [Choices(np.zeros(1, np.int64), ({"matrix": quarter[None]},))], 0, image)
     assert np.argwhere(turned[:, :, 0] == 255).tolist() == [[2, 2]]
 
 
@@ -166,9 +166,9 @@ def test_pixels_are_those_of_the_ops_in_turn(op):
 @pytest.mark.parametrize("op", POLICY_OPS, ids=repr)
 def test_a_row_depends_on_its_own_numbers_and_size_only(op):
     u, sizes = uniform(1, 2, np.arange(9), 3, op.draws), np.arange(18).reshape(9, 2) * 17 + 1
-    whole = taken(op, u, sizes)
+    whole = choose(op, u, sizes)
     for row in range(9):
-        for one, alone in zip(whole, taken(op, u[row : row + 1], sizes[row : row + 1]), strict=True):
+        for one, alone in zip(whole, choose(op, u[row : row + 1], sizes[row : row + 1]), strict=True):
             assert one.choice[row] == alone.choice[0]
             for its, own in zip(one.values, alone.values, strict=True):
                 for name, value in its.items():
@@ -178,7 +178,7 @@ def test_a_row_depends_on_its_own_numbers_and_size_only(op):
 def test_they_nest():
     op = Sequential([RandAugment(1), TrivialAugmentWide()])
     assert op.draws == 5 and len(op.layers) == 2
-    alone = taken(TrivialAugmentWide(), uniform(0, 0, np.arange(5), 3, 5)[:, 2:], np.full((5, 2), 20))
+    alone = choose(TrivialAugmentWide(), uniform(0, 0, np.arange(5), 3, 5)[:, 2:], np.full((5, 2), 20))
     np.testing.assert_array_equal(what_happens(op, 5, (20, 20))[1].choice, alone[0].choice)
 
 

@@ -14,11 +14,11 @@ from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels import lookup
 from fastfeed.backends.cpu.kernels.functions import OpFailed
 from fastfeed.backends.cpu.mixing import mix
-from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
-from fastfeed.decode.multi_crop import decode_several
-from fastfeed.decode.padding import decode
+from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.multi_crop import decode_views
+from fastfeed.decode.padding import decode_with_border
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.mix_plan import Mixed
+from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.timeline import Timeline
@@ -35,7 +35,7 @@ class CpuBackend:
     empty = staticmethod(aligned)
     device_context = staticmethod(nullcontext)
 
-    def __init__(self, program: Program, engine: Engine, timeline: Timeline) -> None:
+    def __init__(self, program: Program, engine: DecodeEngine, timeline: Timeline) -> None:
         self._final, self._engine, self._timeline = program.convert, engine, timeline
         # samples are mixed as bytes: a quarter of the memory, and a table converts what comes out
         self.rendered = self._program = program if program.mix is None else program.raw()
@@ -58,9 +58,9 @@ class CpuBackend:
             request = Request(blobs, headers, work.windows, program.filter)
             if program.views:
                 several = pixels.reshape(len(blobs), program.views, *pixels.shape[1:])
-                done = decode_several(self._engine, request, program.border, several, stop)
+                done = decode_views(self._engine, request, program.border, several, stop)
             else:
-                done = decode(self._engine, request, program.border, pixels, stop)
+                done = decode_with_border(self._engine, request, program.border, pixels, stop)
         out = images
         if program.chain:
             with timeline.span("augment", batch):
@@ -80,19 +80,19 @@ class CpuBackend:
             if done[sample] is not None:
                 continue
             try:
-                image, table = run(layers, work.taken, row, pixels[row], leave=not how.keeps_bytes)
+                image, table = run(layers, work.choices, row, pixels[row], leave=not how.keeps_bytes)
             except OpFailed as failed:
                 done[sample] = Bad("op_failed", str(failed))
             else:
                 convert_one(how, image, target, table)
 
-    def mix(self, made: np.ndarray, members: np.ndarray, mixed: Mixed, out: np.ndarray) -> None:
+    def mix(self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray) -> None:
         how = self._final
         if how.keeps_bytes and how.layout == "HWC":
-            mix(made, members, mixed, out)
+            mix(samples, members, plan, out)
             return
-        pixels = np.empty((len(out), *made.shape[1:]), np.uint8)
-        mix(made, members, mixed, pixels)
+        pixels = np.empty((len(out), *samples.shape[1:]), np.uint8)
+        mix(samples, members, plan, pixels)
         convert(how, pixels, out)
 
     def synchronize(self) -> None:
@@ -136,7 +136,7 @@ def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.n
 
 def compile(
     program: Program,
-    engine: Engine,
+    engine: DecodeEngine,
     timeline: Timeline,
     batch: int,
     threads: int,

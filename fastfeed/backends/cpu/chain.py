@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastfeed.backends.cpu.kernels import ALONE, KERNELS, MEASURED, NARROW, NESTED, TABLES, lookup
-from fastfeed.ops.program.layers import Layer, Taken
+from fastfeed.ops.program.layers import Choices, Layer
 
 __all__ = ["change", "run"]
 
 
 def run(
-    layers: Sequence[Layer], taken: Sequence[Taken], row: int, image: np.ndarray, leave: bool = True
+    layers: Sequence[Layer], choices: Sequence[Choices], row: int, image: np.ndarray, leave: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The image after all layers, and the table that is left to be applied to it: neighboring tables become one.
 
@@ -21,7 +21,7 @@ def run(
     could become part of; none is left then.
     """
     table: np.ndarray | None = None
-    chosen = [(layer, one, int(one.choice[row])) for layer, one in zip(layers, taken, strict=True)]
+    chosen = [(layer, one, int(one.choice[row])) for layer, one in zip(layers, choices, strict=True)]
     todo = [(layer.ops[k], one.values[k]) for layer, one, k in chosen if k >= 0]
     for i, (op, values) in enumerate(todo):
         kind = type(op)
@@ -46,12 +46,12 @@ def run(
 
 
 def change(
-    layers: Sequence[Layer], taken: Sequence[Taken], bad: Sequence[object], pixels: np.ndarray, out: np.ndarray
+    layers: Sequence[Layer], choices: Sequence[Choices], bad: Sequence[object], pixels: np.ndarray, out: np.ndarray
 ) -> None:
     """All images after all layers, as bytes; pixels may be overwritten, those that are bad are left out."""
     for row, why in enumerate(bad):
         if why is None:
-            out[row] = run(layers, taken, row, pixels[row], leave=False)[0]
+            out[row] = run(layers, choices, row, pixels[row], leave=False)[0]
 
 
 def _after(first: np.ndarray | None, then: np.ndarray) -> np.ndarray:

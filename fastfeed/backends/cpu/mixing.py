@@ -7,45 +7,45 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
 
 __all__ = ["mix", "mix_labels"]
 
 _AT_ONCE = 32  # rows blended at once on a device: bounds the memory for floats
 
 
-def mix(made: Any, members: np.ndarray, mixed: Mixed, out: Any, xp: Any = np, layout: str = "HWC") -> None:
+def mix(samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np, layout: str = "HWC") -> None:
     """Fill out (n, *shape) from the rows of made (m, *shape) that members (int64 (n, group)) names, own first.
 
     Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a device. They may not
     overlap. Bytes are rounded to the nearest.
     """
-    together = xp is not np or made.dtype not in (np.uint8, np.float32)
-    for row, how in enumerate(mixed.how):
+    together = xp is not np or samples.dtype not in (np.uint8, np.float32)
+    for row, how in enumerate(plan.how):
         own, *others = members[row]
         if how == BLEND:
             if not together:
-                _blend(made[own], made[others[0]], float(mixed.shares[row, 0]), out[row])
+                _blend(samples[own], samples[others[0]], float(plan.shares[row, 0]), out[row])
             continue
         if how == MOSAIC:
-            top, left = (int(v) for v in mixed.box[row, :2])
-            _mosaic([made[member] for member in members[row]], top, left, out[row], layout)
+            top, left = (int(v) for v in plan.box[row, :2])
+            _mosaic([samples[member] for member in members[row]], top, left, out[row], layout)
             continue
-        out[row] = made[own]
+        out[row] = samples[own]
         if how == PASTE:
-            top, left, height, width = (int(v) for v in mixed.box[row])
+            top, left, height, width = (int(v) for v in plan.box[row])
             place = _at(layout, slice(top, top + height), slice(left, left + width))
-            out[row][place] = made[others[0]][place]
+            out[row][place] = samples[others[0]][place]
     if together:
-        rows = np.flatnonzero(mixed.how == BLEND)
+        rows = np.flatnonzero(plan.how == BLEND)
         for begin in range(0, len(rows), _AT_ONCE):
-            some = rows[begin : begin + _AT_ONCE]
-            out[xp.asarray(some)] = _blended(made, members[some], mixed.shares[some], xp)
+            chunk = rows[begin : begin + _AT_ONCE]
+            out[xp.asarray(chunk)] = _blended(samples, members[chunk], plan.shares[chunk], xp)
 
 
-def mix_labels(soft: np.ndarray, members: np.ndarray, mixed: Mixed) -> np.ndarray:
+def mix_labels(soft: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarray:
     """Labels float32 (n, classes) from those of the rows that members names in soft (m, classes)."""
-    shares = mixed.shares.astype(np.float32)
+    shares = plan.shares.astype(np.float32)
     out = soft[members[:, 0]] * shares[:, :1]
     for j in range(1, members.shape[1]):
         rows = np.flatnonzero(shares[:, j])
@@ -56,18 +56,18 @@ def mix_labels(soft: np.ndarray, members: np.ndarray, mixed: Mixed) -> np.ndarra
 def _blend(own: np.ndarray, other: np.ndarray, share: float, out: np.ndarray) -> None:
     """With OpenCV, which lets other threads run; as two axes: for it a third is channels."""
     rows = out.shape[0]
-    one, two = own.reshape(rows, -1), other.reshape(rows, -1)
+    first, second = own.reshape(rows, -1), other.reshape(rows, -1)
     if out.flags.c_contiguous:
-        cv2.addWeighted(one, share, two, 1 - share, 0, dst=out.reshape(rows, -1))
+        cv2.addWeighted(first, share, second, 1 - share, 0, dst=out.reshape(rows, -1))
     else:
-        out[...] = cv2.addWeighted(one, share, two, 1 - share, 0).reshape(out.shape)
+        out[...] = cv2.addWeighted(first, share, second, 1 - share, 0).reshape(out.shape)
 
 
-def _blended(made: Any, members: np.ndarray, shares: np.ndarray, xp: Any) -> Any:
-    own = xp.asarray(shares[:, 0].astype(np.float32)).reshape(-1, *[1] * (made.ndim - 1))
-    one, two = (made[xp.asarray(members[:, j])].astype(np.float32) for j in (0, 1))
-    found = one * own + two * (1 - own)
-    return (xp.rint(found) if made.dtype == np.uint8 else found).astype(made.dtype)
+def _blended(samples: Any, members: np.ndarray, shares: np.ndarray, xp: Any) -> Any:
+    own = xp.asarray(shares[:, 0].astype(np.float32)).reshape(-1, *[1] * (samples.ndim - 1))
+    first, second = (samples[xp.asarray(members[:, j])].astype(np.float32) for j in (0, 1))
+    blended = first * own + second * (1 - own)
+    return (xp.rint(blended) if samples.dtype == np.uint8 else blended).astype(samples.dtype)
 
 
 def _mosaic(images: list[Any], top: int, left: int, out: Any, layout: str) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from fastfeed.backends.dali.imports import fn, math, types
 
-__all__ = ["At", "gray", "renamed", "rounded", "truncated"]
+__all__ = ["OpContext", "gray", "renamed", "rounded", "truncated"]
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class OpContext:
     """Where an op stands."""
 
     size: tuple[int, int]  # height, width of what arrives
@@ -19,9 +19,9 @@ class At:
     gpu: bool
 
 
-def gray(image: Any, at: At) -> Any:
+def gray(image: Any, context: OpContext) -> Any:
     """One channel of bytes, (height, width, 1)."""
-    if at.channels == 1:
+    if context.channels == 1:
         return image
     return fn.color_space_conversion(image, image_type=types.RGB, output_type=types.GRAY)
 

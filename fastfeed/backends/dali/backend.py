@@ -23,15 +23,15 @@ import numpy as np
 from fastfeed.backends.cpu import chain
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.dali import chain as dali_chain
-from fastfeed.backends.dali.decode_share import Share, kept, mine
-from fastfeed.backends.dali.graph import Graph, gpus, plain, scales
-from fastfeed.backends.dali.memory import Gpu, Host
+from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
+from fastfeed.backends.dali.graph import Graph, gpu_count, is_plain, supports_filters
+from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.backends.dali.pipeline import Lane
 from fastfeed.backends.options import GpuDecode
-from fastfeed.decode.base import Bad, Engine, Header, Request, Stop
-from fastfeed.decode.padding import decode as decode_bordered
+from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.padding import decode_with_border
 from fastfeed.errors import ConfigError
-from fastfeed.ops.mix_plan import Mixed
+from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
@@ -41,7 +41,7 @@ _ALL = 4  # samples of one batch that are refused without a good one among them,
 
 
 @dataclass(slots=True)
-class _Batch:
+class _RenderCall:
     """One call of render."""
 
     blobs: Sequence[Any]
@@ -66,7 +66,7 @@ class DaliBackend:
     def __init__(
         self,
         program: Program,
-        engine: Engine,
+        engine: DecodeEngine,
         timeline: Timeline,
         batch: int,
         threads: int,
@@ -76,19 +76,19 @@ class DaliBackend:
         dali_chain.check(program)
         self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
         self.rendered = program
-        count = gpus()
+        count = gpu_count()
         # a launcher that shows each process its own GPU alone leaves one, number 0
         self._device = gpu % count if count else None
-        self._memory: Any = Host() if self._device is None else Gpu(self._device)
+        self._memory: Any = HostMemory() if self._device is None else GpuMemory(self._device)
         self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
         self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
         path, encoded = _kept_file(), program.decode is not None
-        load = kept(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
+        load = read_measured(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
         where += f", {len(program.layers)} layers" if program.chain else ""
-        self.share = Share(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
+        self.share = DecodeShare(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self.lanes = how.lanes if self._device is not None else 1  # on the processor one has all threads
         for _ in range(self.lanes):
@@ -111,7 +111,7 @@ class DaliBackend:
             headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
             work = replace(work, views=1)
             out = out.reshape(-1, *out.shape[2:])
-        this = _Batch(blobs, headers, work, out, stop, batch, [None] * len(blobs))
+        this = _RenderCall(blobs, headers, work, out, stop, batch, [None] * len(blobs))
         try:
             with self.device_context():
                 self._fill(this)
@@ -120,18 +120,18 @@ class DaliBackend:
         done = this.done
         return [next((bad for bad in done[k : k + views] if bad), None) for k in range(0, len(done), views)]
 
-    def mix(self, made: Any, members: np.ndarray, mixed: Mixed, out: Any) -> None:
+    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any) -> None:
         with self.device_context():
-            mix(made, members, mixed, out, self.xp, self._program.spec.layout)
-        self.synchronize()  # `made` may be let go
+            mix(samples, members, plan, out, self.xp, self._program.spec.layout)
+        self.synchronize()  # `samples` may be released
 
-    def _fill(self, work: _Batch) -> None:
+    def _fill(self, work: _RenderCall) -> None:
         share = self.share.value
         own: list[int] = []
         rest: list[int] = []
         for row, (blob, header) in enumerate(zip(work.blobs, work.headers, strict=True)):
-            mixed = share > 0 and header.format == "JPEG" and mine(blob, share)
-            (own if mixed or not plain(self._program, blob, header) else rest).append(row)
+            on_cpu = share > 0 and header.format == "JPEG" and decodes_on_cpu(blob, share)
+            (own if on_cpu or not is_plain(self._program, blob, header) else rest).append(row)
         if not own or not rest:
             self._by_engine(work, own)
             self._by_graph(work, rest)
@@ -144,11 +144,11 @@ class DaliBackend:
             gpu = graph.result()
         if share > 0:
             self.share.note((len(own), cpu), (len(rest), gpu))
-        self._lay(work, own, *pixels)
+        self._store(work, own, *pixels)
 
     def decode_path(self) -> str:
         where = "the processor" if self._device is None else f"GPU {self._device}"
-        if not scales(self._program):
+        if not supports_filters(self._program):
             return f"{self._engine.name}; converted on {where}"
         if self._program.decode is None:
             return f"DALI on {where}"
@@ -161,31 +161,31 @@ class DaliBackend:
             beside += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
         return f"{how} on {where}; {beside}: {self._engine.name}"
 
-    def _by_graph(self, work: _Batch, rows: list[int]) -> float:
+    def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
         """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
         if not rows:
             return 0.0
         with self.device_context():
-            return self._through_a_lane(work, rows)
+            return self._run_on_lane(work, rows)
 
-    def _through_a_lane(self, work: _Batch, rows: list[int]) -> float:
+    def _run_on_lane(self, work: _RenderCall, rows: list[int]) -> float:
         lane = self._lanes.get()
         started = time.perf_counter()
         try:
             if lane is None:
                 with self._building:  # through an environment variable, which is the process's
                     lane = Lane(self._graph)
-            refused = self._halved(work, rows, lane)
+            refused = self._run_halving(work, rows, lane)
         finally:
             self._lanes.put(lane)
-        taken = time.perf_counter() - started
+        seconds = time.perf_counter() - started
         self._by_engine(work, [row for row, _ in refused])
         errors = [error for row, error in refused if error is not None and work.done[row] is None]
         if len(errors) == len(rows) >= _ALL:  # not the samples' fault, and the processor must not take over in silence
             raise errors[0]
-        return taken
+        return seconds
 
-    def _halved(self, work: _Batch, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
+    def _run_halving(self, work: _RenderCall, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
         """Fill these rows; the ones that are refused, with DALI's reason where it has one."""
         if work.stop.is_set():
             return []
@@ -195,7 +195,7 @@ class DaliBackend:
                 images, came = lane.run(request.blobs, request.headers, part)
                 if came:
                     work.held.append(images)
-                    self._take(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.taken(images))
+                    self._scatter(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.as_array(images))
         except MemoryError:
             raise
         except Exception as error:  # DALI has no error of its own for bad bytes, so any may be one
@@ -204,37 +204,41 @@ class DaliBackend:
             if len(rows) == 1:
                 return [(rows[0], error)]
             middle = len(rows) // 2
-            return self._halved(work, rows[:middle], lane) + self._halved(work, rows[middle:], lane)
+            return self._run_halving(work, rows[:middle], lane) + self._run_halving(work, rows[middle:], lane)
         there = set(came)
         return [(row, None) for k, row in enumerate(rows) if k not in there]
 
     @staticmethod
-    def _take(work: _Batch, rows: list[int], images: Any) -> None:
+    def _scatter(work: _RenderCall, rows: list[int], images: Any) -> None:
         if rows == list(range(len(work.out))):
             work.out[...] = images
             return
         good = [k for k, row in enumerate(rows) if row >= 0]
         work.out[[rows[k] for k in good]] = images if len(good) == len(rows) else images[good]
 
-    def _by_engine(self, work: _Batch, rows: list[int]) -> None:
+    def _by_engine(self, work: _RenderCall, rows: list[int]) -> None:
         if rows:
-            self._lay(work, rows, *self._pixels(work, rows))
+            self._store(work, rows, *self._pixels(work, rows))
 
-    def _pixels(self, work: _Batch, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
+    def _pixels(self, work: _RenderCall, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
         """Have the engine make these rows' pixels, by all threads."""
         program = self._program
         pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
-        done = np.empty((len(rows), *(side or 0 for side in program.done.shape)), np.uint8) if program.chain else pixels
+        done = (
+            np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
+            if program.chain
+            else pixels
+        )
         parts = min(self._threads, len(rows))
         edges = [len(rows) * k // parts for k in range(parts + 1)]
 
         def some(k: int) -> list[Bad | None]:
             first, last = edges[k], edges[k + 1]
             request = work.request(rows[first:last], program.filter)
-            found = decode_bordered(self._engine, request, program.border, pixels[first:last], work.stop)
+            found = decode_with_border(self._engine, request, program.border, pixels[first:last], work.stop)
             if program.chain:
-                taken = work.work[rows[first:last]].taken
-                chain.change(program.layers, taken, found, pixels[first:last], done[first:last])
+                choices = work.work[rows[first:last]].choices
+                chain.change(program.layers, choices, found, pixels[first:last], done[first:last])
             return found
 
         with self._timeline.span("decode", work.number):
@@ -245,12 +249,12 @@ class DaliBackend:
             with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
                 return done, [bad for found in pool.map(some, range(parts)) for bad in found]
 
-    def _lay(self, work: _Batch, rows: list[int], pixels: np.ndarray, found: list[Bad | None]) -> None:
+    def _store(self, work: _RenderCall, rows: list[int], pixels: np.ndarray, found: list[Bad | None]) -> None:
         """Into the batch, converted; a bad one turns black."""
         for row, bad in zip(rows, found, strict=True):
             work.done[row] = bad
         work.held.append(pixels)
-        self._memory.lay(self._program.convert, pixels, work.out, rows)
+        self._memory.store(self._program.convert, pixels, work.out, rows)
         bad_rows = [row for row, bad in zip(rows, found, strict=True) if bad is not None]
         if bad_rows:
             black = self.xp.asarray(self._black)
@@ -269,7 +273,7 @@ def _kept_file() -> Path:
 
 def compile(
     program: Program,
-    engine: Engine,
+    engine: DecodeEngine,
     timeline: Timeline,
     batch: int,
     threads: int,
@@ -277,13 +281,13 @@ def compile(
     decode: str | GpuDecode = "auto",
 ) -> DaliBackend:
     """What BACKENDS["dali"] stands for."""
-    if decode in ("gpu", "hybrid") and not gpus():
+    if decode in ("gpu", "hybrid") and not gpu_count():
         raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here; use decode="cpu"')
-    shares = {"auto": None if gpus() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
+    shares = {"auto": None if gpu_count() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
     how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
     return DaliBackend(program, engine, timeline, batch, threads, gpu, how)
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
     """Who decodes what DALI does not, for `decode.engine_for`; on the processor that is the exception."""
-    return "pillow" if decode == "auto" and not gpus() else "auto"
+    return "pillow" if decode == "auto" and not gpu_count() else "auto"

@@ -12,32 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali import colors as dali_colors
-from fastfeed.backends.dali import erasing as dali_erasing
-from fastfeed.backends.dali import filters as dali_filters
-from fastfeed.backends.dali import warps as dali_warps
-from fastfeed.backends.dali import windows as dali_windows
-from fastfeed.backends.dali.arithmetic import At, rounded
+from fastfeed.backends.dali import colors, erasing, filters, warps, windows
+from fastfeed.backends.dali.arithmetic import OpContext, rounded
 from fastfeed.backends.dali.imports import fn, types
-from fastfeed.backends.dali.split_batch import Feeds, Place, Places, fed, numbers
+from fastfeed.backends.dali.split_batch import Feeds, RowLayout, RowSlice, feed_values, numbers
 from fastfeed.errors import ConfigError
 from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.function import Function
-from fastfeed.ops.program.layers import Layer, Taken, simple
+from fastfeed.ops.program.layers import Choices, Layer, simple
 from fastfeed.ops.program.program import Program, Work
 
 __all__ = ["FEEDS", "GRAIN", "LOWERING", "Chain", "check"]
 
-_MODULES: tuple[Any, ...] = (dali_colors, dali_erasing, dali_filters, dali_warps, dali_windows)
+_MODULES: tuple[Any, ...] = (colors, erasing, filters, warps, windows)
 
 
 def _all(name: str) -> dict[type, Any]:
     return {kind: made for module in _MODULES for kind, made in getattr(module, name, {}).items()}
 
 
-LOWERING = _all("LOWERING")  # (op, values as nodes of the graph, image, At) -> image, all uint8 HWC
+LOWERING = _all("LOWERING")  # (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
 FEEDS: Feeds = _all("FEEDS")
-GRAIN = _all("GRAIN")  # (op, params of n samples, row, At) -> noise, int16 HWC: values["grain"] for the lowering
+GRAIN = _all("GRAIN")  # (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
 
 
 def check(program: Program) -> None:
@@ -52,14 +48,14 @@ def check(program: Program) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class _ChainLayer:
     """One layer: where it stands, and where its numbers lie."""
 
     layer: Layer
-    at: At
+    context: OpContext
     every: bool  # it has one op, which all samples take
-    choice: Place
-    values: tuple[Any, ...]  # per op, as its params but with a Place for each array
+    choice: RowSlice
+    values: tuple[Any, ...]  # per op, as its params but with a RowSlice for each array
     grain: str  # the input that has its noise; "" for none
 
 
@@ -81,9 +77,9 @@ class Chain:
         """What goes into these inputs for so many samples."""
         if not self._stages:
             return {}
-        layers = [(stage.layer, stage.at) for stage in self._stages]
-        found: dict[str, Any] = {"chain": numbers(layers, list(work.taken), FEEDS)}
-        for stage, one in zip(self._stages, work.taken, strict=True):
+        layers = [(stage.layer, stage.context) for stage in self._stages]
+        found: dict[str, Any] = {"chain": numbers(layers, list(work.choices), FEEDS)}
+        for stage, one in zip(self._stages, work.choices, strict=True):
             if stage.grain:
                 found[stage.grain] = _grain(stage, one)
         return found
@@ -91,19 +87,19 @@ class Chain:
     def change(self, pixels: Any, given: dict[str, Any]) -> Any:
         """Images after all layers; given: the inputs as nodes of the graph."""
         for stage in self._stages:
-            taken = {"row": given["chain"]} | ({"grain": given[stage.grain]} if stage.grain else {})
-            pixels = _layer(stage, {"pixels": pixels} | taken)
+            inputs = {"row": given["chain"]} | ({"grain": given[stage.grain]} if stage.grain else {})
+            pixels = _layer(stage, {"pixels": pixels} | inputs)
         return pixels
 
 
-def _layer(stage: _Stage, data: dict[str, Any]) -> Any:
+def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
     """One layer, on pixels and what goes with them."""
 
     def one(k: int, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
             return data["pixels"]
         op, values = stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain"))
-        return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], stage.at), layout="HWC")
+        return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], stage.context), layout="HWC")
 
     def among(first: int, last: int, data: dict[str, Any]) -> Any:
         if first == last:
@@ -124,29 +120,34 @@ class Values:
     Constants there have to come from it, too: of their own they would be as many as the whole batch.
     """
 
-    __slots__ = ("_grain", "places", "row")
+    __slots__ = ("_grain", "row", "slices")
 
-    def __init__(self, places: dict[str, Any], row: Any, grain: Any = None) -> None:
-        self.places, self.row, self._grain = places, row, grain
+    def __init__(self, slices: dict[str, Any], row: Any, grain: Any = None) -> None:
+        self.slices, self.row, self._grain = slices, row, grain
 
     def __getitem__(self, name: str) -> Any:
-        return self._grain if name == "grain" else self.places[name].of(self.row)
+        return self._grain if name == "grain" else self.slices[name].of(self.row)
 
 
-def _chains(op: AugMix, values: dict[str, Any], at: At) -> dict[str, Any]:
-    """Of all versions, layer by layer what `fed` says."""
+def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
+    """Of all versions, layer by layer what `feed_values` says."""
     both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
-    return {"shares": values["shares"], "chains": tuple(tuple(fed(*one, at, FEEDS) for one in chain) for chain in both)}
+    return {
+        "shares": values["shares"],
+        "chains": tuple(tuple(feed_values(*one, context, FEEDS) for one in chain) for chain in both),
+    }
 
 
-def _augmix(op: AugMix, values: Values, image: Any, at: At) -> Any:
+def _augmix(op: AugMix, values: Values, image: Any, context: OpContext) -> Any:
     """Every version after its chain, in its share."""
     shares = values["shares"]
     total = image * shares[0]
-    for k, places in enumerate(values.places["chains"], 1):
+    for k, slices in enumerate(values.slices["chains"], 1):
         version = image
-        for layer, (choice, *ops) in zip(op.chain, places, strict=True):
-            version = _layer(_Stage(layer, at, False, choice, tuple(ops), ""), {"pixels": version, "row": values.row})
+        for layer, (choice, *ops) in zip(op.chain, slices, strict=True):
+            version = _layer(
+                _ChainLayer(layer, context, False, choice, tuple(ops), ""), {"pixels": version, "row": values.row}
+            )
         total = total + version * shares[k]
     return rounded(total)
 
@@ -158,27 +159,27 @@ def _grainy(op: Any) -> bool:
     return type(op) in GRAIN and getattr(op, "fill", "noise") == "noise"
 
 
-def _grain(stage: _Stage, one: Taken) -> list[np.ndarray]:
+def _grain(stage: _ChainLayer, one: Choices) -> list[np.ndarray]:
     """Each sample's noise: the samples that take another op have next to none."""
-    none = np.zeros((1, 1, stage.at.channels), np.int16)
+    none = np.zeros((1, 1, stage.context.channels), np.int16)
     found = [none] * len(one.choice)
     for k, op in enumerate(stage.layer.ops):
         if _grainy(op):
             for row in np.flatnonzero(one.choice == k).tolist():
-                found[row] = GRAIN[type(op)](op, one.values[k], row, stage.at)
+                found[row] = GRAIN[type(op)](op, one.values[k], row, stage.context)
     return found
 
 
 @lru_cache(16)
-def _stages(program: Program, gpu: bool) -> tuple[_Stage, ...]:
+def _stages(program: Program, gpu: bool) -> tuple[_ChainLayer, ...]:
     """Of any samples' params: their shapes are always the same."""
     some = program.work(program.draw(lambda slot, n: np.full((1, n), 0.5)), np.array([[64, 64]]))
-    found, places, taken = [], Places(), iter(some.taken)
+    found, slices, choices = [], RowLayout(), iter(some.choices)
     for link in program.chain:
-        op, (height, width) = link.steps[0].op, link.given.size
-        at = At((height or 0, width or 0), link.given.channels or 3, gpu)
+        op, (height, width) = link.steps[0].op, link.input_spec.size
+        context = OpContext((height or 0, width or 0), link.input_spec.channels or 3, gpu)
         every = op.kind == "geometry" or simple(op)
         for layer in link.layers:
             grain = f"grain {len(found)}" if any(_grainy(op) for op in layer.ops) else ""
-            found.append(_Stage(layer, at, every, *places.of(layer, next(taken), at, FEEDS), grain))
+            found.append(_ChainLayer(layer, context, every, *slices.of(layer, next(choices), context, FEEDS), grain))
     return tuple(found)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali.arithmetic import At, gray, renamed, rounded, truncated
+from fastfeed.backends.dali.arithmetic import OpContext, gray, renamed, rounded, truncated
 from fastfeed.backends.dali.imports import fn, math, types
 from fastfeed.ops.color import (
     LUT,
@@ -33,36 +33,36 @@ from fastfeed.ops.color import (
 __all__ = ["FEEDS", "LOWERING"]
 
 
-def brightness(op: Brightness, values: Any, image: Any, at: At) -> Any:
+def brightness(op: Brightness, values: Any, image: Any, context: OpContext) -> Any:
     return truncated(image * values["factor"])
 
 
-def contrast(op: Contrast, values: Any, image: Any, at: At) -> Any:
-    mean = math.floor(fn.reductions.mean(gray(image, at)) + 0.5)
+def contrast(op: Contrast, values: Any, image: Any, context: OpContext) -> Any:
+    mean = math.floor(fn.reductions.mean(gray(image, context)) + 0.5)
     return truncated(mean + (image - mean) * values["factor"])
 
 
-def saturation(op: Saturation, values: Any, image: Any, at: At) -> Any:
-    if at.channels == 1:
+def saturation(op: Saturation, values: Any, image: Any, context: OpContext) -> Any:
+    if context.channels == 1:
         return image
-    pale = fn.cast(gray(image, at), dtype=types.FLOAT)
+    pale = fn.cast(gray(image, context), dtype=types.FLOAT)
     return truncated(pale + (image - pale) * values["factor"])
 
 
-def grayscale(op: Grayscale, values: Any, image: Any, at: At) -> Any:
-    if at.channels == 1:
+def grayscale(op: Grayscale, values: Any, image: Any, context: OpContext) -> Any:
+    if context.channels == 1:
         return image
-    return fn.color_space_conversion(gray(image, at), image_type=types.GRAY, output_type=types.RGB)
+    return fn.color_space_conversion(gray(image, context), image_type=types.GRAY, output_type=types.RGB)
 
 
-def sixths(op: Hue, values: dict[str, Any], at: At) -> dict[str, Any]:
+def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     """Where red, green and blue are on the wheel, turned: float64 (n, 3)."""
     return {"sixths": 6 * values["shift"][:, None] + np.array([5, 3, 1])}
 
 
-def hue(op: Hue, values: Any, image: Any, at: At) -> Any:
+def hue(op: Hue, values: Any, image: Any, context: OpContext) -> Any:
     """Six sixths of a turn: the largest channel says in which pair of them a color lies, the others where."""
-    if at.channels == 1:
+    if context.channels == 1:
         return image
     red, green, blue = (fn.cast(image[:, :, c : c + 1], dtype=types.FLOAT) for c in range(3))
     most = math.max(red, math.max(green, blue))
@@ -77,30 +77,30 @@ def hue(op: Hue, values: Any, image: Any, at: At) -> Any:
     return rounded(most - range_ * math.clamp(math.min(place, 4.0 - place), 0.0, 1.0))
 
 
-def solarize(op: Solarize, values: Any, image: Any, at: At) -> Any:
+def solarize(op: Solarize, values: Any, image: Any, context: OpContext) -> Any:
     return image ^ fn.cast(255 * (image >= values["threshold"]), dtype=types.UINT8)
 
 
-def masks(op: Posterize, values: dict[str, Any], at: At) -> dict[str, Any]:
+def masks(op: Posterize, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     return {"mask": 0xFF00 >> values["bits"] & 0xFF}
 
 
-def posterize(op: Posterize, values: Any, image: Any, at: At) -> Any:
+def posterize(op: Posterize, values: Any, image: Any, context: OpContext) -> Any:
     return image & fn.cast(values["mask"], dtype=types.UINT8)
 
 
-def invert(op: Invert, values: Any, image: Any, at: At) -> Any:
+def invert(op: Invert, values: Any, image: Any, context: OpContext) -> Any:
     return image ^ types.Constant(255, dtype=types.UINT8)
 
 
-def gamma(op: Gamma, values: Any, image: Any, at: At) -> Any:
+def gamma(op: Gamma, values: Any, image: Any, context: OpContext) -> Any:
     return truncated((255 + 1 - 1e-3) * (image / 255.0) ** values["gamma"])
 
 
-def look_up_table(op: LUT, values: Any, image: Any, at: At) -> Any:
+def look_up_table(op: LUT, values: Any, image: Any, context: OpContext) -> Any:
     if not op.per_channel:
         return _looked_up(image, op.table)
-    rows = op.table if len(op.table) == at.channels else op.table * at.channels
+    rows = op.table if len(op.table) == context.channels else op.table * context.channels
     return fn.cat(*(_looked_up(image[:, :, c : c + 1], row) for c, row in enumerate(rows)), axis=2)
 
 
@@ -108,15 +108,15 @@ def _looked_up(image: Any, table: Any) -> Any:
     return fn.lookup_table(image, keys=list(range(256)), values=[float(v) for v in table], dtype=types.UINT8)
 
 
-def autocontrast(op: AutoContrast, values: Any, image: Any, at: At) -> Any:
+def autocontrast(op: AutoContrast, values: Any, image: Any, context: OpContext) -> Any:
     low, high = (fn.cast(edge, dtype=types.FLOAT) for edge in _ends(image))
     flat = fn.cast(high <= low, dtype=types.FLOAT)
     wide = math.max(high - low, 1.0)
     return truncated((image - low * (1.0 - flat)) * (255.0 - 254.0 * flat) / wide)
 
 
-def equalize(op: Equalize, values: Any, image: Any, at: At) -> Any:
-    height, width = at.size
+def equalize(op: Equalize, values: Any, image: Any, context: OpContext) -> Any:
+    height, width = context.size
     negative = image ^ types.Constant(255, dtype=types.UINT8)
     high = fn.reductions.max(image, axes=[0, 1], keep_dims=True)
     top = fn.reductions.sum(fn.cast(image == high, dtype=types.FLOAT), axes=[0, 1], keep_dims=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
 
-__all__ = ["Share", "kept", "mine"]
+__all__ = ["DecodeShare", "decodes_on_cpu", "read_measured"]
 
 _BATCHES = 16  # to measure with
 _SETTLING = 3  # of them that do not count: graphs are built, memory is taken
@@ -20,12 +20,12 @@ _MOST = 0.95  # neither side is left without work, or it could not be measured
 _LEAST = 0.05
 
 
-class Share:
+class DecodeShare:
     """Finds the share at which both sides end together."""
 
     def __init__(self, path: Path, key: str, fixed: float | None) -> None:
         self._path, self._key = path, key
-        known = kept(path).get(key) if fixed is None else fixed
+        known = read_measured(path).get(key) if fixed is None else fixed
         self.value = 0.3 if known is None else float(known)
         self._left = _BATCHES if known is None else 0
         self._rates: list[tuple[float, float]] = []
@@ -48,15 +48,15 @@ class Share:
             own, other = np.median(np.array(self._rates), axis=0)
             self.value = float(np.clip(own / (own + other), _LEAST, _MOST))
             if self._left == 0:
-                keep(self._path, {self._key: round(self.value, 3)})
+                save_measured(self._path, {self._key: round(self.value, 3)})
 
 
-def mine(blob: Any, share: float) -> bool:
+def decodes_on_cpu(blob: Any, share: float) -> bool:
     """Whether the processor decodes this file: by its bytes, so that its pixels do not depend on the batch it is in."""
     return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
 
 
-def kept(path: Path) -> dict[str, Any]:
+def read_measured(path: Path) -> dict[str, Any]:
     """What was measured on this machine; nothing where the file is missing or not ours."""
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -65,11 +65,11 @@ def kept(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def keep(path: Path, more: dict[str, Any]) -> None:
+def save_measured(path: Path, more: dict[str, Any]) -> None:
     """Add to it. A folder that cannot be written costs the measurement anew next time, nothing else."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path, mode=0o600) as file:
-            file.write(json.dumps(kept(path) | more, indent=1).encode())
+            file.write(json.dumps(read_measured(path) | more, indent=1).encode())
     except OSError:
         return

@@ -6,51 +6,51 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali.arithmetic import At
+from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.imports import fn, types
 from fastfeed.ops.base import shade
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
-from fastfeed.ops.noise_table import gray, wrapped
+from fastfeed.ops.noise_table import gray, read_wrapped
 
 __all__ = ["FEEDS", "GRAIN", "LOWERING"]
 
 
-def erase(op: RandomErasing | CutOut, values: Any, image: Any, at: At) -> Any:
+def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContext) -> Any:
     """One box, of a color or of noise."""
     box = values["box"]
     corner, size = box[:2], box[2:]
     if op.fill != "noise":
-        fill = [float(v) for v in shade(op.fill, at.channels)]
+        fill = [float(v) for v in shade(op.fill, context.channels)]
         return fn.erase(image, anchor=corner, shape=size, axes=[0, 1], fill_value=fill)
-    grain = fn.cast(values["grain"].gpu() if at.gpu else values["grain"], dtype=types.UINT8)
+    grain = fn.cast(values["grain"].gpu() if context.gpu else values["grain"], dtype=types.UINT8)
     start = fn.cast(0 - corner, dtype=types.INT32)
-    whole = {"start": start, "shape": list(at.size), "axes": [0, 1]}
+    whole = {"start": start, "shape": list(context.size), "axes": [0, 1]}
     around = fn.slice(grain, **whole, out_of_bounds_policy="pad", fill_values=0)
     return fn.erase(image, anchor=corner, shape=size, axes=[0, 1]) | around
 
 
-def grain(op: RandomErasing, values: dict[str, Any], row: int, at: At) -> np.ndarray:
+def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContext) -> np.ndarray:
     """What is seen in the box; in one of no size nothing, a black pixel that is laid over another."""
     top, left, height, width = values["box"][row].tolist()
     if not height:
-        return np.zeros((1, 1, at.channels), np.int16)
-    line = at.size[1] * at.channels
-    found = wrapped(gray(), int(values["offset"][row]) + top * line, height * line)
-    return found.reshape(height, at.size[1], at.channels)[:, left : left + width].astype(np.int16)
+        return np.zeros((1, 1, context.channels), np.int16)
+    line = context.size[1] * context.channels
+    found = read_wrapped(gray(), int(values["offset"][row]) + top * line, height * line)
+    return found.reshape(height, context.size[1], context.channels)[:, left : left + width].astype(np.int16)
 
 
-def lines(op: GridMask, values: dict[str, Any], at: At) -> dict[str, Any]:
+def lines(op: GridMask, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     """Which rows and columns squares are in: float64 (n, height, 1, 1), (n, 1, width, 1); and the color."""
     unit = values["unit"][:, None]
     side = np.rint(values["share"][:, None] * unit)
-    down = (np.arange(at.size[0]) - values["top"][:, None]) % unit < side
-    across = (np.arange(at.size[1]) - values["left"][:, None]) % unit < side
-    fill = np.tile(shade(op.fill, at.channels), (len(unit), 1, 1, 1))
+    down = (np.arange(context.size[0]) - values["top"][:, None]) % unit < side
+    across = (np.arange(context.size[1]) - values["left"][:, None]) % unit < side
+    fill = np.tile(shade(op.fill, context.channels), (len(unit), 1, 1, 1))
     return {"down": down[:, :, None, None] * 1.0, "across": across[:, None, :, None] * 1.0, "fill": fill}
 
 
-def grid(op: GridMask, values: Any, image: Any, at: At) -> Any:
-    lines = [values[name].gpu() if at.gpu else values[name] for name in ("down", "across")]
+def grid(op: GridMask, values: Any, image: Any, context: OpContext) -> Any:
+    lines = [values[name].gpu() if context.gpu else values[name] for name in ("down", "across")]
     hidden = lines[0] * lines[1]
     return fn.cast(image * (1.0 - hidden) + values["fill"] * hidden, dtype=types.UINT8)
 

@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali.arithmetic import At, renamed, rounded, truncated
+from fastfeed.backends.dali.arithmetic import OpContext, renamed, rounded, truncated
 from fastfeed.backends.dali.imports import fn, types
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.ops.noise_table import STEPS, steps, wrapped
+from fastfeed.ops.noise_table import STEPS, read_wrapped, steps
 
 __all__ = ["FEEDS", "GRAIN", "LOWERING"]
 
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13  # Pillow's ImageFilter.SMOOTH
 
 
-def smoothing(op: Sharpness, values: dict[str, Any], at: At) -> dict[str, Any]:
+def smoothing(op: Sharpness, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     return values | {"smooth": np.tile(_SMOOTH, (len(values["factor"]), 1, 1))}
 
 
-def sharpness(op: Sharpness, values: Any, image: Any, at: At) -> Any:
+def sharpness(op: Sharpness, values: Any, image: Any, context: OpContext) -> Any:
     """The outermost pixels stay."""
-    height, width = at.size
+    height, width = context.size
     if min(height, width) < 3:
         return image
-    weights = values["smooth"].gpu() if at.gpu else values["smooth"]
+    weights = values["smooth"].gpu() if context.gpu else values["smooth"]
     smooth = renamed("filter")(image, weights, mode="valid")
     whole = {"start": [-1, -1], "shape": [height, width], "axes": [0, 1]}
     smooth = fn.slice(smooth, **whole, out_of_bounds_policy="pad", fill_values=0)
@@ -39,23 +39,23 @@ def sharpness(op: Sharpness, values: Any, image: Any, at: At) -> Any:
     return truncated(smooth + (image - fn.cast(smooth, dtype=types.FLOAT)) * values["factor"])
 
 
-def blur(op: GaussianBlur, values: Any, image: Any, at: At) -> Any:
+def blur(op: GaussianBlur, values: Any, image: Any, context: OpContext) -> Any:
     return fn.gaussian_blur(image, sigma=values["sigma"], window_size=op.taps)
 
 
-def grain(op: GaussianNoise, values: dict[str, Any], row: int, at: At) -> np.ndarray:
-    shape = (*at.size, at.channels)
-    return wrapped(steps(), int(values["offset"][row]), int(np.prod(shape))).reshape(shape)
+def grain(op: GaussianNoise, values: dict[str, Any], row: int, context: OpContext) -> np.ndarray:
+    shape = (*context.size, context.channels)
+    return read_wrapped(steps(), int(values["offset"][row]), int(np.prod(shape))).reshape(shape)
 
 
-def noise(op: GaussianNoise, values: Any, image: Any, at: At) -> Any:
-    grain = values["grain"].gpu() if at.gpu else values["grain"]
+def noise(op: GaussianNoise, values: Any, image: Any, context: OpContext) -> Any:
+    grain = values["grain"].gpu() if context.gpu else values["grain"]
     return rounded(image + grain * (values["sigma"] / STEPS))
 
 
-def jpeg(op: JPEGCompression, values: Any, image: Any, at: At) -> Any:
+def jpeg(op: JPEGCompression, values: Any, image: Any, context: OpContext) -> Any:
     quality = fn.cast(values["quality"], dtype=types.INT32)
-    if at.channels == 3:
+    if context.channels == 3:
         return fn.jpeg_compression_distortion(image, quality=quality)
     gray = fn.color_space_conversion(image, image_type=types.GRAY, output_type=types.RGB)
     return fn.jpeg_compression_distortion(gray, quality=quality)[:, :, 0:1]

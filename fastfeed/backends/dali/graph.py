@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.backends.dali import windows as dali_windows
-from fastfeed.backends.dali.arithmetic import At
+from fastfeed.backends.dali import windows
+from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.chain import Chain
 from fastfeed.backends.dali.imports import CodeStream, GetCUDADeviceCount, Pipeline, fn, types
 from fastfeed.backends.dali.windows import FILTERS
@@ -40,7 +40,7 @@ from fastfeed.decode.base import Header
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 
-__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpus", "plain", "scales"]
+__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpu_count", "is_plain", "supports_filters"]
 
 _ORIENTATION = 0x0112
 _TAIL = 64  # bytes; some writers pad behind the end marker
@@ -90,20 +90,20 @@ PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG
 DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
 
 
-def gpus() -> int:
+def gpu_count() -> int:
     """How many this process may use; 0 also where there is no driver."""
     return GetCUDADeviceCount()
 
 
-def scales(program: Program) -> bool:
+def supports_filters(program: Program) -> bool:
     """DALI has the filters of all its windows."""
     ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
     return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
 
 
-def plain(program: Program, blob: Any, header: Header) -> bool:
+def is_plain(program: Program, blob: Any, header: Header) -> bool:
     """DALI shows this sample as the cpu backend does."""
-    if not scales(program):
+    if not supports_filters(program):
         return False
     if program.decode is None:
         return True
@@ -167,8 +167,8 @@ def cut(pixels: Any, given: Any, graph: Graph) -> Any:
     """The window, scaled and flipped, in its border."""
     program = graph.program
     height, width, channels = (side or 0 for side in program.pixels.shape)
-    at = At((height, width), channels, graph.device is not None)
-    return dali_windows.cut(pixels, given["window"], program.filter, program.border, at)
+    context = OpContext((height, width), channels, graph.device is not None)
+    return windows.cut(pixels, given["window"], program.filter, program.border, context)
 
 
 def chain(pixels: Any, given: Any, graph: Graph) -> Any:

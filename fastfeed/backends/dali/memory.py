@@ -16,7 +16,7 @@ from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import Allocate, aligned
 
-__all__ = ["Gpu", "Host"]
+__all__ = ["GpuMemory", "HostMemory"]
 
 _SCARCE = 0.1  # of a GPU's memory: less than this free is worth a word at the start
 _HOLDERS = (
@@ -25,7 +25,7 @@ _HOLDERS = (
 )
 
 
-class Host:
+class HostMemory:
     """NumPy arrays."""
 
     name = "memory"
@@ -33,11 +33,11 @@ class Host:
     empty: Allocate = staticmethod(aligned)
     device_context = staticmethod(nullcontext)
 
-    def taken(self, tensors: Any) -> np.ndarray:
+    def as_array(self, tensors: Any) -> np.ndarray:
         """What DALI gave, as an array."""
         return np.asarray(tensors.as_tensor())
 
-    def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+    def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         """Finished uint8 pixels (n, height, width, channels), converted, into rows of a batch."""
         part = np.empty((len(rows), *out.shape[1:]), out.dtype)
         convert(how, pixels, part)
@@ -47,7 +47,7 @@ class Host:
         """Wait until all that was written is there for everybody."""
 
 
-class Gpu:
+class GpuMemory:
     """CuPy arrays on one GPU.
 
     Only one stream of our own writes to them, inside `device_context`, and `synchronize` waits for it, so a batch may
@@ -92,11 +92,11 @@ class Gpu:
         with self._device:
             return self.xp.cuda.runtime.memGetInfo()
 
-    def taken(self, tensors: Any) -> Any:
+    def as_array(self, tensors: Any) -> Any:
         with self.device_context():
             return self.xp.asarray(tensors.as_tensor())  # by the CUDA array interface, without a copy
 
-    def lay(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+    def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         xp = self.xp
         with self.device_context():
             there = xp.asarray(pixels)

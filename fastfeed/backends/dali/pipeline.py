@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.dali.graph import Graph, build
-from fastfeed.backends.dali.windows import fed, inner
+from fastfeed.backends.dali.windows import inner_windows, resize_inputs
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
 from fastfeed.ops.program.compile import Windows, Work
@@ -37,7 +37,7 @@ class Lane:
         """
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         program = self._graph.program
-        windows, places = inner(work.windows, program.border, program.pixels.size)
+        windows, places = inner_windows(work.windows, program.border, program.pixels.size)
         rows, data, boxes, want = list(range(len(blobs))), blobs, windows.boxes, sizes
         if self._codec is not None:
             corners, want = regions(windows, sizes, program.filter)
@@ -47,7 +47,9 @@ class Lane:
             boxes = boxes[rows] - np.concatenate([corners[rows], np.zeros_like(corners[rows])], axis=1)
         if not rows:
             return None, []
-        window = fed(Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows])
+        window = resize_inputs(
+            Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows]
+        )
         self._pipe.feed_input("window", window)
         for name, value in self._chain.feed(work[rows]).items():
             self._pipe.feed_input(name, value)

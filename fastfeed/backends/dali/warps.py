@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastfeed.backends.dali.arithmetic import At
+from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.imports import fn, types
 from fastfeed.ops.base import shade
 from fastfeed.ops.warp import Affine, Perspective, Rotate
@@ -17,23 +17,23 @@ __all__ = ["FEEDS", "LOWERING"]
 _LOOKS = {"bilinear": types.INTERP_LINEAR, "nearest": types.INTERP_NN}
 
 
-def matrices(op: Any, values: dict[str, Any], at: At) -> dict[str, Any]:
+def matrices(op: Any, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     """From output to input, in pixels from the corner, as DALI has it too; the last number is 1."""
     matrix = values["matrix"] / values["matrix"][:, 2:, 2:]
-    return {"matrix": matrix if _tilts(op, at) else matrix[:, :2]}
+    return {"matrix": matrix if _tilts(op, context) else matrix[:, :2]}
 
 
-def warp(op: Any, values: Any, image: Any, at: At) -> Any:
-    fill, how = [float(v) for v in shade(op.fill, at.channels)], _LOOKS[op.filter]
+def warp(op: Any, values: Any, image: Any, context: OpContext) -> Any:
+    fill, how = [float(v) for v in shade(op.fill, context.channels)], _LOOKS[op.filter]
     matrix = values["matrix"]
-    if not _tilts(op, at):
+    if not _tilts(op, context):
         return fn.warp_affine(image, matrix=matrix, fill_value=fill[0], interp_type=how)
     return fn.experimental.warp_perspective(image, matrix=matrix, fill_value=fill, interp_type=how)
 
 
-def _tilts(op: Any, at: At) -> bool:
+def _tilts(op: Any, context: OpContext) -> bool:
     """It needs all nine numbers, or more than one for the fill: DALI's affine warp takes six, and one."""
-    return isinstance(op, Perspective) or len(set(shade(op.fill, at.channels))) > 1
+    return isinstance(op, Perspective) or len(set(shade(op.fill, context.channels))) > 1
 
 
 FEEDS = dict.fromkeys((Rotate, Affine, Perspective), matrices)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.dali.arithmetic import At
+from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.imports import fn, types
-from fastfeed.decode.padding import placed
+from fastfeed.decode.padding import place_windows
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Window, Windows
 
-__all__ = ["FEEDS", "FILTERS", "LOWERING", "cut", "fed", "inner"]
+__all__ = ["FEEDS", "FILTERS", "LOWERING", "cut", "inner_windows", "resize_inputs"]
 
 FILTERS = {
     "bilinear": types.INTERP_LINEAR,
@@ -22,7 +22,7 @@ FILTERS = {
 _BEYOND = {"edge": "replicate", "reflect": "reflect_101"}
 
 
-def fed(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
+def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
     """Float32 (n, 4): top, left, bottom, right, where a mirrored axis runs backwards, which DALI's resize understands.
 
     With a border (n, 8): then height and width of what is cut, and where in the result it comes to lie.
@@ -33,11 +33,11 @@ def fed(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
     return np.concatenate([start, end, *more], axis=1).astype(np.float32)
 
 
-def inner(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, np.ndarray | None]:
+def inner_windows(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, np.ndarray | None]:
     """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a border."""
     if border is None:
         return windows, None
-    boxes, sizes, corners = placed(windows, border.mode, size)
+    boxes, sizes, corners = place_windows(windows, border.mode, size)
     empty = (sizes == 0).any(axis=1, keepdims=True)  # nothing is seen of it: one pixel, laid just outside
     limits = windows.boxes if windows.limits is None else windows.limits
     boxes = np.where(empty, limits, boxes)
@@ -45,33 +45,35 @@ def inner(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, 
     return Windows(boxes, windows.flips, sizes), corners
 
 
-def cut(pixels: Any, row: Any, filter: str, border: Border | None, at: At) -> Any:
-    """at.size is that of the result."""
+def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpContext) -> Any:
+    """context.size is that of the result."""
     how = {"interp_type": FILTERS[filter], "antialias": True}
     corners = {"roi_start": row[:2], "roi_end": row[2:4]}
     if border is None:
-        return fn.resize(pixels, size=list(at.size), **corners, **how)
+        return fn.resize(pixels, size=list(context.size), **corners, **how)
     part = fn.resize(pixels, size=row[4:6], **corners, **how)
     if border.mode == "constant":
-        fill = [float(v) for v in shade(border.fill, at.channels)]
-        whole = {"start": fn.cast(0 - row[6:8], dtype=types.INT32), "shape": list(at.size), "axes": [0, 1]}
+        fill = [float(v) for v in shade(border.fill, context.channels)]
+        whole = {"start": fn.cast(0 - row[6:8], dtype=types.INT32), "shape": list(context.size), "axes": [0, 1]}
         return fn.slice(part, **whole, out_of_bounds_policy="pad", fill_values=fill)
     # an image that is only moved by whole pixels, for what is seen beyond its edge
     one, none = row[4:5] * 0 + 1, row[4:5] * 0
     matrix = fn.reshape(fn.cat(one, none, 0 - row[7:8], none, one, 0 - row[6:7], none, none, one), shape=[3, 3])
-    moved = {"size": list(at.size), "interp_type": types.INTERP_NN, "border_mode": _BEYOND[border.mode]}
+    moved = {"size": list(context.size), "interp_type": types.INTERP_NN, "border_mode": _BEYOND[border.mode]}
     return fn.experimental.warp_perspective(part, matrix=matrix, **moved)
 
 
-def values(op: Window, values: dict[str, Any], at: At) -> dict[str, Any]:
+def values(op: Window, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     """Of a window in the chain."""
     windows = Windows(values["box"], values["flip"], values["size"], values["limit"])
-    return {"window": fed(*inner(windows, op.border, op.size or at.size))}
+    return {"window": resize_inputs(*inner_windows(windows, op.border, op.size or context.size))}
 
 
-def window(op: Window, values: Any, image: Any, at: At) -> Any:
+def window(op: Window, values: Any, image: Any, context: OpContext) -> Any:
     """As the first window, on pixels that are there already."""
-    return cut(image, values["window"], op.filter, op.border, At(op.size or at.size, at.channels, at.gpu))
+    return cut(
+        image, values["window"], op.filter, op.border, OpContext(op.size or context.size, context.channels, context.gpu)
+    )
 
 
 FEEDS = {Window: values}

@@ -14,7 +14,7 @@ from fastfeed.ops.geometry import RandomFlip, Resize
 from fastfeed.ops.labels import targets
 from fastfeed.ops.program.program import Link, Program, Work, border_of, filter_of
 from fastfeed.ops.program.window import Step, Windows
-from fastfeed.ops.views import Branch
+from fastfeed.ops.views import ViewGroup
 from fastfeed.spec import Spec
 
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
@@ -23,7 +23,7 @@ _SLOTS = 4096  # for the ops of one branch of views
 _ENDLESS = 1 << 24  # pixels of a side that nothing limits
 
 
-def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
+def fuse(ops: Sequence[Any], input_spec: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
     """Check and fuse a list of ops for a source that yields `given` and names so many classes.
 
     fixed: all results must be of one size. objects: the source says where things are, so that mixing samples does not
@@ -31,8 +31,8 @@ def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, 
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
-    steps = _checked([as_op(op) for op in ops], given)
-    last = steps[-1].spec if steps else given
+    steps = _checked([as_op(op) for op in ops], input_spec)
+    last = steps[-1].spec if steps else input_spec
     if fixed and not last.fixed:
         raise SpecError(
             f"a batch needs samples of one size, got {last} at the end of the list; "
@@ -43,16 +43,16 @@ def fuse(ops: Sequence[Any], given: Spec, fixed: bool = True, classes: int = 0, 
     labeled = bool(classes) or not objects or any(step.op.kind == "label" for step in steps)
     soft = targets([step.op for step in steps], classes) if labeled else None
     if at is None:
-        return replace(_program(steps, given), mix=mix, targets=soft)
-    programs = [_branch(steps, at, k, branch, given) for k, branch in enumerate(steps[at].op.branches)]
+        return replace(_program(steps, input_spec), mix=mix, targets=soft)
+    programs = [_view_program(steps, at, k, group, input_spec) for k, group in enumerate(steps[at].op.view_groups)]
     return replace(programs[0], steps=tuple(steps), others=tuple(programs[1:]), targets=soft)
 
 
-def _program(steps: list[Step], given: Spec) -> Program:
-    last = steps[-1].spec if steps else given
+def _program(steps: list[Step], input_spec: Spec) -> Program:
+    last = steps[-1].spec if steps else input_spec
     runs = _runs([s for s in steps if s.op.kind in ("geometry", "change")])
     window = runs.pop(0) if runs and runs[0][0].op.kind == "geometry" else []
-    before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), given)
+    before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), input_spec)
     pixels = (window[-1].spec if window else before).as_bytes()
     if runs and not pixels.fixed:  # only a second border can be there: what changes pixels has refused them
         one, two = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
@@ -64,7 +64,7 @@ def _program(steps: list[Step], given: Spec) -> Program:
     for run in runs:
         chain.append(Link.of(run, chain[-1].spec if chain else pixels))
     return Program(
-        given=given,
+        input_spec=input_spec,
         steps=tuple(steps),
         decode=next((s.op for s in steps if isinstance(s.op, Decode)), None),
         window=tuple(window),
@@ -72,22 +72,22 @@ def _program(steps: list[Step], given: Spec) -> Program:
         border=border_of(window),
         pixels=pixels,
         chain=tuple(chain),
-        done=chain[-1].spec if chain else pixels,
+        augmented=chain[-1].spec if chain else pixels,
         convert=Convert.of([s.op for s in steps if s.op.kind == "convert"], last.channels or 0),
         spec=last,
     )
 
 
-def _branch(steps: list[Step], at: int, k: int, branch: Branch, given: Spec) -> Program:
+def _view_program(steps: list[Step], at: int, k: int, group: ViewGroup, input_spec: Spec) -> Program:
     """The program of views of one size: what stood before the split, its windows, its own ops, and what follows."""
-    head, own = steps[:at], [branch.geometry, *(as_op(op) for op in branch.ops), *(s.op for s in steps[at + 1 :])]
-    spec, slot = head[-1].spec if head else given, steps[at].slot + k * _SLOTS
+    head, own = steps[:at], [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])]
+    spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * _SLOTS
     tail: list[Step] = []
     for op in own:
         spec = op.out(spec)
-        tail.append(Step(op, spec, slot, views=branch.count))
+        tail.append(Step(op, spec, slot, views=group.count))
         slot += bool(op.draws)
-    return replace(_program([*head, *tail], given), views=branch.count)
+    return replace(_program([*head, *tail], input_spec), views=group.count)
 
 
 def _mixing(steps: list[Step], views: bool) -> Step | None:
@@ -121,14 +121,14 @@ def _runs(steps: list[Step]) -> list[list[Step]]:
     return runs
 
 
-def _checked(ops: list[Any], given: Spec) -> list[Step]:
+def _checked(ops: list[Any], input_spec: Spec) -> list[Step]:
     for i, op in enumerate(ops):
         if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
             what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
             raise ConfigError(f"ops[{i}] must be an op such as Resize(224), got {what}")
-    implied = given.encoded and not any(op.kind == "decode" for op in ops)
+    implied = input_spec.encoded and not any(op.kind == "decode" for op in ops)
     steps: list[Step] = []
-    spec, slot = given, 0
+    spec, slot = input_spec, 0
     for op in [Decode(), *ops] if implied else ops:
         _check_order(op, steps)
         if not spec.encoded:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.ops.program.window import Window
 
-__all__ = ["Layer", "Taken", "layers", "simple", "taken"]
+__all__ = ["Choices", "Layer", "choose", "layers", "simple"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,19 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class Choices:
     """What does happen there, to n samples."""
 
     choice: np.ndarray  # int64 (n,): index into the layer's ops; -1 for none
-    values: tuple[dict[str, Any], ...]  # per op of the layer its params: arrays (n, ...), or tuples and Taken of such
+    values: tuple[dict[str, Any], ...]  # per op of the layer its params: arrays (n, ...), or tuples and Choices of such
 
-    def __getitem__(self, rows: Any) -> Taken:
-        return Taken(self.choice[rows], _rows(self.values, rows))
+    def __getitem__(self, rows: Any) -> Choices:
+        return Choices(self.choice[rows], _rows(self.values, rows))
 
 
 def simple(op: Any) -> bool:
     """It is no composite."""
-    return not hasattr(op, "take")
+    return not hasattr(op, "choose")
 
 
 def layers(op: Any) -> tuple[Layer, ...]:
@@ -46,14 +46,14 @@ def layers(op: Any) -> tuple[Layer, ...]:
     return (Layer((Window.of(op) if op.kind == "geometry" else op,)),)
 
 
-def taken(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Taken]:
+def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
     """One per layer, from its draws (float64 (n, draws)) and (height, width) of what arrives (int64 (n, 2))."""
     if not simple(op):
-        return op.take(u, sizes)
+        return op.choose(u, sizes)
     values = op.params(u, sizes)
     if op.kind == "geometry":
         values = values | {"limit": np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)}
-    return [Taken(np.zeros(len(sizes), np.int64), (values,))]
+    return [Choices(np.zeros(len(sizes), np.int64), (values,))]
 
 
 def _rows(value: Any, rows: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.ops.base import Border
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.program.layers import Layer, Taken, layers, taken
+from fastfeed.ops.program.layers import Choices, Layer, choose, layers
 from fastfeed.ops.program.window import Step, Window, Windows, fold
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import Spec
@@ -24,29 +24,29 @@ class Link:
     """One part of the chain behind decoding: an op that changes pixels, or a run of geometry."""
 
     steps: tuple[Step, ...]
-    given: Spec
+    input_spec: Spec
     spec: Spec  # after it
     layers: tuple[Layer, ...]
 
     @classmethod
-    def of(cls, steps: list[Step], given: Spec) -> Link:
+    def of(cls, steps: list[Step], input_spec: Spec) -> Link:
         """One op, or a run of geometry."""
         spec = steps[-1].spec.as_bytes()
         if steps[0].op.kind != "geometry":
-            return cls(tuple(steps), given, spec, layers(steps[0].op))
+            return cls(tuple(steps), input_spec, spec, layers(steps[0].op))
         height, width = spec.size
         window = Window((height or 0, width or 0), filter_of(steps), border_of(steps))
-        return cls(tuple(steps), given, spec, (Layer((window,)),))
+        return cls(tuple(steps), input_spec, spec, (Layer((window,)),))
 
-    def take(self, draws: Sequence[np.ndarray], n: int) -> list[Taken]:
+    def choose(self, draws: Sequence[np.ndarray], n: int) -> list[Choices]:
         """What happens to n samples, per layer; draws: one array per step."""
-        sizes = np.broadcast_to(np.array(self.given.size, np.int64), (n, 2))
+        sizes = np.broadcast_to(np.array(self.input_spec.size, np.int64), (n, 2))
         if self.steps[0].op.kind != "geometry":
-            return taken(self.steps[0].op, draws[0], sizes)
+            return choose(self.steps[0].op, draws[0], sizes)
         windows = fold(self.steps, draws, sizes)
         limit = np.concatenate([np.zeros((n, 2)), sizes], axis=1) if windows.limits is None else windows.limits
         values = {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips, "limit": limit}
-        return [Taken(np.zeros(n, np.int64), (values,))]
+        return [Choices(np.zeros(n, np.int64), (values,))]
 
 
 def filter_of(steps: Sequence[Step]) -> str:
@@ -65,7 +65,7 @@ class Work:
     """What is to be done to n samples: nothing of it is random any more. With views, a row is a view of a sample."""
 
     windows: Windows
-    taken: tuple[Taken, ...] = ()  # one per layer of the program's chain
+    choices: tuple[Choices, ...] = ()  # one per layer of the program's chain
     views: int = 1  # rows per sample
 
     def __getitem__(self, samples: Any) -> Work:
@@ -74,14 +74,14 @@ class Work:
         if self.views > 1:
             chosen = np.arange(len(self.windows.sizes) // self.views)[samples]
             rows = (chosen[:, None] * self.views + np.arange(self.views)).ravel()
-        return Work(self.windows[rows], tuple(one[rows] for one in self.taken), self.views)
+        return Work(self.windows[rows], tuple(one[rows] for one in self.choices), self.views)
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A checked list of ops and its fused form."""
 
-    given: Spec  # what the source yields
+    input_spec: Spec  # what the source yields
     steps: tuple[Step, ...]  # the user's list, with the implied Decode
     decode: Decode | None  # None for sources of arrays
     window: tuple[Step, ...]  # geometry, folded into one window per sample
@@ -89,7 +89,7 @@ class Program:
     border: Border | None  # what is seen beyond the image, where a window may reach there
     pixels: Spec  # uint8 HWC, of one size: what decoding gives
     chain: tuple[Link, ...]  # what happens to these pixels, in order
-    done: Spec  # uint8 HWC, of one size: after the chain
+    augmented: Spec  # uint8 HWC, of one size: after the chain
     convert: Convert
     spec: Spec  # of one image in the batch
     views: int = 0  # images per sample, where an op makes several of one
@@ -110,7 +110,7 @@ class Program:
 
     def raw(self) -> Program:
         """The same without conversion: bytes, for a device that converts them."""
-        return replace(self, convert=Convert.of([], self.done.channels or 0), spec=self.done)
+        return replace(self, convert=Convert.of([], self.augmented.channels or 0), spec=self.augmented)
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
         """All random numbers of n samples: `uniform(slot, k)`, shape (n, k), per step of window and chain."""
@@ -132,6 +132,6 @@ class Program:
         at, found = len(self.window), []
         windows = fold(self.window, draws[:at], sizes)
         for link in self.chain:
-            found += link.take(draws[at : at + len(link.steps)], n * views)
+            found += link.choose(draws[at : at + len(link.steps)], n * views)
             at += len(link.steps)
         return Work(windows, tuple(found), views)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from fastfeed.decode.memory_limit import Budget
+from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.task import Task, packed
 from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, close_all
@@ -27,7 +27,7 @@ class LocalEngine:
         """As in Engine; an outcome without summary and error says how far a piece is."""
         if not pieces:
             return
-        content, budget = packed(task), Budget(self.rules.memory)
+        content, budget = packed(task), MemoryLimit(self.rules.memory)
         todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for piece in pieces:
             todo.put(piece)

@@ -17,9 +17,9 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
-from fastfeed.decode.native import NativeEngine, built, markers
+from fastfeed.decode.native import NativeEngine, is_built, markers
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box
-from fastfeed.decode.pillow import OPEN, PillowEngine, why
+from fastfeed.decode.pillow import OPEN, PillowEngine, as_bad
 from fastfeed.decode.pixels import resampled
 from fastfeed.decode.sniff import png_intact
 from fastfeed.errors import ConfigError, MissingExtra
@@ -78,7 +78,7 @@ def libvips() -> Any:
 
 def look(blob: bytes, max_pixels: int = 300_000_000) -> Look | Bad:
     """What kind of image this is, or why it is refused. Never raises for what a file contains."""
-    if built() and bytes(blob[:3]) == b"\xff\xd8\xff":
+    if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
         found = markers(blob, max_pixels)
         if isinstance(found, Bad):
             return found if found.reason not in DECLINED else _look(blob, max_pixels)
@@ -109,7 +109,7 @@ def _look(blob: bytes, max_pixels: int) -> Look | Bad:
         said = read_markers(blob) if header.format == "JPEG" else None
         strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
     except Exception as error:  # hostile bytes make plugins raise anything
-        return why(error, blob, header.format)
+        return as_bad(error, blob, header.format)
     return Look(
         header.format, header.height, header.width, orientation, mode, icc, "vips" if strips else "pillow",
         progressive=bool(said and said.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
@@ -202,7 +202,7 @@ class Rasterizer:
         self._op = Decode(matte, max_pixels)
         self._filter = FILTER_NAMES[filter]
         self._pillow = PillowEngine(self._op)
-        self._native = NativeEngine(self._op) if built() else None
+        self._native = NativeEngine(self._op) if is_built() else None
 
     def __repr__(self) -> str:
         return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
@@ -218,7 +218,7 @@ class Rasterizer:
                 return self._through_vips(blob, look, box, size)
             return self._through_pillow(blob, box, size)
         except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
-            bad = why(error, blob, look.format)
+            bad = as_bad(error, blob, look.format)
             short = look.path == "vips" and look.format == "PNG" and b"IEND" not in bytes(blob[-64:])
             return Bad("truncated", bad.detail) if short else bad
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request
-from fastfeed.decode.native import NativeEngine, built
+from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.entry import Made
@@ -48,7 +48,7 @@ class Transformer:
         self._scaling, self._encoding, self._limits = recipe.scaling, recipe.encoding, recipe.limits
         self._rasterizer = Rasterizer(self._scaling.matte, self._scaling.filter, max_pixels=self._limits.max_pixels)
         self._filter = _KERNEL_FILTERS[self._scaling.filter]
-        self._kernel = NativeEngine(Decode(max_pixels=self._limits.max_pixels)) if built() else None
+        self._kernel = NativeEngine(Decode(max_pixels=self._limits.max_pixels)) if is_built() else None
 
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"

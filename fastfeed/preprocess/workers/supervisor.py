@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.decode.base import Bad
-from fastfeed.decode.memory_limit import Budget
+from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess.task import Outcome, Task, packed
 from fastfeed.preprocess.workers.progress_slot import Place
@@ -67,12 +67,12 @@ class Supervisor:
         self,
         task: Task | bytes,  # or its pickle
         rules: Rules | None = None,
-        budget: Budget | None = None,  # of rules.memory bytes, shared by several
+        budget: MemoryLimit | None = None,  # of rules.memory bytes, shared by several
         heard: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
     ) -> None:
         self._task = task if isinstance(task, bytes) else packed(task)
         self._rules = rules or Rules()
-        self._budget = budget or Budget(self._rules.memory)
+        self._budget = budget or MemoryLimit(self._rules.memory)
         self._heard = heard
         self._child: _Child | None = None
         self._changing = threading.Lock()
@@ -141,7 +141,7 @@ class Supervisor:
                 elif name == "need":
                     need, limit = content[0], self._rules.memory
                     if need <= limit:
-                        held.enter_context(self._budget.room(need))
+                        held.enter_context(self._budget.reserve(need))
                     child.send(("given" if need <= limit else "never", limit))
                 elif name == "free":
                     held.close()

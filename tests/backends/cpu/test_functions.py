@@ -32,7 +32,7 @@ def bent(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 def changed(function) -> np.ndarray:
     program = fuse([Function(function), Invert()], PIXELS.with_size(4, 6))
     work = program.work(program.draw(lambda slot, k: np.zeros((1, k))), np.array([[4, 6]]))
-    return run(program.layers, work.taken, 0, np.full((4, 6, 3), 1, np.uint8), leave=False)[0]
+    return run(program.layers, work.choices, 0, np.full((4, 6, 3), 1, np.uint8), leave=False)[0]
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape")  # NumPy 2.5 would rather have it reshaped

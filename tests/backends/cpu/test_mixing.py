@@ -8,7 +8,7 @@ import pytest
 from fastfeed.backends.cpu.mixing import mix, mix_labels
 from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
 from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, Mixed
+from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
 
 OPS = [MixUp(1.0, p=0.7), CutMix(p=0.7), Mosaic(0.7, center=(0, 1)), RandomChoice([MixUp(), CutMix(), Mosaic(0.7)])]
 SHAPES = [(9, 12, 3), (9, 12, 1), (1, 1, 3), (1, 1, 1), (4, 1, 1), (1, 4, 1), (1, 50, 3), (33, 2, 3)]
@@ -20,11 +20,11 @@ class Elsewhere:
     asarray, rint = staticmethod(np.asarray), staticmethod(np.rint)
 
 
-def drawn(op, n, size, seed=0) -> Mixed:
-    return op.mixed(np.random.default_rng(seed).random((n, op.draws)), size)
+def drawn(op, n, size, seed=0) -> MixPlan:
+    return op.mix_plan(np.random.default_rng(seed).random((n, op.draws)), size)
 
 
-def plain(images: list[np.ndarray], mixed: Mixed, row: int) -> np.ndarray:
+def plain(images: list[np.ndarray], mixed: MixPlan, row: int) -> np.ndarray:
     """One HWC sample, as floats."""
     how, shares, box = mixed.how[row], mixed.shares[row], mixed.box[row]
     out = images[0].astype(np.float64)
@@ -73,7 +73,7 @@ def test_rows_as_they_are_and_full_shares_are_copied_whole():
     how = np.array([AS_IS, BLEND, BLEND, PASTE])
     shares = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], np.float64)
     out = np.empty_like(made)
-    mix(made, member_rows(np.arange(4), 2, 0), Mixed(how, shares, np.zeros((4, 4), np.int64)), out)
+    mix(made, member_rows(np.arange(4), 2, 0), MixPlan(how, shares, np.zeros((4, 4), np.int64)), out)
     np.testing.assert_array_equal(out, made[[0, 1, 3, 3]])
 
 

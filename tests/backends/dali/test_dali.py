@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers import dali_cases
-from helpers.dali_cases import Found, apart
+from helpers.dali_cases import Differences, differences
 from helpers.meaning import SAME, Within
 from helpers.op_examples import ON_DALI
 from helpers.side_by_side import HERE, arrays, compiled, files, levels, needs_dali, picture, rendered
@@ -20,7 +20,7 @@ from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 ELSEWHERE = ("views", "label", "mix")
-WORST: dict[str, Found] = {}
+WORST: dict[str, Differences] = {}
 
 
 class Case(NamedTuple):
@@ -56,7 +56,7 @@ def agree(tmp_path):
 
     def check(name: str, ops: list, given: Spec, blobs: list, within: Within) -> None:
         want, got = levels(ops, given, blobs)
-        WORST[name] = found = apart(got, want)
+        WORST[name] = found = differences(got, want)
         dali_cases.check(name, found, within, dali_cases.stored(tmp_path, want, got))
 
     return check
@@ -72,7 +72,7 @@ def table():
 def no_gpu(monkeypatch):
     """The tolerances are for the processor."""
     if HERE:
-        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpus", lambda: 0)
+        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpu_count", lambda: 0)
 
 
 def test_every_op_has_a_case():
@@ -162,15 +162,15 @@ def test_conversions_agree(agree, channels, ops):
 
 @needs_dali
 def test_only_what_dali_shows_alike_reaches_its_decoder():
-    ops = importlib.import_module("fastfeed.backends.dali.graph")
+    graph = importlib.import_module("fastfeed.backends.dali.graph")
     program = fuse([ff.Resize((48, 64))], ENCODED)
     blobs = files()
-    taken = [ops.plain(program, b, h) for b, h in zip(blobs, engine_for(program, "pillow").probe(blobs), strict=True)]
+    plain = [graph.is_plain(program, b, h) for b, h in zip(blobs, engine_for(program, "pillow").probe(blobs), strict=True)]
     jpegs = [True] * 9 + [False, True]
-    assert taken == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
+    assert plain == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
     short, doubtful = blobs[0][:-40], blobs[0][:900] + b"\xff\xdb" + blobs[0][900:]
     for blob in (short, doubtful):
-        assert not ops.plain(program, blob, engine_for(program, "pillow").probe([blob])[0])
+        assert not graph.is_plain(program, blob, engine_for(program, "pillow").probe([blob])[0])
 
 
 @needs_dali
@@ -220,15 +220,15 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
 def test_what_the_parser_refuses_stays_out_of_the_batch():
     """It would end the process, not only the batch."""
     dali = importlib.import_module("fastfeed.backends.dali.backend")
-    ops = importlib.import_module("fastfeed.backends.dali.graph")
+    graph = importlib.import_module("fastfeed.backends.dali.graph")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
     good = files()[0]
     start = good.index(b"\xff\xdb")
     odd = good[:start] + b"\0" + good[start:]  # libjpeg skips what lies between segments
     blobs = [*files()[:8] * 3, odd]
     headers = engine_for(program, "pillow").probe(blobs)
-    assert ops.PLAIN["JPEG"](odd, *headers[-1].handle)
-    assert not ops.plain(program, odd, headers[-1])
+    assert graph.PLAIN["JPEG"](odd, *headers[-1].handle)
+    assert not graph.is_plain(program, odd, headers[-1])
     out = np.empty((25, 48, 64, 3), np.uint8)
     assert runner.render(blobs, headers, Work(whole_windows(25)), out, threading.Event()) == [None] * 25
     assert np.array_equal(out[-1], out[0])

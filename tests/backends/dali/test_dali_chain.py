@@ -6,13 +6,13 @@ import threading
 import numpy as np
 import pytest
 from helpers.dali_cases import (
-    Found,
+    Differences,
     InTurn,
     allowed,
     alone,
-    apart,
     check,
     composed,
+    differences,
     show,
     stored,
 )
@@ -29,7 +29,7 @@ from fastfeed.spec import ENCODED, Spec
 
 pytestmark = needs_dali
 SIZE, EACH = (40, 56), 5
-WORST: dict[str, Found] = {}
+WORST: dict[str, Differences] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +42,7 @@ def table():
 def no_gpu(monkeypatch):
     """The tolerances are for the processor."""
     if HERE:
-        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpus", lambda: 0)
+        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpu_count", lambda: 0)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_simple_ops_agree(graph_alone, channels, tmp_path):
     want, got, _, _ = both([InTurn(ops, EACH)], given, blobs)
     for k, op in enumerate(ops):
         part = slice(EACH * k, EACH * (k + 1))
-        WORST[f"{op!r}{' gray' if channels == 1 else ''}"] = found = apart(got[part], want[part])
+        WORST[f"{op!r}{' gray' if channels == 1 else ''}"] = found = differences(got[part], want[part])
         check(repr(op), found, allowed(op), stored(tmp_path, want[part], got[part]))
     assert np.array_equal(got[-EACH:], np.stack(blobs[-EACH:])), "no op: the pixels themselves"
 
@@ -123,7 +123,7 @@ def test_simple_ops_agree_on_tiny_and_flat_images(graph_alone, size, tmp_path):
     for k, op in enumerate(ops):
         part = slice(2 * k, 2 * k + 2)
         most = allowed(op)._replace(mean=9)  # one pixel is all of it
-        check(f"{op!r} on {size}", apart(got[part], want[part]), most, stored(tmp_path, want[part], got[part]))
+        check(f"{op!r} on {size}", differences(got[part], want[part]), most, stored(tmp_path, want[part], got[part]))
 
 
 @pytest.mark.parametrize("op", [*composed(), *EXAMPLES.get(ff.AugMix, [])[:2]], ids=repr)
@@ -131,7 +131,7 @@ def test_ops_made_of_others_agree(graph_alone, op, tmp_path):
     """A sample that takes another op than on the cpu backend is tens of levels away."""
     given = Spec((*SIZE, 3), "uint8", "HWC")
     want, got, _, _ = both([op], given, images(32))
-    WORST[repr(op)] = found = apart(got, want)
+    WORST[repr(op)] = found = differences(got, want)
     check(repr(op), found, allowed(op), stored(tmp_path, want, got))
     each = np.abs(got.astype(int) - want).mean(axis=(1, 2, 3))
     assert each.max() < 4, f"{op!r}: sample {each.argmax()} is {each.max():.1f} levels away"

@@ -186,7 +186,7 @@ for k in range(0, len(files), 64):
     outs, said = np.empty((2, len(blobs), 64, 64, 3), np.uint8), []
     for runner, out in zip(runners, outs):
         headers = engine.probe(blobs)
-        plain = [graph.plain(program, b, h) for b, h in zip(blobs, headers)]
+        plain = [graph.is_plain(program, b, h) for b, h in zip(blobs, headers)]
         windows = program.windows([np.empty((0, 0))], np.array([(h.height, h.width) for h in headers]))
         said.append(runner.render(blobs, headers, Work(windows), out, threading.Event()))
     apart = np.abs(outs[0].astype(int) - outs[1]).mean((1, 2, 3))

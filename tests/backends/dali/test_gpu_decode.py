@@ -9,7 +9,7 @@ import pytest
 from helpers.side_by_side import encoded, files, needs_dali, picture
 
 import fastfeed as ff
-from fastfeed.backends.dali.decode_share import Share, kept, mine
+from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
 from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import BACKENDS
@@ -21,7 +21,7 @@ OPS = [ff.RandomResizedCrop(32), ff.RandomFlip(), ff.Normalize.imagenet()]
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr("fastfeed.backends.dali.backend.gpus", lambda: 0, raising=False)
+    monkeypatch.setattr("fastfeed.backends.dali.backend.gpu_count", lambda: 0, raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -138,33 +138,33 @@ def test_several_threads_share_the_lanes(folder):
 
 def test_the_share_is_where_both_sides_end_together(tmp_path):
     path = tmp_path / "decode.json"
-    share = Share(path, "here", None)
+    share = DecodeShare(path, "here", None)
     assert not share.measured
     for _ in range(40):
         cpu, gpu = round(1000 * share.value), round(1000 * (1 - share.value))
         share.note((cpu, cpu / 300), (gpu, gpu / 900))  # images per second
     assert share.measured and share.value == pytest.approx(0.25, abs=0.01)
     assert json.loads(path.read_text()) == {"here": pytest.approx(0.25, abs=0.01)}
-    again = Share(path, "here", None)
+    again = DecodeShare(path, "here", None)
     assert again.measured and again.value == pytest.approx(share.value, abs=1e-3)
-    assert not Share(path, "elsewhere", None).measured
-    assert Share(path, "here", 0.7).value == 0.7
+    assert not DecodeShare(path, "elsewhere", None).measured
+    assert DecodeShare(path, "here", 0.7).value == 0.7
 
 
 def test_a_file_that_is_not_ours_or_cannot_be_written_costs_nothing(tmp_path):
     path = tmp_path / "decode.json"
     path.write_text("[1, 2")
-    assert kept(path) == {}
+    assert read_measured(path) == {}
     path.write_text("[1, 2]")
-    assert kept(path) == {}
-    share = Share(tmp_path / "decode.json" / "below a file", "x", None)
+    assert read_measured(path) == {}
+    share = DecodeShare(tmp_path / "decode.json" / "below a file", "x", None)
     for _ in range(20):
         share.note((10, 0.1), (10, 0.1))
     assert share.measured and share.value == 0.5
 
 
 def test_a_side_that_did_nothing_teaches_nothing(tmp_path):
-    share = Share(tmp_path / "decode.json", "x", None)
+    share = DecodeShare(tmp_path / "decode.json", "x", None)
     share.note((0, 0.0), (10, 0.1))
     share.note((10, 0.1), (0, 0.0))
     assert not share.measured and share.value == 0.3
@@ -172,11 +172,11 @@ def test_a_side_that_did_nothing_teaches_nothing(tmp_path):
 
 def test_whose_a_file_is_depends_on_its_bytes_alone():
     blobs = [np.random.default_rng(k).bytes(1000) for k in range(2000)]
-    few, more = ([mine(blob, share) for blob in blobs] for share in (0.25, 0.5))
+    few, more = ([decodes_on_cpu(blob, share) for blob in blobs] for share in (0.25, 0.5))
     assert 400 < sum(few) < 600 and 900 < sum(more) < 1100
     assert all(b or not a for a, b in zip(few, more, strict=True)), "a larger share takes more, and leaves none"
-    assert not any(mine(blob, 0.0) for blob in blobs) and all(mine(blob, 1.0) for blob in blobs)
-    assert mine(memoryview(blobs[0]), 0.25) == few[0]
+    assert not any(decodes_on_cpu(blob, 0.0) for blob in blobs) and all(decodes_on_cpu(blob, 1.0) for blob in blobs)
+    assert decodes_on_cpu(memoryview(blobs[0]), 0.25) == few[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastfeed.backends.cpu.backend import convert
-from fastfeed.backends.dali.memory import Gpu, Host
+from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.buffers import BufferPool
@@ -59,7 +59,7 @@ def cupy(monkeypatch):
 
 
 def test_a_slot_is_used_again_once_nobody_holds_it(cupy):
-    pool = BufferPool((100, 100), "uint8", 2, Gpu(0).empty)
+    pool = BufferPool((100, 100), "uint8", 2, GpuMemory(0).empty)
     for _ in range(20):
         view = pool.take()[3:]
         del view
@@ -68,7 +68,7 @@ def test_a_slot_is_used_again_once_nobody_holds_it(cupy):
 
 def test_no_room_says_how_much_is_free_and_who_may_hold_it(cupy):
     with pytest.raises(DeviceMemory) as caught:
-        Gpu(3).empty((1200, 1000), "float32")
+        GpuMemory(3).empty((1200, 1000), "float32")
     text = str(caught.value)
     assert text.startswith("the memory of GPU 3 has no room for a batch of 4.8 MB, 0.0 of 0.0 GB are free; lower the")
     assert "set_memory_growth" in text and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in text
@@ -77,7 +77,7 @@ def test_no_room_says_how_much_is_free_and_who_may_hold_it(cupy):
 def test_a_gpu_that_is_nearly_full_is_worth_a_word_at_the_start(cupy):
     cupy.free = 10**5
     with pytest.warns(UserWarning, match=r"GPU 0 has 0\.0 of 0\.0 GB free\. TensorFlow takes all that is free, unless"):
-        Gpu(0)
+        GpuMemory(0)
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
@@ -90,8 +90,8 @@ def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
     pixels = np.random.default_rng(0).integers(0, 256, (3, 6, 5, 3), dtype=np.uint8)
     shape = (5, 6, 5, 3) if layout == "HWC" else (5, 3, 6, 5)
     outs = [np.zeros(shape, dtype) for _ in range(3)]
-    for memory, out in zip((Host(), Gpu(0)), outs, strict=False):
-        memory.lay(how, pixels, out, [4, 0, 2])
+    for memory, out in zip((HostMemory(), GpuMemory(0)), outs, strict=False):
+        memory.store(how, pixels, out, [4, 0, 2])
         memory.synchronize()
     convert(how, pixels, part := np.empty((3, *shape[1:]), dtype))
     outs[2][[4, 0, 2]] = part
@@ -103,25 +103,25 @@ def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
 def test_without_cupy_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(MissingExtra, match=r"batches on a GPU need CuPy: pip install 'fastfeed\[cuda13\]'"):
-        Gpu(0)
+        GpuMemory(0)
 
 
 def test_slots_of_a_gpu_are_taken_by_several_threads(cupy):
-    pool = BufferPool((10, 10), "uint8", 4, Gpu(0).empty)
-    taken: list[int] = []
+    pool = BufferPool((10, 10), "uint8", 4, GpuMemory(0).empty)
+    choices: list[int] = []
 
     def take() -> None:
         for _ in range(200):
             slot = pool.take()
             slot[...] = 1
-            taken.append(len(slot))
+            choices.append(len(slot))
 
     threads = [threading.Thread(target=take) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(taken) == 800
+    assert len(choices) == 800
 
 
 def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
@@ -129,7 +129,7 @@ def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
     import fastfeed as ff
 
     with ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=4) as feed:
-        made, gpu = feed._producer._builder.branches[0], Gpu(0)
+        made, gpu = feed._producer._builder.branches[0], GpuMemory(0)
         made.backend.xp, made.backend.empty = gpu.xp, gpu.empty
         made.buffers = BufferPool((4, 4, 4, 3), "uint8", 2, gpu.empty)
         before = made.buffers._allocate

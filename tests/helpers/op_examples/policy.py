@@ -50,9 +50,9 @@ PILLOW: dict[type, Callable[[Any, Image.Image, dict[str, Any]], Image.Image]] = 
 }
 
 
-def by_pillow(layers: Any, taken: Any, row: int, image: Image.Image) -> Image.Image:
+def by_pillow(layers: Any, choices: Any, row: int, image: Image.Image) -> Image.Image:
     """What a sample takes of each layer, one after another."""
-    for layer, one in zip(layers, taken, strict=True):
+    for layer, one in zip(layers, choices, strict=True):
         k = int(one.choice[row])
         if k >= 0:
             op, its = layer.ops[k], {name: value[row] for name, value in one.values[k].items()}
@@ -63,7 +63,7 @@ def by_pillow(layers: Any, taken: Any, row: int, image: Image.Image) -> Image.Im
 def mixed(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """The formula: shares of the image and of each version."""
     plain = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-    versions = [by_pillow(op.chain, taken, row, plain) for taken in values["chains"]]
+    versions = [by_pillow(op.chain, choices, row, plain) for choices in values["chains"]]
     found = [np.asarray(one, np.float64).reshape(image.shape) for one in (plain, *versions)]
     return np.rint(np.einsum("k,khwc->hwc", values["shares"][row], np.stack(found))).astype(np.uint8)
 

@@ -191,7 +191,7 @@ def test_program_of_the_usual_list():
     assert [step.op for step in program.window] == ops[:2]
     assert program.convert == Convert.of(ops[2:], 3)
     assert program.filter == "bicubic"
-    assert (program.decode, program.given) == (Decode(), ENCODED)
+    assert (program.decode, program.input_spec) == (Decode(), ENCODED)
     assert program.pixels == Spec((224, 224, 3), "uint8", "HWC")
     assert program.spec == Spec((3, 224, 224), "float32", "CHW")
 

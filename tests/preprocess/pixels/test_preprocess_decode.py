@@ -30,9 +30,9 @@ def path(request, monkeypatch):
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
         monkeypatch.setattr(raster, "LARGE", 1)
     elif request.param == "pillow":
-        monkeypatch.setattr(raster, "built", lambda: False)
+        monkeypatch.setattr(raster, "is_built", lambda: False)
         monkeypatch.setattr(raster, "libvips", lambda: None)
-    elif not raster.built():
+    elif not raster.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     return request.param
 
@@ -46,7 +46,7 @@ def test_orientation(format, orientation, path):
     found = seen(blob, format=format, orientation=orientation, height=shown.shape[0], width=shown.shape[1], icc="none")
     ways = {
         "native": {"JPEG": "kernel"},
-        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if raster.built() else {}),
+        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if raster.is_built() else {}),
     }
     assert found.path == ways.get(path, {}).get(format, "pillow")
     off = np.abs(made(blob).astype(int) - shown)
@@ -76,14 +76,14 @@ def test_filters_are_antialiased(format, filter, path):
         assert np.percentile(off, 99) <= (5 if format == "JPEG" else 1.6), (box, size)
 
 
-@pytest.mark.skipif(not raster.built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.skipif(not raster.is_built(), reason=jpegs.NO_KERNEL)
 @pytest.mark.parametrize("layout", jpegs.LAYOUTS)
 def test_kernel_and_pillow_agree(layout, monkeypatch):
     blob = jpegs.LAYOUTS[layout](160, 256, 3)
     cases = [((0, 0, 160, 256), (40, 60)), ((11, 7, 99.5, 140.25), (70, 90)), ((0, 0, 160, 256), (160, 256))]
     found = seen(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
     one = [made(blob, *case).astype(int) for case in cases]
-    monkeypatch.setattr(raster, "built", lambda: False)
+    monkeypatch.setattr(raster, "is_built", lambda: False)
     assert seen(blob, path="pillow").mode == found.mode
     for case, pixels in zip(cases, one, strict=True):
         off = np.abs(made(blob, *case) - pixels)

@@ -91,8 +91,8 @@ def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(layout: str, mon
 def test_sizes_of_jpegs_are_rounded_alike_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
     blob = file(PIXELS, "JPEG")
     one = made(blob, Scaling(31))
-    monkeypatch.setattr(transform, "built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
+    monkeypatch.setattr(transform, "is_built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.is_built", lambda: False)
     other = made(blob, Scaling(31))
     assert (one.height, one.width, one.facts) == (other.height, other.width, other.facts)
     assert np.abs(shown(one).astype(int) - shown(other)).max() <= 8

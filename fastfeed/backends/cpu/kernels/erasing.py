@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.ops.base import shade
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
-from fastfeed.ops.noise_table import gray, wrapped
+from fastfeed.ops.noise_table import gray, read_wrapped
 
 __all__ = ["KERNELS"]
 
@@ -28,7 +28,7 @@ def erase(op: RandomErasing | CutOut, values: dict[str, Any], row: int, image: n
     first, last, line = left * channels, (left + width) * channels, columns * channels
     part = image.reshape(rows, line)[top : top + height, first:last]
     if op.fill == "noise":
-        grain = wrapped(gray(), int(values["offset"][row]) + top * line, height * line)
+        grain = read_wrapped(gray(), int(values["offset"][row]) + top * line, height * line)
         part[...] = grain.reshape(height, line)[:, first:last]
     else:
         part[...] = _line(op.fill, channels, columns)[: last - first]

@@ -8,11 +8,11 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.decode import built
+from fastfeed.decode import is_built
 
 __all__ = ["NATIVE", "WIDE", "convert", "count", "look_up"]
 
-NATIVE: Any = importlib.import_module("fastfeed._native") if built() else None
+NATIVE: Any = importlib.import_module("fastfeed._native") if is_built() else None
 # AVX-512 VBMI looks 64 bytes up in two instructions, which is faster than arithmetic; elsewhere OpenCV's will do
 WIDE = bool(NATIVE and NATIVE.WIDE_LOOK_UPS)
 

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from fastfeed.decode.base import Header, Request
-from fastfeed.decode.padding import decode, frame
+from fastfeed.decode.padding import add_border, decode_with_border
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.ops.base import shade
 from fastfeed.ops.program.window import Window, Windows
@@ -33,7 +33,7 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
     windows = Windows(values["box"][one], values["flip"][one], values["size"][one], values["limit"][one])
     out = np.empty((1, *size, image.shape[2]), np.uint8)
     header = Header(image.shape[0], image.shape[1], "array")
-    decode(_ENGINE, Request([image], [header], windows, op.filter), op.border, out, _NEVER)
+    decode_with_border(_ENGINE, Request([image], [header], windows, op.filter), op.border, out, _NEVER)
     return out[0]
 
 
@@ -60,7 +60,7 @@ def _whole_pixels(
     if seen.shape[0] <= most[0] or seen.shape[1] <= most[1]:
         return None
     out = np.empty((*size, image.shape[2]), np.uint8)
-    return frame(seen, edges, op.border.mode, shade(op.border.fill, image.shape[2]), out)
+    return add_border(seen, edges, op.border.mode, shade(op.border.fill, image.shape[2]), out)
 
 
 KERNELS = {Window: cut}

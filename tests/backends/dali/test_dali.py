@@ -165,7 +165,8 @@ def test_only_what_dali_shows_alike_reaches_its_decoder():
     graph = importlib.import_module("fastfeed.backends.dali.graph")
     program = fuse([ff.Resize((48, 64))], ENCODED)
     blobs = files()
-    plain = [graph.is_plain(program, b, h) for b, h in zip(blobs, engine_for(program, "pillow").probe(blobs), strict=True)]
+    headers = engine_for(program, "pillow").probe(blobs)
+    plain = [graph.is_plain(program, blob, header) for blob, header in zip(blobs, headers, strict=True)]
     jpegs = [True] * 9 + [False, True]
     assert plain == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
     short, doubtful = blobs[0][:-40], blobs[0][:900] + b"\xff\xdb" + blobs[0][900:]

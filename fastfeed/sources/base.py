@@ -10,7 +10,21 @@ import numpy as np
 from fastfeed.spec import Spec
 from fastfeed.storage.pending import Pending
 
-__all__ = ["Annotated", "Fetching", "Instances", "Located", "Sharded", "Source", "says_where"]
+__all__ = [
+    "Annotated",
+    "Fetching",
+    "Instances",
+    "Located",
+    "Noted",
+    "Sharded",
+    "Source",
+    "notes_of",
+    "says_where",
+    "summary",
+    "with_notes",
+]
+
+_NOTES = 10  # printed with a source
 
 
 class Source(Protocol):
@@ -50,6 +64,16 @@ class Fetching(Protocol):
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, and return at once. Each result is what `read` gives for that id."""
+        ...
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A source of files."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What it leaves out and what is damaged, a line each, with a count or the place."""
         ...
 
 
@@ -123,3 +147,20 @@ class Located(Protocol):
 def says_where(source: Any) -> TypeGuard[Located]:
     """It has boxes or masks."""
     return isinstance(source, Located) and (source.most > 0 or source.masks([]) is not None)
+
+
+def notes_of(source: Any) -> list[str]:
+    """What a source leaves out and what is damaged in it; nothing where it reads no files."""
+    return list(source.notes) if isinstance(source, Noted) else []
+
+
+def summary(kind: str, uris: Sequence[str], images: int, classes: Sequence[str]) -> str:
+    """`Table(a.csv and 2 more): 90 images of 3 classes`."""
+    place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
+    return f"{kind}({place}): {images} images{f' of {len(classes)} classes' if classes else ''}"
+
+
+def with_notes(text: str, notes: Sequence[str]) -> str:
+    """The `str` of a source: a line about it, and its first notes below."""
+    more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
+    return "\n  ".join([text, *notes[:_NOTES], *more])

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.sources.base import with_notes
 from fastfeed.sources.listing.file_table import Rows
 from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read
@@ -36,9 +37,10 @@ class ImageFolder:
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and every path
     counts: a file that is linked into two folders is two samples. Only a link to a folder that it lies in is not
-    followed. Files without an image's extension, hidden ones, and images beside the class folders are left out and
-    counted in `left_out`. Pass `classes=train.classes` for a validation folder, so that labels
-    agree; `labeled=False` takes all images anywhere below root, with label -1.
+    followed. Files without an image's extension, hidden ones, and images beside the class folders are left out:
+    `print` and `notes` say how many, with an example of each kind, and `left_out` has the counts. Pass
+    `classes=train.classes` for a validation folder, so that labels agree; `labeled=False` takes all images anywhere
+    below root, with label -1.
 
     `root` may be remote, `s3://bucket/train`. It is then listed anew whenever a source is made, which takes minutes for
     millions of images: `fastfeed index s3://bucket/train` does it once, and `listing="train.parquet"` is what it wrote.
@@ -70,15 +72,14 @@ class ImageFolder:
         self._given = None if classes is None else tuple(classes)
         if listing is not None:
             versions = self.remote and self._storage.cache is not None
-            rows, folders = read(os.fspath(listing), self._storage, versions, "ImageFolder")
-            self.left_out = Counter[str]()
+            rows, folders, self._left_out = read(os.fspath(listing), self._storage, versions, "ImageFolder")
         else:
             if self.remote:
                 tree = RemoteTree(str(self.root), self._storage, extensions, "ImageFolder")
             else:
                 tree = LocalTree(str(self.root), extensions, "ImageFolder")
             choose = self._choose if labeled else lambda folders, _: folders
-            rows, folders, self.left_out = gather(tree, choose, not labeled, progress, f"listing {self.root}")
+            rows, folders, self._left_out = gather(tree, choose, not labeled, progress, f"listing {self.root}")
         self.classes: tuple[str, ...] = ()
         self._labels = np.full(len(rows), -1, np.int32)
         if labeled:
@@ -115,7 +116,7 @@ class ImageFolder:
         number = {name: label for label, name in enumerate(self.classes)}
         labels = np.array([number[folder] for folder in folders], np.int32)[rows.labels[there]]
         if beside:  # of a listing: others have none of them
-            self.left_out["(no class)"] += beside
+            self._left_out.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], beside)
         if beside or np.any(np.diff(labels) < 0):
             order = np.argsort(labels, kind="stable")
             rows, labels = rows.take(there[order]), labels[order]
@@ -130,9 +131,19 @@ class ImageFolder:
         return rows, labels
 
     def _left_out_text(self) -> str:
-        if not self.left_out:
-            return ""
-        return "; left out: " + ", ".join(f"{n} {extension}" for extension, n in self.left_out.most_common(5))
+        return f"; left out: {self._left_out.summary()}" if self._left_out.counts else ""
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many files below the root are no samples, by extension, `(hidden)`, `(no class)` and so on."""
+        return self._left_out.counts
+
+    @property
+    def notes(self) -> list[str]:
+        """What is left out, with an example of each kind, and classes without images."""
+        empty = np.flatnonzero(np.bincount(self._labels[self._labels >= 0], minlength=len(self.classes)) == 0).tolist()
+        without = f"{len(empty)} class{'' if len(empty) == 1 else 'es'} without images"
+        return self._left_out.notes() + ([f"{without}, such as {self.classes[empty[0]]}"] if empty else [])
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -214,9 +225,15 @@ class ImageFolder:
             return self._sizes[first:last]
         return np.array([-1 if self.remote else _size_of(self.uri(i)) for i in range(first, last)], np.int64)
 
+    def __str__(self) -> str:
+        return with_notes(self._summary(), self.notes)
+
     def __repr__(self) -> str:
+        return self._summary() + self._left_out_text()
+
+    def _summary(self) -> str:
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
-        return f"ImageFolder({str(self.root)!r}): {len(self)} images{kinds}{self._left_out_text()}"
+        return f"ImageFolder({str(self.root)!r}): {len(self)} images{kinds}"
 
 
 def _size_of(path: str) -> int:

@@ -89,7 +89,7 @@ class MDSShards(Packed):
         )  # fmt: skip
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-        files = find_files(listed(shards, storage), self.suffix, storage, "MDSShards")
+        files = find_files(listed(shards, storage), self.suffix, storage, "MDSShards", self._folder_notes)
         there = columns_of(*files[0], storage)
         for name in dict.fromkeys([self._image, *([self._label] if self._label else []), *self._names]):
             if name not in there:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, says_where
+from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, notes_of, says_where, with_notes
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import Then
 
@@ -182,6 +182,12 @@ class Mixture:
             unit -= count
         raise IndexError(unit)
 
+    @property
+    def notes(self) -> list[str]:
+        """Those of all sources, each after the source's name."""
+        named = zip(self.names, self.sources, strict=True)
+        return [f"{name}: {note}" for name, source in named for note in notes_of(source)]
+
     # -- Annotated
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
@@ -254,6 +260,9 @@ class Mixture:
             return getattr(source, what)(own) if isinstance(source, Annotated) else None
 
         return self._array(ids, shape, dtype, fill, ask)
+
+    def __str__(self) -> str:
+        return with_notes(repr(self), self.notes)
 
     def __repr__(self) -> str:
         total = sum(self.shares)

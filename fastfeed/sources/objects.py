@@ -13,7 +13,7 @@ from fastfeed.faults import Failure
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
-from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source
+from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, notes_of, with_notes
 from fastfeed.sources.shards.base import cache_of
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import WITH, fingerprint
@@ -98,9 +98,10 @@ class Objects:
         so are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
         """
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        source, lists, names = read_coco(images, os.fspath(annotations), storage)
+        source, lists, names, notes = read_coco(images, os.fspath(annotations), storage)
         made = cls.__new__(cls)
         made._set(source, lists, None, names, most)
+        made._notes = notes
         return made
 
     def _set(
@@ -115,6 +116,7 @@ class Objects:
         self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
         self._lists, self._masks, self._most = lists, masks, most
         self._said = source if isinstance(source, Annotated) else None
+        self._notes: list[str] = []
         self._fingerprint = ""
 
     @staticmethod
@@ -151,6 +153,11 @@ class Objects:
             yield from self._lists.content(first, last)
         if self._masks is not None:
             yield from self._masks.content(first, last)
+
+    @property
+    def notes(self) -> list[str]:
+        """The source's, and annotations that are left out."""
+        return notes_of(self.source) + self._notes
 
     # -- Fetching
 
@@ -216,7 +223,13 @@ class Objects:
     def _failure(self, i: int, why: Unread) -> Failure:
         return Failure(i, self.uri(i), "read", why.reason, f"its mask: {why.detail}" if why.detail else "its mask")
 
+    def __str__(self) -> str:
+        return with_notes(f"{str(self.source).splitlines()[0]}{self._summary()}", self.notes)
+
     def __repr__(self) -> str:
+        return f"{self.source!r}{self._summary()}"
+
+    def _summary(self) -> str:
         kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""
         boxes = [] if self._lists is None else [f"{len(self._lists.boxes)} boxes{kinds}"]
-        return f"{self.source!r} with {' and '.join(boxes + ([] if self._masks is None else ['masks']))}"
+        return f" with {' and '.join(boxes + ([] if self._masks is None else ['masks']))}"

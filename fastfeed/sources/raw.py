@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
 from fastfeed.storage.byte_range import Stat, is_local
@@ -45,7 +46,10 @@ class RawShards:
         if isinstance(classes, str):
             raise ConfigError(f"RawShards: classes must be a list of names, got {classes!r}")
         own = storage if isinstance(storage, Storage) else Storage(storage)
-        files = [(uri, stat) for uri, stat in find_files(shards, ".npy", own, "RawShards") if not _is_labels(uri)]
+        self.notes: list[str] = []  # on what folders hold besides shards
+        files = [
+            (uri, stat) for uri, stat in find_files(shards, ".npy", own, "RawShards", self.notes) if not _is_labels(uri)
+        ]
         if not files:
             raise SourceError(f"RawShards: no images in {shards}, only {_LABELS}")
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
@@ -135,11 +139,11 @@ class RawShards:
         """Where a shard lies."""
         return self._shards.uris[unit]
 
+    def __str__(self) -> str:
+        return with_notes(repr(self), self.notes)
+
     def __repr__(self) -> str:
-        kinds = f" of {len(self.classes)} classes" if self.classes else ""
-        uris = self._shards.uris
-        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
-        return f"RawShards({place}): {len(self)} images{kinds}, {self.spec}"
+        return f"{summary('RawShards', self._shards.uris, len(self), self.classes)}, {self.spec}"
 
 
 def _is_labels(uri: str) -> bool:

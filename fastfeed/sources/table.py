@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths, cache_of
 from fastfeed.sources.tables.columns import Where
 from fastfeed.sources.tables.image_files import Loose
@@ -28,7 +29,7 @@ from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["Table"]
 
-_STATE = ("_asked", "_root", "_given", "_memory", "_storage")
+_STATE = ("notes", "_asked", "_root", "_given", "_memory", "_storage")
 
 
 class Images(Protocol):
@@ -92,7 +93,8 @@ class Table:
         self._given = None if classes is None else tuple(classes)
         self._memory = _in_bytes(memory)
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._set(open_table(find_table(table, self._storage), self._asked, self._storage))
+        files, self.notes = find_table(table, self._storage)
+        self._set(open_table(files, self._asked, self._storage))
 
     def _set(self, opened: Opened) -> None:
         uris = [uri for uri, _ in opened.files]
@@ -229,11 +231,14 @@ class Table:
     def _texts(self, name: str) -> Strings:
         return Strings(self._arrays[f"carried {name}"], self._arrays[f"ends {name}"])
 
+    def __str__(self) -> str:
+        return with_notes(self._summary(), self.notes)
+
     def __repr__(self) -> str:
-        uris = self._where.uris
-        kinds = f" of {len(self.classes)} classes" if self.classes else ""
-        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
-        return f"Table({place}): {len(self)} images{kinds}"
+        return self._summary() + (f"; {len(self.notes)} notes, see .notes" if self.notes else "")
+
+    def _summary(self) -> str:
+        return summary(type(self).__name__, self._where.uris, len(self), self.classes)
 
 
 def _in_bytes(memory: int | str) -> int:

@@ -15,11 +15,16 @@ __all__ = ["braces", "find_files", "local_stat"]
 
 _MANY = 16  # addresses in one folder from which on listing it is cheaper than asking for each
 _MOST = 1_000_000  # files of one pattern; more is a slip of the finger
+_INDEXES = (".idx", ".index", ".json", ".jsonl")  # of shards, and reports on them
 _LISTS = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that lists what it holds
 
 
 def find_files(
-    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], suffix: str, storage: Storage, who: str
+    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    suffix: str,
+    storage: Storage,
+    who: str,
+    notes: list[str] | None = None,
 ) -> list[tuple[str, Stat]]:
     """The files meant, in the order given and sorted inside a pattern: (address, stat) each.
 
@@ -39,6 +44,8 @@ def find_files(
     found: list[tuple[str, Stat]] = []
     for pattern in patterns:
         found += [(pattern, known[pattern])] if pattern in known else _matches(pattern, suffix, storage, who)
+        if notes is not None and pattern not in known and is_local(pattern) and os.path.isdir(pattern):
+            notes += _left_out(pattern, suffix)
     seen: set[str] = set()
     for uri, _ in found:
         same = os.path.abspath(uri) if is_local(uri) else uri
@@ -123,6 +130,18 @@ def _matches(pattern: str, suffix: str, storage: Storage, who: str) -> list[tupl
     if not found:
         raise SourceError(f"{who}: nothing matches {path}; check the path")
     return found
+
+
+def _left_out(folder: str, suffix: str) -> list[str]:
+    """A note on what a folder of this machine holds besides the files that end in `suffix` and their indexes."""
+    names = sorted(os.listdir(folder))
+    hidden = [name for name in names if name.startswith(".") and name.endswith(suffix)]
+    others = [name for name in names if not name.endswith(suffix) and not name.startswith((".", "_"))]
+    others = [name for name in hidden + others if not name.endswith(_INDEXES)]
+    if not others:
+        return []
+    what = f"{len(others):,} other {'entry' if len(others) == 1 else 'entries'}"
+    return [f"left out {what} of {folder}{': ' if len(others) == 1 else ', such as '}{others[0]}"]
 
 
 def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:

@@ -49,7 +49,7 @@ def test_what_is_no_image_by_its_name_is_counted(tmp_path):
     source = ImageFolder(tmp_path)
     assert names(source) == ["a/1.JPG", "a/2.Jpeg"]
     assert source.left_out == {".txt": 3, "(none)": 1, ".mp4": 1}
-    assert str(source).endswith("2 images of 1 classes; left out: 3 .txt, 1 (none), 1 .mp4")
+    assert repr(source).endswith("2 images of 1 classes; left out: 3 .txt, 1 (none), 1 .mp4")
 
 
 def test_hidden_files_and_folders_are_left_out(tmp_path):

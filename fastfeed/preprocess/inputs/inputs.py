@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from fastfeed.preprocess.inputs.labels import join
 from fastfeed.preprocess.inputs.previous_job import open_output
 from fastfeed.preprocess.plan import PLAN
 from fastfeed.preprocess.recipe import digest
-from fastfeed.sources.base import Annotated, Source
+from fastfeed.sources.base import Annotated, Source, notes_of
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.listing import list_images
@@ -65,9 +64,7 @@ class Input:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What of the source is not among its photographs, and why: files by their names, damaged parts of shards."""
-        most = Counter(self.left_out).most_common(8)
-        others = f"files that are no photographs by their names: {', '.join(f'{n:,} {what}' for what, n in most)}"
-        return (*((others,) if most else ()), *getattr(self.source, "notes", ()))
+        return tuple(notes_of(self.source))
 
     @property
     def fingerprint(self) -> str:
@@ -175,13 +172,10 @@ def _folder(
     listing = None if keep is None else _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress)
 
     def opened(labeled: bool) -> ImageFolder:
-        folder = ImageFolder(
+        return ImageFolder(
             place, labeled=labeled, min_per_class=1, extensions=EXTENSIONS, listing=listing, storage=storage,
             progress=progress,
         )  # fmt: skip
-        if listing is not None:
-            folder.left_out = Counter(facts_of(listing, "ImageFolder").get("left_out", {})) + folder.left_out
-        return folder
 
     if not labeled and labeled is not None:
         return opened(False)

@@ -40,6 +40,11 @@ class Labeled:
     def __len__(self) -> int:
         return len(self._folder)
 
+    @property
+    def notes(self) -> list[str]:
+        """What the folder and the table leave out."""
+        return [*self._folder.notes, *self._table.notes]
+
     def uri(self, i: int) -> str:
         """As the folder says."""
         return self._folder.uri(i)

@@ -33,15 +33,15 @@ _KEY = b'"segmentation"'
 
 def read_coco(
     images: str | os.PathLike[str] | Source, annotations: str, storage: Storage
-) -> tuple[Source, BoxLists, tuple[str, ...]]:
-    """Images, their boxes, and the names of categories by label."""
+) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
+    """Images, their boxes, the names of categories by label, and notes on what is left out."""
     listed = _Listed(annotations, _parsed(annotations, storage))
     if isinstance(images, (str, os.PathLike)):
         source: Source = Files(os.fspath(images).removeprefix("file://"), listed.names, storage)
         order = np.arange(len(listed.names), dtype=np.int64)
     else:
         source, order = images, _matched(images, listed)
-    return source, listed.lists(order, source), listed.classes
+    return source, listed.lists(order, source), listed.classes, listed.notes
 
 
 def _parsed(place: str, storage: Storage) -> dict[str, Any]:
@@ -109,9 +109,11 @@ class _Listed:
                 f"Objects.coco: {place} has two {'images' if len(label) == len(kinds) else 'categories'} of one id"
             )
         owners, labels, boxes, self._ids = array("q"), array("q"), array("d"), array("q")
+        crowds: list[Any] = []
         for one in found["annotations"]:
             try:
                 if one.get("iscrowd"):
+                    crowds.append(one.get("id"))
                     continue
                 left, top, width, height = one["bbox"]
                 owners.append(self._row[one["image_id"]])
@@ -124,6 +126,10 @@ class _Listed:
                     f"Objects.coco: {place}: annotation {shown!r} needs a bbox [left, top, width, height] and ids of "
                     f"an image and a category that are in the file: {type(error).__name__} {error}"
                 ) from None
+        self.notes: list[str] = []
+        if crowds:
+            what = f"left out {len(crowds):,} of its annotations, which are crowds, such as the one with id {crowds[0]}"
+            self.notes.append(f"{place}: {what}")
         self._owners, self._labels = np.frombuffer(owners, np.int64), np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
 
@@ -174,6 +180,7 @@ class Files:
 
     spec = ENCODED
     classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # all names are samples
 
     def __init__(self, root: str, names: Sequence[str], storage: Storage) -> None:
         self.root, self.paths = root, Strings.of(names)

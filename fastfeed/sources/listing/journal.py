@@ -22,6 +22,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, Rows, unpacked
+from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.tables.string_column import Strings
 
 __all__ = ["End", "Held", "Partial", "Sink", "kept"]
@@ -36,7 +37,7 @@ class End:
 
     images: int
     ordered: bool  # as a walk from folder to folder meets them
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut)
     more: dict[str, Any] = field(default_factory=dict)  # plain values
 
 
@@ -49,7 +50,7 @@ class Sink(Protocol):
         """Some more images."""
         ...
 
-    def end(self, folder: str, left_out: Counter[str], **more: Any) -> None:
+    def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
         """These were all."""
         ...
 
@@ -71,7 +72,7 @@ class Held:
         self._order.look(folder, rows)
         self._parts.setdefault(folder, []).append(rows)
 
-    def end(self, folder: str, left_out: Counter[str], **more: Any) -> None:
+    def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
         """These were all."""
         self.ends[folder] = End(*self._order.result(folder), left_out, more)
 
@@ -133,7 +134,8 @@ class Partial:
                 if "rows" in head:
                     begun.setdefault(head["folder"], []).append(place)
                 elif "images" in head:
-                    end = End(head["images"], head["ordered"], Counter(head["left_out"]), head["more"])
+                    left_out = LeftOut(Counter(head["left_out"]), head["examples"])
+                    end = End(head["images"], head["ordered"], left_out, head["more"])
                     self.ends[head["folder"]], self._at[head["folder"]] = end, begun.pop(head["folder"], [])
                 elif head == kind:
                     begun.clear()
@@ -153,12 +155,19 @@ class Partial:
         if sum(map(len, waiting)) >= ROWS:
             self._flush(folder)
 
-    def end(self, folder: str, left_out: Counter[str], **more: Any) -> None:
+    def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
         """These were all."""
         self._flush(folder)
         end = End(*self._order.result(folder), left_out, more)
         self._write(
-            {"folder": folder, "images": end.images, "ordered": end.ordered, "left_out": left_out, "more": more}
+            {
+                "folder": folder,
+                "images": end.images,
+                "ordered": end.ordered,
+                "more": more,
+                "left_out": left_out.counts,
+                "examples": left_out.examples,
+            }
         )
         self.ends[folder] = end
 

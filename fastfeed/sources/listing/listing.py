@@ -19,6 +19,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import Rows, in_pieces, packed, unpacked
 from fastfeed.sources.listing.journal import Held, Partial, Sink
+from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
 from fastfeed.sources.listing.progress import Tally, tally
@@ -111,17 +112,19 @@ def _write(sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str
 
     write(out, in_pieces(labeled()), classes, left_out, root)
     return Summary(
-        root, images.total(), size, {name: images[name] for name in classes}, len(folders), resumed, left_out
+        root, images.total(), size, {name: images[name] for name in classes}, len(folders), resumed, left_out.counts
     )
 
 
-def _utf8(rows: Rows, left_out: Counter[str]) -> Rows:
+def _utf8(rows: Rows, left_out: LeftOut) -> Rows:
     """Less those whose names no table can hold."""
     if not len(rows) or rows.paths.blob.max(initial=0) < 128:
         return rows
     bad = [row for row, path in enumerate(unpacked(rows.paths)) if not _is_utf8(path)]
-    left_out.update({"(not UTF-8)": len(bad)} if bad else {})
-    return rows.take(np.delete(np.arange(len(rows)), bad)) if bad else rows
+    if not bad:
+        return rows
+    left_out.add("(not UTF-8)", rows.paths[bad[0]], len(bad))
+    return rows.take(np.delete(np.arange(len(rows)), bad))
 
 
 def _is_utf8(path: bytes) -> bool:
@@ -134,7 +137,7 @@ def _is_utf8(path: bytes) -> bool:
 
 def gather(
     tree: Tree, choose: Callable[[Sequence[str], int], Sequence[str]], beside: bool, progress: bool | None, what: str
-) -> tuple[Rows, list[str], Counter[str]]:
+) -> tuple[Rows, list[str], LeftOut]:
     """Images in memory, labeled by folder; the folders' names; what was left out.
 
     `choose` says which folders, and in which order; it is told their names, and how many images lie beside them.
@@ -144,7 +147,7 @@ def gather(
     with tally(what, progress) as count:
         found, loose = _top(tree, sink, count), sink.ends[""]
         if loose.images and not beside:
-            loose.left_out["(no class)"] = loose.images
+            loose.left_out.add("(no class)", loose.more["first"], loose.images)
         folders = list(choose(found, loose.images))
         _walk(tree, folders, sink, count)
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
@@ -155,17 +158,17 @@ def gather(
     return Rows.joined(parts), folders, _left_out(sink)
 
 
-def _left_out_text(left_out: Counter[str]) -> str:
-    shown = ", ".join(f"{n} {extension}" for extension, n in left_out.most_common(5))
-    kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out), None)
+def _left_out_text(left_out: LeftOut) -> str:
+    shown = left_out.summary()
+    kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out.counts), None)
     hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
     return f"; left out: {shown}{hint}" if shown else ""
 
 
-def _left_out(sink: Sink) -> Counter[str]:
-    total = Counter[str]()
-    for end in sink.ends.values():
-        total.update(end.left_out)
+def _left_out(sink: Sink) -> LeftOut:
+    total = LeftOut()
+    for folder in sorted(sink.ends):  # folders may end in any order, the examples are always the same
+        total.update(sink.ends[folder].left_out)
     return total
 
 
@@ -173,13 +176,14 @@ def _top(tree: Tree, sink: Sink, count: Tally) -> list[str]:
     """The folders below the root, sorted; what lies beside them goes to the sink."""
     if "" in sink.ends:
         return sink.ends[""].more["folders"]
-    left_out, folders = Counter[str](), list[str]()
+    left_out, folders, first = LeftOut(), list[str](), ""
     for found, rows in tree.top(left_out):
         folders += found
         sink.add("", rows)
+        first = first or (rows.paths[0] if len(rows) else "")
         count.add(images=len(rows))
     folders.sort(key=os.fsencode)
-    sink.end("", left_out, folders=folders)
+    sink.end("", left_out, folders=folders, first=first)
     return folders
 
 
@@ -187,7 +191,7 @@ def _walk(tree: Tree, folders: Sequence[str], sink: Sink, count: Tally) -> None:
     """List these folders, less those that have been."""
 
     def one(folder: str) -> None:
-        left_out = Counter[str]()
+        left_out = LeftOut()
         for rows in tree.below(folder, left_out):
             sink.add(folder, rows)
             count.add(images=len(rows))

@@ -21,6 +21,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.sources.listing.file_table import Rows, joined, unpacked
+from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables.columns import Codes, Part
 from fastfeed.sources.tables.parse_numbers import numbers
@@ -28,6 +29,7 @@ from fastfeed.sources.tables.read_files import read_files
 from fastfeed.sources.tables.string_column import Strings
 from fastfeed.storage.expand import local_stat
 from fastfeed.storage.retry import Unread
+from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Stat, Storage, is_local
 
 __all__ = ["ARRAYS", "facts_of", "read", "suffix_of", "write"]
@@ -50,13 +52,13 @@ def suffix_of(path: str, who: str) -> str:
 # -- writing
 
 
-def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: Counter[str], root: str) -> None:
+def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: LeftOut, root: str) -> None:
     """Images with labels, sizes and versions, whole or not at all. `classes` and `left_out` may grow on the way."""
     with atomic_write(path, hidden=True) as file:
         writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
         for rows in parts:
             writer.add(rows, classes)
-        writer.end({"root": root, "left_out": left_out})
+        writer.end({"root": root, "left_out": left_out.counts, "left_out_examples": left_out.examples})
 
 
 class _Writer(Protocol):
@@ -156,13 +158,15 @@ def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 # -- reading
 
 
-def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, list[str]]:
-    """Images, labeled by folder, with or without versions; and the folders' names. SourceError for other files."""
+def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, list[str], LeftOut]:
+    """Images, labeled by folder, with or without versions; the folders' names; what was left out, as far as the file
+    says. SourceError for other files."""
     if suffix_of(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
     others = {"class": True, "size": False} | ({"version": False} if versions else {})
     found: dict[str, list[Part]] = {name: [] for name in ("path", *others)}
-    for part_of in read_files([(path, _stat(path, storage, who))], "path", others, None, storage):
+    stat = _stat(path, storage, who)
+    for part_of in read_files([(path, stat)], "path", others, None, storage):
         for name, part in part_of.parts:
             found[name].append(part)
     folders: dict[str, int] = {"": -1}
@@ -174,10 +178,23 @@ def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, l
         labels=np.concatenate([np.empty(0, np.int32), *labels]),
     )
     _check(rows.paths, path, who)
-    return rows, list(folders)[1:]
+    facts = _parquet_facts(path, stat, storage) if suffix_of(path, who) == ".parquet" else {}
+    return rows, list(folders)[1:], _left_out(facts)
 
 
-def _read_arrays(path: str, versions: bool, who: str) -> tuple[Rows, list[str]]:
+def _parquet_facts(path: str, stat: Stat, storage: Storage) -> dict[str, Any]:
+    from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
+
+    metadata = read_footer(Shards([path], [stat], storage), 0).about.metadata or {}
+    facts = json.loads(metadata.get(b"fastfeed", b"{}"))
+    return facts if isinstance(facts, dict) else {}
+
+
+def _left_out(facts: dict[str, Any]) -> LeftOut:
+    return LeftOut(Counter(facts.get("left_out", {})), facts.get("left_out_examples", {}))
+
+
+def _read_arrays(path: str, versions: bool, who: str) -> tuple[Rows, list[str], LeftOut]:
     """Into memory: a mapped file that is cut off ends the process."""
     header, found = _arrays(path, who)
     try:
@@ -192,7 +209,7 @@ def _read_arrays(path: str, versions: bool, who: str) -> tuple[Rows, list[str]]:
     except (KeyError, TypeError) as error:
         raise _none(path, who, f"it lacks {error}") from error
     _check(rows.paths, path, who)
-    return rows, folders
+    return rows, folders, _left_out(header)
 
 
 def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

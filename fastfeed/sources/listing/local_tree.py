@@ -13,8 +13,9 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, Rows, packed
+from fastfeed.sources.listing.left_out import LeftOut, extension_of
 
-__all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree", "is_image"]
+__all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
 
 IMAGE_EXTENSIONS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
@@ -28,15 +29,15 @@ _Id = tuple[int, int]  # device, inode
 
 
 class Tree(Protocol):
-    """A root with folders in it, and images below them. What is left out is counted by extension."""
+    """A root with folders in it, and images below them."""
 
     at_once: int  # folders that may be walked at the same time
 
-    def top(self, left_out: Counter[str]) -> Iterator[tuple[list[str], Rows]]:
+    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], Rows]]:
         """The first level, in pieces: names of folders, and the images beside them. To be called first."""
         ...
 
-    def below(self, folder: str, left_out: Counter[str]) -> Iterator[Rows]:
+    def below(self, folder: str, left_out: LeftOut) -> Iterator[Rows]:
         """The images below one of these folders, in pieces."""
         ...
 
@@ -64,25 +65,25 @@ class LocalTree:
         self._id = _identity(root)
         self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
 
-    def top(self, left_out: Counter[str]) -> Iterator[tuple[list[str], Rows]]:
+    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], Rows]]:
         """The first level."""
         folders: list[str] = []
         images: list[os.DirEntry[str]] = []
         for entry in self._scan(self.root, left_out):
             if _is_folder(entry):
                 folders.append(entry.name)
-            elif is_image(entry.name, self._extensions, left_out):
+            elif self._is_image(entry, left_out):
                 images.append(entry)
         yield folders, self._rows([entry.path for entry in images])
 
-    def below(self, folder: str, left_out: Counter[str]) -> Iterator[Rows]:
+    def below(self, folder: str, left_out: LeftOut) -> Iterator[Rows]:
         """The images below a folder, sorted."""
         path = os.path.join(self.root, folder)
         walk = self._walk(path, os.path.islink(path), left_out, (self._id,))
         while paths := list(islice(walk, ROWS)):
             yield self._rows(paths)
 
-    def _walk(self, folder: str, linked: bool, left_out: Counter[str], parents: tuple[_Id, ...]) -> Iterator[str]:
+    def _walk(self, folder: str, linked: bool, left_out: LeftOut, parents: tuple[_Id, ...]) -> Iterator[str]:
         """Paths of images. `parents` are the folders that the walk came through, the root first."""
         if len(parents) > _DEPTH + 1:
             raise SourceError(f"{self._who}: folders are nested more than {_DEPTH} deep at {folder}; is that meant?")
@@ -91,7 +92,7 @@ class LocalTree:
         except OSError as error:
             raise SourceError(f"{self._who}: cannot list {folder}: {error.strerror}") from error
         if key in parents:  # through a link, here or further up
-            left_out["(loop)"] += 1
+            left_out.add("(loop)", folder[self._start :])
             return
         if linked:
             self._linked[key] += 1
@@ -103,19 +104,28 @@ class LocalTree:
         for entry in self._scan(folder, left_out):
             if _is_folder(entry):
                 yield from self._walk(entry.path, entry.is_symlink(), left_out, (*parents, key))
-            elif is_image(entry.name, self._extensions, left_out):
+            elif self._is_image(entry, left_out):
                 yield entry.path
 
-    def _scan(self, folder: str, left_out: Counter[str]) -> list[os.DirEntry[str]]:
+    def _scan(self, folder: str, left_out: LeftOut) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
                 everything = sorted(entries, key=lambda e: os.fsencode(e.name))
         except OSError as error:
             raise SourceError(f"{self._who}: cannot list {folder}: {error.strerror}") from error
-        shown = [e for e in everything if not e.name.startswith(".")]
-        if len(shown) < len(everything):
-            left_out["(hidden)"] += len(everything) - len(shown)
-        return shown
+        hidden = [e for e in everything if e.name.startswith(".")]
+        if hidden:
+            left_out.add("(hidden)", hidden[0].path[self._start :], len(hidden))
+        return [e for e in everything if not e.name.startswith(".")]
+
+    def _is_image(self, entry: os.DirEntry[str], left_out: LeftOut) -> bool:
+        """By its extension, also where it is a link that leads nowhere: that is a bad sample."""
+        kind = extension_of(entry.name)
+        if kind in self._extensions:
+            return True
+        broken = entry.is_symlink() and not os.path.exists(entry.path)
+        left_out.add("(broken link)" if broken else kind, entry.path[self._start :])
+        return False
 
     def stop(self) -> None:
         """There is one walk at a time, in the thread that would stop it."""
@@ -131,15 +141,6 @@ class LocalTree:
             stats = [stat for group in pool.map(_stat_all, groups) for stat in group]
         sizes = np.array([size for size, _ in stats], np.int64)
         return Rows(names, sizes, packed([version for _, version in stats]))
-
-
-def is_image(name: str, extensions: Collection[str], left_out: Counter[str]) -> bool:
-    """By its extension; what is none is counted."""
-    extension = os.path.splitext(name)[1].lower()
-    if extension in extensions:
-        return True
-    left_out[extension or "(none)"] += 1
-    return False
 
 
 def _stat_all(paths: Iterable[str]) -> list[tuple[int, bytes]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import Rows, packed
-from fastfeed.sources.listing.local_tree import is_image
+from fastfeed.sources.listing.left_out import LeftOut, extension_of
 from fastfeed.storage.filesystem import call, find
 from fastfeed.storage.retry import Patience, Unread
 from fastfeed.storage.storage import Stat, Storage, stat_of
@@ -45,23 +44,24 @@ class RemoteTree:
         self._asked: set[Future[Any]] = set()
         self._stopped = False
 
-    def top(self, left_out: Counter[str]) -> Iterator[tuple[list[str], Rows]]:
+    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], Rows]]:
         """The first level."""
         empty = True
         for page in self._pages(self.root, deep=False):
             empty = empty and not page.files and not page.folders
             if any(not path for path, _ in page.files):
                 raise SourceError(f"{self._who}: {self.root} is not a folder; pass the folder that holds the images")
-            shown = [folder for folder in page.folders if folder and not folder.startswith(".")]
-            if len(shown) < len(page.folders):
-                left_out["(hidden)"] += len(page.folders) - len(shown)
-            yield shown, self._rows(page.files, "", left_out)
+            for folder in page.folders:
+                if not folder or folder.startswith("."):
+                    left_out.add("(hidden)" if folder else "(no name)", folder or "/")
+            folders = [folder for folder in page.folders if folder and not folder.startswith(".")]
+            yield folders, self._rows(page.files, "", left_out)
         if empty:
             raise SourceError(
                 f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that holds the images"
             )
 
-    def below(self, folder: str, left_out: Counter[str]) -> Iterator[Rows]:
+    def below(self, folder: str, left_out: LeftOut) -> Iterator[Rows]:
         """The images below a folder, as storage sorts them: by text."""
         hidden = [""]  # the hidden folder that was met last: it is counted once
         for page in self._pages(f"{self.root}/{folder}", deep=True):
@@ -74,24 +74,28 @@ class RemoteTree:
             asked.cancel()
 
     def _rows(
-        self, files: list[tuple[str, Stat]], above: str, left_out: Counter[str], hidden: list[str] | None = None
+        self, files: list[tuple[str, Stat]], above: str, left_out: LeftOut, hidden: list[str] | None = None
     ) -> Rows:
-        found = []
+        images = []
         for path, stat in files:
             if path.startswith(".") or "/." in path:
                 parts = path.split("/")
                 first = next(i for i, part in enumerate(parts) if part.startswith("."))
-                place = "/".join(parts[: first + 1])
-                if hidden is None or place != hidden[0]:
-                    left_out["(hidden)"] += 1
+                folder = "/".join(parts[: first + 1])
+                if hidden is None or folder != hidden[0]:
+                    left_out.add("(hidden)", above + folder)
                 if hidden is not None:
-                    hidden[0] = place
-            elif not path.endswith("/") and is_image(path.rpartition("/")[2], self._extensions, left_out):
-                found.append((above + path, stat))  # one that ends in / is what some tools put in place of a folder
+                    hidden[0] = folder
+            elif path.endswith("/"):
+                continue  # what some tools put in place of a folder
+            elif (kind := extension_of(path.rpartition("/")[2])) in self._extensions:
+                images.append((above + path, stat))
+            else:
+                left_out.add(kind, above + path)
         return Rows(
-            packed([path.encode("utf-8", "surrogateescape") for path, _ in found]),
-            np.array([stat.size for _, stat in found], np.int64),
-            packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in found]),
+            packed([path.encode("utf-8", "surrogateescape") for path, _ in images]),
+            np.array([stat.size for _, stat in images], np.int64),
+            packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in images]),
         )
 
     def _pages(self, place: str, deep: bool) -> Iterator[_Page]:

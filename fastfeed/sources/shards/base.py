@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.build_index import Peek, build
 from fastfeed.sources.shards.extra_columns import Beside, names_of
 from fastfeed.sources.shards.index import Found
@@ -57,14 +58,13 @@ class Packed(ABC):
         if isinstance(classes, str) or (classes is not None and len(set(classes)) < len(classes)):
             raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}")
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._labeled, self._fingerprint, self._mixed, self._folder_notes = labeled, "", "", list[str]()
         files = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
-        self._labeled, self._fingerprint, self._mixed = labeled, "", ""
         if not len(self._index):
-            raise SourceError(
-                f"{who}: no images in {len(files)} shards, the first is {files[0][0]}{self._first_notes()}"
-            )
+            where = f"{len(files)} shards, the first is {files[0][0]}"
+            raise SourceError(f"{who}: no images in {where}{self._first_notes()}")
         self._beside: Beside | None = None
         if names:
             places = build(who, files, f"{kind} columns {','.join(names)}", self._scan_beside, own, None, progress)
@@ -103,7 +103,7 @@ class Packed(ABC):
         """What to do when no sample has a label."""
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Any]]:
-        return find_files(shards, self.suffix, storage, type(self).__name__)
+        return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes)
 
     # -- Source
 
@@ -229,9 +229,9 @@ class Packed(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What is damaged or was left out, shard by shard."""
+        """What is damaged or left out, in folders and shard by shard."""
         found = [f"{uri}: {note}" for k, uri in enumerate(self._shards.uris) for note in self._notes_on(k)]
-        return [self._mixed, *found] if self._mixed else found
+        return [*self._folder_notes, *([self._mixed] if self._mixed else []), *found]
 
     def _notes_on(self, shard: int) -> Sequence[str]:
         return self._index.notes[shard]
@@ -278,16 +278,17 @@ class Packed(ABC):
 
     def _first_notes(self) -> str:
         notes = self.notes
-        return "".join(f"\n  {note}" for note in notes[:3]) + (
-            f"\n  and {len(notes) - 3} more" if len(notes) > 3 else ""
-        )
+        more = f"\n  and {len(notes) - 3} more" if len(notes) > 3 else ""
+        return "".join(f"\n  {note}" for note in notes[:3]) + more
+
+    def __str__(self) -> str:
+        return with_notes(self._summary(), self.notes)
 
     def __repr__(self) -> str:
-        uris = self._shards.uris
-        kinds = f" of {len(self.classes)} classes" if self.classes else ""
-        notes = f"; {len(self.notes)} notes, see .notes" if self.notes else ""
-        place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
-        return f"{type(self).__name__}({place}): {len(self)} images{kinds}{notes}"
+        return self._summary() + (f"; {len(self.notes)} notes, see .notes" if self.notes else "")
+
+    def _summary(self) -> str:
+        return summary(type(self).__name__, self._shards.uris, len(self), self.classes)
 
 
 def _is_number(text: str) -> bool:

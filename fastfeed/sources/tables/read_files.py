@@ -57,19 +57,20 @@ class Read:
 # -- which files
 
 
-def find_table(table: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-    """The files meant. ConfigError, SourceError."""
+def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
+    """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
     items = list(table) if isinstance(table, Iterable) and not isinstance(table, (str, bytes)) else [table]
     named: list[str | os.PathLike[str]] = []
+    notes: list[str] = []
     for item in items:
-        named += _inside(item, storage) if _is_folder(item) else [item]
+        named += _inside(item, storage, notes) if _is_folder(item) else [item]
     files = find_files(named, "", storage, "Table")
     kinds = {_format(uri) for uri, _ in files}
     if len(kinds) > 1:
         raise ConfigError(
             f"Table: all files must be written alike, got {' and '.join(sorted(kinds))}; name those meant"
         )
-    return files
+    return files, notes
 
 
 def _is_folder(item: Any) -> bool:
@@ -79,11 +80,18 @@ def _is_folder(item: Any) -> bool:
     return os.path.isdir(place) if is_local(place) else place.endswith("/")
 
 
-def _inside(folder: str | os.PathLike[str], storage: Storage) -> list[str | os.PathLike[str]]:
+def _inside(folder: str | os.PathLike[str], storage: Storage, notes: list[str]) -> list[str | os.PathLike[str]]:
     found = [uri for uri, _ in find_files([folder], "", storage, "Table")]
     tables = [uri for uri in found if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
     if not tables:
         raise SourceError(f"Table: no table in {os.fspath(folder)}; {', '.join(_FORMATS)} can be read")
+    others = sorted({os.path.basename(uri) for uri in found}.difference(map(os.path.basename, tables)))
+    place = os.fspath(folder).removeprefix("file://")
+    if is_local(place):  # what the search did not see: hidden files, and folders
+        others = sorted(set(os.listdir(place)).difference(map(os.path.basename, tables)))
+    if others:
+        what = f"{len(others):,} other {'entry' if len(others) == 1 else 'entries'}"
+        notes.append(f"left out {what} of {place}{': ' if len(others) == 1 else ', such as '}{others[0]}")
     return list(tables)
 
 

@@ -11,6 +11,7 @@ import pytest
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, Rows, packed, unpacked
 from fastfeed.sources.listing.journal import Partial, kept
+from fastfeed.sources.listing.left_out import LeftOut
 
 KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 
@@ -37,8 +38,8 @@ def filled(path: Path) -> Partial:
     partial.add("a", rows("a", 0, 3))
     partial.add("b", rows("b", 0, 2))
     partial.add("a", rows("a", 3, 4))
-    partial.end("a", Counter({".txt": 2}), folders=["y"])
-    partial.end("b", Counter(), folders=["x"])
+    partial.end("a", LeftOut(Counter({".txt": 2}), {".txt": "a/é.txt"}), folders=["y"])
+    partial.end("b", LeftOut(), folders=["x"])
     partial.add("c", rows("c", 0, 2 * ROWS))
     return partial
 
@@ -48,13 +49,16 @@ def test_it_gives_what_was_put_in(tmp_path):
     filled(path).close()
     partial = Partial(str(path), KIND)
     assert set(partial.ends) == {"a", "b"}
-    assert (partial.ends["a"].images, partial.ends["a"].left_out) == (4, {".txt": 2})
+    assert (partial.ends["a"].images, partial.ends["a"].left_out.notes()) == (
+        4,
+        ["left out 2 .txt files, such as a/é.txt"],
+    )
     assert (partial.ends["a"].more, partial.ends["b"].more) == ({"folders": ["y"]}, {"folders": ["x"]})
     partial.close()
     partial = Partial(str(path), KIND)
     assert (read(partial, "a"), read(partial, "b")) == (expected("a", 4), expected("b", 2))
     partial.add("c", rows("c", 0, 1))
-    partial.end("c", Counter())
+    partial.end("c", LeftOut())
     assert read(partial, "c") == expected("c", 1), "without what an earlier process had of it"
     partial.close(done=True)
     assert not path.exists()
@@ -65,7 +69,7 @@ def test_a_large_folder_is_written_in_pieces(tmp_path):
     partial = Partial(str(path), KIND)
     for first in range(0, 2 * ROWS, 1000):
         partial.add("c", rows("c", first, first + 1000))
-    partial.end("c", Counter())
+    partial.end("c", LeftOut())
     partial.close()
     partial = Partial(str(path), KIND)
     pieces = list(partial.rows("c"))
@@ -79,7 +83,7 @@ def test_it_may_be_cut_anywhere(tmp_path):
     partial = Partial(str(path), KIND)
     for folder in "ab":
         partial.add(folder, rows(folder, 0, 2))
-        partial.end(folder, Counter())
+        partial.end(folder, LeftOut())
     partial.close()
     whole, seen = path.read_bytes(), []
     for size in range(len(whole) + 1):
@@ -91,7 +95,7 @@ def test_it_may_be_cut_anywhere(tmp_path):
         for folder in "ab":
             if folder not in ends:
                 partial.add(folder, rows(folder, 0, 2))
-                partial.end(folder, Counter())
+                partial.end(folder, LeftOut())
         partial.close()
         partial = Partial(str(path), KIND)
         assert read(partial, "a") == expected("a", 2) and read(partial, "b") == expected("b", 2)
@@ -117,9 +121,9 @@ def test_kept(tmp_path):
     assert kept(str(path)) == (0, 0)
     partial = Partial(str(path), KIND)
     assert kept(str(path)) == (0, 0)
-    partial.end("", Counter(), folders=["a", "b"])
+    partial.end("", LeftOut(), folders=["a", "b"])
     assert kept(str(path)) == (0, 2)
-    partial.end("b", Counter())
+    partial.end("b", LeftOut())
     assert kept(str(path)) == (1, 2)
     partial.close()
 

@@ -87,7 +87,9 @@ def test_the_root_is_kept_in_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
     listed(tree(tmp_path / "photos", *FILES), tmp_path / "out.parquet")
     facts = json.loads(parquet.read_metadata(tmp_path / "out.parquet").metadata[b"fastfeed"])
-    assert facts == {"root": str(tmp_path / "photos"), "left_out": {"(hidden)": 3, ".txt": 2, "(none)": 1}}
+    examples = {"(hidden)": ".git", ".txt": "b/notes.txt", "(none)": "README"}
+    left_out = {"(hidden)": 3, ".txt": 2, "(none)": 1}
+    assert facts == {"root": str(tmp_path / "photos"), "left_out": left_out, "left_out_examples": examples}
 
 
 def test_links_are_followed_as_by_a_source(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from helpers.trees import tree
 from fastfeed.errors import SourceError
 from fastfeed.sources import Storage
 from fastfeed.sources.listing.journal import kept
+from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.local_tree import LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree
 
@@ -134,13 +134,13 @@ def test_what_is_being_asked_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(Watched, "find", find)
     tree_of = RemoteTree(uploaded(classes(tmp_path), "watched"), Storage(), [".jpg"], "index")
     with ThreadPoolExecutor(1) as pool:
-        walk = pool.submit(lambda: list(tree_of.below("a", Counter())))
+        walk = pool.submit(lambda: list(tree_of.below("a", LeftOut())))
         assert begun.wait(60)
         tree_of.stop()
         with pytest.raises(SourceError) as error:
             walk.result(60)
         assert str(error.value) == f"index: listing {tree_of.root}/a was broken off"
         with pytest.raises(SourceError, match="was broken off"):
-            list(tree_of.below("b", Counter()))
+            list(tree_of.below("b", LeftOut()))
     assert not end.is_set()
     end.set()

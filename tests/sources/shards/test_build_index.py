@@ -274,5 +274,5 @@ def test_damaged_shards_of_many(tmp_path):
         f"{root}/s-000.tar: no .cls for 2.jpg at 2560",
         f"{root}/s-001.tar: no .cls for 1.jpg at 512",
     ]
-    assert str(source).endswith("s-000.tar and 1 more): 3 images; 3 notes, see .notes")
+    assert repr(source).endswith("s-000.tar and 1 more): 3 images; 3 notes, see .notes")
     assert TarShards(root).notes == source.notes

@@ -56,7 +56,7 @@ def test_another_number_of_samples_is_noted(tmp_path):
     shard_folder(tmp_path, (2, 3))
     source = TarShards(wids(tmp_path / "index.json", ("s-000.tar", 5), ("s-001.tar", "many")))
     assert source.notes == [f"{tmp_path}/s-000.tar: 2 samples, but its wids index says 5"]
-    assert str(source).endswith("5 images; 1 notes, see .notes")
+    assert repr(source).endswith("5 images; 1 notes, see .notes")
 
 
 def test_indexes_of_several_parts(tmp_path):

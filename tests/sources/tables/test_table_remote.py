@@ -109,7 +109,7 @@ def test_a_long_table_is_read_in_pieces(tmp_path, server, monkeypatch):
 def test_a_table_that_becomes_shorter_while_it_is_read(tmp_path, server, monkeypatch):
     monkeypatch.setattr(reading, "_BLOCK", 100)
     table = put(server, tmp_path, "t.csv", {"path": [f"{i}.jpg" for i in range(500)]})
-    whole = reading.find_table(table, impatient())
+    whole, _ = reading.find_table(table, impatient())
     server.replace("/t.csv", server.files["/t.csv"][:1000])
     with pytest.raises(SourceError, match=f"^Table: cannot read {table}: "):
         list(reading.read_files(whole, "path", {}, None, impatient()).__next__().parts)

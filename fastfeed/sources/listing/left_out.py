@@ -1,0 +1,59 @@
+"""Counts what a listing leaves out, with an example of each kind."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+
+__all__ = ["LeftOut", "extension_of"]
+
+_KINDS = {  # one of them, several
+    "(none)": ("file without an extension", "files without an extension"),
+    "(hidden)": ("hidden file or folder", "hidden files and folders"),
+    "(no class)": ("image outside the class folders", "images outside the class folders"),
+    "(loop)": ("link to a folder that it lies in", "links to folders that they lie in"),
+    "(broken link)": ("link that leads nowhere", "links that lead nowhere"),
+    "(no name)": ("folder without a name", "folders without a name"),
+    "(not UTF-8)": ("image whose name is not UTF-8", "images whose names are not UTF-8"),
+}
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Files that are no samples. A kind is an extension, or one in parentheses."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)  # by kind: a path below the root
+
+    def add(self, kind: str, example: str, count: int = 1) -> None:
+        """Some more of a kind."""
+        self.counts[kind] += count
+        self.examples.setdefault(kind, example)
+
+    def update(self, other: LeftOut) -> None:
+        """All that another one has."""
+        self.counts.update(other.counts)
+        self.examples = other.examples | self.examples
+
+    def summary(self) -> str:
+        """The most frequent kinds on one line: `3 .txt, 1 (none)`."""
+        return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common(5))
+
+    def notes(self) -> list[str]:
+        """A line per kind, the most frequent first: `left out 3 .txt files, such as a/notes.txt`."""
+        return [self._note(kind, count) for kind, count in self.counts.most_common()]
+
+    def _note(self, kind: str, count: int) -> str:
+        single, several = _KINDS.get(kind, (f"{kind} file", f"{kind} files"))
+        text = f"left out {count:,} {single if count == 1 else several}"
+        example = self.examples.get(kind)
+        if not example:
+            return text
+        shown = os.fsencode(example).decode("utf-8", "backslashreplace")
+        return f"{text}{': ' if count == 1 else ', such as '}{shown}"
+
+
+def extension_of(name: str) -> str:
+    """The kind of a file by its name: its extension in lower case, or `(none)`."""
+    return os.path.splitext(name)[1].lower() or "(none)"

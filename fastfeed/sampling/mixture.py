@@ -99,17 +99,17 @@ class MixtureOrder:
             if isinstance(part.order, Blocks) and part.order.count(part.length) > part.order.window:
                 own = np.flatnonzero(part_of == i)
                 for pass_number in np.unique(passes[own]).tolist():
-                    here = own[passes[own] == pass_number]
+                    rows = own[passes[own] == pass_number]
                     layout = part.order.layout(part.length, (epoch.seed, _PART + i, pass_number))
-                    lanes = _lanes(proportions, i, part, pass_number, positions[here], number[here], epoch)
-                    indices[here] = lanes[0]
-                    start[here], size[here], label[here] = windows(layout, *lanes, part.order.window)
-                    layouts.append((here, layout))
+                    lanes = _lanes(proportions, i, part, pass_number, positions[rows], number[rows], epoch)
+                    indices[rows] = lanes[0]
+                    start[rows], size[rows], label[rows] = windows(layout, *lanes, part.order.window)
+                    layouts.append((rows, layout))
         mixed = np.flatnonzero(np.array([part.order != "none" for part in self.parts])[part_of])
         key = (epoch.seed, _PART + part_of[mixed], passes[mixed], label[mixed])
         indices[mixed] = start[mixed] + permute(indices[mixed] - start[mixed], size[mixed], key)
-        for here, layout in layouts:
-            indices[here] = layout.ids(indices[here])
+        for rows, layout in layouts:
+            indices[rows] = layout.ids(indices[rows])
         firsts = np.array([part.first for part in self.parts])
         earlier = _completed_passes(proportions, tuple(part.length for part in self.parts), begin)
         return Visits(firsts[part_of] + indices, passes - earlier[part_of])
@@ -146,15 +146,17 @@ def _lanes(
     before_step = proportions.count(i, epoch.number * epoch.length + step * epoch.batch)
     row = number - before_step  # among the part's slots of this step
     done = epoch.number * steps + step - begin  # complete steps of the pass before this one
-    whole = (step < steps) & (done >= 0) & (done < count)
-    laned = whole & (row < width)
+    is_complete = (step < steps) & (done >= 0) & (done < count)
+    in_lane = is_complete & (row < width)
     lane, edge, share = lane_of(np.minimum(row, width - 1), max(width, 1), max(lanes, 1))
-    first = count * np.where(laned, edge, width)
-    last = np.where(laned, first + count * share, part.length)
-    in_lanes = np.minimum(np.maximum(done + whole, 0), count) * width  # samples of the pass before one outside of lanes
+    first = count * np.where(in_lane, edge, width)
+    last = np.where(in_lane, first + count * share, part.length)
+    in_lanes = (
+        np.minimum(np.maximum(done + is_complete, 0), count) * width
+    )  # samples of the pass before one outside of lanes
     others = number - pass_number * part.length - in_lanes
-    indices = first + np.where(laned, done * share + row - edge, others)
-    return indices, first, last, np.where(laned, lane, lanes)
+    indices = first + np.where(in_lane, done * share + row - edge, others)
+    return indices, first, last, np.where(in_lane, lane, lanes)
 
 
 @lru_cache(maxsize=256)

@@ -155,16 +155,16 @@ class Plan:
         A fingerprint of None is not compared: the files may have changed, their number may not. `changed` describes how
         a saved fingerprint differs.
         """
-        here = self.state(0, 0, fingerprint or "")
+        current = self.state(0, 0, fingerprint or "")
         if not isinstance(state, Mapping):
             raise StateError(f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave")
-        missing = [name for name in here if name not in state]
+        missing = [name for name in current if name not in state]
         if missing:
             raise StateError(
-                f"a saved state needs {', '.join(here)}; {', '.join(missing)} missing; pass what feed.state() gave"
+                f"a saved state needs {', '.join(current)}; {', '.join(missing)} missing; pass what feed.state() gave"
             )
         for name in ("length", "seed", "global_batch", "shuffle", "tail", "fingerprint"):
-            if state[name] != here[name] and not (name == "fingerprint" and fingerprint is None):
+            if state[name] != current[name] and not (name == "fingerprint" and fingerprint is None):
                 if name == "fingerprint":
                     what = changed(str(state[name])) if changed is not None else ""
                     raise StateError(
@@ -177,7 +177,7 @@ class Plan:
                     "shuffle": f"pass shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}",
                 }.get(name, f"pass {name}={state[name]!r}")
                 raise StateError(
-                    f"cannot restore: {name} was {state[name]!r}, this feed has {here[name]!r}, "
+                    f"cannot restore: {name} was {state[name]!r}, this feed has {current[name]!r}, "
                     f"so the order would change; {hint}"
                 )
         epoch, step = state["epoch"], state["step"]

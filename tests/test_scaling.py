@@ -136,7 +136,7 @@ def test_a_feed_with_another_global_batch_is_refused():
     with ff.Feed(source, [], global_batch=plan.global_batch, world=world, threads=1) as feed:
         plan.check(feed)
         plan.check(feed.plan)
-        plan.check(dataclasses.replace(feed.plan, world=ff.World(0, 2)))  # gone on with on fewer ranks: the same batch
+        plan.check(dataclasses.replace(feed.plan, world=ff.World(0, 2)))  # resumed on fewer ranks: the same batch
     with ff.Feed(source, [], batch=16, world=world, threads=1) as feed:  # the recipe's batch, but per rank
         for given_one in (feed, feed.plan):
             with pytest.raises(ConfigError) as caught:

@@ -22,7 +22,7 @@ arrived: list[list[Any]] = []
 
 
 def noted(data: Any, layouts: Any = None, plain: Any = trainer._distribute_data) -> Any:
-    """How batches arrive at Keras, and whether it lays them out anew."""
+    """How batches arrive at Keras, and whether it lays them out again."""
     placed = plain(data, layouts)
     arrived.append([len(data[0].sharding.device_set) if hasattr(data[0], "sharding") else 0, placed[0] is data[0]])
     return placed

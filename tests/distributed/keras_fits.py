@@ -1,4 +1,4 @@
-"""What `fit` may be given beside a feed, by one backend of Keras (the argument). Prints one JSON object."""
+"""Arguments of `fit` in addition to a feed, on one backend of Keras (the argument). Prints one JSON object."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ with at_work.feed() as data:
     result["steps_per_epoch"] = fitted(data, epochs=5, steps_per_epoch=2)
 with at_work.feed() as data:
     result["steps_per_execution"] = fitted(data, compiled={"steps_per_execution": TOGETHER})
-with at_work.feed() as data:  # the model is built by the first fit, and its metrics anew by a second compile
+with at_work.feed() as data:  # the model is built by the first fit, and its metrics again by a second compile
     told, net = Told(), model(build=False, steps_per_execution=TOGETHER)
     data.seek(0, 2)
     net.fit(data.to_keras(), epochs=1, verbose=0, callbacks=[told])

@@ -31,7 +31,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (SAMPLES, 4, 4, 3), dtype=np.
 
 
 def feed(global_batch: int = 8, flip: bool = True, **options: Any) -> ff.Feed:
-    """5 steps per epoch, of pictures that are augmented anew in each; the world is found, not told."""
+    """5 steps per epoch, with different augmentation in each; the world is detected, not passed."""
     chosen = {"global_batch": global_batch, "seed": 3, "threads": 1, **options}
     if "batch" in options:
         del chosen["global_batch"]
@@ -95,7 +95,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def ports(count: int) -> list[int]:
-    """That nobody listens on."""
+    """A port that is not in use."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("localhost", 0))

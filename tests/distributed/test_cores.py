@@ -57,7 +57,7 @@ def test_cgroup_limits(tmp_path: Path, files: dict[str, str], limits: tuple[floa
     ("machine", "bound", "ranks", "quota", "cores"),
     [
         (64, 64, 1, None, 64),
-        (64, 64, 8, None, 8),  # nobody bound them: share
+        (64, 64, 8, None, 8),  # not bound: share
         (64, 8, 8, None, 8),  # bound by the launcher: not divided again
         (64, 64, 1, "200000 100000", 2),
         (2, 2, 8, None, 1),

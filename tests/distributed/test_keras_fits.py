@@ -1,4 +1,4 @@
-"""What `fit` does beside a feed, on every backend of Keras: arguments that are refused, weights, steps, looks."""
+"""`fit` with a feed on every backend of Keras: refused arguments, weights, steps, output."""
 
 import numpy as np
 import pytest

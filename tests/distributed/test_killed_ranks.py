@@ -1,4 +1,4 @@
-"""Ranks that read tar shards from S3 are killed again and again, and go on each time as another number of ranks."""
+"""Ranks that read tar shards from S3 are killed again and again, and resume each time as another number of ranks."""
 
 from __future__ import annotations
 

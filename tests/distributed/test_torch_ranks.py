@@ -1,4 +1,4 @@
-"""DistributedDataParallel over gloo: weights of one process; killed, and gone on with at other numbers of ranks."""
+"""DistributedDataParallel over gloo: weights of one process; killed, and resumed at other numbers of ranks."""
 
 import json
 import subprocess

@@ -106,7 +106,7 @@ def fit(strategy: Any, inside: bool) -> dict[str, Any]:
 
 
 def restored(strategy: Any) -> list[int]:
-    """How many steps are made in each epoch of a fit that goes on in the middle of one."""
+    """How many steps each epoch of a fit has that resumes in the middle of one."""
     counts: list[int] = []
 
     class Counts(keras.callbacks.Callback):

@@ -1,4 +1,4 @@
-"""Saved on 8 ranks, gone on with on 1, 2, 6 and 64: the same global batches, with everything in play at once."""
+"""Saved on 8 ranks, resumed on 1, 2, 6 and 64: the same global batches, with all features at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feed on several ranks, stopped and gone on with: the same batches."""
+"""The feed on several ranks, stopped and resumed: the same batches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_two_processes_see_each_sample_once(photos):
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("step", [0, 2, 4, 5])
 def test_resuming_is_bit_identical(photos, step, size):
-    """Stopped at a step on two ranks, gone on with at any world size."""
+    """Stopped at a step on two ranks, resumed at any world size."""
     before, states = [], []
     for rank in range(2):
         with feed(photos, global_batch=6, world=World(rank, 2)) as data:

@@ -87,7 +87,7 @@ def appears(file: Path) -> None:
     """Wait for another process."""
     deadline = time.monotonic() + LONG
     while not file.exists():
-        assert time.monotonic() < deadline, f"nobody made {file}"
+        assert time.monotonic() < deadline, f"{file} was not created"
         time.sleep(0.005)
 
 

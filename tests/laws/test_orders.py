@@ -1,4 +1,4 @@
-"""What holds for every order: the same everywhere, whoever asks for which part of it, and after a restart."""
+"""What holds for every order: the same on all ranks, for any part of it, and after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch memory: used again when nobody holds it, and never before."""
+"""Batch memory: reused when no batch refers to it, and never before."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ if child == 0:
     os._exit(0)
 status = os.waitpid(child, 0)[1]
 assert os.waitstatus_to_exitcode(status) == 7, status
-assert len(list(walk)) == 15, "the parent goes on"
+assert len(list(walk)) == 15, "the parent continues"
 feed.close()
 """
 

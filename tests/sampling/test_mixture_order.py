@@ -1,4 +1,4 @@
-"""Mixed: parts in their shares, evenly spread, each in an order of its own that goes on across epochs."""
+"""MixtureOrder: parts in their shares, evenly spread, each in its own order that continues across epochs."""
 
 from __future__ import annotations
 

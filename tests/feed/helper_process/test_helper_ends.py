@@ -230,7 +230,7 @@ if child == 0:
             print(error, flush=True)
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-assert len(list(walk)) == 15, "the parent goes on"
+assert len(list(walk)) == 15, "the parent continues"
 feed.close()
 """
 

@@ -103,7 +103,7 @@ def test_a_file_that_ends_too_early_gives_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "a.json.xz").write_bytes(packed[: len(packed) * 2 // 3])
     trace = chrome.read(tmp_path / "a.json.xz")
     assert len(trace.ops.start) >= 1
-    assert trace.origin.notes[0].startswith("The file is not whole: the xz data ends too early")
+    assert trace.origin.notes[0].startswith("The file is incomplete: the xz data ends too early")
 
 
 def test_text_that_is_not_quite_json(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Chrome trace JSON of PyTorch, JAX or TensorFlow."""
+"""Reads Chrome trace JSON of PyTorch, JAX or TensorFlow."""
 
 from fastfeed.profiler.readers.chrome.reader import knows, read
 

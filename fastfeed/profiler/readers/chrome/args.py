@@ -8,12 +8,22 @@ from typing import Any
 from fastfeed.profiler.readers.chrome.stream import loads
 
 __all__ = [
-    "PLACED", "STEP", "collective", "copy_of", "correlation", "number", "numbered", "parsed", "placed",
-    "printable", "size_of", "whole",
+    "DEVICE_ARGS",
+    "STEP",
+    "collective",
+    "copy_of",
+    "correlation",
+    "launch_of",
+    "number",
+    "numbered",
+    "parsed",
+    "printable",
+    "size_of",
+    "unquoted",
 ]  # fmt: skip
 
 # the device, the stream, and the number of the launch, in the order of every Kineto
-PLACED = re.compile(
+DEVICE_ARGS = re.compile(
     rb'("device"\s*:\s*\d{1,9}\s*,\s*(?:"context"\s*:\s*(?:\d+|"[^"\\]*")\s*,\s*)?"stream"\s*:\s*-?\d{1,9})\s*,'
     rb'\s*"correlation"\s*:\s*(\d{1,18})\b'
 )
@@ -26,7 +36,7 @@ _INT64 = 2**63
 STEP = "step_num: "  # begins the name of what JAX and TensorFlow call a step
 
 
-def whole(value: Any) -> Any:
+def unquoted(value: Any) -> Any:
     """Numbers in quotes as numbers."""
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value.strip()) else value
 
@@ -41,7 +51,7 @@ def printable(text: Any) -> str:
 
 
 def number(value: Any, default: Any) -> Any:
-    value = whole(value)
+    value = unquoted(value)
     if isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64:
         return -1 if value in (2**32 - 1, 2**31 - 1) else value  # "none" in 32 bits
     return default
@@ -58,8 +68,8 @@ def parsed(args: Any) -> dict[str, Any]:
 
 def correlation(args: Any) -> int:
     if args.__class__ is bytes:
-        found = _CORR.search(args)
-        return int(found[1]) if found else -1
+        match = _CORR.search(args)
+        return int(match[1]) if match else -1
     if not isinstance(args, dict):
         return -1
     return number(args.get("correlation", args.get("correlation_id")), -1)
@@ -67,8 +77,8 @@ def correlation(args: Any) -> int:
 
 def size_of(args: Any) -> int:
     if args.__class__ is bytes:
-        found = _BYTES.search(args)
-        return int(found[1]) if found else -1
+        match = _BYTES.search(args)
+        return int(match[1]) if match else -1
     return number(args.get("bytes"), -1) if isinstance(args, dict) else -1
 
 
@@ -82,9 +92,9 @@ def copy_of(args: Any) -> tuple[int, int]:
 
 
 def numbered(name: Any, args: Any) -> Any:
-    """A step of StepTraceAnnotation keeps its number apart."""
-    known = isinstance(args, dict) or (isinstance(args, bytes) and b'"step_num"' in args)
-    step = parsed(args).get("step_num") if known else None
+    """The name of a step of StepTraceAnnotation, whose number is in its arguments."""
+    may_have_step = isinstance(args, dict) or (isinstance(args, bytes) and b'"step_num"' in args)
+    step = parsed(args).get("step_num") if may_have_step else None
     return name if step is None else f"{STEP}{_text(name)} {step}"
 
 
@@ -98,11 +108,11 @@ def collective(args: dict[str, Any]) -> tuple[str, int, int]:
     return str(group or ""), seq, count * size if count >= 0 and size else -1
 
 
-def placed(args: dict[str, Any], place: tuple[Any, ...]) -> tuple[tuple[int, int], int]:
-    """((device, stream), correlation) of arguments in another order; the place says what they do not."""
+def launch_of(args: dict[str, Any], thread_key: tuple[Any, ...]) -> tuple[tuple[int, int], int]:
+    """((device, stream), correlation) of arguments in another order; the thread key gives what they lack."""
     device, stream = (number(args.get(key), None) for key in ("device", "stream"))
     if device is None:
-        device = number(place[0], 0)
+        device = number(thread_key[0], 0)
     if stream is None:
-        stream = number(re.sub(r"^\D*", "", str(place[1])), -1)
+        stream = number(re.sub(r"^\D*", "", str(thread_key[1])), -1)
     return (device, stream), number(args.get("correlation", args.get("correlation_id")), -1)

@@ -1,4 +1,4 @@
-"""What the categories of every writer mean, and rows of events as columns."""
+"""Turns rows of events into columns, by the categories of every writer."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import numpy as np
 
 from fastfeed.profiler.model.kernel_names import kernel_kind, strip_version
 from fastfeed.profiler.model.trace import Kind, Strings
-from fastfeed.profiler.readers.chrome import times as chrome_times
 from fastfeed.profiler.readers.chrome.args import (
-    PLACED,
+    DEVICE_ARGS,
     collective,
     copy_of,
     correlation,
+    launch_of,
     number,
     numbered,
     parsed,
-    placed,
     printable,
     size_of,
-    whole,
+    unquoted,
 )
 from fastfeed.profiler.readers.chrome.stream import loads
+from fastfeed.profiler.readers.chrome.times import spans
 
-__all__ = ["CATEGORIES", "OWN_OVERHEAD", "Columns", "Events", "Names", "Places"]
+__all__ = ["CATEGORIES", "OWN_OVERHEAD", "ColumnBuilder", "EventTable", "NameIndex", "PairIndex"]
 
-# lower case; what is not here is told by its process (JAX, TensorFlow) or thread
+# lower case; categories not listed here are told by their process (JAX, TensorFlow) or thread
 CATEGORIES = {
     "kernel": "kernel", "concurrent_kernel": "kernel",
     "memcpy": "copy", "gpu_memcpy": "copy",
@@ -40,7 +40,7 @@ CATEGORIES = {
     "privateuse1_runtime": "call", "privateuse1_driver": "call",
     "operator": "op", "cpu_op": "op", "op": "op",
     "python_function": "python", "python": "python",
-    "user_annotation": "range_kind", "nvtx": "range_kind",
+    "user_annotation": "annotation", "nvtx": "annotation",
     "overhead": "overhead",
     "cuda_sync": "sync",
     "gpu_user_annotation": "", "trace": "", "cuda_profiler_range": "", "cpu_instant_event": "",
@@ -51,7 +51,7 @@ OWN_OVERHEAD = re.compile(r"buffer flush|buffer request|instrumentation|resource
 _DEVICE = {"kernel": 0, "copy": 1, "memset": 2}
 
 
-class Names(dict[Any, int]):
+class NameIndex(dict[Any, int]):
     """JSON text between quotes, or a parsed text, to its index in `strings`."""
 
     def __init__(self, strings: Strings, calls: bool = False) -> None:
@@ -70,8 +70,8 @@ class Names(dict[Any, int]):
         return index
 
 
-class Places(dict[Any, int]):
-    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`: pairs of its first and last, each once."""
+class PairIndex(dict[Any, int]):
+    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`: distinct pairs of first and last value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,20 +82,20 @@ class Places(dict[Any, int]):
         values = key
         if isinstance(key, bytes):
             try:
-                said = loads(b"{%b}" % key)
-                values = [said["pid"], said["tid"]] if "pid" in said and "tid" in said else list(said.values())
+                fields = loads(b"{%b}" % key)
+                values = [fields["pid"], fields["tid"]] if {"pid", "tid"} <= fields.keys() else list(fields.values())
             except ValueError:
                 values = re.findall(r":\s*(-?\d{1,18})", key.decode("utf-8", "replace"))
-        place = (whole(values[0]), whole(values[-1])) if len(values) > 1 else (str(key), -1)
-        if place not in self._index:
-            self._index[place] = len(self.all)
-            self.all.append(place)
-        index = self[key] = self._index[place]
+        thread_key = (unquoted(values[0]), unquoted(values[-1])) if len(values) > 1 else (str(key), -1)
+        if thread_key not in self._index:
+            self._index[thread_key] = len(self.all)
+            self.all.append(thread_key)
+        index = self[key] = self._index[thread_key]
         return index
 
 
-class Columns:
-    """Grows by pieces: `add(start=..., corr=-1)`; `take("start")` is the whole column, and forgets its pieces."""
+class ColumnBuilder:
+    """Columns that grow by pieces: `add(start=..., corr=-1)`; `take("start")` returns a column and drops it."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[np.ndarray]] = {}
@@ -115,55 +115,55 @@ class Columns:
         return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
-class Events:
+class EventTable:
     """Rows of events by what they are: device work, calls, other host ranges, waits of streams, and unknown ones."""
 
     def __init__(self) -> None:
         self.strings = Strings()
-        self.names = Names(self.strings)
-        self.calls_names = Names(self.strings, calls=True)
-        self.places = Places()  # (pid, tid)
-        self.spots = Places()  # (device, stream)
-        self.device, self.calls, self.ranges, self.waits, self.loose = (Columns() for _ in range(5))
+        self.names = NameIndex(self.strings)
+        self.calls_names = NameIndex(self.strings, calls=True)
+        self.thread_keys = PairIndex()  # (pid, tid)
+        self.stream_keys = PairIndex()  # (device, stream)
+        self.device, self.calls, self.ranges, self.waits, self.uncategorized = (ColumnBuilder() for _ in range(5))
         self.categories: dict[bytes, int] = {}  # how many rows of each
-        self.bad = 0  # rows whose time is no number
+        self.invalid_times = 0  # rows whose times are not numbers
         self.negative = 0
         self.last = 0  # nanoseconds, the end of the latest
         self._kinds: dict[int, int] = {}
 
     def add(self, groups: Mapping[bytes, list[Any]]) -> None:
-        """Rows by category, as chrome_stream makes them."""
+        """Rows by category, as `EventStream` yields them."""
         for cat, group in groups.items():
             self.categories[cat] = self.categories.get(cat, 0) + len(group)
-            family = CATEGORIES.get(cat.decode("utf-8", "replace").lower(), "loose")
+            family = CATEGORIES.get(cat.decode("utf-8", "replace").lower(), "uncategorized")
             if family:
                 self._group(cat, family, group)
 
     def _group(self, cat: bytes, family: str, rows: list[Any]) -> None:
-        start, end, ok = chrome_times.spans([row[3] for row in rows], [row[4] for row in rows])
+        start, end, ok = spans([row[3] for row in rows], [row[4] for row in rows])
         if not ok.all():
-            self.bad += int((~ok).sum())
+            self.invalid_times += int((~ok).sum())
             rows = [row for row, fine in zip(rows, ok, strict=True) if fine]
             start, end = start[ok], end[ok]
         self.negative += int((end < start).sum())
-        names, places, args = ([row[at] for row in rows] for at in (1, 2, 5))
+        names, thread_keys, args = ([row[at] for row in rows] for at in (1, 2, 5))
         columns: dict[str, Any] = {"start": start, "end": np.maximum(start, end)}
         self.last = max(self.last, int(columns["end"].max(initial=0)))
-        columns["place"] = _ints(map(self.places.__getitem__, places), np.int32)
+        columns["thread_key"] = _ints(map(self.thread_keys.__getitem__, thread_keys), np.int32)
         if family == "call":
             columns["name"] = _ints(map(self.calls_names.__getitem__, names), np.int32)
             self.calls.add(**columns, corr=_ints(map(correlation, args)))
             return
-        if family == "loose":
-            names = [numbered(name, one) for name, one in zip(names, args, strict=True)]
+        if family == "uncategorized":
+            names = [numbered(name, arg) for name, arg in zip(names, args, strict=True)]
         columns["name"] = _ints(map(self.names.__getitem__, names), np.int32)
         if family in _DEVICE:
             self._device(family, columns, args)
         elif family == "sync":
             self._waits(columns, args)
-        elif family == "loose":
-            copies = [copy_of(one) for one in args]
-            self.loose.add(
+        elif family == "uncategorized":
+            copies = [copy_of(arg) for arg in args]
+            self.uncategorized.add(
                 **columns, cat=np.int32(self.names[cat]), corr=_ints(map(correlation, args)),
                 bytes=_ints(size for size, _ in copies), pageable=_ints((paged for _, paged in copies), np.int8),
             )  # fmt: skip
@@ -171,17 +171,17 @@ class Events:
             self.ranges.add(**columns, cat=np.int32(self.names[cat]))
 
     def _device(self, family: str, columns: dict[str, Any], args: Sequence[Any]) -> None:
-        spots, corr, rest = self.spots, [], []
-        for one, place in zip(args, columns["place"], strict=True):
-            found = PLACED.search(one) if one.__class__ is bytes else None
-            if found:
-                rest.append(spots[found[1]])
-                corr.append(int(found[2]))
+        stream_keys, corr, rest = self.stream_keys, [], []
+        for arg, thread_key in zip(args, columns["thread_key"], strict=True):
+            match = DEVICE_ARGS.search(arg) if arg.__class__ is bytes else None
+            if match:
+                rest.append(stream_keys[match[1]])
+                corr.append(int(match[2]))
             else:
-                spot, launch = placed(parsed(one), self.places.all[place])
-                rest.append(spots[spot])
+                stream_key, launch = launch_of(parsed(arg), self.thread_keys.all[thread_key])
+                rest.append(stream_keys[stream_key])
                 corr.append(launch)
-        columns |= {"spot": _ints(rest, np.int32), "corr": _ints(corr)}
+        columns |= {"stream_key": _ints(rest, np.int32), "corr": _ints(corr)}
         columns |= {
             "what": np.uint8(_DEVICE[family]),
             "pageable": np.int8(-1),
@@ -205,11 +205,11 @@ class Events:
         return _ints(map(kinds.__getitem__, names.tolist())) == Kind.COMM
 
     def _waits(self, columns: dict[str, Any], args: Sequence[Any]) -> None:
-        for at, one in enumerate(map(parsed, args)):
-            if "wait" not in f"{self.strings.all[columns['name'][at]]}{one.get('cuda_sync_kind')}".lower():
+        for at, arg in enumerate(map(parsed, args)):
+            if "wait" not in f"{self.strings.all[columns['name'][at]]}{arg.get('cuda_sync_kind')}".lower():
                 continue  # the host waits: its call says so too
             keys = ("correlation", "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
-            corr, stream, on_stream, on_corr = (number(one.get(key), -1) for key in keys)
+            corr, stream, on_stream, on_corr = (number(arg.get(key), -1) for key in keys)
             row = {"corr": corr, "stream": stream, "on_stream": on_stream, "on_corr": on_corr}
             self.waits.add(columns["start"][at : at + 1], **{key: np.int64(value) for key, value in row.items()})
 

@@ -1,6 +1,6 @@
-"""The order of keys that a writer gives its events, as a regular expression that takes them apart.
+"""Regular expressions that parse events, one for each order of keys that a writer uses.
 
-Writers have one order for all their complete events. Kineto's is known, another one is learned from the first piece.
+Writers have one order for all their complete events. Kineto's is known, others are learned from the first piece.
 """
 
 from __future__ import annotations
@@ -11,62 +11,68 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-__all__ = ["CUTS", "KINETO", "Layout", "learned"]
+__all__ = ["BOUNDARIES", "KINETO", "KeyLayout", "learn_layout"]
 
-_MOST = 20  # keys
+_MAX_KEYS = 20  # keys
 KINETO = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 
 # an object ends here and the next begins; a quote in a string has a backslash, so this is no part of a string
 _BETWEEN = rb"\}\s*,\s*\{"
-CUTS = re.compile(_BETWEEN + rb'(?=\s*"\w+"\s*:)')
-# flow arrows, counters and instants, which nobody here needs, go down with the separator before them
+BOUNDARIES = re.compile(_BETWEEN + rb'(?=\s*"\w+"\s*:)')
+# flow arrows, counters and instants, which are not used, are consumed with the separator before them
 _NEXT = _BETWEEN + rb'(?:\s*%b"ph":\s*"[^XBEM]"[^}]*\}(?:\s*\})?\s*,\s*\{)*(?=\s*"\w+"\s*:)'
 _OTHER = rb'((?:[^}]+|\}(?!\s*,\s*\{\s*"\w+"\s*:))*)'
 _SIMPLE = rb'(?:"[^"]*"|[^,{}"\[\]]+)'
 _NUMBER = rb'"?(-?[\d.]+)"?'
 _FIELDS = {"cat": rb'"cat":\s*"([^"\\]+)"', "name": rb'"name":\s*"([^"]*)"', "ph": rb'"ph":\s*"X"'}
 _FIELDS |= {"ts": rb'"ts":\s*' + _NUMBER, "dur": rb'"dur":\s*' + _NUMBER}
-_COLUMNS = ("cat", "name", "place", "ts", "dur", "args")
+_COLUMNS = ("cat", "name", "thread_key", "ts", "dur", "args")
 
 
-class Layout:
-    """`rows(piece)`: tuples of cat, name, place, ts, dur, args, as they were written, and the text of any other event.
+class KeyLayout:
+    """`rows(piece)`: tuples of cat, name, thread_key, ts, dur, args as written, and the text of any other event.
 
     Where there is such text, the six before it are empty. `ValueError` for an order that this cannot do.
     """
 
     def __init__(self, keys: Sequence[str] = KINETO) -> None:
-        needed = {"ph", "name", "pid", "tid", "ts", "dur"} <= set(keys) and len(keys) <= _MOST
-        if not needed or abs(keys.index("pid") - keys.index("tid")) > 1:
+        is_complete = {"ph", "name", "pid", "tid", "ts", "dur"} <= set(keys) and len(keys) <= _MAX_KEYS
+        if not is_complete or abs(keys.index("pid") - keys.index("tid")) > 1:
             raise ValueError(f"no complete event has the keys {', '.join(keys)}")
         self.keys = tuple(keys)
         # a negated set takes three times as long as one negated character
         self._quick, self._exact = (_pattern(self.keys, args) for args in (rb"[^}]*", rb"[^{}]*"))
-        found = [name for name in self._names() if name in _COLUMNS]
-        none = len(found) + 1  # a group that is always empty, after the one of other text
-        order = [found.index(name) if name in found else none for name in _COLUMNS] + [len(found)]
-        self._args = found.index("args") if "args" in found else -1
+        groups = [name for name in self._names() if name in _COLUMNS]
+        none = len(groups) + 1  # a group that is always empty, after the one of other text
+        order = [groups.index(name) if name in groups else none for name in _COLUMNS] + [len(groups)]
+        self._args = groups.index("args") if "args" in groups else -1
         self._pick: Callable[[Any], Any] | None = None if order == list(range(none)) else itemgetter(*order)
 
     def rows(self, piece: bytes) -> Iterable[Any]:
         at = self._args
         rows = self._quick.findall(piece)
-        if at >= 0 and any(b"{" in row[at] for row in rows):  # objects in arguments: one's end may be taken for ours
+        if at >= 0 and any(
+            b"{" in row[at] for row in rows
+        ):  # objects in arguments: their end may look like that of the event
             rows = self._exact.findall(piece)
         return map(self._pick, rows) if self._pick else rows
 
     def _names(self) -> list[str]:
         """Groups of the pattern, in order."""
-        names = ["place" if key in ("pid", "tid") else key for key in self.keys]
-        return [name for name, before in zip(names, ["", *names], strict=False) if (name, before) != ("place", "place")]
+        names = ["thread_key" if key in ("pid", "tid") else key for key in self.keys]
+        return [
+            name
+            for name, before in zip(names, ["", *names], strict=False)
+            if (name, before) != ("thread_key", "thread_key")
+        ]
 
 
-def learned(events: Iterable[Mapping[str, Any]]) -> Layout | None:
+def learn_layout(events: Iterable[Mapping[str, Any]]) -> KeyLayout | None:
     """The layout of most of these complete events."""
     orders = Counter(tuple(event) for event in events if isinstance(event, dict) and event.get("ph") == "X")
     for order, _ in orders.most_common(1):
         try:
-            return Layout(order)
+            return KeyLayout(order)
         except ValueError:
             return None
     return None

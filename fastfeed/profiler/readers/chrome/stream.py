@@ -1,11 +1,11 @@
-"""Events out of the bytes of a Chrome trace, a few megabytes at a time; what is around them becomes `Stream.about`.
+"""Parses the events of a Chrome trace, a few megabytes at a time; the keys around them are `EventStream.metadata`.
 
 Most writers put an event's keys in one order, so most events are taken apart by one regular expression
-(chrome_layout), and only the others by the JSON parser. Numbers stay text: a float64 of today's time in microseconds
+(see layout.py), and only the others by the JSON parser. Numbers stay text: a float64 of today's time in microseconds
 has steps of 250 ns.
 
-Lenient as real files demand: control characters in strings, broken UTF-8, a comma too many, NaN, garbage after the
-end, an end that is missing. Only events that are not there at all are lost, and `Stream.notes` counts them.
+As lenient as real files demand: control characters in strings, broken UTF-8, an extra comma, NaN, garbage after the
+end, a missing end. Only events that are not in the file are lost, and `EventStream.notes` counts damaged ones.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import decompress
-from fastfeed.profiler.readers.chrome.layout import CUTS, Layout, learned
+from fastfeed.profiler.readers.chrome.layout import BOUNDARIES, KeyLayout, learn_layout
 
-__all__ = ["BEGIN", "Row", "Stream", "loads"]
+__all__ = ["BEGIN", "EventStream", "Row", "loads"]
 
-PIECE = 4 << 20  # bytes that are looked at together
-_MOST = 256 << 20  # of anything that is not a list of events: what is larger is no trace
+PIECE = 4 << 20  # bytes that are parsed together
+_MAX_BYTES = 256 << 20  # of anything that is not a list of events: with more the file is no trace
 _TAIL = 64 << 10
-_PATIENCE = 64  # objects inside of one event, before it is given up
+_MAX_NESTED = 64  # objects inside of one event, before it is skipped
 
 _END = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"|\}|\Z)')
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -37,26 +37,26 @@ class Row(NamedTuple):
 
     cat: bytes
     name: Any
-    place: Any  # b'"pid": 1, "tid": 2' or (1, 2)
+    thread_key: Any  # b'"pid": 1, "tid": 2' or (1, 2)
     ts: bytes  # decimal text, microseconds
     dur: bytes
     args: Any  # bytes between the braces, b"" for none, a parsed value, or None
 
 
-class Stream:
-    """`for groups in Stream(source): ...`; then `about` has the keys beside traceEvents, `notes` what was wrong."""
+class EventStream:
+    """`for groups in EventStream(source): ...`; then `metadata` has the keys next to traceEvents, `notes` damage."""
 
     def __init__(self, source: decompress.Stream) -> None:
         self._source = source
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
-        self._layout = Layout()
-        self._lessons = 8  # how often the layout may be learned
-        self._odd = 0
-        self._torn: list[bytes] = []  # parts of an event with objects in it, so far
-        self._left: dict[Any, list[dict[str, Any]]] = {}  # begun, not ended
+        self._layout = KeyLayout()
+        self._learn_attempts = 8  # how often the layout may be learn_layout
+        self._skipped = 0
+        self._partial: list[bytes] = []  # the parts so far of an event that contains objects
+        self._unfinished: dict[Any, list[dict[str, Any]]] = {}  # B events without their E
         self.meta: list[dict[str, Any]] = []  # M events
-        self.about: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
         self.notes: list[str] = []
         self.open: list[Row] = []  # begun, not ended: dur is b"0"
 
@@ -69,14 +69,14 @@ class Stream:
                     groups[row[0]].append(row)
                 except KeyError:
                     groups[row[0]] = [row]
-            plain = groups.pop(b"")
-            others = [row[6] for row in plain if row[6]]
-            if len(others) < len(plain) and (loose := [row for row in plain if row[3]]):
-                groups[b""] = loose  # complete, without a category
-            events = list(self._parsed(piece, others)) if others else []
-            if self._lessons and len(events) * 2 > sum(map(len, groups.values())):
-                self._lessons -= 1
-                self._layout = learned(events) or self._layout
+            unmatched = groups.pop(b"")
+            others = [row[6] for row in unmatched if row[6]]
+            if len(others) < len(unmatched) and (uncategorized := [row for row in unmatched if row[3]]):
+                groups[b""] = uncategorized  # complete, without a category
+            events = list(self._parse(piece, others)) if others else []
+            if self._learn_attempts and len(events) * 2 > sum(map(len, groups.values())):
+                self._learn_attempts -= 1
+                self._layout = learn_layout(events) or self._layout
             for row in filter(None, map(self._row, events)):
                 groups.setdefault(row.cat, []).append(row)
             yield groups
@@ -84,101 +84,105 @@ class Stream:
 
     def _pieces(self) -> Iterator[bytes]:
         """Text of events, without the first brace and the last."""
-        carry = self._first()
+        carry = self._read_first()
         while carry is not None:
-            seen = max(0, len(carry) - 64)
+            searched = max(0, len(carry) - 64)
             part = decompress.read_up_to(self._source, PIECE)
             carry += part
             if not part:
                 if carry.strip():
                     yield carry
                 return
-            cuts = list(CUTS.finditer(carry, max(seen, len(carry) - _TAIL))) or list(CUTS.finditer(carry, seen))
-            if not cuts:
-                if len(carry) > _MOST:
-                    raise TraceError(f"one event is longer than {_MOST >> 20} MiB, this is no trace; record it again")
+            boundaries = list(BOUNDARIES.finditer(carry, max(searched, len(carry) - _TAIL))) or list(
+                BOUNDARIES.finditer(carry, searched)
+            )
+            if not boundaries:
+                if len(carry) > _MAX_BYTES:
+                    raise TraceError(
+                        f"one event is longer than {_MAX_BYTES >> 20} MiB, this is no trace; record it again"
+                    )
                 continue
-            yield carry[: cuts[-1].start()]
+            yield carry[: boundaries[-1].start()]
             if self._after is not None:
-                self._after += carry[cuts[-1].start() :]
+                self._after += carry[boundaries[-1].start() :]
                 break
-            carry = carry[cuts[-1].end() :]
-        while self._after is not None and len(self._after) < _MOST and (part := self._source.read(PIECE)):
+            carry = carry[boundaries[-1].end() :]
+        while self._after is not None and len(self._after) < _MAX_BYTES and (part := self._source.read(PIECE)):
             self._after += part
 
-    def _first(self) -> bytes | None:
-        """What was read of the list of events. None: there is no list, or it is empty."""
+    def _read_first(self) -> bytes | None:
+        """The beginning of the list of events. None: there is no list, or it is empty."""
         text = b""
         while part := decompress.read_up_to(self._source, PIECE):
-            seen = max(0, len(text) - 64)
+            searched = max(0, len(text) - 64)
             text += part
-            found = _BARE.match(text) or BEGIN.search(text, seen)
-            if found:
-                self._before = text[: found.end()]
+            match = _BARE.match(text) or BEGIN.search(text, searched)
+            if match:
+                self._before = text[: match.end()]
                 break
-            if len(text) > _MOST:
-                raise TraceError(f"there is no traceEvents in its first {_MOST >> 20} MiB; give a Chrome trace")
+            if len(text) > _MAX_BYTES:
+                raise TraceError(f"there is no traceEvents in its first {_MAX_BYTES >> 20} MiB; give a Chrome trace")
         else:
             self._before = text
             return None
-        rest = text[found.end() :]
-        while not (begun := rest.lstrip()):  # the piece ended just here
+        rest = text[match.end() :]
+        while not (content := rest.lstrip()):  # the piece ended just here
             part = decompress.read_up_to(self._source, PIECE)
             if not part:
                 return None
             rest += part
-        if begun[:1] != b"{":
-            self._after = b"}" + begun
-        return begun[1:] if begun[:1] == b"{" else None
+        if content[:1] != b"{":
+            self._after = b"}" + content
+        return content[1:] if content[:1] == b"{" else None
 
-    def _parsed(self, piece: bytes, texts: list[bytes]) -> Iterator[dict[str, Any]]:
-        """Events that are not in the usual order of keys. Objects inside of events put themselves together again."""
+    def _parse(self, piece: bytes, texts: list[bytes]) -> Iterator[dict[str, Any]]:
+        """Events whose keys are in another order. Events that were split at inner objects are joined again."""
         try:
-            found = _loads_all([*self._torn, *texts])
+            events = _loads_all([*self._partial, *texts])
         except ValueError:
             pass
         else:
-            self._torn = []
-            yield from found
+            self._partial = []
+            yield from events
             return
         for text in texts:
             if self._after is not None:
                 return  # the list ended, what follows is no event
-            yield from self._one(piece, text)
+            yield from self._parse_one(piece, text)
 
-    def _one(self, piece: bytes, text: bytes) -> list[dict[str, Any]]:
+    def _parse_one(self, piece: bytes, text: bytes) -> list[dict[str, Any]]:
         try:
-            found = _loads_all([text])
+            events = _loads_all([text])
         except ValueError:
             pass
         else:
-            self._odd += bool(self._torn)
-            self._torn = []
-            return found
-        if len(self._torn) > _PATIENCE:
-            self._odd += 1
-            self._torn = []
-        self._torn.append(text)
+            self._skipped += bool(self._partial)
+            self._partial = []
+            return events
+        if len(self._partial) > _MAX_NESTED:
+            self._skipped += 1
+            self._partial = []
+        self._partial.append(text)
         try:
-            found = _loads_all(self._torn)
+            events = _loads_all(self._partial)
         except ValueError:
-            found = self._end(piece, text, self._torn)
-        if found is None:
+            events = self._end(piece, text, self._partial)
+        if events is None:
             return []
-        self._torn = []
-        return found
+        self._partial = []
+        return events
 
-    def _end(self, piece: bytes, text: bytes, torn: list[bytes]) -> list[dict[str, Any]] | None:
+    def _end(self, piece: bytes, text: bytes, partial: list[bytes]) -> list[dict[str, Any]] | None:
         """The last events, if the list ends in this text."""
-        for found in _END.finditer(text):
-            for begun in (torn, [text]):
+        for match in _END.finditer(text):
+            for texts in (partial, [text]):
                 try:
-                    last = _loads_all([*begun[:-1], text[: found.start()]])
+                    events = _loads_all([*texts[:-1], text[: match.start()]])
                 except ValueError:
                     continue
-                self._odd += len(begun) < len(torn)
-                self._after = piece[piece.rindex(text) + found.start() :]
-                return last
+                self._skipped += len(texts) < len(partial)
+                self._after = piece[piece.rindex(text) + match.start() :]
+                return events
         return None
 
     def _row(self, event: Any) -> Row | None:
@@ -190,12 +194,12 @@ class Stream:
         if phase == "M":
             self.meta.append(event)
         elif phase == "B":
-            self._left.setdefault(_place(event), []).append(event)
+            self._unfinished.setdefault(_thread_key(event), []).append(event)
         elif phase == "E":
-            begun = self._left.get(_place(event))
-            if begun:
-                opening = begun.pop()
-                return _row_of(opening | {"args": opening.get("args") or event.get("args")}, _between(opening, event))
+            opened = self._unfinished.get(_thread_key(event))
+            if opened:
+                opening = opened.pop()
+                return _row_of(opening | {"args": opening.get("args") or event.get("args")}, _duration(opening, event))
         return None
 
     def _finish(self) -> None:
@@ -203,20 +207,20 @@ class Stream:
         if BEGIN.search(before):
             for text in (before + b"]" + after, before + b"]}"):
                 try:
-                    about = loads(text)
-                    self.about = about if isinstance(about, dict) else {}
+                    metadata = loads(text)
+                    self.metadata = metadata if isinstance(metadata, dict) else {}
                     break
                 except ValueError:
                     continue
-        self.open = [_row_of(one, 0) for begun in self._left.values() for one in begun]
-        self._odd += bool(self._torn)
+        self.open = [_row_of(event, 0) for opened in self._unfinished.values() for event in opened]
+        self._skipped += bool(self._partial)
         if self._source.damage:
-            self.notes.append(f"The file is not whole: {self._source.damage}.")
+            self.notes.append(f"The file is incomplete: {self._source.damage}.")
         elif self._after is None and before:
             self.notes.append("The file ends in the middle of its events: what came before was read.")
-            self._odd = max(0, self._odd - 1)
-        if self._odd:
-            self.notes.append(f"Places in the file that are not JSON, skipped: {self._odd}.")
+            self._skipped = max(0, self._skipped - 1)
+        if self._skipped:
+            self.notes.append(f"Places in the file that are not JSON, skipped: {self._skipped}.")
 
 
 def loads(text: bytes) -> Any:
@@ -239,7 +243,7 @@ def _loads_all(texts: Iterable[bytes]) -> list[dict[str, Any]]:
         raise ValueError("nested too deeply") from error
 
 
-def _between(opening: dict[str, Any], closing: dict[str, Any]) -> str:
+def _duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:
     try:
         return f"{Decimal(closing.get('ts')) - Decimal(opening.get('ts')):f}"  # type: ignore[arg-type]
     except (ArithmeticError, TypeError, ValueError):
@@ -251,13 +255,13 @@ def _row_of(event: dict[str, Any], dur: Any) -> Row:
     return Row(
         (cat if isinstance(cat, str) else "").encode("utf-8", "replace"),
         name if isinstance(name, str) else "" if name is None else str(name),
-        _place(event),
+        _thread_key(event),
         str(event.get("ts")).strip().encode("utf-8", "replace"),
         str(dur).strip().encode("utf-8", "replace"),
         event.get("args"),
     )
 
 
-def _place(event: dict[str, Any]) -> tuple[Any, Any]:
+def _thread_key(event: dict[str, Any]) -> tuple[Any, Any]:
     pid, tid = event.get("pid", -1), event.get("tid", -1)
     return pid if isinstance(pid, int) else str(pid), tid if isinstance(tid, int) else str(tid)

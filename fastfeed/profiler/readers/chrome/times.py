@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["spans"]
 
 _WIDEST = 32  # characters; longer texts are rare and take the slow way
-_MOST = 9_000_000_000_000_000  # microseconds that fit int64 nanoseconds: the year 2255
+_MAX_US = 9_000_000_000_000_000  # microseconds that fit int64 nanoseconds: the year 2255
 
 
 def spans(ts: Sequence[bytes], dur: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -19,12 +19,16 @@ def spans(ts: Sequence[bytes], dur: Sequence[bytes]) -> tuple[np.ndarray, np.nda
     Picoseconds are added before they are rounded, so events that touch in the file touch here.
     """
     whole, part, ok = _microseconds(ts)
-    longer, more, fine = _microseconds(dur)
-    return whole * 1000 + (part + 500) // 1000, (whole + longer) * 1000 + (part + more + 500) // 1000, ok & fine
+    duration, duration_part, duration_ok = _microseconds(dur)
+    return (
+        whole * 1000 + (part + 500) // 1000,
+        (whole + duration) * 1000 + (part + duration_part + 500) // 1000,
+        ok & duration_ok,
+    )
 
 
 def _microseconds(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whole microseconds, and picoseconds beside them."""
+    """Whole microseconds, and the picoseconds after them."""
     raw = np.array(texts, "S")
     if raw.itemsize > _WIDEST:
         raw = raw.astype(f"S{_WIDEST}")
@@ -42,24 +46,24 @@ def _microseconds(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.nd
         dot = column == 46
         slow |= ~(number | dot | (column == 0)) | (dot & after)
         whole = np.where(number & ~after, whole * 10 + digit, whole)
-        fine = number & after & (places < 6)
-        part = np.where(fine, part * 10 + digit, part)
-        places += fine
+        is_fraction = number & after & (places < 6)
+        part = np.where(is_fraction, part * 10 + digit, part)
+        places += is_fraction
         after |= dot
     part *= 10 ** (6 - places)
-    slow |= (whole < 0) | (whole > _MOST)
+    slow |= (whole < 0) | (whole > _MAX_US)
     ok = np.ones(len(raw), bool)
     for at in np.flatnonzero(slow).tolist():
-        found = _slowly(texts[at])
-        ok[at] = found is not None
-        whole[at], part[at] = found or (0, 0)
+        value = _parse_decimal(texts[at])
+        ok[at] = value is not None
+        whole[at], part[at] = value or (0, 0)
     return whole, part, ok
 
 
-def _slowly(text: bytes) -> tuple[int, int] | None:
+def _parse_decimal(text: bytes) -> tuple[int, int] | None:
     try:
         value = Decimal(text.decode("ascii"))
-        if not value.is_finite() or abs(value) > _MOST:
+        if not value.is_finite() or abs(value) > _MAX_US:
             return None
         whole = int(value // 1) - (value < 0 and value % 1 != 0)
         return whole, int((value - whole) * 1_000_000)

@@ -1,4 +1,4 @@
-"""SQLite exports of Nsight Systems; `report`: its own report files."""
+"""Reads SQLite exports of Nsight Systems; `report` reads its own report files."""
 
 from fastfeed.profiler.readers.nsys.reader import knows, read
 

@@ -1,4 +1,4 @@
-"""An export of Nsight Systems as columns of numpy: which tables and columns it has is asked, never assumed."""
+"""Reads an export of Nsight Systems as numpy columns; tables and columns that an age of the schema lacks are empty."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 
-__all__ = ["BROKEN", "MAGIC", "Columns", "Database", "opened"]
+__all__ = ["BROKEN", "MAGIC", "ColumnMap", "NsysDatabase", "open_database"]
 
 MAGIC = b"SQLite format 3\0"
 BROKEN = (sqlite3.Error, UnicodeDecodeError)  # SQLite quotes what is damaged, which may be no text at all
-Columns = dict[str, np.ndarray]
+ColumnMap = dict[str, np.ndarray]
 
-_CHUNK = 200_000  # rows per query: a text of some 4 MB per column
-_BETWEEN, _NULL = "\x1e", "\x1f"
-_IDS = 5_000  # string ids per query
+_ROWS_PER_QUERY = 200_000  # rows per query: a text of some 4 MB per column
+_SEPARATOR, _NULL = "\x1e", "\x1f"
+_IDS_PER_QUERY = 5_000  # string ids per query
 
 
-class Database:
-    """One open export. Columns come as int64, with -1 for NULL and for a column that this age of schema lacks."""
+class NsysDatabase:
+    """One open export. ColumnMap come as int64, with -1 for NULL and for a column that this age of schema lacks."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class Database:
         """For small tables."""
         return self.connection.execute(query, values).fetchall()
 
-    def columns(self, table: str, names: Sequence[str], where: str = "") -> Columns:
+    def columns(self, table: str, names: Sequence[str], where: str = "") -> ColumnMap:
         """Integer columns of a table, in the order of its rows.
 
         SQLite joins each column into one text and numpy reads it: three times as fast as a Python integer per value.
@@ -60,23 +60,23 @@ class Database:
             for name, text in zip(present, row, strict=True):
                 parts[name].append(np.fromstring(text, np.int64, sep=","))
         rows = sum(map(len, parts[present[0]])) if present else 0
-        found = {name: np.concatenate(parts.pop(name)) if rows else np.empty(0, np.int64) for name in present}
-        return {name: found[name] if name in found else np.full(rows, -1, np.int64) for name in names}
+        columns = {name: np.concatenate(parts.pop(name)) if rows else np.empty(0, np.int64) for name in present}
+        return {name: columns[name] if name in columns else np.full(rows, -1, np.int64) for name in names}
 
     def texts(self, table: str, column: str, expression: str, where: str = "") -> Iterator[list[str | None]]:
         """A text column, a chunk of rows at a time, in the order of the rows; `expression` is SQL of the column."""
         value = f"ifnull({expression}, '{_NULL}')"
-        chunks = self._chunks(table, (column,), (f"group_concat({value}, '{_BETWEEN}')",), where)
+        chunks = self._chunks(table, (column,), (f"group_concat({value}, '{_SEPARATOR}')",), where)
         for after, count, joined in chunks:
-            texts = joined.split(_BETWEEN)
+            texts = joined.split(_SEPARATOR)
             if len(texts) != count:  # a text holds the separator itself
-                query = f"SELECT {value} FROM ({self._some(table, (column,), where)})"
+                query = f"SELECT {value} FROM ({self._select_chunk(table, (column,), where)})"
                 texts = [text for (text,) in self.connection.execute(query, (after,))]
             yield [None if text == _NULL else text for text in texts]
 
     def _chunks(self, table: str, names: Sequence[str], values: Sequence[str], where: str) -> Iterator[tuple]:
         """(row id before, rows, *values) of chunks of a table, where the values are SQL of its columns."""
-        query = f"SELECT max(at), count(*), {', '.join(values)} FROM ({self._some(table, names, where)})"
+        query = f"SELECT max(at), count(*), {', '.join(values)} FROM ({self._select_chunk(table, names, where)})"
         at = -(1 << 63)
         while True:
             last, count, *row = self.connection.execute(query, (at,)).fetchone()
@@ -87,10 +87,11 @@ class Database:
             yield at, count, *row
             at = last
 
-    def _some(self, table: str, names: Sequence[str], where: str) -> str:
+    def _select_chunk(self, table: str, names: Sequence[str], where: str) -> str:
         inner = ", ".join(_quoted(name) for name in names)
         more = f"AND ({where})" if where else ""
-        return f"SELECT rowid AS at, {inner} FROM {_quoted(table)} WHERE rowid > ? {more} ORDER BY rowid LIMIT {_CHUNK}"
+        order = f"ORDER BY rowid LIMIT {_ROWS_PER_QUERY}"
+        return f"SELECT rowid AS at, {inner} FROM {_quoted(table)} WHERE rowid > ? {more} {order}"
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The texts behind ids, from StringIds; an id that it lacks is left out. Only these are loaded: some exports
@@ -98,11 +99,11 @@ class Database:
         """
         if not self.has("StringIds", "id", "value"):
             return {}
-        found: dict[int, str] = {}
-        for at in range(0, len(ids), _IDS):
-            some = ",".join(map(str, ids[at : at + _IDS].tolist()))
-            found.update(self.rows(f"SELECT id, value FROM StringIds WHERE id IN ({some})"))
-        return found
+        texts: dict[int, str] = {}
+        for at in range(0, len(ids), _IDS_PER_QUERY):
+            id_list = ",".join(map(str, ids[at : at + _IDS_PER_QUERY].tolist()))
+            texts.update(self.rows(f"SELECT id, value FROM StringIds WHERE id IN ({id_list})"))
+        return texts
 
     def pairs(self, table: str, key: str = "name", value: str = "value") -> list[tuple[str, str]]:
         """A table of names and values, as text."""
@@ -113,7 +114,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Database]:
+def open_database(path: Path) -> Iterator[NsysDatabase]:
     """Open an export to read; TraceError where it is none, is damaged, or is cut off."""
     _check(path)
     try:
@@ -121,7 +122,7 @@ def opened(path: Path) -> Iterator[Database]:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     try:
-        yield Database(path, connection)
+        yield NsysDatabase(path, connection)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     finally:
@@ -150,19 +151,19 @@ def _check(path: Path) -> None:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Read-only. A file that another program has locked, or whose journal cannot be read, is read as it lies."""
+    """Read-only. A file that another program has locked, or whose journal cannot be read, is read as it is."""
     uri = path.resolve().as_uri()
     with path.open("rb") as file:
-        journaled = file.read(19)[18:] == b"\2"  # then even readers make files beside it, if there are none yet
+        journaled = file.read(19)[18:] == b"\2"  # then even readers create files next to it, if there are none yet
     journal = path.with_name(f"{path.name}-wal")
-    as_it_lies = "mode=ro&immutable=1"
-    for options in (as_it_lies,) if journaled and not journal.exists() else ("mode=ro", as_it_lies):
+    immutable = "mode=ro&immutable=1"
+    for options in (immutable,) if journaled and not journal.exists() else ("mode=ro", immutable):
         connection = sqlite3.connect(f"{uri}?{options}", uri=True, timeout=1.0)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             connection.close()
-            if options == as_it_lies:
+            if options == immutable:
                 raise
         except BROKEN:
             connection.close()
@@ -173,9 +174,9 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _damaged(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> TraceError:
-    words = "its schema is no text" if isinstance(error, UnicodeDecodeError) else error
+    reason = "its schema is no text" if isinstance(error, UnicodeDecodeError) else error
     return TraceError(
-        f"{path} is a damaged or unfinished SQLite database ({words}); copy it again,"
+        f"{path} is a damaged or unfinished SQLite database ({reason}); copy it again,"
         " or run nsys export --type sqlite on the report again"
     )
 

@@ -1,4 +1,4 @@
-"""Who is who in an export of Nsight Systems: processes and threads behind global ids, GPUs behind device numbers.
+"""Processes and threads behind the global ids of an export of Nsight Systems, and GPUs behind its device numbers.
 
 globalTid = (hardware 8 bits) << 56 | (machine 8) << 48 | (pid 24) << 24 | (tid 24), as a signed 64-bit integer; a
 globalPid is that of a process with its lowest 24 bits zero.
@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from fastfeed.profiler.model.trace import Device, Process, Thread
-from fastfeed.profiler.readers.nsys.database import Database
+from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
-__all__ = ["People", "devices", "distinct", "people", "process_of"]
+__all__ = ["GlobalIds", "devices", "distinct", "global_ids", "process_of"]
 
 _T = TypeVar("_T")
 _TID = 0xFFFFFF
@@ -35,30 +35,30 @@ def distinct(column: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class People:
-    """Sorted global ids; the place of an id is its index in Trace.processes or Trace.threads."""
+class GlobalIds:
+    """Sorted global ids; the position of an id is its index in Trace.processes or Trace.threads."""
 
     pids: np.ndarray  # int64, globalPid
     tids: np.ndarray  # int64, globalTid
 
     def process(self, ids: np.ndarray) -> np.ndarray:
         """globalPid or globalTid to int32 indexes of processes."""
-        return _found(self.pids, process_of(ids))
+        return _lookup(self.pids, process_of(ids))
 
     def thread(self, ids: np.ndarray) -> np.ndarray:
         """globalTid to int32 indexes of threads; -1 where the thread is not one of them."""
-        return _found(self.tids, ids)
+        return _lookup(self.tids, ids)
 
     def pid(self, index: int) -> int:
         """The operating system's number."""
         return int(self.pids[index]) >> 24 & _TID
 
     def of_processes(self, by_pid: Mapping[int, _T]) -> dict[int, _T]:
-        """What is known by globalPid, by index of process."""
+        """Values by globalPid as values by index of process."""
         return {at: by_pid[pid] for at, pid in enumerate(self.pids.tolist()) if pid in by_pid}
 
     def processes(
-        self, db: Database, threads: Sequence[Thread], host: str, ranks: Mapping[int, int]
+        self, db: NsysDatabase, threads: Sequence[Thread], host: str, ranks: Mapping[int, int]
     ) -> tuple[Process, ...]:
         """`ranks`: index of a process to its rank, where known. A process that nsys started without saying what it
         became is called as its main thread is.
@@ -66,16 +66,16 @@ class People:
         names: dict[int, str] = {}
         if db.has("PROCESSES", "globalPid", "name"):
             names = {int(gid): str(name) for gid, name in db.rows("SELECT globalPid, name FROM PROCESSES") if name}
-        main = {one.process: one.name for one in threads if one.tid == self.pid(one.process)}
-        made = []
+        main = {thread.process: thread.name for thread in threads if thread.tid == self.pid(thread.process)}
+        processes = []
         for at, gid in enumerate(self.pids.tolist()):
             name = names.get(gid, "")
-            called = main.get(at) or name if name in ("", "nsys-launcher") else name
-            made.append(Process(self.pid(at), host, called, ranks.get(at)))
-        return tuple(made)
+            shown_name = main.get(at) or name if name in ("", "nsys-launcher") else name
+            processes.append(Process(self.pid(at), host, shown_name, ranks.get(at)))
+        return tuple(processes)
 
-    def threads(self, db: Database) -> tuple[Thread, ...]:
-        """With the name that each had last."""
+    def threads(self, db: NsysDatabase) -> tuple[Thread, ...]:
+        """The threads, each with its last name."""
         names: dict[int, str] = {}
         if db.has("ThreadNames", "globalTid", "nameId"):
             rows = db.rows("SELECT globalTid, nameId FROM ThreadNames ORDER BY rowid")
@@ -87,33 +87,33 @@ class People:
         )
 
 
-def people(pids: Iterable[np.ndarray], tids: Iterable[np.ndarray]) -> People:
-    """Everyone in these columns; a pid of 0 stands for a process that the file does not name."""
+def global_ids(pids: Iterable[np.ndarray], tids: Iterable[np.ndarray]) -> GlobalIds:
+    """All ids in these columns; a pid of 0 stands for a process that the file does not name."""
     threads = _all(tids)
     threads = threads[threads != -1]
-    known = _all([*(distinct(process_of(ids)) for ids in pids), process_of(threads)])
-    return People(known[known != -1], threads)
+    processes = _all([*(distinct(process_of(ids)) for ids in pids), process_of(threads)])
+    return GlobalIds(processes[processes != -1], threads)
 
 
 def _all(columns: Iterable[np.ndarray]) -> np.ndarray:
     return np.unique(np.concatenate([np.empty(0, np.int64), *(distinct(column) for column in columns)]))
 
 
-def _found(known: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    if not len(known):
+def _lookup(sorted_ids: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    if not len(sorted_ids):
         return np.full(len(ids), -1, np.int32)
     if len(ids) and ids[0] == ids[-1] and ids.min() == ids.max():  # a million rows of one process
-        return np.full(len(ids), _found_each(known, ids[:1])[0], np.int32)
-    return _found_each(known, ids)
+        return np.full(len(ids), _lookup_each(sorted_ids, ids[:1])[0], np.int32)
+    return _lookup_each(sorted_ids, ids)
 
 
-def _found_each(known: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    return np.where(known[at] == ids, at, -1).astype(np.int32)
+def _lookup_each(sorted_ids: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    at = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
+    return np.where(sorted_ids[at] == ids, at, -1).astype(np.int32)
 
 
 def devices(
-    db: Database, who: People, process: np.ndarray, ordinal: np.ndarray
+    db: NsysDatabase, ids: GlobalIds, process: np.ndarray, ordinal: np.ndarray
 ) -> tuple[tuple[Device, ...], np.ndarray]:
     """The GPUs behind (process, device number), and for each row which one: int32, shape (rows,).
 
@@ -122,29 +122,31 @@ def devices(
     """
     width = int(ordinal.max(initial=0)) + 2
     pairs, row = _keyed(process.astype(np.int64) * width + ordinal + 1)
-    of = pairs // width
+    owners = pairs // width
     number = pairs % width - 1
     gpus = _gpus(db)
-    mapped = _mapped(db)
-    alone = len({gpu["uuid"] for gpu in gpus.values() if gpu["uuid"]}) <= 1
-    found: dict[object, int] = {}
-    made: list[Device] = []
-    which = np.empty(len(pairs), np.int32)
-    for at, (owner, device) in enumerate(zip(of.tolist(), number.tolist(), strict=True)):
-        gpu, own = mapped.get((who.pid(owner), device), (None, ""))
-        sure = gpu is not None or bool(own)
-        about = gpus.get(device if gpu is None else gpu, {"name": "", "uuid": ""})
-        uuid = own or about["uuid"]
+    cuda_devices = _cuda_devices(db)
+    one_gpu = len({gpu["uuid"] for gpu in gpus.values() if gpu["uuid"]}) <= 1
+    index_of: dict[object, int] = {}
+    devices_: list[Device] = []
+    index_of_pair = np.empty(len(pairs), np.int32)
+    for at, (owner, device) in enumerate(zip(owners.tolist(), number.tolist(), strict=True)):
+        gpu, own = cuda_devices.get((ids.pid(owner), device), (None, ""))
+        is_certain = gpu is not None or bool(own)
+        details = gpus.get(device if gpu is None else gpu, {"name": "", "uuid": ""})
+        uuid = own or details["uuid"]
         shared_number = int((number == device).sum()) > 1
-        key: object = uuid if uuid and (sure or alone or not shared_number) else (owner, device)
-        if key in found:
-            old = made[found[key]]
-            made[found[key]] = Device(old.ordinal, old.name, old.uuid, old.process if old.process == owner else -1)
+        key: object = uuid if uuid and (is_certain or one_gpu or not shared_number) else (owner, device)
+        if key in index_of:
+            device_ = devices_[index_of[key]]
+            devices_[index_of[key]] = Device(
+                device_.ordinal, device_.name, device_.uuid, device_.process if device_.process == owner else -1
+            )
         else:
-            found[key] = len(made)
-            made.append(Device(device, about["name"], uuid if key == uuid else "", owner))
-        which[at] = found[key]
-    return tuple(made), which[row]
+            index_of[key] = len(devices_)
+            devices_.append(Device(device, details["name"], uuid if key == uuid else "", owner))
+        index_of_pair[at] = index_of[key]
+    return tuple(devices_), index_of_pair[row]
 
 
 def _keyed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -152,7 +154,7 @@ def _keyed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, np.searchsorted(values, keys) if len(values) > 1 else np.zeros(len(keys), np.int64)
 
 
-def _gpus(db: Database) -> dict[int, dict[str, str]]:
+def _gpus(db: NsysDatabase) -> dict[int, dict[str, str]]:
     """By id: name and uuid. The oldest schema calls the id deviceId and has no uuid; that of other makers is 0."""
     table = "TARGET_INFO_GPU"
     key = next((name for name in ("id", "deviceId") if db.has(table, name)), "")
@@ -160,21 +162,24 @@ def _gpus(db: Database) -> dict[int, dict[str, str]]:
         return {}
     name = "name" if db.has(table, "name") else "NULL"
     uuid = "uuid" if db.has(table, "uuid") else "NULL"
-    found = {}
-    for gid, called, unique in db.rows(f"SELECT {key}, {name}, {uuid} FROM {table}"):
+    gpus = {}
+    for gid, gpu_name, uuid_text in db.rows(f"SELECT {key}, {name}, {uuid} FROM {table}"):
         if gid is not None:
-            found[int(gid)] = {"name": str(called or ""), "uuid": _uuid(unique)}
-    return found
+            gpus[int(gid)] = {"name": str(gpu_name or ""), "uuid": _uuid(uuid_text)}
+    return gpus
 
 
-def _mapped(db: Database) -> dict[tuple[int, int], tuple[int | None, str]]:
+def _cuda_devices(db: NsysDatabase) -> dict[tuple[int, int], tuple[int | None, str]]:
     """(pid, CUDA's number) to (id in TARGET_INFO_GPU, the device's own uuid, which differs where it is a MIG slice)."""
     table = "TARGET_INFO_CUDA_DEVICE"
     if not db.has(table, "gpuId", "cudaId", "pid"):
         return {}
     uuid = "uuid" if db.has(table, "uuid") else "NULL"
     rows = db.rows(f"SELECT pid, cudaId, gpuId, {uuid} FROM {table} WHERE pid IS NOT NULL AND cudaId IS NOT NULL")
-    return {(int(pid), int(cuda)): (None if gpu is None else int(gpu), _uuid(own)) for pid, cuda, gpu, own in rows}
+    return {
+        (int(pid), int(cuda)): (None if gpu is None else int(gpu), _uuid(uuid_text))
+        for pid, cuda, gpu, uuid_text in rows
+    }
 
 
 def _uuid(text: object) -> str:

@@ -1,4 +1,4 @@
-"""What an export of Nsight Systems says of itself: version, clock, machine, environment, losses."""
+"""Reads the metadata of an export of Nsight Systems: version, clock, machine, environment, lost records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.profiler.model.trace import Thread
-from fastfeed.profiler.readers.nsys.database import Database
+from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
-__all__ = ["About", "about", "ranks"]
+__all__ = ["Metadata", "ranks", "read_metadata"]
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
 _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
@@ -24,7 +24,7 @@ _ERROR = 3  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class Metadata:
     """`world` is 0 where unknown."""
 
     version: str
@@ -37,8 +37,8 @@ class About:
     world: int
 
 
-def about(db: Database) -> About:
-    """All that is not an event."""
+def read_metadata(db: NsysDatabase) -> Metadata:
+    """Everything that is not an event."""
     exported = dict(db.pairs("META_DATA_EXPORT") or db.pairs("EXPORT_META_DATA"))
     system = dict(db.pairs("TARGET_INFO_SYSTEM_ENV"))
     capture = db.pairs("META_DATA_CAPTURE")
@@ -60,11 +60,15 @@ def about(db: Database) -> About:
     world = next((int(env[name]) for name in _WORLDS if env.get(name, "").isdigit()), 0)
     if world:
         facts["world_size"] = world
-    return About(version, wall, system.get("Hostname", ""), env, dropped, notes, facts, world)
+    return Metadata(version, wall, system.get("Hostname", ""), env, dropped, notes, facts, world)
 
 
 def ranks(
-    said: About, path: Path, users: Sequence[int], threads: Sequence[Thread], joined: Mapping[int, tuple[int, int]]
+    metadata: Metadata,
+    path: Path,
+    users: Sequence[int],
+    threads: Sequence[Thread],
+    communicators: Mapping[int, tuple[int, int]],
 ) -> dict[int, int]:
     """Index of a process to its rank, for the `users` of GPUs, where the file leaves no doubt.
 
@@ -72,24 +76,24 @@ def ranks(
     the environment (a program that starts ranks itself has none), or the one in the file's name; and of several, NCCL
     says who is who (`joined`: rank in, and size of, the largest communicator), as long as no two say the same.
     """
-    mpi = {one.process: int(one.name[9:]) for one in threads if re.fullmatch(r"MPI Rank \d+", one.name)}
-    sizes = {joined[user][1] for user in users if user in joined}
-    nccl = {user: joined[user][0] for user in users if user in joined and len(sizes) == 1}
+    mpi = {thread.process: int(thread.name[9:]) for thread in threads if re.fullmatch(r"MPI Rank \d+", thread.name)}
+    sizes = {communicators[user][1] for user in users if user in communicators}
+    nccl = {user: communicators[user][0] for user in users if user in communicators and len(sizes) == 1}
     if len(users) > 1:
-        for known in (mpi, nccl):
-            if set(users) <= set(known) and len({known[user] for user in users}) == len(users):
-                return {user: known[user] for user in users}
+        for by_source in (mpi, nccl):
+            if set(users) <= set(by_source) and len({by_source[user] for user in users}) == len(users):
+                return {user: by_source[user] for user in users}
         return {}
-    of_env = next((int(said.env[name]) for name in _RANKS if said.env.get(name, "").isdigit()), None)
-    whole = nccl.get(users[0]) if sizes == {said.world} else None
-    rank = next((one for one in (mpi.get(users[0]), of_env, whole, _named(path)) if one is not None), None)
+    of_env = next((int(metadata.env[name]) for name in _RANKS if metadata.env.get(name, "").isdigit()), None)
+    of_nccl = nccl.get(users[0]) if sizes == {metadata.world} else None
+    rank = next((rank for rank in (mpi.get(users[0]), of_env, of_nccl, _rank_in_name(path)) if rank is not None), None)
     return {} if rank is None else {users[0]: rank}
 
 
-def _named(path: Path) -> int | None:
+def _rank_in_name(path: Path) -> int | None:
     """`run_rank3.sqlite`: 3. Only where the name says rank; a bare number can be anything."""
-    found = re.findall(r"(?<![a-z])rank[._=-]?(\d+)(?!\d)", path.name, re.I)
-    return int(found[0]) if len(found) == 1 else None
+    numbers = re.findall(r"(?<![a-z])rank[._=-]?(\d+)(?!\d)", path.name, re.I)
+    return int(numbers[0]) if len(numbers) == 1 else None
 
 
 def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +114,7 @@ def _command(capture: list[tuple[str, str]]) -> str:
     return " ".join([*words, *(value for _, value in sorted(arguments))])
 
 
-def _clock(db: Database, exported: Mapping[str, str]) -> tuple[int | None, int | None]:
+def _clock(db: NsysDatabase, exported: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Nanoseconds of the wall clock and of the steady clock at time 0. An export can shift its times."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if not db.has(table, "utcEpochNs"):
@@ -121,13 +125,16 @@ def _clock(db: Database, exported: Mapping[str, str]) -> tuple[int | None, int |
         return None, None
     wall, monotonic = rows[0]
     shift = exported.get("EXPORT_PARAM_TIME_SHIFT", "0")
-    moved = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
+    shift_ns = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
     if exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true":
-        return -moved, monotonic - wall - moved if monotonic else None  # its times are those of the wall clock already
-    return wall - moved, monotonic - moved if monotonic else None
+        return (
+            -shift_ns,
+            monotonic - wall - shift_ns if monotonic else None,
+        )  # its times are those of the wall clock already
+    return wall - shift_ns, monotonic - shift_ns if monotonic else None
 
 
-def _losses(db: Database) -> tuple[int, tuple[str, ...]]:
+def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
     """Records of the GPU and its calls that nsys says it lost, and what else went wrong, in its own words."""
     table = "DIAGNOSTIC_EVENT"
     if not db.has(table, "text"):

@@ -1,4 +1,4 @@
-"""What NCCL tells in NVTX payloads: bytes and communicator of a collective, rank and number of ranks of a process.
+"""Reads NVTX payloads of NCCL: bytes and communicator of a collective, rank and number of ranks of a process.
 
 A payload in NVTX_EVENTS.binaryData is a header (domain u32, flags u32, schema u32, flags u32, payload bytes u64, total
 bytes u64), then fields as NVTX_PAYLOAD_SCHEMA_ENTRIES lists them. Exports have them with --include-blobs=true only.
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.profiler.model.trace import Kind, Strings
-from fastfeed.profiler.readers.nsys.database import Columns, Database
+from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.identity import process_of
 
-__all__ = ["Told", "messages", "ranks", "told"]
+__all__ = ["NcclRange", "messages", "nccl_ranges", "ranks"]
 
 _HEADER = struct.Struct("<IIIIQQ")
 # NVTX_PAYLOAD_ENTRY_TYPE: int, unsigned, 32 and 64 bits of both, size_t
@@ -27,7 +27,7 @@ _COMM, _BYTES, _RANKS, _RANK = "NCCL communicator ID", "Message size [bytes]", "
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NcclRange:
     """One range of NCCL with a payload."""
 
     tid: int  # globalTid
@@ -36,35 +36,34 @@ class Told:
     fields: dict[str, int]
 
 
-def told(db: Database) -> list[Told]:
-    """All of them, in order of start."""
+def nccl_ranges(db: NsysDatabase) -> list[NcclRange]:
+    """All ranges of NCCL with a payload, in order of start."""
     table = "NVTX_EVENTS"
     sources = [name for name in ("binaryData", "jsonText") if db.has(table, name)]
     if not sources or not db.has(table, "globalTid", "end"):
         return []
     schemas = _schemas(db)
-    some = " OR ".join(f"{name} IS NOT NULL" for name in sources)
-    query = (
-        f'SELECT globalTid, start, "end", {", ".join(sources)} FROM {table} WHERE eventType IN (59, 60) AND ({some})'
-    )
-    found = []
+    has_payload = " OR ".join(f"{name} IS NOT NULL" for name in sources)
+    where = f"WHERE eventType IN (59, 60) AND ({has_payload})"
+    query = f'SELECT globalTid, start, "end", {", ".join(sources)} FROM {table} {where}'
+    ranges = []
     for tid, start, end, *payloads in db.connection.execute(query):
-        fields = next((fields for one in payloads if (fields := _decoded(one, schemas))), {})
+        fields = next((fields for range_ in payloads if (fields := _decoded(range_, schemas))), {})
         if fields and None not in (tid, start, end):
-            found.append(Told(tid, start, end, fields))
-    return sorted(found, key=lambda one: one.start)
+            ranges.append(NcclRange(tid, start, end, fields))
+    return sorted(ranges, key=lambda range_: range_.start)
 
 
-def _schemas(db: Database) -> dict[tuple[int, int], list[tuple[str, int, str]]]:
+def _schemas(db: NsysDatabase) -> dict[tuple[int, int], list[tuple[str, int, str]]]:
     """(domain, schema) to (name, offset, format)."""
     table = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
     if not db.has(table, "domainId", "schemaId", "type", "name", "offset"):
         return {}
-    made: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
+    schemas: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
     for domain, schema, kind, name, offset in db.rows(f'SELECT domainId, schemaId, type, name, "offset" FROM {table}'):
         if kind in _FIELDS and name in (_COMM, _BYTES, _RANKS, _RANK):
-            made.setdefault((domain, schema), []).append((name, offset or 0, _FIELDS[kind]))
-    return made
+            schemas.setdefault((domain, schema), []).append((name, offset or 0, _FIELDS[kind]))
+    return schemas
 
 
 def _decoded(payload: object, schemas: dict[tuple[int, int], list[tuple[str, int, str]]]) -> dict[str, int]:
@@ -94,7 +93,9 @@ def _from_json(text: str) -> dict[str, int]:
     return {key: given[key] for key in (_COMM, _BYTES, _RANKS, _RANK) if isinstance(given.get(key), int)}
 
 
-def messages(ops: Columns, calls: Columns, payloads: list[Told], names: Strings) -> tuple[np.ndarray, np.ndarray]:
+def messages(
+    ops: ColumnMap, calls: ColumnMap, payloads: list[NcclRange], names: Strings
+) -> tuple[np.ndarray, np.ndarray]:
     """Communicator (int32 name, -1 unknown) and bytes of each op; those of other ops than COMM stay what they are.
 
     A launch is inside of the range of its collective, or, after ncclGroupStart, inside of ncclGroupEnd and then after
@@ -105,27 +106,29 @@ def messages(ops: Columns, calls: Columns, payloads: list[Told], names: Strings)
     if not payloads or not len(comm):
         return group, size
     size = size.copy()
-    called = {(pid, corr): (tid, start) for tid, pid, corr, start in _launches(calls, ops["correlationId"][comm])}
-    by_thread = {tid: [one for one in payloads if one.tid == tid and _BYTES in one.fields] for tid in _tids(payloads)}
-    begun = {tid: [one.start for one in ranges] for tid, ranges in by_thread.items()}
+    launch_of = {(pid, corr): (tid, start) for tid, pid, corr, start in _launches(calls, ops["correlationId"][comm])}
+    by_thread = {
+        tid: [range_ for range_ in payloads if range_.tid == tid and _BYTES in range_.fields] for tid in _tids(payloads)
+    }
+    starts = {tid: [range_.start for range_ in ranges] for tid, ranges in by_thread.items()}
     used: dict[int, int] = {}
     keys = zip(ops["globalPid"][comm].tolist(), ops["correlationId"][comm].tolist(), strict=True)
-    launched = sorted((*called[key], op) for key, op in zip(keys, comm.tolist(), strict=True) if key in called)
+    launched = sorted((*launch_of[key], op) for key, op in zip(keys, comm.tolist(), strict=True) if key in launch_of)
     for tid, start, op in launched:
-        past = bisect_right(begun.get(tid, []), start)
-        ours = by_thread[tid][used.get(tid, 0) : past] if past else []
+        past = bisect_right(starts.get(tid, []), start)
+        pending = by_thread[tid][used.get(tid, 0) : past] if past else []
         used[tid] = past
-        if ours and start < ours[-1].end:
-            ours = ours[-1:]
-        if ours:
-            size[op] = sum(one.fields[_BYTES] for one in ours)
-            comms = {one.fields.get(_COMM) for one in ours}
-            found = comms.pop()
-            group[op] = names[f"{found & 0xFFFFFFFFFFFFFFFF:#x}"] if not comms and found is not None else -1
+        if pending and start < pending[-1].end:
+            pending = pending[-1:]
+        if pending:
+            size[op] = sum(range_.fields[_BYTES] for range_ in pending)
+            comms = {range_.fields.get(_COMM) for range_ in pending}
+            comm_id = comms.pop()
+            group[op] = names[f"{comm_id & 0xFFFFFFFFFFFFFFFF:#x}"] if not comms and comm_id is not None else -1
     return group, size
 
 
-def _launches(calls: Columns, corrs: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
+def _launches(calls: ColumnMap, corrs: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
     """(globalTid, globalPid, correlation id, start) of the calls with one of these ids."""
     at = np.flatnonzero(np.isin(calls["correlationId"], corrs))
     tids = calls["globalTid"][at]
@@ -133,16 +136,16 @@ def _launches(calls: Columns, corrs: np.ndarray) -> Iterator[tuple[int, int, int
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _tids(payloads: list[Told]) -> set[int]:
-    return {one.tid for one in payloads}
+def _tids(payloads: list[NcclRange]) -> set[int]:
+    return {range_.tid for range_ in payloads}
 
 
-def ranks(payloads: list[Told]) -> dict[int, tuple[int, int]]:
+def ranks(payloads: list[NcclRange]) -> dict[int, tuple[int, int]]:
     """globalTid's process to (rank, number of ranks) in the largest communicator that it joined."""
-    found: dict[int, tuple[int, int]] = {}
-    for one in payloads:
-        pid = one.tid & ~0xFFFFFF
-        rank, size = one.fields.get(_RANK), one.fields.get(_RANKS)
-        if rank is not None and size is not None and 0 <= rank < size and size > found.get(pid, (0, 0))[1]:
-            found[pid] = (rank, size)
-    return found
+    ranks_: dict[int, tuple[int, int]] = {}
+    for range_ in payloads:
+        pid = range_.tid & ~0xFFFFFF
+        rank, size = range_.fields.get(_RANK), range_.fields.get(_RANKS)
+        if rank is not None and size is not None and 0 <= rank < size and size > ranks_.get(pid, (0, 0))[1]:
+            ranks_[pid] = (rank, size)
+    return ranks_

@@ -8,10 +8,10 @@ import numpy as np
 
 from fastfeed.profiler.model.kernel_names import kernel_kind
 from fastfeed.profiler.model.trace import Kind, Strings
-from fastfeed.profiler.readers.nsys.database import Columns, Database
+from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.identity import distinct, process_of
 
-__all__ = ["NAME", "joined", "raw_ops", "raw_waits", "renamed"]
+__all__ = ["NAME", "concatenate", "name_indexes", "raw_ops", "raw_waits"]
 
 NAME = "name"  # in raw rows: indexes into Strings
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -36,20 +36,20 @@ _COPIES = {
 _PAGEABLE, _PINNED = 0, 1  # ENUM_CUDA_MEM_KIND
 
 
-def raw_ops(db: Database, names: Strings) -> Columns:
+def raw_ops(db: NsysDatabase, names: Strings) -> ColumnMap:
     """All device work: the columns of Ops, but deviceId and globalPid as the file has them."""
     tables = (("KERNEL", _kernels), ("MEMCPY", _copies), ("MEMSET", _memsets), ("GRAPH_TRACE", _graphs))
-    return joined([read(db, _CUPTI + table, names) for table, read in tables])
+    return concatenate([read(db, _CUPTI + table, names) for table, read in tables])
 
 
-def joined(parts: list[Columns]) -> Columns:
-    """Rows under rows."""
-    kept = [part for part in parts if len(part["start"])] or parts[:1]
-    return {key: np.concatenate([part[key] for part in kept]) for key in kept[0]}
+def concatenate(parts: list[ColumnMap]) -> ColumnMap:
+    """The rows of all parts."""
+    non_empty = [part for part in parts if len(part["start"])] or parts[:1]
+    return {key: np.concatenate([part[key] for part in non_empty]) for key in non_empty[0]}
 
 
-def renamed(
-    db: Database, ids: np.ndarray, names: Strings, text: Callable[[str], str] = str, other: str = ""
+def name_indexes(
+    db: NsysDatabase, ids: np.ndarray, names: Strings, text: Callable[[str], str] = str, other: str = ""
 ) -> np.ndarray:
     """StringIds to indexes of `names`, through each distinct id once. What has no text is called by `other`."""
     if not len(ids):
@@ -60,7 +60,7 @@ def renamed(
     return indexes[np.searchsorted(values, ids)] if len(values) > 1 else np.full(len(ids), indexes[0], np.int32)
 
 
-def _op(rows: Columns, name: np.ndarray, kind: np.ndarray | int, **more: np.ndarray) -> Columns:
+def _op(rows: ColumnMap, name: np.ndarray, kind: np.ndarray | int, **more: np.ndarray) -> ColumnMap:
     count = len(rows["start"])
     none = np.full(count, -1, np.int64)
     return {
@@ -72,43 +72,43 @@ def _op(rows: Columns, name: np.ndarray, kind: np.ndarray | int, **more: np.ndar
     }
 
 
-def _kernels(db: Database, table: str, names: Strings) -> Columns:
+def _kernels(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     # the full C++ name first: all of CUTLASS is "Kernel" by its short one
-    called = next((one for one in ("demangledName", "shortName", "mangledName") if db.has(table, one)), "")
-    rows = db.columns(table, [*_COMMON, *([called] if called else [])])
-    ids = rows[called] if called else np.full(len(rows["start"]), -1, np.int64)
-    name = renamed(db, ids, names, other="kernel {}")
+    column = next((column_ for column_ in ("demangledName", "shortName", "mangledName") if db.has(table, column_)), "")
+    rows = db.columns(table, [*_COMMON, *([column] if column else [])])
+    ids = rows[column] if column else np.full(len(rows["start"]), -1, np.int64)
+    name = name_indexes(db, ids, names, other="kernel {}")
     used = distinct(name.astype(np.int64))
     kinds = np.zeros(len(names.all) + 1, np.uint8)
     kinds[used] = [kernel_kind(names.all[index]) for index in used.tolist()]
     return _op(rows, name, kinds[name])
 
 
-def _copies(db: Database, table: str, names: Strings) -> Columns:
+def _copies(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     extra = ("copyKind", "srcKind", "dstKind", "bytes", "srcDeviceId", "dstDeviceId")
     rows = db.columns(table, [*_COMMON, *extra])
-    way = rows["copyKind"]
+    direction = rows["copyKind"]
     kinds = np.full(257, Kind.OTHER, np.uint8)
-    called = np.full(257, names["Memcpy"] if len(way) else -1, np.int32)
-    for number in distinct(way).tolist():
+    labels = np.full(257, names["Memcpy"] if len(direction) else -1, np.int32)
+    for number in distinct(direction).tolist():
         if number in _COPIES:
-            kinds[number], called[number] = _COPIES[number][0], names[_COPIES[number][1]]
-    way = np.where((way >= 0) & (way < 256), way, 256)
-    kind, name = kinds[way], called[way]
-    peers = (kind == Kind.D2D) & (rows["srcDeviceId"] >= 0) & (rows["dstDeviceId"] >= 0)
-    kind = np.where(peers & (rows["srcDeviceId"] != rows["dstDeviceId"]), np.uint8(Kind.P2P), kind)
+            kinds[number], labels[number] = _COPIES[number][0], names[_COPIES[number][1]]
+    direction = np.where((direction >= 0) & (direction < 256), direction, 256)
+    kind, name = kinds[direction], labels[direction]
+    known_devices = (kind == Kind.D2D) & (rows["srcDeviceId"] >= 0) & (rows["dstDeviceId"] >= 0)
+    kind = np.where(known_devices & (rows["srcDeviceId"] != rows["dstDeviceId"]), np.uint8(Kind.P2P), kind)
     host = np.where(kind == Kind.H2D, rows["srcKind"], np.where(kind == Kind.D2H, rows["dstKind"], -1))
     pageable = np.select([host == _PAGEABLE, host == _PINNED], [1, 0], -1).astype(np.int8)
     return _op(rows, name, kind, bytes=rows["bytes"], pageable=pageable)
 
 
-def _memsets(db: Database, table: str, names: Strings) -> Columns:
+def _memsets(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     rows = db.columns(table, [*_COMMON, "bytes"])
     name = np.full(len(rows["start"]), names["Memset"] if len(rows["start"]) else -1)
     return _op(rows, name, Kind.MEMSET, bytes=rows["bytes"])
 
 
-def _graphs(db: Database, table: str, names: Strings) -> Columns:
+def _graphs(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     """Under --cuda-graph-trace=graph a launched graph is one row, and its kernels have none."""
     rows = db.columns(table, [*_COMMON, "graphId"])
     graphs = distinct(rows["graphId"])
@@ -117,32 +117,32 @@ def _graphs(db: Database, table: str, names: Strings) -> Columns:
     return _op(rows, name, Kind.GRAPH)
 
 
-def raw_waits(db: Database, calls: Columns, names: Strings) -> Columns:
+def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:
     """Streams told to wait for events: corr, globalPid, stream, on_stream, on_corr.
 
     `syncType` was numbered differently by different versions, so the API call behind a row says what it is. Handles of
     events are used again and again: `eventSyncId` tells which recording is meant, else the latest before the wait.
     """
     sync, event = _CUPTI + "SYNCHRONIZATION", _CUPTI + "CUDA_EVENT"
-    wanted = ("correlationId", "globalPid", "streamId", "eventId", "eventSyncId")
-    rows = db.columns(sync, wanted) if db.has(sync, "correlationId", "streamId") else {}
+    columns = ("correlationId", "globalPid", "streamId", "eventId", "eventSyncId")
+    rows = db.columns(sync, columns) if db.has(sync, "correlationId", "streamId") else {}
     if not rows:
         return {key: np.empty(0, np.int64) for key in ("corr", "globalPid", "stream", "on_stream", "on_corr")}
     waiting = np.array([index for index, name in enumerate(names.all) if "StreamWaitEvent" in name], np.int64)
-    said = np.isin(calls[NAME], waiting)
+    is_wait = np.isin(calls[NAME], waiting)
     pids = np.unique(np.concatenate([rows["globalPid"], process_of(calls["globalTid"])]))
-    asked = _within(pids, process_of(calls["globalTid"][said]), calls["correlationId"][said])
-    kept = np.isin(_within(pids, rows["globalPid"], rows["correlationId"]), asked)
-    rows = {key: column[kept] for key, column in rows.items()}
-    records = db.columns(event, wanted)
+    waiting_calls = _within(pids, process_of(calls["globalTid"][is_wait]), calls["correlationId"][is_wait])
+    is_stream_wait = np.isin(_within(pids, rows["globalPid"], rows["correlationId"]), waiting_calls)
+    rows = {key: column[is_stream_wait] for key, column in rows.items()}
+    records = db.columns(event, columns)
     at = _by_sync(rows, records)
     at = np.where(at >= 0, at, _latest(rows, records))
     return {
         "corr": rows["correlationId"],
         "globalPid": rows["globalPid"],
         "stream": rows["streamId"],
-        "on_stream": _taken(records["streamId"], at),
-        "on_corr": _taken(records["correlationId"], at),
+        "on_stream": _take(records["streamId"], at),
+        "on_corr": _take(records["correlationId"], at),
     }
 
 
@@ -151,24 +151,24 @@ def _within(pids: np.ndarray, pid: np.ndarray, corr: np.ndarray) -> np.ndarray:
     return (np.searchsorted(pids, pid) << 40) + corr
 
 
-def _by_sync(rows: Columns, records: Columns) -> np.ndarray:
+def _by_sync(rows: ColumnMap, records: ColumnMap) -> np.ndarray:
     """The record with the wait's own id, -1 for none."""
     unset = (0, -1, 0xFFFFFFFF)
-    known = np.flatnonzero(~np.isin(records["eventSyncId"], unset))
-    asked, told = _codes(rows, records, "eventSyncId")
-    order = known[np.argsort(told[known], kind="stable")]
-    return _last_up_to(told[order], asked, order, asked)
+    has_id = np.flatnonzero(~np.isin(records["eventSyncId"], unset))
+    wanted_codes, record_codes = _pair_codes(rows, records, "eventSyncId")
+    order = has_id[np.argsort(record_codes[has_id], kind="stable")]
+    return _last_up_to(record_codes[order], wanted_codes, order, wanted_codes)
 
 
-def _latest(rows: Columns, records: Columns) -> np.ndarray:
+def _latest(rows: ColumnMap, records: ColumnMap) -> np.ndarray:
     """The record of the same event with the greatest correlation id below the wait's: ids count up in a process."""
-    asked, told = _codes(rows, records, "eventId")
-    order = np.lexsort((records["correlationId"], told))
-    keys = (told[order] << 33) + records["correlationId"][order]
-    return _last_up_to(keys, (asked << 33) + rows["correlationId"] - 1, order, asked << 33)
+    wanted_codes, record_codes = _pair_codes(rows, records, "eventId")
+    order = np.lexsort((records["correlationId"], record_codes))
+    keys = (record_codes[order] << 33) + records["correlationId"][order]
+    return _last_up_to(keys, (wanted_codes << 33) + rows["correlationId"] - 1, order, wanted_codes << 33)
 
 
-def _codes(rows: Columns, records: Columns, key: str) -> tuple[np.ndarray, np.ndarray]:
+def _pair_codes(rows: ColumnMap, records: ColumnMap, key: str) -> tuple[np.ndarray, np.ndarray]:
     """(process, key) of both tables as small numbers, equal where both are."""
     code = np.zeros(len(rows[key]) + len(records[key]), np.int64)
     for name in ("globalPid", key):
@@ -177,14 +177,14 @@ def _codes(rows: Columns, records: Columns, key: str) -> tuple[np.ndarray, np.nd
     return code[: len(rows[key])], code[len(rows[key]) :]
 
 
-def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, least: np.ndarray) -> np.ndarray:
+def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, lower: np.ndarray) -> np.ndarray:
     """Of sorted keys, the place of the last in [least, upto], for each pair; -1 where there is none."""
     if not len(keys):
         return np.full(len(upto), -1, np.int64)
     at = np.searchsorted(keys, upto, side="right") - 1
-    found = (at >= 0) & (keys[np.maximum(at, 0)] >= least)
-    return np.where(found, places[np.maximum(at, 0)], -1)
+    is_valid = (at >= 0) & (keys[np.maximum(at, 0)] >= lower)
+    return np.where(is_valid, places[np.maximum(at, 0)], -1)
 
 
-def _taken(column: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _take(column: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.where(at >= 0, column[np.maximum(at, 0)], -1) if len(column) else np.full(len(at), -1, np.int64)

@@ -1,56 +1,56 @@
-"""Rows of an export that cannot be as they are: without a start, ending before they begin, of no process."""
+"""Repairs or drops invalid rows of an export: without a start, ending before they begin, or without a process."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.profiler.readers.nsys.database import Columns
+from fastfeed.profiler.readers.nsys.database import ColumnMap
 from fastfeed.profiler.readers.nsys.identity import distinct, process_of
 
-__all__ = ["closed", "ordered", "owners"]
+__all__ = ["close_open_ranges", "drop_invalid", "owners_of"]
 
 
-def ordered(rows: Columns, what: str, notes: list[str]) -> Columns:
+def drop_invalid(rows: ColumnMap, what: str, notes: list[str]) -> ColumnMap:
     """The rows that have a start and do not end before it. nsys, too, leaves out what starts at 0."""
-    good = (rows["start"] > 0) & (rows["end"] >= rows["start"])
-    if good.all():
+    valid = (rows["start"] > 0) & (rows["end"] >= rows["start"])
+    if valid.all():
         return rows
-    notes.append(f"{int((~good).sum())} {what} have no valid start and end and are left out")
-    return {key: column[good] for key, column in rows.items()}
+    notes.append(f"{int((~valid).sum())} {what} have no valid start and end and are left out")
+    return {key: column[valid] for key, column in rows.items()}
 
 
-def closed(rows: Columns, last: int, notes: list[str]) -> Columns:
+def close_open_ranges(rows: ColumnMap, last: int, notes: list[str]) -> ColumnMap:
     """Ranges that were open at the end of the recording end with it; what ends before it begins is left out."""
     last = max(last, int(rows["start"].max(initial=0)))
     rows = {**rows, "end": np.where(rows["end"] == -1, last, rows["end"])}
-    good = rows["end"] >= rows["start"]
-    if good.all():
+    valid = rows["end"] >= rows["start"]
+    if valid.all():
         return rows
-    notes.append(f"{int((~good).sum())} ranges end before they begin and are left out")
-    return {key: column[good] for key, column in rows.items()}
+    notes.append(f"{int((~valid).sum())} ranges end before they begin and are left out")
+    return {key: column[valid] for key, column in rows.items()}
 
 
-def owners(ops: Columns, calls: Columns) -> np.ndarray:
+def owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
     """globalPid of each op. Some exports lack it: then that of the call with its correlation id, where one process
-    alone has such a call; what is left belongs to the only process, or to process 0, which is nobody.
+    alone has such a call; what is left belongs to the only process, or to process 0, which stands for an unknown one.
     """
     pids = ops["globalPid"]
-    lost = pids == -1
-    if not lost.any():
+    missing = pids == -1
+    if not missing.any():
         return pids
     caller = process_of(calls["globalTid"])
-    everyone = distinct(caller[caller != -1])
-    if len(everyone) == 1:
-        return np.where(lost, everyone[0], pids)
+    processes = distinct(caller[caller != -1])
+    if len(processes) == 1:
+        return np.where(missing, processes[0], pids)
     order = np.lexsort((caller, calls["correlationId"]))
     corr, caller = calls["correlationId"][order], caller[order]
-    first = np.searchsorted(corr, ops["correlationId"][lost], side="left")
-    last = np.searchsorted(corr, ops["correlationId"][lost], side="right")
-    clear = last > first
-    begin, end = np.where(clear, first, 0), np.where(clear, last - 1, 0)
-    found = np.zeros(len(first), np.int64)
+    first = np.searchsorted(corr, ops["correlationId"][missing], side="left")
+    last = np.searchsorted(corr, ops["correlationId"][missing], side="right")
+    has_call = last > first
+    begin, end = np.where(has_call, first, 0), np.where(has_call, last - 1, 0)
+    owner = np.zeros(len(first), np.int64)
     if len(caller):
-        found = np.where(clear & (caller[begin] == caller[end]) & (caller[begin] != -1), caller[begin], 0)
+        owner = np.where(has_call & (caller[begin] == caller[end]) & (caller[begin] != -1), caller[begin], 0)
     filled = pids.copy()
-    filled[lost] = found
+    filled[missing] = owner
     return filled

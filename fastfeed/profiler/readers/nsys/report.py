@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm), through the nsys of this machine."""
+"""Reads reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm), through the nsys of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastfeed.profiler.runner import nsight
 __all__ = ["knows", "read"]
 
 _REPORT = b"NVIDIA Tegra Profiler Report"
-_STREAM = b"NVIDIA Nsight Systems Stream"  # behind a few bytes of length
+_STREAM = b"NVIDIA Nsight Systems Stream"  # after a few bytes of length
 
 
 def knows(path: Path, head: bytes) -> bool:
@@ -23,12 +23,12 @@ def knows(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """Its trace. TraceError says what to install where there is no nsys, or what nsys said where it refuses."""
+    """The trace in a report. TraceError says what to install where there is no nsys, or quotes what nsys reports."""
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="fastfeed-nsys-") as folder:
-        made = nsight.export(path, Path(folder))
+        export = nsight.export(path, Path(folder))
         try:
-            trace = nsys.read(made)
+            trace = nsys.read(export)
         except TraceError as error:  # of the report, whose export is gone by the time this is read
-            raise TraceError(str(error).replace(str(made), str(path))) from error
+            raise TraceError(str(error).replace(str(export), str(path))) from error
     return replace(trace, origin=replace(trace.origin, path=str(path)))

@@ -1,4 +1,4 @@
-// what a lane holds, and how it is drawn; page.js goes on inside of the same function
+// what a lane contains, and how it is drawn; page.js continues inside the same function
 const data = JSON.parse(document.getElementById("data").textContent);
 const classes = data.classes, FIRST = data.busy, NOTHING = FIRST - 1, K = classes.length;
 const tip = document.getElementById("tip");
@@ -72,8 +72,8 @@ function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// columns of one pixel: each class has its share of the height, work from below and gaps from above; where a lane has
-// but one class, it is faint instead
+// columns of one pixel: each class gets its share of the height, work from below and gaps from above; a lane with only
+// one class is faint instead
 function drawLane(g, rows, a, b, width, top, height, faint) {
   const held = new Float32Array(width * K), scale = width / (b - a);
   for (let i = firstAfter(rows, a); i < rows.length && rows[i].start < b; i++) {
@@ -111,7 +111,7 @@ function tickSize(span, most) {
   return size * 10;
 }
 
-// as many digits as tell one tick from the next
+// as many digits as distinguish one tick from the next
 function tickText(tick, size, largest) {
   const [unit, name] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([unit]) => largest >= unit) || [1, "ns"];
   const digits = Math.max(0, Math.ceil(-Math.log10(size / unit) - 1e-9));

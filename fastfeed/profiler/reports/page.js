@@ -1,4 +1,4 @@
-// pictures of lanes, and what a pointer, a finger or the keyboard finds in them; lanes.js comes before
+// draws the lanes and handles pointer, touch and keyboard; lanes.js is included before it
 const devices = data.devices.map(one => ({
   ...one, lane: decoded(one.lane, one.start), waits: decoded(one.waits, one.start),
 }));
@@ -6,7 +6,7 @@ const low = Math.min(...devices.map(one => one.start)), high = Math.max(low + 1,
 const judged = [
   Math.min(...devices.map(one => one.judged[0] ?? low)), Math.max(...devices.map(one => one.judged[1] ?? high)),
 ];
-// a long start would leave the steps that the verdict is about no room
+// a long start would leave no room for the steps that the verdict is about
 const short = judged[1] - judged[0] < 0.5 * (high - low);
 const view = short ? {a: judged[0], b: judged[1]} : {a: low, b: high};
 const pictures = [];

@@ -27,7 +27,7 @@ from fastfeed.profiler.model.trace import (
 
 
 @dataclass
-class Made:
+class TraceBuilder:
     """`op`, `call`, `range` and so on add a row each; `trace()` has them all. Correlation ids count from 1."""
 
     rows: dict[type, list[dict[str, Any]]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Ranks of one run that never was: their clocks, their lateness and its causes are known."""
+"""Synthetic ranks of one run: their clocks, their lateness and its causes are known."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def members(
     recorded: Callable[[int, int], bool] = lambda rank, number: True,
     numbered: bool = False,
     hidden: bool = False,
-    beside: Callable[[int, int], int] = lambda rank, number: 0,
+    computing: Callable[[int, int], int] = lambda rank, number: 0,
     wall: bool = True,
     world_size: int | None = None,
     seed: int = 0,
 ) -> list[RankDevice]:
-    """One trace per rank. `skew` is added to a rank's clock; `recorded` says which talks a rank's trace holds;
-    `hidden` computes on another stream all the while, `beside` says how long a rank does so from the talk's start on;
+    """One trace per rank. `skew` is added to a rank's clock; `recorded` selects the talks in a rank's trace;
+    `hidden` computes on another stream all the time, `computing` is how long a rank does so from the talk's start;
     ends of one collective differ by up to 4 us."""
     draws = np.random.default_rng(seed)
-    now = [TRANSFER] * ranks  # all begin with some work together
+    now = [TRANSFER] * ranks  # all start with some work together
     rows: list[list[tuple[int, int, Kind, int]]] = [[(0, TRANSFER, Kind.COMPUTE, -1)] for _ in range(ranks)]
     idle: list[list[tuple[int, int, Cause]]] = [[] for _ in range(ranks)]
     for number, talk in enumerate(talks):  # rows: start, end, kind, number of the talk
@@ -67,16 +67,16 @@ def members(
         for rank in talk.ranks:
             now[rank] = leave + int(draws.integers(0, 4_000))
             rows[rank].append((arrive[rank], now[rank], Kind.COMM, number))
-            if meanwhile := beside(rank, number):
-                rows[rank].append((arrive[rank], arrive[rank] + meanwhile, Kind.COMPUTE, -1))
-    found = []
+            if computed := computing(rank, number):
+                rows[rank].append((arrive[rank], arrive[rank] + computed, Kind.COMPUTE, -1))
+    devices = []
     for rank in range(ranks):
         clock = skew[rank] if skew else 0
         if hidden:
             rows[rank].append((0, now[rank], Kind.COMPUTE, -1))
-        kept = [row for row in rows[rank] if row[2] is not Kind.COMM or recorded(rank, row[3])]
-        found.append(_member(rank, kept, idle[rank], talks, clock, wall, world_size, numbered))
-    return found
+        recorded_rows = [row for row in rows[rank] if row[2] is not Kind.COMM or recorded(rank, row[3])]
+        devices.append(_member(rank, recorded_rows, idle[rank], talks, clock, wall, world_size, numbered))
+    return devices
 
 
 def _member(
@@ -91,18 +91,18 @@ def _member(
 ) -> RankDevice:
     texts = Strings()
     start, end = (np.array([row[i] for row in rows], np.int64) + clock for i in (0, 1))
-    said = [talks[row[3]] if row[3] >= 0 else None for row in rows]
+    row_talks = [talks[row[3]] if row[3] >= 0 else None for row in rows]
     ops = table(
         Ops,
         start=start,
         end=end,
         device=0,
         process=0,
-        stream=np.array([talk.stream if talk else 7 for talk in said]),
+        stream=np.array([talk.stream if talk else 7 for talk in row_talks]),
         kind=np.array([row[2] for row in rows]),
-        name=texts.many(talk.kernel if talk else "gemm" for talk in said),
-        bytes=np.array([talk.bytes if talk else -1 for talk in said]),
-        group=texts.many(talk.group if talk else None for talk in said),
+        name=texts.many(talk.kernel if talk else "gemm" for talk in row_talks),
+        bytes=np.array([talk.bytes if talk else -1 for talk in row_talks]),
+        group=texts.many(talk.group if talk else None for talk in row_talks),
         seq=np.array([row[3] if numbered else -1 for row in rows]),
     )
     trace = Trace(
@@ -113,15 +113,15 @@ def _member(
         ops=ops,
         metadata={} if world_size is None else {"world_size": world_size},
     )
-    idle = [one for one in idle if one[1] > one[0]]
-    nobody = np.full(len(idle), -1, np.int32)
+    idle = [item for item in idle if item[1] > item[0]]
+    unknown = np.full(len(idle), -1, np.int32)
     slices = Slices(
-        np.array([one[0] for one in idle], np.int64) + clock,
-        np.array([one[1] for one in idle], np.int64) + clock,
-        np.array([one[2] for one in idle], np.uint8),
+        np.array([item[0] for item in idle], np.int64) + clock,
+        np.array([item[1] for item in idle], np.int64) + clock,
+        np.array([item[2] for item in idle], np.uint8),
         np.arange(len(idle), dtype=np.int32),
-        nobody,
-        nobody,
+        unknown,
+        unknown,
     )
     first, last = int(start.min()), int(end.max())
     return RankDevice(f"rank {rank}", trace, 0, slices, np.array([[first, last]]), first, last, rank)

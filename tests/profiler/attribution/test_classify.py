@@ -67,8 +67,8 @@ def activities(names: list[str], folder: Path) -> dict[str, Activity]:
         for at, name in enumerate(names)
     ]
     trace = read(make.write(folder / "trace.json", [make.launch(1, 80), make.kernel(1, 90, 2), *ranges]))
-    said = [Activity(int(one)) for one in range_activities(trace)]
-    return dict(zip(map(trace.name, trace.ranges.name.tolist()), said, strict=True))
+    classified = [Activity(int(code)) for code in range_activities(trace)]
+    return dict(zip(map(trace.name, trace.ranges.name.tolist()), classified, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_words_of_frameworks_are_known(names: list[str], activity: Activity, tmp
 
 
 def test_what_only_looks_like_it_is_framework_or_python(tmp_path: Path) -> None:
-    said = activities(RUNS, tmp_path)
-    assert set(said) == set(RUNS)
+    classified = activities(RUNS, tmp_path)
+    assert set(classified) == set(RUNS)
     plain = (Activity.FRAMEWORK, Activity.PYTHON, Activity.NOTHING)
-    assert {name: activity for name, activity in said.items() if activity not in plain} == {}
+    assert {name: activity for name, activity in classified.items() if activity not in plain} == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.profiler.handmade import Made
+from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.attribution.attribution import attribute_device
 from fastfeed.profiler.attribution.dependencies import producers
@@ -15,28 +15,28 @@ from fastfeed.profiler.model.trace import Kind, Waits
 US, MS = 1_000, 1_000_000
 
 
-def causes(made: Made, devices: int = 1) -> dict[Cause, int]:
+def causes(builder: TraceBuilder, devices: int = 1) -> dict[Cause, int]:
     """Nanoseconds of each cause of the idle time of device 0."""
-    trace = made.trace(devices=devices)
+    trace = builder.trace(devices=devices)
     slices = attribute_device(trace, 0, Host(trace)).slices
-    found: dict[Cause, int] = {}
+    totals: dict[Cause, int] = {}
     for cause, start, end in zip(slices.cause, slices.start, slices.end, strict=True):
-        found[Cause(int(cause))] = found.get(Cause(int(cause)), 0) + int(end - start)
-    return found
+        totals[Cause(int(cause))] = totals.get(Cause(int(cause)), 0) + int(end - start)
+    return totals
 
 
-def launched(count: int = 20, call: int = 5 * US) -> Made:
+def launched(count: int = 20, call: int = 5 * US) -> TraceBuilder:
     """Kernels of 1 ms back to back, each launched in time."""
-    made = Made()
+    builder = TraceBuilder()
     for n in range(count):
-        made.op(n * MS, (n + 1) * MS, (n * MS - 50 * US, n * MS - 50 * US + call))
-    return made
+        builder.op(n * MS, (n + 1) * MS, (n * MS - 50 * US, n * MS - 50 * US + call))
+    return builder
 
 
-def gap(made: Made, begin: int, length: int, **more: object) -> dict[Cause, int]:
+def gap(builder: TraceBuilder, begin: int, length: int, **more: object) -> dict[Cause, int]:
     """One more op after a gap in which nothing happened but its call."""
-    made.op(begin + length, begin + length + MS, (begin, begin + length), **more)  # type: ignore[arg-type]
-    return causes(made)
+    builder.op(begin + length, begin + length + MS, (begin, begin + length), **more)  # type: ignore[arg-type]
+    return causes(builder)
 
 
 @pytest.mark.parametrize(
@@ -56,36 +56,36 @@ def test_what_the_call_did(more: dict[str, object], cause: Cause):
 
 
 def test_a_long_call_that_began_while_the_gpu_was_busy_waited_for_a_place_in_the_queue():
-    made = launched()
-    made.op(21 * MS, 22 * MS, (19 * MS + 500 * US, 21 * MS))
-    assert causes(made) == {Cause.QUEUE_FULL: MS}
+    builder = launched()
+    builder.op(21 * MS, 22 * MS, (19 * MS + 500 * US, 21 * MS))
+    assert causes(builder) == {Cause.QUEUE_FULL: MS}
 
 
 def test_a_call_that_allocates_within_allocates():
-    made = launched()
-    made.call(20 * MS, 21 * MS + 500 * US, "cudaMalloc")
-    assert gap(made, 20 * MS, 2 * MS) == {Cause.ALLOC: 2 * MS}
+    builder = launched()
+    builder.call(20 * MS, 21 * MS + 500 * US, "cudaMalloc")
+    assert gap(builder, 20 * MS, 2 * MS) == {Cause.ALLOC: 2 * MS}
 
 
 def test_a_few_microseconds_are_latency_and_more_is_held():
-    made = launched()
-    made.op(20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US))  # launched in time, 8 us late: nothing to see
-    made.op(21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US))  # 60 us: held, nobody knows by what
-    assert causes(made) == {Cause.LATENCY: 8 * US, Cause.DEPENDENCY: 60 * US}
+    builder = launched()
+    builder.op(20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US))  # launched in time, 8 us late: nothing to see
+    builder.op(21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US))  # 60 us: held, nobody knows by what
+    assert causes(builder) == {Cause.LATENCY: 8 * US, Cause.DEPENDENCY: 60 * US}
 
 
-def _waits_for_device_1(held: int) -> Made:
+def _waits_for_device_1(delay: int) -> TraceBuilder:
     """In each of 10 rounds device 0 has to wait for work of device 1, and is told so once it is idle."""
-    made = Made()
+    builder = TraceBuilder()
     for n in range(10):
         at = n * 10 * MS
-        made.op(at, at + 5 * MS, (at - 9 * US, at - 5 * US), stream=1)
-        made.op(at + 4 * MS, at + 5 * MS + held, (at - 4 * US, at - 2 * US), stream=2, device=1)
-        recorded = made.call(at + 1 * US, at + 2 * US, "cudaEventRecord")
-        told = made.call(at + 5 * MS + US, at + 5 * MS + 2 * US, "cudaStreamWaitEvent")
-        made.add(Waits, corr=told, process=0, stream=1, on_stream=2, on_corr=recorded)
-        made.op(at + 5 * MS + held, at + 10 * MS, (at + 5 * MS + 3 * US, at + 5 * MS + 6 * US), stream=1)
-    return made
+        builder.op(at, at + 5 * MS, (at - 9 * US, at - 5 * US), stream=1)
+        builder.op(at + 4 * MS, at + 5 * MS + delay, (at - 4 * US, at - 2 * US), stream=2, device=1)
+        recorded = builder.call(at + 1 * US, at + 2 * US, "cudaEventRecord")
+        wait = builder.call(at + 5 * MS + US, at + 5 * MS + 2 * US, "cudaStreamWaitEvent")
+        builder.add(Waits, corr=wait, process=0, stream=1, on_stream=2, on_corr=recorded)
+        builder.op(at + 5 * MS + delay, at + 10 * MS, (at + 5 * MS + 3 * US, at + 5 * MS + 6 * US), stream=1)
+    return builder
 
 
 def test_what_always_waits_for_another_device_is_not_called_latency():
@@ -98,32 +98,32 @@ def test_what_is_soon_over_is_latency_even_if_something_was_waited_for():
 
 
 def test_the_producer_is_the_last_op_launched_on_that_stream_before_the_recording():
-    made = Made()
-    made.op(0, 10, (-90, -89), stream=2)  # 0
-    made.op(10, 50, (-80, -79), stream=2)  # 1: recorded behind this
-    recorded = made.call(-75, -74, "cudaEventRecord")
-    made.op(50, 60, (-70, -69), stream=2)  # 2: launched after it
-    made.op(0, 5, (-68, -67), stream=3)  # 3
-    told = made.call(-60, -59, "cudaStreamWaitEvent")
-    made.op(60, 90, (-50, -49), stream=1)  # 4: waits
-    made.op(60, 90, (-65, -64), stream=1)  # 5: launched before it was told to wait
-    made.op(60, 90, (-50, -49), stream=4)  # 6: another stream
-    made.add(Waits, corr=told, process=0, stream=1, on_stream=2, on_corr=recorded)
-    made.add(Waits, corr=told, process=0, stream=3, on_stream=-1, on_corr=-1)  # recorded nobody knows where
-    host = Host(made.trace())
+    builder = TraceBuilder()
+    builder.op(0, 10, (-90, -89), stream=2)  # 0
+    builder.op(10, 50, (-80, -79), stream=2)  # 1: recorded behind this
+    recorded = builder.call(-75, -74, "cudaEventRecord")
+    builder.op(50, 60, (-70, -69), stream=2)  # 2: launched after it
+    builder.op(0, 5, (-68, -67), stream=3)  # 3
+    wait = builder.call(-60, -59, "cudaStreamWaitEvent")
+    builder.op(60, 90, (-50, -49), stream=1)  # 4: waits
+    builder.op(60, 90, (-65, -64), stream=1)  # 5: launched before it was told to wait
+    builder.op(60, 90, (-50, -49), stream=4)  # 6: another stream
+    builder.add(Waits, corr=wait, process=0, stream=1, on_stream=2, on_corr=recorded)
+    builder.add(Waits, corr=wait, process=0, stream=3, on_stream=-1, on_corr=-1)  # recorded nobody knows where
+    host = Host(builder.trace())
     assert producers(host, np.array([4, 5, 6, 3])).tolist() == [1, -1, -1, -1]
 
 
 def test_of_several_waits_the_latest_before_the_launch():
-    made = Made()
+    builder = TraceBuilder()
     for stream in (2, 3):
-        made.op(0, 10, (-90, -89), stream=stream)
-        told = made.call(-70 + stream, -70 + stream, "cudaStreamWaitEvent")
-        made.add(Waits, corr=told, process=0, stream=1, on_stream=stream, on_corr=-1)
-    made.op(20, 30, (-50, -49), stream=1)
-    assert producers(Host(made.trace()), np.array([2])).tolist() == [1]
+        builder.op(0, 10, (-90, -89), stream=stream)
+        wait = builder.call(-70 + stream, -70 + stream, "cudaStreamWaitEvent")
+        builder.add(Waits, corr=wait, process=0, stream=1, on_stream=stream, on_corr=-1)
+    builder.op(20, 30, (-50, -49), stream=1)
+    assert producers(Host(builder.trace()), np.array([2])).tolist() == [1]
 
 
 def test_nothing_is_waited_for_without_waits():
-    made = launched(3)
-    assert producers(Host(made.trace()), np.array([0, 1])).tolist() == [-1, -1]
+    builder = launched(3)
+    assert producers(Host(builder.trace()), np.array([0, 1])).tolist() == [-1, -1]

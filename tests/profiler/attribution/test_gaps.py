@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.profiler.handmade import Made
+from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
 from fastfeed.profiler.attribution.launches import launch_calls
@@ -12,13 +12,13 @@ from fastfeed.profiler.attribution.time_breakdown import busy_sets
 from fastfeed.profiler.model.trace import Overheads
 
 
-def gaps(made: Made) -> Gaps:
-    trace = made.trace()
+def gaps(builder: TraceBuilder) -> Gaps:
+    trace = builder.trace()
     return find_gaps(trace, 0, *busy_sets(trace, 0), launch_calls(trace))
 
 
-def parts(found: Gaps, row: int = 0) -> tuple[int, int, int, int]:
-    return int(found.start[row]), int(found.late_end[row]), int(found.call_end[row]), int(found.end[row])
+def parts(result: Gaps, row: int = 0) -> tuple[int, int, int, int]:
+    return int(result.start[row]), int(result.late_end[row]), int(result.call_end[row]), int(result.end[row])
 
 
 @pytest.mark.parametrize(
@@ -33,61 +33,61 @@ def parts(found: Gaps, row: int = 0) -> tuple[int, int, int, int]:
     ],
 )
 def test_late_call_and_queued(call: tuple[int, int] | None, split: tuple[int, int, int, int]):
-    made = Made()
-    made.op(0, 100, (-20, -10))
-    made.op(200, 300, call)
-    assert parts(gaps(made)) == split
+    builder = TraceBuilder()
+    builder.op(0, 100, (-20, -10))
+    builder.op(200, 300, call)
+    assert parts(gaps(builder)) == split
 
 
 def test_of_ops_that_begin_together_the_one_launched_first():
-    made = Made()
-    made.op(0, 100, (-20, -10))
-    made.op(200, 300, (150, 160), stream=8)
-    made.op(200, 250, (120, 130), stream=9)
-    made.op(200, 250, None, stream=10)
-    assert parts(gaps(made)) == (100, 120, 130, 200)
+    builder = TraceBuilder()
+    builder.op(0, 100, (-20, -10))
+    builder.op(200, 300, (150, 160), stream=8)
+    builder.op(200, 250, (120, 130), stream=9)
+    builder.op(200, 250, None, stream=10)
+    assert parts(gaps(builder)) == (100, 120, 130, 200)
 
 
 def test_an_op_without_duration_ends_a_gap_only_where_no_other_does():
-    made = Made()
-    made.op(0, 100, (-20, -10))
-    made.op(200, 200, (110, 115))
-    made.op(200, 300, (150, 160))
-    made.op(400, 400, (350, 360))
-    found = gaps(made)
-    assert parts(found) == (100, 150, 160, 200)
-    assert parts(found, 1) == (300, 350, 360, 400)
+    builder = TraceBuilder()
+    builder.op(0, 100, (-20, -10))
+    builder.op(200, 200, (110, 115))
+    builder.op(200, 300, (150, 160))
+    builder.op(400, 400, (350, 360))
+    result = gaps(builder)
+    assert parts(result) == (100, 150, 160, 200)
+    assert parts(result, 1) == (300, 350, 360, 400)
 
 
 def test_overlapping_streams_leave_one_gap():
-    made = Made()
-    made.op(0, 100, (-20, -10))
-    made.op(50, 180, (-20, -10), stream=8)
-    made.op(60, 90, (-20, -10), stream=9)
-    made.op(200, 300, (190, 195), stream=9)
-    found = gaps(made)
-    assert len(found.start) == 1
-    assert parts(found) == (180, 190, 195, 200)
+    builder = TraceBuilder()
+    builder.op(0, 100, (-20, -10))
+    builder.op(50, 180, (-20, -10), stream=8)
+    builder.op(60, 90, (-20, -10), stream=9)
+    builder.op(200, 300, (190, 195), stream=9)
+    result = gaps(builder)
+    assert len(result.start) == 1
+    assert parts(result) == (180, 190, 195, 200)
 
 
 def test_touching_ops_leave_none():
-    made = Made()
-    made.op(0, 100, (-20, -10))
-    made.op(100, 200, (-20, -10))
-    assert len(gaps(made).start) == 0
+    builder = TraceBuilder()
+    builder.op(0, 100, (-20, -10))
+    builder.op(100, 200, (-20, -10))
+    assert len(gaps(builder).start) == 0
 
 
 def test_a_gap_before_overhead_is_late_on_the_next_launch():
-    made = Made()
-    made.op(0, 100, (-20, -10))
-    made.op(400, 500, (350, 360))
-    made.add(Overheads, start=200, end=300, process=0)
-    found = gaps(made)
-    assert [parts(found, row) for row in range(2)] == [(100, 200, 200, 200), (300, 350, 360, 400)]
+    builder = TraceBuilder()
+    builder.op(0, 100, (-20, -10))
+    builder.op(400, 500, (350, 360))
+    builder.add(Overheads, start=200, end=300, process=0)
+    result = gaps(builder)
+    assert [parts(result, row) for row in range(2)] == [(100, 200, 200, 200), (300, 350, 360, 400)]
 
 
 def test_one_operation_has_no_gaps():
-    made = Made()
-    made.op(0, 100)
-    found = gaps(made)
-    assert len(found.start) == 0 and found.late.shape == (0, 2) and found.op.dtype == np.int64
+    builder = TraceBuilder()
+    builder.op(0, 100)
+    result = gaps(builder)
+    assert len(result.start) == 0 and result.late.shape == (0, 2) and result.op.dtype == np.int64

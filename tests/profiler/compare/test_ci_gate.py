@@ -51,10 +51,10 @@ def test_trips_on_the_worst_device():
     value = result.devices[0].share.value
     idler = replace(result.devices[0], label="other", share=replace(result.devices[0].share, value=value + 0.1))
     both = replace(result, devices=(*result.devices, idler))
-    code, said = check([parse("input>5%"), parse("checkpoint>1%")], both)
+    code, sentences = check([parse("input>5%"), parse("checkpoint>1%")], both)
     assert code == 3
-    assert said[0] == f"input>5% is exceeded: {percent(value + 0.1)} on other"
-    assert said[1].startswith("checkpoint>1% holds: 0.0 % at most, on ")
+    assert sentences[0] == f"input>5% is exceeded: {percent(value + 0.1)} on other"
+    assert sentences[1].startswith("checkpoint>1% holds: 0.0 % at most, on ")
     assert check([parse("checkpoint>1%")], both)[0] == 0
     assert check([], both) == (0, [])
 
@@ -62,6 +62,6 @@ def test_trips_on_the_worst_device():
 def test_without_a_verdict_nothing_is_judged():
     result = judged("slow_loader", "nsys").result
     verdict = replace(result.verdict, word="abstained", reasons=("5 steps are too few", "records were dropped"))
-    code, said = check([parse("input>5%"), parse("idle>1%")], replace(result, verdict=verdict))
+    code, sentences = check([parse("input>5%"), parse("idle>1%")], replace(result, verdict=verdict))
     assert code == 4
-    assert said == ["input>5%, idle>1% cannot be judged: 5 steps are too few; records were dropped"]
+    assert sentences == ["input>5%, idle>1% cannot be judged: 5 steps are too few; records were dropped"]

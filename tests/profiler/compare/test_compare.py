@@ -27,7 +27,7 @@ def by_key(moves: tuple[MetricChange, ...]) -> dict[str, MetricChange]:
     return {move.key: move for move in moves}
 
 
-def shown(comparison: Comparison, width: int = 80) -> str:
+def screen(comparison: Comparison, width: int = 80) -> str:
     out = StringIO()
     render(comparison, Console(file=out, width=width, force_terminal=False))
     return out.getvalue()
@@ -85,12 +85,12 @@ def test_the_other_way_is_worse(better: Comparison) -> None:
 
 def test_the_same_again_is_the_same() -> None:
     """Other draws of the same run: nothing is called significant."""
-    found = compare(made.result(made.device(seed=3)), made.result(made.device(seed=4)))
-    assert found.outcome == "same"
-    assert "step unchanged" in found.sentence
-    assert "within noise" in found.sentence
-    assert {move.direction for move in (found.devices[0].step, found.devices[0].input)} == {"same"}
-    assert "is still the largest cause" in found.sentence
+    comparison = compare(made.result(made.device(seed=3)), made.result(made.device(seed=4)))
+    assert comparison.outcome == "same"
+    assert "step unchanged" in comparison.sentence
+    assert "within noise" in comparison.sentence
+    assert {move.direction for move in (comparison.devices[0].step, comparison.devices[0].input)} == {"same"}
+    assert "is still the largest cause" in comparison.sentence
 
 
 def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,10 +107,10 @@ def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatc
 
 def test_without_steps_shares_are_compared_and_nothing_is_significant() -> None:
     before, after = made.device(wait=30 * MS), made.device(wait=MS)
-    found = compare(made.result(replace(before, steady=None)), made.result(after))
-    assert found.outcome == "unknown"
-    assert found.sentence.startswith("no steady steps before, so shares of the recordings are compared")
-    change = found.devices[0]
+    comparison = compare(made.result(replace(before, steady=None)), made.result(after))
+    assert comparison.outcome == "unknown"
+    assert comparison.sentence.startswith("no steady steps before, so shares of the recordings are compared")
+    change = comparison.devices[0]
     assert {move.direction for move in (*change.parts, *change.causes, change.step, change.input)} == {"unknown"}
     assert change.speedup is None
     assert change.input.before > 0.2 > change.input.after
@@ -118,10 +118,10 @@ def test_without_steps_shares_are_compared_and_nothing_is_significant() -> None:
 
 def test_an_abstained_side_leaves_no_judgement() -> None:
     for a, b, when in ((made.one(), made.abstained(), "after"), (made.abstained(), made.one(), "before")):
-        found = compare(a, b)
-        assert found.outcome == "unknown"
-        assert found.sentence.startswith(f"{when} has no verdict (Only 41 % of the kernels have a launch")
-        assert "from what was recorded: " in found.sentence
+        comparison = compare(a, b)
+        assert comparison.outcome == "unknown"
+        assert comparison.sentence.startswith(f"{when} has no verdict (Only 41 % of the kernels have a launch")
+        assert "from what was recorded: " in comparison.sentence
 
 
 @pytest.mark.parametrize(
@@ -133,43 +133,43 @@ def test_an_abstained_side_leaves_no_judgement() -> None:
     ],
 )
 def test_nothing_to_compare(a: Callable[[], Result], b: Callable[[], Result], when: str) -> None:
-    found = compare(a(), b())
-    assert found.outcome == "unknown"
-    assert found.sentence == f"nothing to compare: {when} has no device activity; record with CUDA activities on"
-    assert shown(found)
+    comparison = compare(a(), b())
+    assert comparison.outcome == "unknown"
+    assert comparison.sentence == f"nothing to compare: {when} has no device activity; record with CUDA activities on"
+    assert screen(comparison)
 
 
 def test_ranks_are_paired_by_number() -> None:
     two = [made.device(f"rank {rank}, GPU 0", rank=rank, seed=rank) for rank in (1, 0)]
     other = [made.device(f"GPU {rank}", rank=rank, seed=9) for rank in (0, 1, 2)]
-    found = compare(made.result(*two), made.result(*other))
-    assert {(one.before.rank, one.after.rank) for one in found.devices} == {(0, 0), (1, 1)}
-    assert found.only_after == ("GPU 2",)
-    assert "2 devices before and 3 after" in found.notes[0]
-    assert "after only: GPU 2; not compared" in found.notes[-1]
+    comparison = compare(made.result(*two), made.result(*other))
+    assert {(change.before.rank, change.after.rank) for change in comparison.devices} == {(0, 0), (1, 1)}
+    assert comparison.only_after == ("GPU 2",)
+    assert "2 devices before and 3 after" in comparison.notes[0]
+    assert "after only: GPU 2; not compared" in comparison.notes[-1]
 
 
 def test_of_many_ranks_the_one_in_most_need_is_told() -> None:
-    found = compare(made.many(), made.many())
-    assert found.outcome == "same"
-    assert found.sentence.startswith("rank 3, GPU 3 (NVIDIA H100 80GB HBM3): step unchanged, ")
-    lines = shown(found).splitlines()
+    comparison = compare(made.many(), made.many())
+    assert comparison.outcome == "same"
+    assert comparison.sentence.startswith("rank 3, GPU 3 (NVIDIA H100 80GB HBM3): step unchanged, ")
+    lines = screen(comparison).splitlines()
     assert sum("input " in line and " -> " in line and line.startswith("rank") for line in lines) == 6
     assert any("1 more device" in line for line in lines)
 
 
 def test_one_device_is_compared_with_one_whatever_they_are_called() -> None:
-    found = compare(made.result(made.device("GPU 0 (V100)")), made.result(made.device("GPU 3 (H100)")))
-    assert len(found.devices) == 1
-    assert "GPU 0 (V100) before, GPU 3 (H100) after" in found.notes
+    comparison = compare(made.result(made.device("GPU 0 (V100)")), made.result(made.device("GPU 3 (H100)")))
+    assert len(comparison.devices) == 1
+    assert "GPU 0 (V100) before, GPU 3 (H100) after" in comparison.notes
 
 
 def test_devices_without_partners_are_told() -> None:
     a = made.result(made.device("left", rank=0), made.device("right", rank=1))
     b = made.result(made.device("up", rank=4), made.device("down", rank=5), made.device("in", rank=6))
-    found = compare(a, b)
-    assert found.devices == ()
-    assert found.sentence.startswith(
+    comparison = compare(a, b)
+    assert comparison.devices == ()
+    assert comparison.sentence.startswith(
         "nothing to compare: no device before (left, right) matches one after (up, down, in)"
     )
 
@@ -201,7 +201,7 @@ def test_other_work_and_other_profilers_are_told() -> None:
 def test_the_screen(name: str, width: int) -> None:
     """Every kind of result against a healthy one: one screen, no line too wide, no control characters."""
     for pair in ((made.EVERY[name](), made.healthy()), (made.healthy(), made.EVERY[name]())):
-        text = shown(compare(*pair), width)
+        text = screen(compare(*pair), width)
         lines = text.splitlines()
         assert len(lines) <= 45
         assert all(len(line) <= width for line in lines)
@@ -210,11 +210,11 @@ def test_the_screen(name: str, width: int) -> None:
 
 def test_names_are_not_markup() -> None:
     a = made.result(made.device("[red]GPU[/red] [/nothing]"))
-    assert "[red]GPU[/red] [/nothing]" in shown(compare(a, a))
+    assert "[red]GPU[/red] [/nothing]" in screen(compare(a, a))
 
 
 def test_the_table(better: Comparison) -> None:
-    text = shown(better)
+    text = screen(better)
     assert text.startswith("BETTER  step 1.")
     row = next(line for line in text.splitlines() if line.startswith("input wait"))
     assert row.rstrip().endswith("less")
@@ -223,12 +223,12 @@ def test_the_table(better: Comparison) -> None:
 
 @pytest.mark.parametrize("name", sorted(made.EVERY))
 def test_the_document(name: str) -> None:
-    said = json.loads(json.dumps(as_dict(compare(made.EVERY[name](), made.healthy())), allow_nan=False))
-    assert said["schema"] == SCHEMA
-    assert set(said) == {
+    parsed = json.loads(json.dumps(as_dict(compare(made.EVERY[name](), made.healthy())), allow_nan=False))
+    assert parsed["schema"] == SCHEMA
+    assert set(parsed) == {
         "schema", "outcome", "sentence", "before", "after", "devices", "only_before", "only_after", "notes"
     }  # fmt: skip
-    for device in said["devices"]:
+    for device in parsed["devices"]:
         assert device["input"]["moved"] in ("less", "more", "same", "unknown")
 
 
@@ -240,13 +240,13 @@ def test_a_real_pair(data: Path) -> None:
         pytest.skip(
             f"no {paths[0].name} and its pair in {traces}; set FASTFEED_TEST_DATA to the folder that holds traces/"
         )
-    found = compare(*(analyze([read(path)]) for path in paths))
-    (change,) = found.devices
-    assert found.outcome == "better"
+    comparison = compare(*(analyze([read(path)]) for path in paths))
+    (change,) = comparison.devices
+    assert comparison.outcome == "better"
     assert change.input.before == pytest.approx(0.289, abs=0.005)
     assert change.input.after < 0.01
     assert (change.input.direction, change.step.direction) == ("less", "less")
     assert by_key(change.causes)["cause:input"] is change.causes[0]
     assert by_key(change.parts)["compute"].direction == "same"  # the model is the same
-    assert "of the window, significant; framework overhead is now the largest cause" in found.sentence
+    assert "of the window, significant; framework overhead is now the largest cause" in comparison.sentence
     assert compare(*(analyze([read(paths[1])]) for _ in range(2))).outcome == "same"

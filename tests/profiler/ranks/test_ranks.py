@@ -36,20 +36,24 @@ def late_loader(rank: int, number: int) -> tuple[dict[Cause, int], int]:
 def test_starvation_by_proxy(ranks: int, skewed: int) -> None:
     """Every other rank's wait is charged to the late one and its loader, whatever the clocks show."""
     run = members(talks(ranks), late_loader, ranks=ranks, skew=[rank * skewed for rank in range(ranks)])
-    found = analyze_ranks(run)
-    want = STEPS // 2 * 8 * MS
-    for rank, blame in enumerate(found.blames):
+    analysis = analyze_ranks(run)
+    expected = STEPS // 2 * 8 * MS
+    for rank, blame in enumerate(analysis.blames):
         if rank != 1:
-            got = charges(blame)
-            assert abs(got["rank 1", Cause.INPUT] - want) < STEPS * JITTER
-            assert sum(got.values()) == blame.comm_wait == intervals.measure(blame.spans)
-            assert sum(got.values()) - got["rank 1", Cause.INPUT] < STEPS * JITTER
-    assert found.blames[1].comm_wait < STEPS * JITTER
-    assert [abs(one.offset_ns - rank * skewed) < JITTER for rank, one in enumerate(found.ranks)] == [True] * ranks
-    assert {one.collectives for one in found.ranks} == {STEPS}
-    assert sum(one.waited_ns for one in found.ranks) == sum(one.blamed_ns for one in found.ranks)
-    assert abs(found.ranks[1].blamed_ns - (ranks - 1) * want) < ranks * STEPS * JITTER
-    assert not found.notes
+            charged = charges(blame)
+            assert abs(charged["rank 1", Cause.INPUT] - expected) < STEPS * JITTER
+            assert sum(charged.values()) == blame.comm_wait == intervals.measure(blame.spans)
+            assert sum(charged.values()) - charged["rank 1", Cause.INPUT] < STEPS * JITTER
+    assert analysis.blames[1].comm_wait < STEPS * JITTER
+    assert [abs(rank_result.offset_ns - rank * skewed) < JITTER for rank, rank_result in enumerate(analysis.ranks)] == [
+        True
+    ] * ranks
+    assert {rank_result.collectives for rank_result in analysis.ranks} == {STEPS}
+    assert sum(rank_result.waited_ns for rank_result in analysis.ranks) == sum(
+        rank_result.blamed_ns for rank_result in analysis.ranks
+    )
+    assert abs(analysis.ranks[1].blamed_ns - (ranks - 1) * expected) < ranks * STEPS * JITTER
+    assert not analysis.notes
 
 
 def test_spans_lie_where_the_victim_waits() -> None:
@@ -70,9 +74,9 @@ def test_what_both_lose_is_not_why_one_is_late() -> None:
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         return {Cause.INPUT: 20 * MS}, (13 if rank == 1 else 10) * MS
 
-    got = charges(analyze_ranks(members(talks(2), before)).blames[0])
-    assert abs(got["rank 1", None] - STEPS * 3 * MS) < STEPS * JITTER
-    assert got.get(("rank 1", Cause.INPUT), 0) < STEPS * JITTER
+    charged = charges(analyze_ranks(members(talks(2), before)).blames[0])
+    assert abs(charged["rank 1", None] - STEPS * 3 * MS) < STEPS * JITTER
+    assert charged.get(("rank 1", Cause.INPUT), 0) < STEPS * JITTER
 
 
 def test_the_excess_over_what_both_lose_is() -> None:
@@ -81,9 +85,9 @@ def test_the_excess_over_what_both_lose_is() -> None:
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         return ({Cause.INPUT: 14 * MS, Cause.ALLOC: MS} if rank == 1 else {Cause.INPUT: 10 * MS}), 10 * MS
 
-    got = charges(analyze_ranks(members(talks(2), before)).blames[0])
-    assert abs(got["rank 1", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
-    assert abs(got["rank 1", Cause.ALLOC] - STEPS * MS) < STEPS * JITTER
+    charged = charges(analyze_ranks(members(talks(2), before)).blames[0])
+    assert abs(charged["rank 1", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
+    assert abs(charged["rank 1", Cause.ALLOC] - STEPS * MS) < STEPS * JITTER
 
 
 def test_what_was_not_recorded_has_no_cause() -> None:
@@ -102,9 +106,9 @@ def test_blame_is_passed_on() -> None:
 
     blames = analyze_ranks(members([pair, other] * STEPS, before, ranks=3)).blames
     assert abs(charges(blames[0])["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000  # less the other one
-    got = charges(blames[2])
-    assert abs(got["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000
-    assert got["rank 0", None] < STEPS * 300_000  # the collective of 0 and 1 itself
+    charged = charges(blames[2])
+    assert abs(charged["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000
+    assert charged["rank 0", None] < STEPS * 300_000  # the collective of 0 and 1 itself
 
 
 def test_only_judged_time_counts() -> None:
@@ -136,11 +140,11 @@ def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> Non
     def meanwhile(rank: int, number: int) -> int:
         return 0 if rank or number % 2 else 2 * MS
 
-    blame = analyze_ranks(members(buckets, before, beside=meanwhile)).blames[0]
-    got = charges(blame)
+    blame = analyze_ranks(members(buckets, before, computing=meanwhile)).blames[0]
+    charged = charges(blame)
     assert abs(blame.comm_wait - STEPS * 8 * MS) < 2 * STEPS * JITTER
-    assert abs(got["rank 1", Cause.INPUT] - STEPS * 6 * MS) < 2 * STEPS * JITTER  # 4 in the first, 2 in the second
-    assert sum(got.values()) - got["rank 1", Cause.INPUT] < 2 * STEPS * JITTER
+    assert abs(charged["rank 1", Cause.INPUT] - STEPS * 6 * MS) < 2 * STEPS * JITTER  # 4 in the first, 2 in the second
+    assert sum(charged.values()) - charged["rank 1", Cause.INPUT] < 2 * STEPS * JITTER
 
 
 def test_a_lead_ends_where_nobody_waits() -> None:
@@ -151,21 +155,21 @@ def test_a_lead_ends_where_nobody_waits() -> None:
         lost = {Cause.INPUT: 6 * MS} if rank and number % 3 == 0 else {}
         return lost, (13 if rank and number % 3 == 2 else 10) * MS
 
-    run = members(buckets, before, beside=lambda rank, number: 0 if rank or number % 3 else 6 * MS)
-    got = charges(analyze_ranks(run).blames[0])
-    assert abs(got["rank 1", None] - STEPS * 3 * MS) < 3 * STEPS * JITTER
-    assert got.get(("rank 1", Cause.INPUT), 0) < 3 * STEPS * JITTER
+    run = members(buckets, before, computing=lambda rank, number: 0 if rank or number % 3 else 6 * MS)
+    charged = charges(analyze_ranks(run).blames[0])
+    assert abs(charged["rank 1", None] - STEPS * 3 * MS) < 3 * STEPS * JITTER
+    assert charged.get(("rank 1", Cause.INPUT), 0) < 3 * STEPS * JITTER
 
 
 def test_a_rank_alone_is_estimated() -> None:
     """By how much longer its collectives took than the shortest; the note says that it is an estimate."""
     alone = members(talks(2), late_loader)[:1]
-    found = analyze_ranks(alone)
-    assert found.ranks == ()
-    assert found.blames[0].charges == estimate_waits(alone[0]).charges
-    assert abs(found.blames[0].comm_wait - STEPS // 2 * 8 * MS) < STEPS * JITTER
-    assert set(charges(found.blames[0])) == {(ABSENT_RANKS, None)}
-    assert "are estimated" in found.notes[0]
+    analysis = analyze_ranks(alone)
+    assert analysis.ranks == ()
+    assert analysis.blames[0].charges == estimate_waits(alone[0]).charges
+    assert abs(analysis.blames[0].comm_wait - STEPS // 2 * 8 * MS) < STEPS * JITTER
+    assert set(charges(analysis.blames[0])) == {(ABSENT_RANKS, None)}
+    assert "are estimated" in analysis.notes[0]
 
 
 def test_collectives_of_many_unknown_sizes_are_no_ground_for_an_estimate() -> None:
@@ -194,7 +198,7 @@ def test_few_collectives_are_no_ground_for_an_estimate() -> None:
 
 def test_no_communication_says_nothing() -> None:
     run = members(talks(2), late_loader, recorded=lambda rank, number: False)
-    found = analyze_ranks(run)
-    assert found == RankAnalysis((), found.blames, found.clocks, ())
-    assert [blame.comm_wait for blame in found.blames] == [0, 0]
+    analysis = analyze_ranks(run)
+    assert analysis == RankAnalysis((), analysis.blames, analysis.clocks, ())
+    assert [blame.comm_wait for blame in analysis.blames] == [0, 0]
     assert analyze_ranks([]).blames == ()

@@ -41,41 +41,41 @@ def runs(draw: st.DrawFn, skewed: bool = True) -> list[RankDevice]:
         seed=seed,
         world_size=draw(st.sampled_from([None, RANKS, 2 * RANKS])),
         recorded=lambda rank, number: number >= late[rank],
-        beside=lambda rank, number: meanwhile if (rank + number) % 3 else 0,
+        computing=lambda rank, number: meanwhile if (rank + number) % 3 else 0,
     )
 
 
-def blamed(run: list[RankDevice], found: RankAnalysis) -> dict[str, Counter[tuple[str, Cause | None]]]:
+def blamed(run: list[RankDevice], analysis: RankAnalysis) -> dict[str, Counter[tuple[str, Cause | None]]]:
     return {
-        member.label: Counter({(one.culprit, one.cause): one.ns for one in blame.charges})
-        for member, blame in zip(run, found.blames, strict=True)
+        member.label: Counter({(charge.culprit, charge.cause): charge.ns for charge in blame.charges})
+        for member, blame in zip(run, analysis.blames, strict=True)
     }
 
 
 @settings(deadline=None, max_examples=60)
 @given(runs())
 def test_every_wait_is_blamed_once(run: list[RankDevice]) -> None:
-    found = analyze_ranks(run)
-    for at, (member, blame) in enumerate(zip(run, found.blames, strict=True)):
+    analysis = analyze_ranks(run)
+    for at, (member, blame) in enumerate(zip(run, analysis.blames, strict=True)):
         length = blame.spans[:, 1] - blame.spans[:, 0]
         assert (length > 0).all()
         assert (blame.spans[1:, 0] >= blame.spans[:-1, 1]).all()
         assert len(blame.spans) == len(blame.cause) == len(blame.culprit)
-        assert sum(one.ns for one in blame.charges) == length.sum() <= blame.comm_wait
+        assert sum(charge.ns for charge in blame.charges) == length.sum() <= blame.comm_wait
         assert at not in blame.culprit.tolist()
         assert not set(blame.cause.tolist()) & {Cause.HOST_UNKNOWN, Cause.NO_LAUNCH}
         ops = member.trace.ops
         comm = intervals.union(intervals.spans(ops.start, ops.end)[ops.kind == Kind.COMM])
-        beside = intervals.union(intervals.spans(ops.start, ops.end)[ops.kind == Kind.COMPUTE])
-        alone = intervals.intersect(intervals.subtract(comm, beside), member.judged)
+        computing = intervals.union(intervals.spans(ops.start, ops.end)[ops.kind == Kind.COMPUTE])
+        alone = intervals.intersect(intervals.subtract(comm, computing), member.judged)
         assert intervals.overlap(blame.spans, alone).tolist() == length.tolist()
         per_cause = Counter[int]()
         for cause, ns in zip(blame.cause.tolist(), length.tolist(), strict=True):
             per_cause[cause] += ns
-        told = Counter[int]()
-        for one in blame.charges:
-            told[NO_CAUSE if one.cause is None else one.cause] += one.ns
-        assert per_cause == told
+        by_culprit = Counter[int]()
+        for charge in blame.charges:
+            by_culprit[NO_CAUSE if charge.cause is None else charge.cause] += charge.ns
+        assert per_cause == by_culprit
 
 
 @settings(deadline=None, max_examples=30)

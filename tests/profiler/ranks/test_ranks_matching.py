@@ -28,12 +28,14 @@ def even(rank: int, number: int) -> tuple[dict[Cause, int], int]:
     return ({Cause.INPUT: 4 * MS} if rank == 0 else {}), 10 * MS
 
 
-def made(before: Any = uneven, talk: Talk | None = None, **more: Any) -> RankAnalysis:
+def analyzed(before: Any = uneven, talk: Talk | None = None, **more: Any) -> RankAnalysis:
     return analyze_ranks(members([talk or Talk((0, 1))] * STEPS, before, skew=[0, 5 * MS], **more))
 
 
-def charged(found: RankAnalysis, victim: int = 1) -> int:
-    return sum(one.ns for one in found.blames[victim].charges if (one.culprit, one.cause) == ("rank 0", Cause.INPUT))
+def charged(analysis: RankAnalysis, victim: int = 1) -> int:
+    return sum(
+        item.ns for item in analysis.blames[victim].charges if (item.culprit, item.cause) == ("rank 0", Cause.INPUT)
+    )
 
 
 @pytest.mark.parametrize("wall", [True, False])
@@ -41,57 +43,59 @@ def charged(found: RankAnalysis, victim: int = 1) -> int:
 @pytest.mark.parametrize(("from_0", "from_1"), [(0, 3), (3, 0), (0, 9), (2, 5)])
 def test_one_rank_recorded_more_at_the_start(from_0: int, from_1: int, group: str | None, wall: bool) -> None:
     firsts = (from_0, from_1)
-    found = made(talk=Talk((0, 1), group=group), wall=wall, recorded=lambda rank, number: number >= firsts[rank])
+    analysis = analyzed(talk=Talk((0, 1), group=group), wall=wall, recorded=lambda rank, number: number >= firsts[rank])
     common = STEPS - max(firsts)
-    assert [one.collectives for one in found.ranks] == [common] * 2
-    assert abs(found.ranks[1].offset_ns - 5 * MS) < JITTER
-    assert abs(charged(found) - common * 4 * MS) < 4 * MS + common * JITTER  # before the first, nothing is known
+    assert [item.collectives for item in analysis.ranks] == [common] * 2
+    assert abs(analysis.ranks[1].offset_ns - 5 * MS) < JITTER
+    assert abs(charged(analysis) - common * 4 * MS) < 4 * MS + common * JITTER  # before the first, nothing is known
 
 
 def test_one_rank_recorded_more_at_the_end() -> None:
-    found = made(recorded=lambda rank, number: rank == 0 or number < 13)
-    assert found.ranks[0].collectives == 13
-    assert abs(charged(found) - 13 * 4 * MS) < 13 * JITTER
+    analysis = analyzed(recorded=lambda rank, number: rank == 0 or number < 13)
+    assert analysis.ranks[0].collectives == 13
+    assert abs(charged(analysis) - 13 * 4 * MS) < 13 * JITTER
 
 
 @pytest.mark.parametrize("numbered", [True, False])
 def test_equal_steps_are_told_apart_by_number_or_wall_clock(numbered: bool) -> None:
-    found = made(even, numbered=numbered, wall=not numbered, recorded=lambda rank, number: rank == 0 or number >= 4)
-    assert found.ranks[1].collectives == STEPS - 4
-    assert abs(found.ranks[1].offset_ns - 5 * MS) < JITTER
+    analysis = analyzed(
+        even, numbered=numbered, wall=not numbered, recorded=lambda rank, number: rank == 0 or number >= 4
+    )
+    assert analysis.ranks[1].collectives == STEPS - 4
+    assert abs(analysis.ranks[1].offset_ns - 5 * MS) < JITTER
 
 
 def test_missing_ones_inside_refuse_the_communicator() -> None:
     """Half of the rest would be matched with its neighbor."""
-    found = made(recorded=lambda rank, number: rank == 0 or number != STEPS // 2)
-    assert found.ranks == ()
+    analysis = analyzed(recorded=lambda rank, number: rank == 0 or number != STEPS // 2)
+    assert analysis.ranks == ()
     assert (
         f"the collectives of group default_pg do not match between ranks ({STEPS}, {STEPS - 1} recorded)"
-        in " ".join(found.notes)
+        in " ".join(analysis.notes)
     )
 
 
 def test_missing_ones_inside_do_not_matter_where_each_has_its_number() -> None:
-    found = made(numbered=True, recorded=lambda rank, number: rank == 0 or number != STEPS // 2)
-    assert found.ranks[0].collectives == STEPS - 1
-    assert charged(found) > (STEPS - 2) * 4 * MS - STEPS * JITTER
+    analysis = analyzed(numbered=True, recorded=lambda rank, number: rank == 0 or number != STEPS // 2)
+    assert analysis.ranks[0].collectives == STEPS - 1
+    assert charged(analysis) > (STEPS - 2) * 4 * MS - STEPS * JITTER
 
 
 def test_another_group_survives_a_refused_one() -> None:
     talks = [Talk((0, 1), group="data"), Talk((0, 1), group="tensor", stream=21)] * STEPS
     run = members(talks, uneven, recorded=lambda rank, number: rank == 0 or number != STEPS)
-    found = analyze_ranks(run)
-    assert [one.collectives for one in found.ranks] == [STEPS] * 2
-    assert len(found.notes) == 1
-    assert "group data do not match" in found.notes[0]
+    analysis = analyze_ranks(run)
+    assert [item.collectives for item in analysis.ranks] == [STEPS] * 2
+    assert len(analysis.notes) == 1
+    assert "group data do not match" in analysis.notes[0]
 
 
 def test_other_sizes_are_other_collectives() -> None:
     """The shift is clear from the sizes alone, though the steps are alike."""
     talks = [Talk((0, 1), bytes=1 << (number % 7)) for number in range(STEPS)]
-    found = analyze_ranks(members(talks, even, wall=False, recorded=lambda rank, number: rank == 0 or number >= 3))
-    assert found.ranks[0].collectives == STEPS - 3
-    assert abs(found.ranks[1].offset_ns) < JITTER
+    analysis = analyze_ranks(members(talks, even, wall=False, recorded=lambda rank, number: rank == 0 or number >= 3))
+    assert analysis.ranks[0].collectives == STEPS - 3
+    assert abs(analysis.ranks[1].offset_ns) < JITTER
 
 
 @pytest.mark.parametrize("group", [None, "tensor_parallel"])
@@ -103,29 +107,33 @@ def test_groups_of_one_name_or_none_are_told_apart_by_their_ends(group: str | No
         busy = 10 * MS + int(np.random.default_rng([rank // 2, number]).integers(0, 3 * MS))
         return ({Cause.INPUT: 4 * MS} if rank in (0, 2) else {}), busy
 
-    found = analyze_ranks(members(talks, before, ranks=4))
-    assert {one.culprit for one in found.blames[1].charges} == {"rank 0"}
-    assert {one.culprit for one in found.blames[3].charges} == {"rank 2"}
-    assert [one.collectives for one in found.ranks] == [STEPS] * 4
+    analysis = analyze_ranks(members(talks, before, ranks=4))
+    assert {item.culprit for item in analysis.blames[1].charges} == {"rank 0"}
+    assert {item.culprit for item in analysis.blames[3].charges} == {"rank 2"}
+    assert [item.collectives for item in analysis.ranks] == [STEPS] * 4
 
 
 def test_an_all_to_all_that_shows_as_pairs_is_matched_by_its_ends() -> None:
-    found = made(talk=Talk((0, 1), kernel="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", group=None))
-    assert found.ranks[0].collectives == STEPS
-    assert abs(charged(found) - STEPS * 4 * MS) < STEPS * JITTER
+    analysis = analyzed(
+        talk=Talk((0, 1), kernel="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", group=None)
+    )
+    assert analysis.ranks[0].collectives == STEPS
+    assert abs(charged(analysis) - STEPS * 4 * MS) < STEPS * JITTER
 
 
 def test_sends_to_different_ranks_are_not_matched() -> None:
     """A pipeline: rank 1 talks to 0 and to 2 through one group and one stream."""
     send = "ncclDevKernel_SendRecv"
     talks = [Talk((0, 1), send, "pp"), Talk((1, 2), send, "pp")] * STEPS
-    found = analyze_ranks(members(talks, uneven, ranks=3))
-    assert found.ranks == ()
-    assert all(one.culprit == "ranks that are not in this analysis" for blame in found.blames for one in blame.charges)
+    analysis = analyze_ranks(members(talks, uneven, ranks=3))
+    assert analysis.ranks == ()
+    assert all(
+        item.culprit == "ranks that are not in this analysis" for blame in analysis.blames for item in blame.charges
+    )
 
 
 @pytest.mark.parametrize(
-    ("kernel", "want"),
+    ("kernel", "expected"),
     [
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "allreduce"),
         ("ncclKernel_ReduceScatter_RING_LL_Sum_half(ncclWorkElem)", "reducescatter"),
@@ -136,8 +144,8 @@ def test_sends_to_different_ranks_are_not_matched() -> None:
         ("nccl:all_gather_into_tensor", "allgather"),
     ],
 )
-def test_families(kernel: str, want: str) -> None:
-    assert collective_family(kernel) == want
+def test_families(kernel: str, expected: str) -> None:
+    assert collective_family(kernel) == expected
 
 
 def pair(**changes: Any) -> list[RankDevice]:
@@ -176,16 +184,16 @@ def test_recorded_at_other_times(hours: int) -> None:
 
 def test_nothing_in_common_is_told() -> None:
     a, b = members([Talk((0,), group="a"), Talk((1,), group="b")] * STEPS, uneven)
-    found = analyze_ranks([a, b])
-    assert found.ranks == ()
-    assert "no collective in common" in found.notes[0]
-    assert len(found.notes) == 3  # and both are estimated
+    analysis = analyze_ranks([a, b])
+    assert analysis.ranks == ()
+    assert "no collective in common" in analysis.notes[0]
+    assert len(analysis.notes) == 3  # and both are estimated
 
 
 def test_absent_ranks_are_told() -> None:
-    found = analyze_ranks(pair(world_size=8))
-    assert found.notes[0].startswith("2 of 8 ranks are here (0, 1): waits for the others are estimates")
-    assert found.ranks
+    analysis = analyze_ranks(pair(world_size=8))
+    assert analysis.notes[0].startswith("2 of 8 ranks are here (0, 1): waits for the others are estimates")
+    assert analysis.ranks
 
 
 def test_waits_for_absent_ranks_are_estimated() -> None:
@@ -198,10 +206,10 @@ def test_waits_for_absent_ranks_are_estimated() -> None:
     run = members([Talk((0, 1, 2))] * STEPS, before, ranks=3, world_size=3)
     both, alone = analyze_ranks(run), analyze_ranks(run[:2])
     assert both.blames[1].comm_wait > STEPS * 4 * MS
-    charges = {(one.culprit, one.cause): one.ns for one in alone.blames[1].charges}
+    charges = {(item.culprit, item.cause): item.ns for item in alone.blames[1].charges}
     assert abs(charges["rank 0", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
     assert abs(charges[ABSENT_RANKS, None] - STEPS // 2 * 5 * MS) < STEPS * JITTER
-    assert {one.culprit for one in alone.blames[0].charges} == {ABSENT_RANKS}
+    assert {item.culprit for item in alone.blames[0].charges} == {ABSENT_RANKS}
 
 
 def test_a_loose_clock_is_told() -> None:
@@ -210,8 +218,8 @@ def test_a_loose_clock_is_told() -> None:
     comm = b.trace.ops.kind == 1
     wobble = np.where(comm & (np.cumsum(comm) % 2 == 0), 360_000, 0)
     loose = replace(b, trace=replace(b.trace, ops=replace(b.trace.ops, end=b.trace.ops.end + wobble)))
-    found = analyze_ranks([a, loose])
-    assert any("its clock is known to within 0.2 ms" in note for note in found.notes)
+    analysis = analyze_ranks([a, loose])
+    assert any("its clock is known to within 0.2 ms" in note for note in analysis.notes)
 
 
 def test_clocks_that_drift_apart() -> None:
@@ -224,6 +232,6 @@ def test_clocks_that_drift_apart() -> None:
     a, b = members(talks, before)
     ops = b.trace.ops
     slow = replace(ops, start=ops.start + ops.start // 20_000, end=ops.end + ops.end // 20_000)
-    found = analyze_ranks([a, replace(b, trace=replace(b.trace, ops=slow))])
-    assert found.ranks[0].collectives == 500
-    assert any("its clock is known to within 0." in note for note in found.notes)
+    analysis = analyze_ranks([a, replace(b, trace=replace(b.trace, ops=slow))])
+    assert analysis.ranks[0].collectives == 500
+    assert any("its clock is known to within 0." in note for note in analysis.notes)

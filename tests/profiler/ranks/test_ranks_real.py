@@ -19,12 +19,12 @@ def read_members(path: Path) -> list[RankDevice]:
     if not path.exists():
         pytest.skip(f"no {path}; set FASTFEED_TEST_DATA to the folder that holds traces/")
     trace = read(path)
-    found = []
+    result = []
     for device in range(len(trace.devices)):
         here = trace.ops.device == device
         first, last = int(trace.ops.start[here].min()), int(trace.ops.end[here].max())
-        found.append(RankDevice(f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last))
-    return found
+        result.append(RankDevice(f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def members(data: Path) -> list[RankDevice]:
 
 def test_waits_inside_nccl(members: list[RankDevice]) -> None:
     """Of 17.2 ms inside NCCL kernels rank 0 waits 10.9, and rank 1 waits 2.5 of 8.2."""
-    found = analyze_ranks(members)
-    assert [one.collectives for one in found.ranks] == [33, 33]
-    assert [one.waited_ns for one in found.ranks] == [10_898_336, 2_477_480]
-    assert [one.blamed_ns for one in found.ranks] == [2_477_480, 10_898_336]
-    assert found.blames[0].charges[0].culprit == "GPU 1"
+    result = analyze_ranks(members)
+    assert [rank.collectives for rank in result.ranks] == [33, 33]
+    assert [rank.waited_ns for rank in result.ranks] == [10_898_336, 2_477_480]
+    assert [rank.blamed_ns for rank in result.ranks] == [2_477_480, 10_898_336]
+    assert result.blames[0].charges[0].culprit == "GPU 1"
     ops = members[0].trace.ops
     inside = [int((ops.end - ops.start)[(ops.kind == Kind.COMM) & (ops.device == gpu)].sum()) for gpu in (0, 1)]
     assert inside == [17_172_652, 8_229_100]
@@ -46,22 +46,22 @@ def test_waits_inside_nccl(members: list[RankDevice]) -> None:
 
 def test_all_leave_together(members: list[RankDevice]) -> None:
     """What the matching rests on: both ends of an exchange lie some 20 us apart, while starts lie up to 3 ms apart."""
-    found = analyze_ranks(members)
-    assert 9_000 < found.clocks[0].spread_ns < 25_000
-    assert {clock.found_by for clock in found.clocks} == {"same file"}
-    assert not found.notes
+    result = analyze_ranks(members)
+    assert 9_000 < result.clocks[0].spread_ns < 25_000
+    assert {clock.found_by for clock in result.clocks} == {"same file"}
+    assert not result.notes
 
 
 def test_one_rank_alone_can_only_be_estimated(members: list[RankDevice]) -> None:
-    found = analyze_ranks(members[:1])
-    assert 10_000_000 < found.blames[0].comm_wait < 15_000_000
-    assert "estimated" in found.notes[0]
+    result = analyze_ranks(members[:1])
+    assert 10_000_000 < result.blames[0].comm_wait < 15_000_000
+    assert "estimated" in result.notes[0]
 
 
 def test_replicas_of_one_process_wait_for_the_last(data: Path) -> None:
     """DataParallel launches its four replicas one after the other: broadcasts and reductions wait for the fourth."""
-    found = analyze_ranks(read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz"))
-    assert [one.collectives for one in found.ranks] == [96] * 4
-    blamed = [one.blamed_ns for one in found.ranks]
+    result = analyze_ranks(read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz"))
+    assert [rank.collectives for rank in result.ranks] == [96] * 4
+    blamed = [rank.blamed_ns for rank in result.ranks]
     assert blamed[3] > 0.7 * sum(blamed)
-    assert found.ranks[3].waited_ns < 0.2 * min(one.waited_ns for one in found.ranks[:3])
+    assert result.ranks[3].waited_ns < 0.2 * min(rank.waited_ns for rank in result.ranks[:3])

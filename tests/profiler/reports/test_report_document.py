@@ -31,10 +31,10 @@ def keys(value: object) -> set[str]:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_survives_json_exactly(name: str) -> None:
-    made = document.as_dict(EVERY[name]())
-    text = json.dumps(made, allow_nan=False)
-    assert json.loads(text.encode("utf-8")) == made
-    assert made["schema"] == "fastfeed.analysis/1"
+    parsed = document.as_dict(EVERY[name]())
+    text = json.dumps(parsed, allow_nan=False)
+    assert json.loads(text.encode("utf-8")) == parsed
+    assert parsed["schema"] == "fastfeed.analysis/1"
 
 
 @pytest.mark.parametrize("name", ["one", "many", "healthy"])
@@ -48,28 +48,28 @@ def test_budget_sums_to_the_window_and_causes_to_the_idle_time(name: str) -> Non
 
 
 def test_causes_go_by_their_stable_keys() -> None:
-    made = document.as_dict(results_made.many())
-    assert set(made["causes"]) == {about.key for about in CAUSES.values()}
-    assert made["devices"][3]["steady"]["causes"]["input"] > 0
-    assert [charge["cause"] for charge in made["devices"][0]["charges"]] == ["input", None]
+    parsed = document.as_dict(results_made.many())
+    assert set(parsed["causes"]) == {about.key for about in CAUSES.values()}
+    assert parsed["devices"][3]["steady"]["causes"]["input"] > 0
+    assert [charge["cause"] for charge in parsed["devices"][0]["charges"]] == ["input", None]
 
 
 def test_times_are_integers_even_where_numpy_counted() -> None:
     result = results_made.one()
     device = result.devices[0]
     gap = replace(device.worst[0], start=np.int64(5), end=np.int64(9), causes={Cause.INPUT: np.int64(4)})  # type: ignore
-    made = document.as_dict(replace(result, devices=(replace(device, worst=(gap,)),)))
-    assert made["devices"][0]["worst"][0] == json.loads(json.dumps(made["devices"][0]["worst"][0]))
-    assert made["devices"][0]["first_ns"] == results_made.START
+    parsed = document.as_dict(replace(result, devices=(replace(device, worst=(gap,)),)))
+    assert parsed["devices"][0]["worst"][0] == json.loads(json.dumps(parsed["devices"][0]["worst"][0]))
+    assert parsed["devices"][0]["first_ns"] == results_made.START
 
 
 def test_a_number_that_json_lacks_is_null() -> None:
     result = results_made.one()
     verdict = replace(result.verdict, share=Share(float("nan")),
                       remedies=(replace(result.verdict.remedies[0], ceiling=float("inf")),))  # fmt: skip
-    made = document.as_dict(replace(result, verdict=verdict))
-    assert made["verdict"]["input"]["value"] is None
-    assert made["verdict"]["remedies"][0]["ceiling"] is None
+    parsed = document.as_dict(replace(result, verdict=verdict))
+    assert parsed["verdict"]["input"]["value"] is None
+    assert parsed["verdict"]["remedies"][0]["ceiling"] is None
 
 
 def test_steps_say_what_each_waited() -> None:

@@ -1,4 +1,4 @@
-"""Lanes of the page: what is merged keeps every nanosecond and the longest gaps."""
+"""Lanes of the page: what is timeline keeps every nanosecond and the longest gaps."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fastfeed.profiler.reports.merging import CLASSES, FIRST_CAUSE, TimelineLane
 
 def rows(flat: list[int]) -> list[tuple[int, dict[int, int], tuple[int, ...]]]:
     """(length, nanoseconds of each class, the longest idle slice) as the page decodes them."""
-    found, at = [], 0
+    result, at = [], 0
     while at < len(flat):
         length, kind = flat[at], flat[at + 1]
         if kind >= 0:
-            found.append((length, {kind: length}, ()))
+            result.append((length, {kind: length}, ()))
             at += 3
             continue
         parts = flat[at + 6 : at + 6 - 2 * kind]
-        found.append((length, dict(zip(parts[::2], parts[1::2], strict=True)), tuple(flat[at + 2 : at + 6])))
+        result.append((length, dict(zip(parts[::2], parts[1::2], strict=True)), tuple(flat[at + 2 : at + 6])))
         at += 6 - 2 * kind
-    return found
+    return result
 
 
 def lane(lengths: list[int], kinds: list[int]) -> TimelineLane:
@@ -39,47 +39,47 @@ def lane(lengths: list[int], kinds: list[int]) -> TimelineLane:
     st.integers(30, 400),
 )
 def test_every_nanosecond_of_every_class_is_kept(spans: list[tuple[int, int]], limit: int) -> None:
-    made = lane([length for length, _ in spans], [kind for _, kind in spans])
-    found = rows(merging.flatten(made, limit))
-    total = dict.fromkeys(range(CLASSES), 0)
+    timeline = lane([length for length, _ in spans], [kind for _, kind in spans])
+    result = rows(merging.flatten(timeline, limit))
+    expected = dict.fromkeys(range(CLASSES), 0)
     for length, kind in spans:
-        total[kind] += length
-    kept = dict.fromkeys(range(CLASSES), 0)
-    for length, parts, _ in found:
+        expected[kind] += length
+    totals = dict.fromkeys(range(CLASSES), 0)
+    for length, parts, _ in result:
         assert length == sum(parts.values())
         for kind, ns in parts.items():
-            kept[kind] += ns
-    assert kept == total
-    assert len(found) <= max(limit, 30) * 2 or len(spans) <= limit
+            totals[kind] += ns
+    assert totals == expected
+    assert len(result) <= max(limit, 30) * 2 or len(spans) <= limit
 
 
 def test_few_spans_stay_as_they_are() -> None:
-    made = lane([5, 7, 9], [0, FIRST_CAUSE, 1])
-    assert merging.flatten(made, 100) == [5, 0, 0, 7, FIRST_CAUSE, 0, 9, 1, 0]
+    timeline = lane([5, 7, 9], [0, FIRST_CAUSE, 1])
+    assert merging.flatten(timeline, 100) == [5, 0, 0, 7, FIRST_CAUSE, 0, 9, 1, 0]
 
 
 def test_the_longest_gaps_stay_exact() -> None:
     device = results_made.crowded(20_000).devices[0]
-    made = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
-    idle = np.sort((made.end - made.start)[made.kind >= FIRST_CAUSE])[-50:].tolist()
-    flat = rows(merging.flatten(made, 2000))
+    timeline = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
+    idle = np.sort((timeline.end - timeline.start)[timeline.kind >= FIRST_CAUSE])[-50:].tolist()
+    flat = rows(merging.flatten(timeline, 2000))
     exact = [length for length, parts, _ in flat if len(parts) == 1 and min(parts) >= FIRST_CAUSE]
     assert set(idle) <= set(exact)
 
 
 def test_a_mix_names_the_longest_of_its_idle_slices() -> None:
-    made = lane([10, 3, 10, 4, 10] * 1000, [0, FIRST_CAUSE, 0, FIRST_CAUSE + 1, 0] * 1000)
-    mixes = [longest for _, parts, longest in rows(merging.flatten(made, 60)) if len(parts) > 2]
+    timeline = lane([10, 3, 10, 4, 10] * 1000, [0, FIRST_CAUSE, 0, FIRST_CAUSE + 1, 0] * 1000)
+    mixes = [longest for _, parts, longest in rows(merging.flatten(timeline, 60)) if len(parts) > 2]
     assert mixes and all(longest[2:] == (4, FIRST_CAUSE + 1) for longest in mixes)
 
 
 @pytest.mark.parametrize("name", ["one", "healthy"])
 def test_the_lane_of_a_device_is_its_whole_time_without_holes(name: str) -> None:
     device = results_made.EVERY[name]().devices[0]
-    made = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
-    assert made.start[0] == device.first and made.end[-1] == device.last
-    assert (made.start[1:] == made.end[:-1]).all()
-    assert not (made.kind == merging.NOTHING).any()
+    timeline = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
+    assert timeline.start[0] == device.first and timeline.end[-1] == device.last
+    assert (timeline.start[1:] == timeline.end[:-1]).all()
+    assert not (timeline.kind == merging.NOTHING).any()
 
 
 def test_spans_that_overlap_or_leave_holes_still_make_a_lane() -> None:
@@ -87,6 +87,6 @@ def test_spans_that_overlap_or_leave_holes_still_make_a_lane() -> None:
     late = device.busy["compute"][::2] + np.array([[0, 40_000_000]])
     busy = dict(device.busy) | {"compute": late}
     odd = replace(device, busy=busy)
-    made = merging.device_lane(odd, np.zeros(len(odd.slices.start), np.int64))
-    assert (made.start[1:] == made.end[:-1]).all() and (made.end > made.start).all()
-    assert (made.start[0], made.end[-1]) == (device.first, device.last)
+    timeline = merging.device_lane(odd, np.zeros(len(odd.slices.start), np.int64))
+    assert (timeline.start[1:] == timeline.end[:-1]).all() and (timeline.end > timeline.start).all()
+    assert (timeline.start[0], timeline.end[-1]) == (device.first, device.last)

@@ -48,9 +48,9 @@ class Outline(HTMLParser):
 
 
 def data(text: str) -> dict:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
-    assert found
-    return json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert match
+    return json.loads(match[1])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -106,9 +106,9 @@ def test_is_below_three_megabytes_whatever_the_trace(make: object) -> None:
 def test_the_picture_has_every_idle_nanosecond_of_200000_slices_by_its_cause() -> None:
     result = results_made.crowded()
     assert len(result.devices[0].slices.start) >= 200_000
-    made = data(page(result))
-    flat, at = made["devices"][0]["lane"], 0
-    total = [0] * len(made["classes"])
+    parsed = data(page(result))
+    flat, at = parsed["devices"][0]["lane"], 0
+    total = [0] * len(parsed["classes"])
     while at < len(flat):
         if flat[at + 1] >= 0:
             total[flat[at + 1]] += flat[at]
@@ -121,9 +121,9 @@ def test_the_picture_has_every_idle_nanosecond_of_200000_slices_by_its_cause() -
                 total[kind] += ns
             at += 6 + 2 * count
     whole = result.devices[0].whole
-    for kind, about in enumerate(made["classes"][made["busy"] :]):
-        cause = next(cause for cause, known in CAUSES.items() if known.title == about["title"])
-        assert total[made["busy"] + kind] == whole.causes.get(cause, 0)
+    for kind, about in enumerate(parsed["classes"][parsed["busy"] :]):
+        cause = next(cause for cause, info in CAUSES.items() if info.title == about["title"])
+        assert total[parsed["busy"] + kind] == whole.causes.get(cause, 0)
     assert total[0] == whole.budget.compute
 
 
@@ -145,5 +145,5 @@ def test_colors_can_be_told_from_the_ground(ground: str) -> None:
 def test_recordings_without_a_common_clock_each_begin_at_zero() -> None:
     first, second = results_made.device(), results_made.device("other", seed=1)
     shifted = replace(second, trace=1)
-    made = data(page(results_made.result(first, shifted)))
-    assert [device["start"] for device in made["devices"]] == [0, 0]
+    parsed = data(page(results_made.result(first, shifted)))
+    assert [device["start"] for device in parsed["devices"]] == [0, 0]

@@ -24,8 +24,8 @@ def written(result: Result, path: Path) -> dict:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_is_json_whatever_the_names(name: str, tmp_path: Path) -> None:
-    made = written(EVERY[name](), tmp_path / "trace.json")
-    assert isinstance(made["traceEvents"], list)
+    tracks = written(EVERY[name](), tmp_path / "trace.json")
+    assert isinstance(tracks["traceEvents"], list)
 
 
 @pytest.mark.parametrize("file", ["trace.json", "trace.json.gz"])
@@ -51,9 +51,9 @@ def test_every_device_has_its_tracks_by_name(tmp_path: Path) -> None:
 
 def test_times_begin_at_zero_and_the_zero_is_told(tmp_path: Path) -> None:
     result = results_made.one()
-    made = written(result, tmp_path / "trace.json")
-    assert min(e["ts"] for e in made["traceEvents"] if e["ph"] == "X") == 0
-    assert list(made["otherData"]["zero_ns"].values()) == [str(results_made.START)]
+    tracks = written(result, tmp_path / "trace.json")
+    assert min(e["ts"] for e in tracks["traceEvents"] if e["ph"] == "X") == 0
+    assert list(tracks["otherData"]["zero_ns"].values()) == [str(results_made.START)]
 
 
 def test_clocks_of_ranks_are_shifted_by_their_offsets(tmp_path: Path) -> None:

@@ -53,11 +53,11 @@ def test_fits_the_screen_with_its_prompt(name: str, size: tuple[int, int]) -> No
 
 def test_a_small_screen_still_has_all_that_matters() -> None:
     text = printed(results_made.one(), 80, 24)
-    for said in (
+    for sentence in (
         "SEVERELY STARVED", "34.0%", "compute 57.9 %", "idle 38.2 %", "input wait", "29.45", "DataLoader.__next__",
         "Raise num_workers from 4 to 6", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Wrong if",
     ):  # fmt: skip
-        assert said in text, said
+        assert sentence in text, sentence
 
 
 def test_a_large_screen_says_what_ended_each_gap_and_in_which_step() -> None:
@@ -77,10 +77,10 @@ def test_causes_come_largest_first_and_the_rest_is_summed() -> None:
     lines = printed(result, 80, 22).splitlines()
     titles = [CAUSES[cause].title for cause in result.devices[0].judged.causes]
     rows = [next((at for at, line in enumerate(lines) if line.strip().startswith(title)), None) for title in titles]
-    shown = [row for row in rows if row is not None]
-    assert shown == sorted(shown) and len(shown) >= 3
-    if len(shown) < len(titles):
-        assert any(f"{len(titles) - len(shown)} more" in line for line in lines)
+    present = [row for row in rows if row is not None]
+    assert present == sorted(present) and len(present) >= 3
+    if len(present) < len(titles):
+        assert any(f"{len(titles) - len(present)} more" in line for line in lines)
 
 
 def test_an_abstention_says_why_and_how_to_record_better() -> None:
@@ -133,8 +133,8 @@ def test_a_narrow_console_cuts_and_does_not_fail(name: str, width: int) -> None:
 
 
 def test_the_documentation_shows_this_very_report() -> None:
-    shown = DOCS.read_text(encoding="utf-8").split("```")[1].strip("\n")
-    assert shown == printed(results_made.one(), 80, 24).rstrip("\n")
+    present = DOCS.read_text(encoding="utf-8").split("```")[1].strip("\n")
+    assert present == printed(results_made.one(), 80, 24).rstrip("\n")
 
 
 def test_a_window_without_time_is_no_division_by_zero() -> None:

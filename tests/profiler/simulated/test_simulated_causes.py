@@ -30,12 +30,12 @@ def _ids(pair: tuple[str, str]) -> str:
 
 
 @pytest.fixture(scope="module", params=WHOLE, ids=_ids)
-def made(request: pytest.FixtureRequest) -> tuple[str, str, Judged]:
+def analyzed(request: pytest.FixtureRequest) -> tuple[str, str, Judged]:
     return *request.param, judged(*request.param)
 
 
-def test_idle_nanoseconds_have_their_true_cause(made: tuple[str, str, Judged]) -> None:
-    _, dialect, run = made
+def test_idle_nanoseconds_have_their_true_cause(analyzed: tuple[str, str, Judged]) -> None:
+    _, dialect, run = analyzed
     for gpu, device, truth in run.devices():
         matrix = run.confusion(gpu, device, truth)
         wrong = {pair: ns for pair, ns in matrix.items() if pair[1] not in tellable(dialect, pair[0])}
@@ -44,23 +44,23 @@ def test_idle_nanoseconds_have_their_true_cause(made: tuple[str, str, Judged]) -
         assert agreement(matrix, dialect) >= 0.95, wrong
 
 
-def test_no_cause_is_made_up(made: tuple[str, str, Judged]) -> None:
+def test_no_cause_is_made_up(analyzed: tuple[str, str, Judged]) -> None:
     """What is said of a cause is true of it, too: no column of the matrix is off by more than a point of the window."""
-    _, dialect, run = made
+    _, dialect, run = analyzed
     for gpu, device, truth in run.devices():
         wrong: Counter[Cause] = Counter()
-        for (true, said), ns in run.confusion(gpu, device, truth).items():
-            if said not in tellable(dialect, true):
-                wrong[said] += ns
+        for (true, reported), ns in run.confusion(gpu, device, truth).items():
+            if reported not in tellable(dialect, true):
+                wrong[reported] += ns
         assert max(wrong.values(), default=0) < 0.01 * run.window(gpu), wrong
 
 
-def test_the_budget_is_the_window_and_idle_is_the_truth(made: tuple[str, str, Judged]) -> None:
-    *_, run = made
+def test_the_budget_is_the_window_and_idle_is_the_truth(analyzed: tuple[str, str, Judged]) -> None:
+    *_, run = analyzed
     for gpu, device, truth in run.devices():
         budget = device.whole.budget
         assert budget.window == run.window(gpu)
-        assert budget.idle == sum(one.end - one.start for one in truth)
+        assert budget.idle == sum(item.end - item.start for item in truth)
         parts = (budget.compute, budget.comm, budget.h2d, budget.other, budget.overhead, budget.idle)
         assert sum(parts) == budget.window
 
@@ -69,10 +69,10 @@ def test_the_budget_is_the_window_and_idle_is_the_truth(made: tuple[str, str, Ju
 def test_the_main_cause(name: str, dialect: str) -> None:
     main = ALL[name].main
     assert main is not None
-    said: Counter[Cause] = Counter()
+    reported: Counter[Cause] = Counter()
     for device in judged(name, dialect).result.devices:
-        said.update(device.whole.causes)
-    assert said.most_common(1)[0][0] in tellable(dialect, main)
+        reported.update(device.whole.causes)
+    assert reported.most_common(1)[0][0] in tellable(dialect, main)
 
 
 @pytest.mark.parametrize(("name", "dialect"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
@@ -95,12 +95,12 @@ def test_dialects_agree_on_the_share_of_input(name: str) -> None:
 def test_a_hidden_wait_is_told_from_an_exposed_one(dialect: str) -> None:
     run = judged("hidden_wait", dialect)
     (device,) = run.result.devices
-    waited = sum(one.end - one.start for one in run.run.stages if one.stage == "wait")
-    found = device.whole.input
-    assert found.exposed == 0
-    assert found.total == found.hidden
+    waited = sum(item.end - item.start for item in run.run.stages if item.stage == "wait")
+    wait = device.whole.input
+    assert wait.exposed == 0
+    assert wait.total == wait.hidden
     # the first wait is before the window
-    assert 0.8 * waited < found.hidden <= waited
+    assert 0.8 * waited < wait.hidden <= waited
 
 
 @pytest.mark.parametrize("dialect", ALL["item_harmless"].dialects)
@@ -128,7 +128,7 @@ def test_a_table_without_the_host_carries_no_verdict(name: str) -> None:
     assert result.verdict.reasons
     assert result.verdict.record
     (device,) = result.devices
-    assert device.whole.budget.idle == sum(one.end - one.start for one in run.idle)
+    assert device.whole.budget.idle == sum(item.end - item.start for item in run.idle)
 
 
 def _alone(run_name: str, seed: int) -> tuple[DeviceResult, float]:
@@ -164,7 +164,7 @@ def test_what_no_record_explains_could_be_input(dialect: str) -> None:
     (trace,) = read_back(run_of("metrics"), dialect)
     other = range_activities(trace) != Activity.INPUT
     assert not other.all()
-    columns = {one.name: getattr(trace.ranges, one.name)[other] for one in fields(trace.ranges)}
+    columns = {item.name: getattr(trace.ranges, item.name)[other] for item in fields(trace.ranges)}
     verdict = analyze([replace(trace, ranges=table(Ranges, **columns))]).verdict
     assert verdict.word == "abstained"
     assert verdict.record

@@ -26,10 +26,10 @@ def _waited(run: Judged, victim: int, culprit: int) -> tuple[int, int]:
     Of each rank its GPU has the same number.
     """
     first = min(op.start for op in run.run.ops if op.gpu == culprit)
-    mine = [one for one in run.run.proxies if (one.victim, one.culprit) == (victim, culprit)]
-    beside = [op for op in run.run.ops if op.gpu == victim and op.kind is not Kind.COMM]
-    busy = union(spans(np.array([op.start for op in beside]), np.array([op.end for op in beside])))
-    waits = union(spans(np.array([one.start for one in mine]), np.array([one.end for one in mine])))
+    mine = [item for item in run.run.proxies if (item.victim, item.culprit) == (victim, culprit)]
+    others = [op for op in run.run.ops if op.gpu == victim and op.kind is not Kind.COMM]
+    busy = union(spans(np.array([op.start for op in others]), np.array([op.end for op in others])))
+    waits = union(spans(np.array([item.start for item in mine]), np.array([item.end for item in mine])))
     early = waits[waits[:, 0] < first]
     return measure(subtract(early, busy)), measure(subtract(subtract(waits, early), busy))
 
@@ -44,8 +44,8 @@ def test_the_late_rank_and_its_cause_are_charged(name: str, dialect: str) -> Non
             continue
         early, true = _waited(run, gpu, LATE_RANK)  # before its first op nothing of the late device is recorded
         charged: Counter[tuple[str, Cause | None]] = Counter()
-        for one in device.charges:
-            charged[one.culprit, one.cause] += one.ns
+        for item in device.charges:
+            charged[item.culprit, item.cause] += item.ns
         ns = charged.pop((late.label, Cause.INPUT))
         assert true > 0.15 * run.window(gpu)
         assert 0.85 * true < ns < 1.02 * (true + early)
@@ -70,7 +70,7 @@ def test_a_rank_that_is_late_for_another_reason_starves_nobody(name: str, cause:
     for gpu, device, _ in run.devices():
         if gpu != LATE_RANK:
             _, true = _waited(run, gpu, LATE_RANK)
-            ns = sum(one.ns for one in device.charges if (one.culprit, one.cause) == (late.label, cause))
+            ns = sum(item.ns for item in device.charges if (item.culprit, item.cause) == (late.label, cause))
             assert cause is not None or true > 0.1 * run.window(gpu)
             assert 0.85 * true < ns < 1.02 * true
         assert device.share.value < 0.02
@@ -80,7 +80,7 @@ def test_a_rank_that_is_late_for_another_reason_starves_nobody(name: str, cause:
 def test_equal_ranks_charge_nobody(dialect: str) -> None:
     run = judged("equal_ranks", dialect)
     for gpu, device, _ in run.devices():
-        assert sum(one.ns for one in device.charges) < 0.01 * run.window(gpu)
+        assert sum(item.ns for item in device.charges) < 0.01 * run.window(gpu)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -106,9 +106,9 @@ def test_a_skew_changes_nothing_but_the_offset() -> None:
     even = replace(run, hosts=tuple(replace(host, skew_ns=0) for host in run.hosts))
     skewed, straight = judged("clock_skew", "chrome").result, analyze(read_back(even, "chrome"))
     assert skewed.ranks[1].offset_ns - straight.ranks[1].offset_ns == 5 * MS
-    for one, other in zip(skewed.devices, straight.devices, strict=True):
-        assert one.charges == other.charges
-        assert one.share == other.share
+    for item, other in zip(skewed.devices, straight.devices, strict=True):
+        assert item.charges == other.charges
+        assert item.share == other.share
 
 
 def test_ranks_in_one_report() -> None:
@@ -118,8 +118,8 @@ def test_ranks_in_one_report() -> None:
     assert len(result.devices) == 3
     idle = sorted(device.whole.budget.idle for device in result.devices)
     true = Counter[int]()
-    for one in run.idle:
-        true[one.gpu] += one.end - one.start
+    for item in run.idle:
+        true[item.gpu] += item.end - item.start
     assert idle == sorted(true.values())
     assert result.verdict.word in ALL["late_peer"].words
 
@@ -129,7 +129,7 @@ def test_a_gpu_of_two_processes_is_busy_with_either() -> None:
     (device,) = run.result.devices
     spans = np.concatenate(list(device.busy.values()))
     assert (spans[:, 1] > spans[:, 0]).all()
-    assert device.whole.budget.idle == sum(one.end - one.start for one in run.run.idle)
+    assert device.whole.budget.idle == sum(item.end - item.start for item in run.run.idle)
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome"))
@@ -140,7 +140,7 @@ def test_the_feeds_timeline_names_the_wait(name: str, dialect: str) -> None:
     (trace,), (timeline,) = read_back(unmarked(run), dialect), read_back(run, "timeline")
     result = analyze([merge(trace, timeline)])
     (device,) = result.devices
-    true = sum(one.end - one.start for one in run.idle if one.cause is Cause.INPUT)
+    true = sum(item.end - item.start for item in run.idle if item.cause is Cause.INPUT)
     assert device.whole.causes.get(Cause.INPUT, 0) == pytest.approx(true, rel=0.02, abs=50 * US)
     assert result.verdict.word in ALL[name].words
     (feed,) = result.feeds
@@ -154,8 +154,8 @@ def test_timelines_name_the_wait_of_a_late_rank() -> None:
     pairs = zip(read_back(unmarked(run), "nsys"), read_back(run, "timeline"), strict=True)
     result = analyze([merge(trace, timeline) for trace, timeline in pairs])
     marked = judged("clock_skew", "nsys").result
-    for one, other in zip(result.devices, marked.devices, strict=True):
-        assert one.share.value == pytest.approx(other.share.value, abs=0.005)
+    for item, other in zip(result.devices, marked.devices, strict=True):
+        assert item.share.value == pytest.approx(other.share.value, abs=0.005)
     assert result.verdict.word == marked.verdict.word
     assert result.devices[0].charges[0].cause is Cause.INPUT
 

@@ -25,7 +25,7 @@ CARRIED = {  # which ranges each dialect has a place for
 
 
 @pytest.fixture(scope="module", params=SCENARIOS)
-def made(request: pytest.FixtureRequest) -> str:
+def scenario(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
@@ -35,57 +35,59 @@ def _shift(trace: Trace, run: Run) -> int:
 
 
 @pytest.mark.parametrize("dialect", FULL)
-def test_ops(made: str, dialect: str) -> None:
-    for at, trace in enumerate(traces_of(made, dialect)):
-        run = run_of(made).of(at)
+def test_ops(scenario: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(scenario, dialect)):
+        run = run_of(scenario).of(at)
         shift = _shift(trace, run)
         gpus = run.hosts[0].gpus
         ops = trace.ops
         ordinals = [trace.devices[device].ordinal for device in ops.device]
         columns = (ops.start - shift, ops.end - shift, ops.stream, ops.kind, ops.corr, np.maximum(ops.pageable, 0))
-        given = Counter(zip(ordinals, *(column.tolist() for column in columns), strict=True))
+        actual = Counter(zip(ordinals, *(column.tolist() for column in columns), strict=True))
         true = Counter(
             (gpus.index(op.gpu), op.start, op.end, op.stream, int(op.kind), op.corr, max(op.pageable, 0))
             for op in run.ops
         )
-        assert given == true
+        assert actual == true
 
 
 @pytest.mark.parametrize("dialect", FULL)
-def test_calls(made: str, dialect: str) -> None:
-    for at, trace in enumerate(traces_of(made, dialect)):
-        run, calls = run_of(made).of(at), trace.calls
+def test_calls(scenario: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(scenario, dialect)):
+        run, calls = run_of(scenario).of(at), trace.calls
         shift = _shift(trace, run)
         names = [trace.name(int(name)) for name in calls.name]
         columns = (calls.start - shift, calls.end - shift, calls.corr)
-        given = Counter(zip(names, *(column.tolist() for column in columns), strict=True))
-        assert given == Counter((call.name, call.start, call.end, call.corr) for call in run.calls)
+        actual = Counter(zip(names, *(column.tolist() for column in columns), strict=True))
+        assert actual == Counter((call.name, call.start, call.end, call.corr) for call in run.calls)
         assert len(set(calls.thread.tolist())) == len({call.thread for call in run.calls})
 
 
 @pytest.mark.parametrize("dialect", FULL)
-def test_ranges(made: str, dialect: str) -> None:
-    for at, trace in enumerate(traces_of(made, dialect)):
-        run, ranges = run_of(made).of(at), trace.ranges
+def test_ranges(scenario: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(scenario, dialect)):
+        run, ranges = run_of(scenario).of(at), trace.ranges
         shift = _shift(trace, run)
-        given = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), strict=True))
-        carried = [one for one in run.ranges if one.kind in CARRIED[dialect]]
-        assert given == Counter((one.start, one.end) for one in carried)
+        actual = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), strict=True))
+        carried = [item for item in run.ranges if item.kind in CARRIED[dialect]]
+        assert actual == Counter((item.start, item.end) for item in carried)
         steps = sum(trace.name(int(name)).startswith(("ProfilerStep#", "train")) for name in ranges.name)
         assert steps >= run.steps
         if dialect == "chrome":
             assert Counter(ranges.kind.tolist())[RangeKind.PYTHON] == sum(
-                one.kind is RangeKind.PYTHON for one in carried
+                item.kind is RangeKind.PYTHON for item in carried
             )
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "nvprof"))
-def test_waits(made: str, dialect: str) -> None:
-    for at, trace in enumerate(traces_of(made, dialect)):
+def test_waits(scenario: str, dialect: str) -> None:
+    for at, trace in enumerate(traces_of(scenario, dialect)):
         waits = trace.waits
         columns = (waits.corr, waits.stream, waits.on_stream, waits.on_corr)
-        given = Counter(zip(*(column.tolist() for column in columns), strict=True))
-        assert given == Counter((one.corr, one.stream, one.on_stream, one.on_corr) for one in run_of(made).of(at).waits)
+        actual = Counter(zip(*(column.tolist() for column in columns), strict=True))
+        assert actual == Counter(
+            (item.corr, item.stream, item.on_stream, item.on_corr) for item in run_of(scenario).of(at).waits
+        )
 
 
 def test_scheduling() -> None:
@@ -93,9 +95,9 @@ def test_scheduling() -> None:
     (trace,) = traces_of("no_core", "nsys")
     shift = _shift(trace, run)
     sched = trace.sched
-    given = Counter(zip((sched.start - shift).tolist(), (sched.end - shift).tolist(), strict=True))
-    assert given == Counter((one.start, one.end) for one in run.sched)
-    assert {trace.threads[thread].tid for thread in sched.thread} == {one.thread for one in run.sched}
+    actual = Counter(zip((sched.start - shift).tolist(), (sched.end - shift).tolist(), strict=True))
+    assert actual == Counter((item.start, item.end) for item in run.sched)
+    assert {trace.threads[thread].tid for thread in sched.thread} == {item.thread for item in run.sched}
 
 
 def test_a_whole_graph_is_one_op() -> None:
@@ -109,22 +111,22 @@ def test_a_whole_graph_is_one_op() -> None:
     assert int(trace.ops.end[rows][-1]) - shift == nodes[-1].end
 
 
-def test_the_printed_table_has_the_device_alone(made: str) -> None:
-    for at, trace in enumerate(traces_of(made, "nvprof_csv")):
-        run = run_of(made).of(at)
+def test_the_printed_table_has_the_device_alone(scenario: str) -> None:
+    for at, trace in enumerate(traces_of(scenario, "nvprof_csv")):
+        run = run_of(scenario).of(at)
         shift = _shift(trace, run)
-        given = Counter(zip((trace.ops.start - shift).tolist(), (trace.ops.end - shift).tolist(), strict=True))
-        assert given == Counter((op.start, op.end) for op in run.ops)
+        actual = Counter(zip((trace.ops.start - shift).tolist(), (trace.ops.end - shift).tolist(), strict=True))
+        assert actual == Counter((op.start, op.end) for op in run.ops)
         assert not len(trace.calls.start)
 
 
-def test_the_feeds_timeline(made: str) -> None:
-    for at, trace in enumerate(traces_of(made, "timeline")):
-        run, ranges = run_of(made).of(at), trace.ranges
+def test_the_feeds_timeline(scenario: str) -> None:
+    for at, trace in enumerate(traces_of(scenario, "timeline")):
+        run, ranges = run_of(scenario).of(at), trace.ranges
         shift = int(ranges.start.min()) - min(stage.start for stage in run.stages)
         names = [trace.name(int(name)) for name in ranges.name]
-        given = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), names, strict=True))
-        assert given == Counter((one.start, one.end, f"fastfeed:{one.stage}") for one in run.stages)
+        actual = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), names, strict=True))
+        assert actual == Counter((item.start, item.end, f"fastfeed:{item.stage}") for item in run.stages)
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "timeline"))

@@ -14,7 +14,7 @@ from fastfeed.profiler.model.trace import Kind
 
 
 @pytest.fixture(scope="module", params=sorted(ALL))
-def made(request: pytest.FixtureRequest) -> tuple[str, Run]:
+def scenario(request: pytest.FixtureRequest) -> tuple[str, Run]:
     return request.param, ALL[request.param].make(0)
 
 
@@ -24,23 +24,23 @@ def _idle(run: Run, gpu: int) -> np.ndarray:
     return complement(busy, busy[0, 0], busy[-1, 1])
 
 
-def test_every_idle_nanosecond_has_exactly_one_cause(made: tuple[str, Run]) -> None:
-    _, run = made
+def test_every_idle_nanosecond_has_exactly_one_cause(scenario: tuple[str, Run]) -> None:
+    _, run = scenario
     for gpu in {op.gpu for op in run.ops}:
-        mine = [one for one in run.idle if one.gpu == gpu]
-        known = spans(np.array([one.start for one in mine]), np.array([one.end for one in mine]))
-        assert (known[1:, 0] >= known[:-1, 1]).all()
-        assert union(known).tolist() == _idle(run, gpu).tolist()
+        mine = [item for item in run.idle if item.gpu == gpu]
+        covered = spans(np.array([item.start for item in mine]), np.array([item.end for item in mine]))
+        assert (covered[1:, 0] >= covered[:-1, 1]).all()
+        assert union(covered).tolist() == _idle(run, gpu).tolist()
 
 
-def test_the_same_seed_is_the_same_run(made: tuple[str, Run]) -> None:
-    name, run = made
+def test_the_same_seed_is_the_same_run(scenario: tuple[str, Run]) -> None:
+    name, run = scenario
     assert ALL[name].make(0) == run
     assert ALL[name].make(1) != run
 
 
-def test_an_op_starts_after_its_call_and_one_stream_does_one_thing_at_a_time(made: tuple[str, Run]) -> None:
-    name, run = made
+def test_an_op_starts_after_its_call_and_one_stream_does_one_thing_at_a_time(scenario: tuple[str, Run]) -> None:
+    name, run = scenario
     calls = {(call.host, call.corr): call for call in run.calls}
     last: dict[tuple[int, int, int], int] = {}
     for op in run.ops:
@@ -53,8 +53,8 @@ def test_an_op_starts_after_its_call_and_one_stream_does_one_thing_at_a_time(mad
         last[op.host, op.gpu, op.stream] = op.end
 
 
-def test_ranges_and_calls_of_a_thread_nest(made: tuple[str, Run]) -> None:
-    _, run = made
+def test_ranges_and_calls_of_a_thread_nest(scenario: tuple[str, Run]) -> None:
+    _, run = scenario
     rows = [*run.ranges, *run.calls]
     for thread in {(row.host, row.thread) for row in rows}:
         mine = sorted((row for row in rows if (row.host, row.thread) == thread), key=lambda row: (row.start, -row.end))
@@ -66,8 +66,8 @@ def test_ranges_and_calls_of_a_thread_nest(made: tuple[str, Run]) -> None:
             open_until.append(row.end)
 
 
-def test_the_queue_never_holds_more_than_its_depth(made: tuple[str, Run]) -> None:
-    _, run = made
+def test_the_queue_never_holds_more_than_its_depth(scenario: tuple[str, Run]) -> None:
+    _, run = scenario
     for host, gpu in {(op.host, op.gpu) for op in run.ops}:
         ops = [op for op in run.ops if (op.host, op.gpu) == (host, gpu)]
         submitted = np.sort([op.submitted for op in ops])
@@ -77,13 +77,16 @@ def test_the_queue_never_holds_more_than_its_depth(made: tuple[str, Run]) -> Non
             assert queued <= DEPTH
 
 
-def test_a_scenario_is_what_its_name_says(made: tuple[str, Run]) -> None:
-    name, run = made
+def test_a_scenario_is_what_its_name_says(scenario: tuple[str, Run]) -> None:
+    name, run = scenario
     main = ALL[name].main
     if main is None:
-        assert sum(one.end - one.start for one in run.idle) < 0.02 * run.ops[-1].end or name in ("dropped", "mixture")
+        assert sum(item.end - item.start for item in run.idle) < 0.02 * run.ops[-1].end or name in (
+            "dropped",
+            "mixture",
+        )
         return
-    sums = {cause: sum(one.end - one.start for one in run.idle if one.cause is cause) for cause in Cause}
+    sums = {cause: sum(item.end - item.start for item in run.idle if item.cause is cause) for cause in Cause}
     if name != "checkpoint_and_loader":  # which has two
         assert max(sums, key=lambda cause: sums[cause]) is main
     assert sums[main] > 0.04 * run.ops[-1].end
@@ -91,9 +94,9 @@ def test_a_scenario_is_what_its_name_says(made: tuple[str, Run]) -> None:
 
 def test_hidden_waits_are_long_and_cost_nothing() -> None:
     run = ALL["hidden_wait"].make(0)
-    waited = sum(one.end - one.start for one in run.stages if one.stage == "wait")
+    waited = sum(item.end - item.start for item in run.stages if item.stage == "wait")
     assert waited > 0.3 * run.ops[-1].end
-    assert not any(one.cause is Cause.INPUT for one in run.idle)
+    assert not any(item.cause is Cause.INPUT for item in run.idle)
 
 
 def test_a_host_runs_ahead() -> None:
@@ -103,9 +106,9 @@ def test_a_host_runs_ahead() -> None:
 
 def test_others_wait_in_collectives_for_the_late_rank() -> None:
     run = ALL["late_peer"].make(0)
-    waited = {(one.victim, one.culprit): 0 for one in run.proxies}
-    for one in run.proxies:
-        waited[one.victim, one.culprit] += one.end - one.start
+    waited = {(item.victim, item.culprit): 0 for item in run.proxies}
+    for item in run.proxies:
+        waited[item.victim, item.culprit] += item.end - item.start
     late = sum(ns for (_, culprit), ns in waited.items() if culprit == LATE_RANK)
     assert late > 0.95 * sum(waited.values())
     inside = sum(op.end - op.start for op in run.ops if op.kind is Kind.COMM and op.host == 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from helpers.profiler.handmade import Made
+from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.trace import Kind, RangeKind
@@ -14,42 +14,42 @@ from fastfeed.profiler.model.trace import Kind, RangeKind
 MS = 1_000_000
 
 
-def metrics(waits: Sequence[int], made: Made | None = None, **about: Any) -> dict[str, float]:
+def metrics(waits: Sequence[int], builder: TraceBuilder | None = None, **about: Any) -> dict[str, float]:
     """Of a run whose steps wait so many milliseconds for input and compute for 100."""
-    made = made or Made()
+    builder = builder or TraceBuilder()
     at = 0
-    made.op(at - MS, at, (at - 2 * MS, at - 2 * MS))
+    builder.op(at - MS, at, (at - 2 * MS, at - 2 * MS))
     for n, wait in enumerate(waits):
         end = at + (wait + 100) * MS
-        made.range(at, end, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.range(at, end, f"ProfilerStep#{n}", RangeKind.STEP)
         if wait:
-            made.range(at, at + wait * MS, "DataLoader.__next__", RangeKind.NVTX)
-        made.op(at + wait * MS, end, (at + wait * MS, at + wait * MS))
+            builder.range(at, at + wait * MS, "DataLoader.__next__", RangeKind.NVTX)
+        builder.op(at + wait * MS, end, (at + wait * MS, at + wait * MS))
         at = end
-    (device,) = analyze([made.trace(**about)]).devices
+    (device,) = analyze([builder.trace(**about)]).devices
     return dict(device.metrics)
 
 
 def test_every_step_the_same():
-    found = metrics([10] * 20)
-    assert (found["wait_steps"], found["wait_ms_per_step"], found["wait_ms_worst"]) == (1, 10, 10)
-    assert not {"wait_every", "wait_rare", "wait_grows"} & set(found)
+    values = metrics([10] * 20)
+    assert (values["wait_steps"], values["wait_ms_per_step"], values["wait_ms_worst"]) == (1, 10, 10)
+    assert not {"wait_every", "wait_rare", "wait_grows"} & set(values)
 
 
 @pytest.mark.parametrize("every", (2, 4, 8))
 def test_every_so_many_steps(every: int):
-    found = metrics(([40] + [0] * (every - 1)) * 6)
-    assert found["wait_every"] == every
-    assert "wait_rare" not in found
+    values = metrics(([40] + [0] * (every - 1)) * 6)
+    assert values["wait_every"] == every
+    assert "wait_rare" not in values
 
 
 def test_now_and_then():
     waits = [0] * 40
     waits[7] = waits[9] = waits[30] = 300
-    found = metrics(waits)
-    assert found["wait_rare"] == 1
-    assert found["wait_steps"] == pytest.approx(3 / 40)
-    assert "wait_every" not in found
+    values = metrics(waits)
+    assert values["wait_rare"] == 1
+    assert values["wait_steps"] == pytest.approx(3 / 40)
+    assert "wait_every" not in values
 
 
 def test_more_and_more():
@@ -59,18 +59,18 @@ def test_more_and_more():
     assert "wait_grows" not in metrics([5, 40, 10, 30] * 5)
 
 
-@pytest.mark.parametrize(("said", "cores"), [(8, 8.0), ("16", 16.0), (0, None), ("many", None), (None, None)])
-def test_cores_of_the_machine(said: object, cores: float | None):
-    assert metrics([0] * 5, cpu_count=said).get("cores") == cores
+@pytest.mark.parametrize(("recorded", "cores"), [(8, 8.0), ("16", 16.0), (0, None), ("many", None), (None, None)])
+def test_cores_of_the_machine(recorded: object, cores: float | None):
+    assert metrics([0] * 5, cpu_count=recorded).get("cores") == cores
 
 
 def test_copies_by_their_bytes():
     """2 MB from pageable and 6 MB from pinned memory in 1 ms each, half of the second beside a kernel."""
-    made = Made()
-    made.op(0, MS, (-5, -4), kind=Kind.H2D, bytes=2_000_000, pageable=1, stream=9)
-    made.op(2 * MS, 3 * MS, (-3, -2), kind=Kind.H2D, bytes=6_000_000, pageable=0, stream=9)
-    made.op(2 * MS + MS // 2, 10 * MS, (-1, 0))
-    (device,) = analyze([made.trace()]).devices
+    builder = TraceBuilder()
+    builder.op(0, MS, (-5, -4), kind=Kind.H2D, bytes=2_000_000, pageable=1, stream=9)
+    builder.op(2 * MS, 3 * MS, (-3, -2), kind=Kind.H2D, bytes=6_000_000, pageable=0, stream=9)
+    builder.op(2 * MS + MS // 2, 10 * MS, (-1, 0))
+    (device,) = analyze([builder.trace()]).devices
     assert device.metrics["h2d_gbps"] == pytest.approx(4)
     assert device.metrics["h2d_pageable"] == 0.25
     assert device.metrics["prefetched"] == 0.25
@@ -78,8 +78,8 @@ def test_copies_by_their_bytes():
 
 
 def test_synchronizing_counts_only_the_idle_part_as_lost():
-    made = Made()
-    made.call(20 * MS, 102 * MS, "cudaDeviceSynchronize")
-    found = metrics([0, 4, 0, 0, 0, 0], made)
-    assert (found["sync_calls"], found["sync_ms"], found["sync_idle_ms"]) == (1, 82, 2)
-    assert found["sync_per_step"] == pytest.approx(1 / 6)
+    builder = TraceBuilder()
+    builder.call(20 * MS, 102 * MS, "cudaDeviceSynchronize")
+    values = metrics([0, 4, 0, 0, 0, 0], builder)
+    assert (values["sync_calls"], values["sync_ms"], values["sync_idle_ms"]) == (1, 82, 2)
+    assert values["sync_per_step"] == pytest.approx(1 / 6)

@@ -18,29 +18,29 @@ def result():
 def test_means_are_the_period_by_its_steps(result):
     device = result.devices[0]
     steps, budget = int(device.steps.steady.sum()), device.judged.budget
-    told = device.per_step
-    assert told["step"].mean * steps == pytest.approx(budget.window, rel=0.01)
+    per_step = device.per_step
+    assert per_step["step"].mean * steps == pytest.approx(budget.window, rel=0.01)
     for key in ("compute", "idle"):
-        assert told[key].mean * steps == pytest.approx(getattr(budget, key), rel=0.01)
+        assert per_step[key].mean * steps == pytest.approx(getattr(budget, key), rel=0.01)
     for cause, ns in device.judged.causes.items():
         if ns > 0.01 * budget.window:
-            assert told[CAUSES[cause].key].mean * steps == pytest.approx(ns, rel=0.01)
+            assert per_step[CAUSES[cause].key].mean * steps == pytest.approx(ns, rel=0.01)
 
 
 def test_intervals_hold_the_share_and_medians_lie_below_the_95th_percentile(result):
     device = result.devices[0]
     assert {"step", "compute", "idle", "input"} <= set(device.per_step)
-    for key, one in device.per_step.items():
-        assert one.median <= one.p95, key
+    for key, spread in device.per_step.items():
+        assert spread.median <= spread.p95, key
         if key != "step":
-            assert one.low <= one.mean / device.per_step["step"].mean * 1.02 and one.high >= one.low, key
+            assert spread.low <= spread.mean / device.per_step["step"].mean * 1.02 and spread.high >= spread.low, key
     waits = device.per_step["input"]
     assert waits.low <= device.share.value + 0.01 and waits.high >= device.share.value - 0.01
 
 
 def test_in_the_document_and_on_the_page(result):
-    told = as_dict(result)["devices"][0]["steps"]["per_step"]
-    assert told["input"]["median_ns"] == result.devices[0].per_step["input"].median
+    per_step = as_dict(result)["devices"][0]["steps"]["per_step"]
+    assert per_step["input"]["median_ns"] == result.devices[0].per_step["input"].median
     assert "95th percentile" in page(result)
 
 

@@ -12,7 +12,7 @@ from fastfeed.profiler.steps.steps import find_steps
 Row = tuple[int, int, int, str, RangeKind]  # start, end, thread, name, kind
 
 
-def found(
+def found_steps(
     *rows: Row,
     ops: tuple[tuple[int, int], ...] = ((0, 10_000),),
     calls: tuple[int, ...] = (),
@@ -47,20 +47,20 @@ def even(count: int, length: int = 100, first: int = 0, used: int = 100) -> list
 
 def test_a_step_that_covers_only_the_computation_lasts_until_the_next():
     """Else waiting for the batch, between two annotations, would be in no step at all."""
-    steps = found(*marks(*even(6, used=60)))
+    steps = found_steps(*marks(*even(6, used=60)))
     assert steps.spans.tolist() == [[n * 100, n * 100 + 100] for n in range(5)], "where the sixth ends is not known"
     assert steps.labels == tuple(f"Step#{n}" for n in range(5))
 
 
 def test_hours_between_two_recordings_are_of_no_step():
-    steps = found(*marks(*even(4), *even(4, first=50_000)), ops=((0, 60_000),))
+    steps = found_steps(*marks(*even(4), *even(4, first=50_000)), ops=((0, 60_000),))
     assert steps.spans[3].tolist() == [300, 400]
     assert steps.spans[4].tolist() == [50_000, 50_100]
 
 
 @pytest.mark.parametrize("over", (1, 7, 60))
 def test_steps_that_overlap_by_rounding_are_all_there(over: int):
-    steps = found(*marks(*even(8, used=100 + over)))
+    steps = found_steps(*marks(*even(8, used=100 + over)))
     assert len(steps.labels) == 8
     assert (steps.spans[1:, 0] == steps.spans[:-1, 1]).all()
 
@@ -68,16 +68,16 @@ def test_steps_that_overlap_by_rounding_are_all_there(over: int):
 def test_nested_and_repeated_steps_count_once():
     outer = marks(*even(5))
     inner = [(start + 10, end - 10, 0, name, kind) for start, end, _, name, kind in outer]
-    assert found(*outer, *inner, *outer).spans.tolist() == found(*outer).spans.tolist()
+    assert found_steps(*outer, *inner, *outer).spans.tolist() == found_steps(*outer).spans.tolist()
 
 
 def test_of_several_threads_the_one_with_most_steps():
-    steps = found(*marks(*even(3)), *marks(*even(5, length=60, used=60), thread=1))
+    steps = found_steps(*marks(*even(3)), *marks(*even(5, length=60, used=60), thread=1))
     assert len(steps.labels) == 5
 
 
 def test_other_processes_have_steps_of_their_own():
-    assert found(*marks(*even(5), thread=2)).found_by == ""
+    assert found_steps(*marks(*even(5), thread=2)).found_by == ""
 
 
 @pytest.mark.parametrize(
@@ -93,69 +93,69 @@ def test_other_processes_have_steps_of_their_own():
     ),
 )  # fmt: skip
 def test_numbered_annotations(name: str):
-    assert found(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by.startswith("numbered annotations")
+    assert found_steps(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by.startswith("numbered annotations")
 
 
 @pytest.mark.parametrize("name", ("train_step", "Training Step", "iteration", "[pl][profile]run_training_batch"))
 def test_annotations_without_a_number(name: str):
-    assert found(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by == f"annotations ({name})"
+    assert found_steps(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by == f"annotations ({name})"
 
 
 @pytest.mark.parametrize("name", ("stepper {}", "layer_{}", "forward", "batch_norm_{}", "optimizer.step", "x1"))
 def test_names_that_are_no_steps(name: str):
-    assert found(*marks(*even(5), name=name, kind=RangeKind.NVTX)).labels == ()
+    assert found_steps(*marks(*even(5), name=name, kind=RangeKind.NVTX)).labels == ()
 
 
 def test_one_numbered_annotation_does_not_outweigh_many_named_ones():
     rows = [(0, 900, 0, "batch 1", RangeKind.NVTX), *marks(*even(9), name="train_step", kind=RangeKind.NVTX)]
-    assert len(found(*rows).labels) == 9
+    assert len(found_steps(*rows).labels) == 9
 
 
 def test_marks_outweigh_annotations():
     rows = marks(*even(4, length=200, used=200)) + marks(*even(8), name="step {}", kind=RangeKind.NVTX)
-    assert found(*rows).found_by == "steps that the trace marks (Step#N)"
+    assert found_steps(*rows).found_by == "steps that the trace marks (Step#N)"
 
 
 def test_from_one_wait_for_a_batch_to_the_next():
     waits = [(start, start + 5, 0, "fastfeed:wait", RangeKind.FEED) for start in range(0, 600, 100)]
-    steps = found(*waits)
+    steps = found_steps(*waits)
     assert steps.spans.tolist() == [[n * 100, n * 100 + 100] for n in range(5)]
     assert steps.labels[0] == "batch 0"
 
 
 @pytest.mark.parametrize("count", (0, 1, 2))
 def test_too_few_kernels_make_no_rhythm(count: int):
-    assert found(ops=tuple((n * 10, n * 10 + 5) for n in range(count + 1))).found_by == ""
+    assert found_steps(ops=tuple((n * 10, n * 10 + 5) for n in range(count + 1))).found_by == ""
 
 
 def test_without_marks_from_one_wait_for_input_to_the_next():
     waits = np.array([(at, at + 30) for at in range(100, 9_000, 1_000)])
-    steps = found(waits=waits)
+    steps = found_steps(waits=waits)
     assert steps.found_by == "waits for batches"
     assert steps.spans[0].tolist() == [100, 1_100]
-    assert found(waits=waits[:3]).found_by == "", "three are no rhythm"
-    assert found(waits=waits // 100).found_by == "", "a burst of them is not the run"
+    assert found_steps(waits=waits[:3]).found_by == "", "three are no rhythm"
+    assert found_steps(waits=waits // 100).found_by == "", "a burst of them is not the run"
 
 
 def test_copies_without_kernels_between_them_are_no_steps():
     """Nine arrays of one size, sent ahead of a program that then computes once."""
     start = np.arange(0, 9_000, 1_000)
-    for kinds, steps in (([Kind.H2D] * 9 + [Kind.COMPUTE], 0), ([Kind.H2D] * 9 + [Kind.COMPUTE] * 9, 8)):
-        began = np.concatenate([start, start[-1] + 500 if steps == 0 else start + 500], axis=None)
+    for kinds, count in (([Kind.H2D] * 9 + [Kind.COMPUTE], 0), ([Kind.H2D] * 9 + [Kind.COMPUTE] * 9, 8)):
+        began = np.concatenate([start, start[-1] + 500 if count == 0 else start + 500], axis=None)
         ops = table(Ops, start=began, end=began + 100, device=0, process=0, kind=kinds, name=0, bytes=4_096)
         trace = Trace(Origin("made", "chrome"), ("k",), (Process(1),), (Thread(0, 1),), ops=ops)
-        made = find_steps(trace, 0, 0, np.array([0, 9_000]), np.full(len(began), -1))
-        assert len(made.labels) == steps
+        steps = find_steps(trace, 0, 0, np.array([0, 9_000]), np.full(len(began), -1))
+        assert len(steps.labels) == count
 
 
 def test_the_first_steps_are_cold():
     rows = marks((0, 500), (500, 800), *even(6, first=800))
-    assert found(*rows, ops=((0, 1_400),)).steady.tolist() == [False, False, *[True] * 6]
+    assert found_steps(*rows, ops=((0, 1_400),)).steady.tolist() == [False, False, *[True] * 6]
 
 
 def test_incomplete_steps_are_not_steady():
     """The device worked from 260 to 640 only: the steps that reach far outside of that were cut off."""
-    steps = found(*marks(*even(10)), ops=((260, 640),))
+    steps = found_steps(*marks(*even(10)), ops=((260, 640),))
     assert steps.spans[steps.steady].tolist() == [[300, 400], [400, 500], [500, 600]]
 
 
@@ -163,12 +163,12 @@ def test_an_irregular_run_keeps_its_steps():
     """Three alike at the end of many that differ are chance: what came before is no cold start."""
     length = [100, 300, 60, 210, 90, 400, 100, 250, 70, 150, 150, 150]
     edges = np.concatenate([[0], np.cumsum(length)])
-    steps = found(*marks(*zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)), ops=((0, int(edges[-1])),))
+    steps = found_steps(*marks(*zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)), ops=((0, int(edges[-1])),))
     assert steps.steady.all()
 
 
 def test_steps_of_a_host_that_is_far_ahead_are_the_devices():
     """Launched in the first 500 ns, worked off until 6,000."""
     ops = tuple((1_000 + n * 1_000, 1_900 + n * 1_000) for n in range(5))
-    steps = found(*marks(*even(5)), ops=ops, calls=(10, 110, 210, 310, 410))
+    steps = found_steps(*marks(*even(5)), ops=ops, calls=(10, 110, 210, 310, 410))
     assert steps.spans.tolist() == [[1_000 + n * 1_000, 2_000 + n * 1_000] for n in range(4)] + [[5_000, 5_900]]

@@ -18,41 +18,41 @@ FEED = FeedResult(
 )  # fmt: skip
 
 
-def made(metrics: dict[str, float] | None = None, wait: int = 30 * MS, **more: object) -> DeviceResult:
-    found = device(wait=wait)
-    kept = {key: found.metrics[key] for key in ("steps", "step_ms") if key in found.metrics}
-    return replace(found, metrics={**kept, **(metrics or {})}, **more)
+def build(metrics: dict[str, float] | None = None, wait: int = 30 * MS, **more: object) -> DeviceResult:
+    result = device(wait=wait)
+    steps = {key: result.metrics[key] for key in ("steps", "step_ms") if key in result.metrics}
+    return replace(result, metrics={**steps, **(metrics or {})}, **more)
 
 
-def of(one: DeviceResult, family: str, *feeds: FeedResult) -> Remedy:
-    return next(remedy for remedy in remedies(one, feeds) if remedy.family == family)
+def of(target: DeviceResult, family: str, *feeds: FeedResult) -> Remedy:
+    return next(remedy for remedy in remedies(target, feeds) if remedy.family == family)
 
 
 def with_causes(**causes: int) -> DeviceResult:
     """A device that computes for a second, and is idle for these (milliseconds)."""
-    found = made()
+    result = build()
     lost = {Cause[name]: ms * MS for name, ms in causes.items()}
     idle = sum(lost.values())
     budget = replace(
-        found.judged.budget, window=1_000 * MS + idle, compute=1_000 * MS, comm=0, h2d=0, other=0, idle=idle
+        result.judged.budget, window=1_000 * MS + idle, compute=1_000 * MS, comm=0, h2d=0, other=0, idle=idle
     )
-    return replace(found, steady=replace(found.judged, budget=budget, causes=lost))
+    return replace(result, steady=replace(result.judged, budget=budget, causes=lost))
 
 
 def test_the_costliest_family_is_first_and_crumbs_are_left_out():
-    found = remedies(with_causes(INPUT=50, PYTHON=60, FRAMEWORK=20, SYNC=3))
-    assert [one.family for one in found] == ["launch", "input"], "3 of 1133 ms are not worth a line"
-    assert found[0].share == pytest.approx(80 / 1133)
-    assert found[0].ceiling == pytest.approx(1133 / 1053)
-    assert found[0].causes == {Cause.PYTHON: 60 * MS, Cause.FRAMEWORK: 20 * MS}
+    result = remedies(with_causes(INPUT=50, PYTHON=60, FRAMEWORK=20, SYNC=3))
+    assert [remedy.family for remedy in result] == ["launch", "input"], "3 of 1133 ms are not worth a line"
+    assert result[0].share == pytest.approx(80 / 1133)
+    assert result[0].ceiling == pytest.approx(1133 / 1053)
+    assert result[0].causes == {Cause.PYTHON: 60 * MS, Cause.FRAMEWORK: 20 * MS}
 
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_every_cause_has_a_sentence_that_ends(cause: Cause):
-    (found,) = remedies(with_causes(**{cause.name: 100}))
-    assert found.family in FAMILIES
-    assert found.evidence.endswith(".") and found.change.endswith(".")
-    assert "0 ms ahead" not in found.evidence and "nan" not in found.evidence
+    (result,) = remedies(with_causes(**{cause.name: 100}))
+    assert result.family in FAMILIES
+    assert result.evidence.endswith(".") and result.change.endswith(".")
+    assert "0 ms ahead" not in result.evidence and "nan" not in result.evidence
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_every_cause_has_a_sentence_that_ends(cause: Cause):
     ],
 )
 def test_workers_are_as_many_as_keep_up_and_no_more_than_cores(metrics: dict[str, float], change: str):
-    found = of(made({"single_process": 1.0, **metrics}), "input")
-    assert found.change.startswith(change)
-    assert ("90 workers would keep up" in found.change) == (metrics["wait_ms_per_step"] == 89)
+    result = of(build({"single_process": 1.0, **metrics}), "input")
+    assert result.change.startswith(change)
+    assert ("90 workers would keep up" in result.change) == (metrics["wait_ms_per_step"] == 89)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_workers_are_as_many_as_keep_up_and_no_more_than_cores(metrics: dict[str
     ],
 )  # fmt: skip
 def test_which_steps_wait_says_what_to_do(metrics: dict[str, float], change: str, evidence: str):
-    found = of(made(metrics), "input")
-    assert change in found.change
-    assert evidence in found.evidence
+    result = of(build(metrics), "input")
+    assert change in result.change
+    assert evidence in result.evidence
 
 
 def test_pytorchs_words_are_for_pytorchs_loader():
@@ -99,7 +99,7 @@ def test_pytorchs_words_are_for_pytorchs_loader():
         {"wait_rare": 1.0, "wait_steps": 0.1, "wait_ms_worst": 9.0},
         {},
     ):
-        change = of(made(metrics), "input").change
+        change = of(build(metrics), "input").change
         assert not {"num_workers", "in_order", "persistent_workers", "prefetch_factor"} & set(
             change.replace("=", " ").split()
         )
@@ -107,15 +107,15 @@ def test_pytorchs_words_are_for_pytorchs_loader():
 
 def test_a_feed_that_is_waited_for_is_told_its_threads():
     """4 threads busy 90 %, the trainer waits 400 of 1,000 ms: 4 * 1000 / 600 = 6.7."""
-    found = of(made(wait=30 * MS), "input", FEED)
-    assert found.change == (
+    result = of(build(wait=30 * MS), "input", FEED)
+    assert result.change == (
         "decode takes 100 % of the feed's work, 36.0 ms each time: threads=7 instead of 4 while cores are free, "
         "else decode='gpu'."
     )
 
 
 def test_a_feed_that_nobody_waits_for_is_not_what_the_gpu_waits_for():
-    change = of(made(), "input", replace(FEED, waited_ns=0)).change
+    change = of(build(), "input", replace(FEED, waited_ns=0)).change
     assert "threads=" not in change and "feed" not in change
 
 
@@ -123,15 +123,15 @@ def test_a_trainer_that_does_nothing_but_wait_gets_no_absurd_number():
     for waited in (1_000 * MS, 999 * MS):
         for busiest in ("decode", "read"):
             feed = replace(FEED, waited_ns=waited, busiest=busiest, stages={busiest: (100, 3_600 * MS)})
-            change = of(made(), "input", feed).change
+            change = of(build(), "input", feed).change
             assert "set threads= to the number of cores" in change or "more than 20 times" in change
 
 
 def test_another_ranks_input_is_named():
-    found = made(
+    result = build(
         wait=0, charges=(Charge("rank 1, GPU 0", Cause.INPUT, 500 * MS), Charge("rank 1, GPU 0", None, 900 * MS))
     )
-    remedy = of(found, "input")
+    remedy = of(result, "input")
     assert remedy.change == "Fix the input of rank 1, GPU 0; the others wait for it inside collectives."
     assert remedy.evidence.startswith("500 ms inside collectives")
 
@@ -152,21 +152,21 @@ def test_waiting_for_ranks_on_the_host_is_not_about_gradients():
     ],
 )
 def test_launching(metrics: dict[str, float], says: str):
-    one = with_causes(LAUNCH=100)
-    assert of(replace(one, metrics=metrics), "launch").evidence.endswith(says)
+    target = with_causes(LAUNCH=100)
+    assert of(replace(target, metrics=metrics), "launch").evidence.endswith(says)
 
 
 @pytest.mark.parametrize(
-    ("rate", "shown"), [(0.0412, "0.04 GB/s"), (7.04, "7.0 GB/s"), (123.4, "123 GB/s"), (4321.0, "4,321 GB/s")]
+    ("rate", "expected"), [(0.0412, "0.04 GB/s"), (7.04, "7.0 GB/s"), (123.4, "123 GB/s"), (4321.0, "4,321 GB/s")]
 )
-def test_copies(rate: float, shown: str):
-    one = with_causes(H2D_STAGING=100)
-    few = of(replace(one, metrics={"h2d_gbps": rate, "h2d_pageable": 0.02}), "h2d")
-    assert shown in few.evidence and "pageable" not in few.evidence
+def test_copies(rate: float, expected: str):
+    target = with_causes(H2D_STAGING=100)
+    few = of(replace(target, metrics={"h2d_gbps": rate, "h2d_pageable": 0.02}), "h2d")
+    assert expected in few.evidence and "pageable" not in few.evidence
     assert few.change.startswith("Copy the next batch on its own stream")
-    assert "98 % of the bytes come from pageable" in of(replace(one, metrics={"h2d_pageable": 0.98}), "h2d").evidence
+    assert "98 % of the bytes come from pageable" in of(replace(target, metrics={"h2d_pageable": 0.98}), "h2d").evidence
 
 
 def test_calls_that_hardly_happen_are_counted_not_averaged():
-    one = replace(with_causes(ALLOC=100), metrics={"alloc_calls": 1.0, "alloc_per_step": 0.04})
-    assert "freed 1 time;" in of(one, "alloc").evidence
+    target = replace(with_causes(ALLOC=100), metrics={"alloc_calls": 1.0, "alloc_per_step": 0.04})
+    assert "freed 1 time;" in of(target, "alloc").evidence

@@ -22,11 +22,11 @@ def test_counts_of_the_whole_recording_are_not_told_per_step(tmp_path: Path) -> 
     events: list[Any] = [make.event("user_annotation", "ProfilerStep#3", 1000, 120)]
     for at in range(30):
         events += [make.launch(at, 800 + 20 * at), make.kernel(at, 810 + 20 * at, 5)]
-    found = analyze([read(make.write(tmp_path / "few.json", events))])
-    told = found.devices[0].metrics
-    assert found.devices[0].steady is None
-    assert "launches_per_step" not in told
-    assert not any("per step" in said for said in found.verdict.evidence)
+    result = analyze([read(make.write(tmp_path / "few.json", events))])
+    metrics = result.devices[0].metrics
+    assert result.devices[0].steady is None
+    assert "launches_per_step" not in metrics
+    assert not any("per step" in sentence for sentence in result.verdict.evidence)
 
 
 def test_pageable_copies_are_to_be_pinned(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_pageable_copies_are_to_be_pinned(tmp_path: Path) -> None:
         call = make.event("cuda_runtime", "cudaMemcpyAsync", start, 300, correlation=2 * at)
         events += [call, copy(2 * at, start + 300, 20, 1 << 20)]
         events += [make.launch(2 * at + 1, start + 301), make.kernel(2 * at + 1, start + 320, 680)]
-    found = analyze([read(make.write(tmp_path / "pageable.json", events))])
-    assert found.verdict.word in ("starved", "severe", "borderline")
-    assert "pin_memory=True" in found.verdict.change
+    result = analyze([read(make.write(tmp_path / "pageable.json", events))])
+    assert result.verdict.word in ("starved", "severe", "borderline")
+    assert "pin_memory=True" in result.verdict.change
 
 
 def test_a_note_on_one_file_of_several_names_it(tmp_path: Path) -> None:

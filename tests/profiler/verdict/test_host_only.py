@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from helpers.profiler.handmade import Made
+from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.trace import RangeKind
 
 
 def test_a_recording_of_the_host_alone_says_how_long_it_waited():
-    made = Made()
+    builder = TraceBuilder()
     for at in range(0, 10_000_000, 1_000_000):
-        made.range(at, at + 1_000_000, f"ProfilerStep#{at}", RangeKind.STEP)
-        made.range(at, at + 300_000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", RangeKind.NVTX)
-    verdict = analyze([made.trace()]).verdict
+        builder.range(at, at + 1_000_000, f"ProfilerStep#{at}", RangeKind.STEP)
+        builder.range(at, at + 300_000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", RangeKind.NVTX)
+    verdict = analyze([builder.trace()]).verdict
     assert verdict.word == "abstained"
     assert verdict.evidence == (
         "The host waited for input 30.0 % of the recorded time: 10 waits, 3.00 ms. Only a recording with a GPU can "
@@ -24,6 +24,6 @@ def test_a_recording_of_the_host_alone_says_how_long_it_waited():
 
 @pytest.mark.parametrize("kind", [RangeKind.OP, RangeKind.PYTHON])
 def test_without_waits_nothing_is_said(kind: RangeKind):
-    made = Made()
-    made.range(0, 1_000_000, "aten::linear", kind)
-    assert analyze([made.trace()]).verdict.evidence == ()
+    builder = TraceBuilder()
+    builder.range(0, 1_000_000, "aten::linear", kind)
+    assert analyze([builder.trace()]).verdict.evidence == ()

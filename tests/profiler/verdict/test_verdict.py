@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from helpers.profiler.handmade import Made
+from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.result import Result, Share
@@ -16,26 +16,28 @@ MS = 1_000_000
 STEP = 100 * MS
 
 
-def run(steps: int = 24, wait: int = 0, staged: int = 0, other: int = 0, loader: str = "DataLoader.__next__") -> Made:
+def run(
+    steps: int = 24, wait: int = 0, staged: int = 0, other: int = 0, loader: str = "DataLoader.__next__"
+) -> TraceBuilder:
     """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in Python; the rest is one kernel."""
-    made = Made()
+    builder = TraceBuilder()
     for n in range(steps):
         at = n * STEP
-        made.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         if wait:
-            made.range(at, at + wait, loader, RangeKind.NVTX)
+            builder.range(at, at + wait, loader, RangeKind.NVTX)
         begin = at + wait
         if staged:
-            made.op(begin + staged - MS, begin + staged, (begin, begin + staged), api="cudaMemcpyAsync", kind=Kind.H2D,
-                    pageable=1, bytes=50 * MS)  # fmt: skip
+            end = begin + staged
+            builder.op(end - MS, end, (begin, end), api="cudaMemcpyAsync", kind=Kind.H2D, pageable=1, bytes=50 * MS)
         begin += staged
-        made.range(begin, begin + other, "train.py(3): step")
-        made.op(begin + other, at + STEP, (begin + other, begin + other))
-    return made
+        builder.range(begin, begin + other, "train.py(3): step")
+        builder.op(begin + other, at + STEP, (begin + other, begin + other))
+    return builder
 
 
-def judged(made: Made) -> Result:
-    return analyze([made.trace()])
+def judged(builder: TraceBuilder) -> Result:
+    return analyze([builder.trace()])
 
 
 @pytest.mark.parametrize(
@@ -85,24 +87,24 @@ def test_a_busy_device_is_its_own_limit():
 
 def test_many_small_causes_are_no_busy_device():
     """9 ms of Python, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter is lost."""
-    made = run(other=25 * MS)
+    builder = run(other=25 * MS)
     for n in range(24):
         at = n * STEP
-        made.call(at, at + 8 * MS, "cudaMalloc")
-        made.call(at + 8 * MS, at + 16 * MS, "cudaStreamSynchronize")
-    verdict = judged(made).verdict
+        builder.call(at, at + 8 * MS, "cudaMalloc")
+        builder.call(at + 8 * MS, at + 16 * MS, "cudaStreamSynchronize")
+    verdict = judged(builder).verdict
     assert max(remedy.share for remedy in verdict.remedies) < 0.1
     assert verdict.bound == "launch"
 
 
 def test_where_the_wait_is_outside_of_the_annotated_step():
-    made = Made()
+    builder = TraceBuilder()
     for n in range(20):
         at = n * STEP
-        made.range(at, at + 30 * MS, "DataLoader.__next__", RangeKind.NVTX)
-        made.range(at + 30 * MS, at + STEP, "train_step", RangeKind.NVTX)
-        made.op(at + 30 * MS, at + STEP, (at + 30 * MS, at + 30 * MS))
-    verdict = judged(made).verdict
+        builder.range(at, at + 30 * MS, "DataLoader.__next__", RangeKind.NVTX)
+        builder.range(at + 30 * MS, at + STEP, "train_step", RangeKind.NVTX)
+        builder.op(at + 30 * MS, at + STEP, (at + 30 * MS, at + 30 * MS))
+    verdict = judged(builder).verdict
     assert verdict.word == "severe"
     assert verdict.share.value == pytest.approx(0.3, abs=0.01)
 
@@ -123,22 +125,22 @@ def test_abstains_of_what_is_lost():
 
 
 def test_abstains_where_the_launches_of_what_was_waited_for_are_missing():
-    made = run(other=8 * MS)
-    made.op(24 * STEP + 60 * MS, 25 * STEP)
-    made.range(24 * STEP, 25 * STEP, "ProfilerStep#24", RangeKind.STEP)
-    assert _abstaining(made.trace()).startswith("Only 24 of 25 device operations have a recorded launch")
+    builder = run(other=8 * MS)
+    builder.op(24 * STEP + 60 * MS, 25 * STEP)
+    builder.range(24 * STEP, 25 * STEP, "ProfilerStep#24", RangeKind.STEP)
+    assert _abstaining(builder.trace()).startswith("Only 24 of 25 device operations have a recorded launch")
 
 
 def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
-    made = Made()
+    builder = TraceBuilder()
     for n in range(24):
         at = n * STEP
-        made.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
-        made.op(at + 20 * MS, at + STEP, (at + 20 * MS, at + 20 * MS))
-    assert "could be input" in _abstaining(made.trace())
+        builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.op(at + 20 * MS, at + STEP, (at + 20 * MS, at + 20 * MS))
+    assert "could be input" in _abstaining(builder.trace())
     for n in range(24):
-        made.range(n * STEP + 50 * MS, n * STEP + 51 * MS, "DataLoader.__next__", RangeKind.NVTX)
-    assert judged(made).verdict.word == "not_starved"
+        builder.range(n * STEP + 50 * MS, n * STEP + 51 * MS, "DataLoader.__next__", RangeKind.NVTX)
+    assert judged(builder).verdict.word == "not_starved"
 
 
 def test_abstains_of_one_operation_that_covers_half():
@@ -146,39 +148,39 @@ def test_abstains_of_one_operation_that_covers_half():
 
 
 def _one_long() -> Trace:
-    made = Made()
-    made.op(0, 60 * MS, (-10, -5))
+    builder = TraceBuilder()
+    builder.op(0, 60 * MS, (-10, -5))
     for n in range(4):
-        made.op(60 * MS + n * 10 * MS, 70 * MS + n * 10 * MS, (0, 5))
-    return made.trace()
+        builder.op(60 * MS + n * 10 * MS, 70 * MS + n * 10 * MS, (0, 5))
+    return builder.trace()
 
 
 def test_no_device_no_verdict():
-    made = Made()
-    made.range(0, 100, "train.py(1): main")
-    verdict = judged(made).verdict
+    builder = TraceBuilder()
+    builder.range(0, 100, "train.py(1): main")
+    verdict = judged(builder).verdict
     assert verdict.word == "abstained"
     assert verdict.reasons == ("No kernel, copy or memset was recorded.",)
 
 
 @pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 complete steps"), (3, "Only 3 complete steps"), (5, "")])
 def test_few_steps_are_said(steps: int, says: str):
-    made = run(steps, wait=10 * MS)
-    verdict = judged(made).verdict
-    told = [sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence]
-    assert len(told) == bool(says)
-    assert all(sentence.startswith(says) for sentence in told)
+    builder = run(steps, wait=10 * MS)
+    verdict = judged(builder).verdict
+    notes = [sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence]
+    assert len(notes) == bool(says)
+    assert all(sentence.startswith(says) for sentence in notes)
     assert verdict.confidence == ("weak" if says else "likely")
 
 
 @pytest.mark.parametrize("last", (1, 2, 5))
 def test_the_last_steps_alone_are_judged_where_asked(last: int):
     """The last ones wait for nothing; the window of all the others does."""
-    made = run(10, wait=10 * MS)
+    builder = run(10, wait=10 * MS)
     for n in range(10, 16):
-        made.range(n * STEP, n * STEP + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
-        made.op(n * STEP, n * STEP + STEP, (n * STEP - MS, n * STEP - MS))
-    result = analyze([made.trace()], last_steps=last)
+        builder.range(n * STEP, n * STEP + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.op(n * STEP, n * STEP + STEP, (n * STEP - MS, n * STEP - MS))
+    result = analyze([builder.trace()], last_steps=last)
     assert result.devices[0].judged.budget.window == last * STEP
     assert result.verdict.share.value == 0
-    assert analyze([made.trace()]).verdict.share.value > 0.05
+    assert analyze([builder.trace()]).verdict.share.value > 0.05

@@ -158,13 +158,12 @@ def opener(place: str, given: Mapping[str, Any]) -> Callable[[Target | None], In
     columns = _names(given["columns"])
 
     def opened(target: Target | None) -> Input:
-        from fastfeed.preprocess.inputs.inputs import open_input
-        from fastfeed.preprocess.job import keeping
+        from fastfeed.preprocess.inputs.inputs import listing_prefix, open_input
 
         return open_input(
             place, label=given["label"], image=given["image"], caption=given["caption"], columns=columns,
             labels_file=given["labels"], missing="drop" if given["drop_unlabeled"] else "error", storage=storage,
-            keep=None if target is None else keeping(target),
+            keep=None if target is None else listing_prefix(target),
         )  # fmt: skip
 
     return opened

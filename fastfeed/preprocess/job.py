@@ -17,7 +17,7 @@ from fastfeed.preprocess.engines import Engine, Outcome, doing
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.engines.parts import part_of
 from fastfeed.preprocess.finalize import MANIFEST, finish, log_run
-from fastfeed.preprocess.inputs.inputs import Input, as_input, open_input
+from fastfeed.preprocess.inputs.inputs import Input, InputLike, resolve_input
 from fastfeed.preprocess.plan import Shard
 from fastfeed.preprocess.planning import check, found_plan, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
@@ -26,17 +26,15 @@ from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
 from fastfeed.preprocess.targets.overlap import check_apart
-from fastfeed.preprocess.targets.target import Target, open_target
-from fastfeed.sources.base import Source
+from fastfeed.preprocess.targets.target import open_target
 
-__all__ = ["keeping", "run"]
+__all__ = ["run"]
 
-Given = Source | Input | str | os.PathLike[str] | Callable[[Target], Input]
 Told = Callable[[Progress], None]
 
 
 def run(
-    source: Given,
+    source: InputLike,
     dst: str | os.PathLike[str],
     recipe: Recipe | None = None,
     *,
@@ -74,11 +72,11 @@ def run(
     target = open_target(dst, target_storage)
     does = engine_for(engine, workers, memory, timeout_s)
     plan = found_plan(target)
-    given: Input | None = None
+    input: Input | None = None
     if plan is None:
-        given = _opened(source, target, storage)
+        input = resolve_input(source, target, storage)
         told = _survey_teller(on_progress, begun), _room_teller(on_progress, begun)
-        plan = planned(target, given, recipe, does, *told)
+        plan = planned(target, input, recipe, does, *told)
     else:
         check(target, plan, recipe)
     target.sweep()
@@ -90,11 +88,11 @@ def run(
     going.tell()
     going.check()
     if pieces:
-        if given is None:
-            given = _opened(source, target, storage)
-            same_source(target, plan, given)
+        if input is None:
+            input = resolve_input(source, target, storage)
+            same_source(target, plan, input)
         try:
-            with doing(does, ShardTask(given, target, plan), pieces) as outcomes:
+            with doing(does, ShardTask(input, target, plan), pieces) as outcomes:
                 for outcome in outcomes:
                     going.take(outcome)
         finally:
@@ -106,19 +104,7 @@ def run(
         finish(after)
     if going.errors:
         raise going.errors[0]
-    return _report(after, going, given.remarks if given else (), monotonic() - begun)
-
-
-def keeping(target: Target) -> str | None:
-    """Where the list of a folder's photographs is kept: with the job, where that is on this machine."""
-    folder = getattr(target, "folder", None)
-    return None if folder is None else os.path.join(folder, "_job", "")
-
-
-def _opened(source: Given, target: Target, storage: dict[str, Any] | None) -> Input:
-    if isinstance(source, (str, os.PathLike)):
-        return open_input(os.fspath(source), storage=storage, keep=keeping(target))
-    return source(target) if callable(source) else as_input(source)
+    return _report(after, going, input.remarks if input else (), monotonic() - begun)
 
 
 def _forget(job: Job, mine: Sequence[Shard], retry: Collection[str]) -> None:

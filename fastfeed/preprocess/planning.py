@@ -37,17 +37,17 @@ def check(target: Target, plan: Plan, recipe: Recipe) -> None:
         )
 
 
-def same_source(target: Target, plan: Plan, given: Input) -> None:
+def same_source(target: Target, plan: Plan, input: Input) -> None:
     """That it is the source of the plan. ConfigError."""
-    if given.fingerprint != plan.fingerprint:
+    if input.fingerprint != plan.fingerprint:
         raise ConfigError(
-            f"{target.text} holds a job of {plan.source} with {plan.length} images; {given.text} has "
-            f"{len(given.source)} now, or other ones: name the same source, as it was, or choose another, empty target"
+            f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text} has "
+            f"{len(input.source)} now, or other ones: name the same source, as it was, or choose another, empty target"
         )
 
 
 def refuse_without_room(
-    given: Input,
+    input: Input,
     recipe: Recipe,
     engine: Engine,
     target: Target,
@@ -56,18 +56,18 @@ def refuse_without_room(
     """Before a job begins: TargetError where the target surely has too little room. Where it has plenty this costs
     nothing, else the time of a sample, of which `told` is told: done, of how many."""
     free = target.free_bytes()
-    if free is None or roomy(len(given.source), recipe, free):
+    if free is None or roomy(len(input.source), recipe, free):
         return
     if told is not None:
-        told(0, min(len(given.source), SAMPLE))
+        told(0, min(len(input.source), SAMPLE))
     at_once, longest_s = _GLANCE
-    found = estimate(given, recipe, engine, free=free, on_sample=told, longest_s=longest_s, at_once=at_once)
+    found = estimate(input, recipe, engine, free=free, on_sample=told, longest_s=longest_s, at_once=at_once)
     check_room(found, target.text)
 
 
 def planned(
     target: Target,
-    given: Input,
+    input: Input,
     recipe: Recipe,
     engine: Engine,
     told: Told,
@@ -75,18 +75,18 @@ def planned(
 ) -> Plan:
     """Make the plan and write it; first looking at every photograph where the recipe asks for that. TargetError where
     there is no room for what the job would write."""
-    if missing := given.missing():
+    if missing := input.missing():
         raise ConfigError(
-            f"no sample of {given.text} that was looked at has {', '.join(missing)}; "
+            f"no sample of {input.text} that was looked at has {', '.join(missing)}; "
             "name captions and columns as they are called there"
         )
-    refuse_without_room(given, recipe, engine, target, told_of_room)
-    source = given.source
+    refuse_without_room(input, recipe, engine, target, told_of_room)
+    source = input.source
     length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
         bounds = np.append(np.arange(0, length, _PIECE), length).astype(np.int64)
-        _survey(target, given, recipe, engine, bounds, told)
+        _survey(target, input, recipe, engine, bounds, told)
         survey = load_survey(target, range(len(bounds) - 1))
     chosen = choose(recipe, length, source.label(ids), survey, source.uri)
     if chosen.pairs:
@@ -95,8 +95,8 @@ def planned(
         write_duplicates(target, source, chosen.pairs)
     plan = make_plan(
         recipe,
-        source=given.text,
-        fingerprint=given.fingerprint,
+        source=input.text,
+        fingerprint=input.fingerprint,
         length=length,
         classes=tuple(source.classes),
         groups=chosen.groups,
@@ -106,23 +106,23 @@ def planned(
     )
     if (there := load_plan(target)) is not None:  # another part of the job, or another user, was quicker
         check(target, there, recipe)
-        same_source(target, there, given)
+        same_source(target, there, input)
         return there
     for name, content in plan.files().items():
         target.write(name, content)
     return plan
 
 
-def _survey(target: Target, given: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, told: Told) -> None:
+def _survey(target: Target, input: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, told: Told) -> None:
     pixels, most = needs_pixels(recipe), recipe.limits.max_pixels
-    fingerprint, pieces, length = given.fingerprint, len(bounds) - 1, int(bounds[-1])
+    fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
     done = survey_done(target, bounds, fingerprint, pixels, most)
     left = [piece for piece in range(pieces) if piece not in done]
     if not left:
         return
     count, images = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     under_way: dict[int, int] = {}
-    with doing(engine, SurveyTask(given.source, target, bounds, pixels, most, fingerprint), left) as outcomes:
+    with doing(engine, SurveyTask(input.source, target, bounds, pixels, most, fingerprint), left) as outcomes:
         for outcome in outcomes:
             if outcome.error:
                 raise outcome.error

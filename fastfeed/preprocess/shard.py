@@ -40,16 +40,16 @@ class _More(BaseException):
 class ShardTask:
     """The shards of a plan, by index."""
 
-    given: Input
+    input: Input
     target: Target
     plan: Plan
     _kept: dict[str, Any] = field(default_factory=dict)  # of this process: what is worked out once
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.given, self.target, self.plan
+        return self.input, self.target, self.plan
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for name, value in zip(("given", "target", "plan", "_kept"), (*state, {}), strict=True):
+        for name, value in zip(("input", "target", "plan", "_kept"), (*state, {}), strict=True):
             object.__setattr__(self, name, value)
 
     def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class ShardTask:
 
     def _large(self, sample: int, watch: Watch) -> Made | Bad:
         """With room for its bytes from before they are read; room is asked for once, for all that is needed."""
-        source = self.given.source
+        source = self.input.source
         need = large(source, [sample])[0]
         try:
             while True:
@@ -119,8 +119,8 @@ class ShardTask:
             return Bad("oom", str(error))
 
     def reading(self, ids: Sequence[int], watch: Watch) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
-        """As `given.reading` does; waiting is nobody's fault."""
-        return reading(self.given.source, ids, lambda: watch.begin(_NOBODY))
+        """As `readahead.reading` does; waiting is nobody's fault."""
+        return reading(self.input.source, ids, lambda: watch.begin(_NOBODY))
 
     def _done(self, shard: Shard) -> Record | None:
         """Its record, where another has done it meanwhile."""
@@ -138,9 +138,9 @@ class ShardTask:
         it: bytes that are no UTF-8 as \\xNN."""
         if "spelled" not in self._kept:
             first = self.plan.first_uri
-            self._kept["spelled"] = spelled_as(first, self.given.source.uri(0)) if first else ("", "")
+            self._kept["spelled"] = spelled_as(first, self.input.source.uri(0)) if first else ("", "")
         planned, here = self._kept["spelled"]
-        uri = self.given.source.uri(i)
+        uri = self.input.source.uri(i)
         return _text(planned + uri[len(here) :] if uri.startswith(here) else uri)
 
     def _check(self) -> None:
@@ -199,9 +199,9 @@ class _Filling:
     tally: Tally = field(default_factory=Tally)
 
     def fill(self, watch: Watch, poison: Mapping[int, Bad]) -> None:
-        plan, source = self.task.plan, self.task.given.source
+        plan, source = self.task.plan, self.task.input.source
         ids = plan.order[self.shard.first : self.shard.last]
-        labels, notes = source.label(ids).tolist(), self.task.given.notes(ids)
+        labels, notes = source.label(ids).tolist(), self.task.input.notes(ids)
         with self.task.reading([i for i in ids.tolist() if i not in poison], watch) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:

@@ -133,7 +133,7 @@ def test_a_machine_with_other_libraries_makes_no_shard(source: Path, tmp_path: P
         def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
             assert isinstance(task, ShardTask)
             plan = replace(task.plan, made_with=task.plan.made_with | {"pillow": "9.9"})
-            return super().run(ShardTask(task.given, task.target, plan), pieces)
+            return super().run(ShardTask(task.input, task.target, plan), pieces)
 
     with pytest.raises(ConfigError, match=r"has other libraries than the machine that made the plan: pillow: 9\.9 -> "):
         run(source, tmp_path / "shards", RECIPE, engine=Elsewhere())

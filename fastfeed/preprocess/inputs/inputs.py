@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +28,10 @@ from fastfeed.sources.shards.extra_columns import Extended, names_of
 from fastfeed.sources.tables.mmap_arrays import alone
 from fastfeed.storage.storage import Storage, is_local
 
-__all__ = ["EXTENSIONS", "Input", "as_input", "open_input"]
+if TYPE_CHECKING:
+    from fastfeed.preprocess.targets.target import Target
+
+__all__ = ["EXTENSIONS", "Input", "InputLike", "listing_prefix", "open_input", "resolve_input"]
 
 EXTENSIONS = (*IMAGE_EXTENSIONS, ".mpo", ".apng", ".dib", ".jpx", ".jpf", ".j2c", ".jpc", ".jxl", ".tga", ".psd")
 _SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
@@ -94,14 +98,28 @@ class Input:
         return note
 
 
-def as_input(given: Source | Input | str | os.PathLike[str]) -> Input:
-    """What a user gives in Python: a source as it is, or a place as `open_input` opens it."""
-    if isinstance(given, Input):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return open_input(os.fspath(given))
-    columns = given.columns(np.empty(0, np.int64)) if isinstance(given, Annotated) else ()
-    return _input(given, repr(given), None, tuple(columns))
+InputLike = Source | Input | str | os.PathLike[str] | Callable[["Target"], Input]
+
+
+def resolve_input(source: InputLike, target: Target, storage: dict[str, Any] | None = None) -> Input:
+    """The `Input` behind what `run` accepts as a source. A path is opened by `open_input`, a function is called.
+
+    The list of a folder's photographs is kept with the job, where `target` is a local folder.
+    """
+    if isinstance(source, Input):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return open_input(os.fspath(source), storage=storage, keep=listing_prefix(target))
+    if callable(source):
+        return source(target)
+    columns = source.columns(np.empty(0, np.int64)) if isinstance(source, Annotated) else ()
+    return _input(source, repr(source), None, tuple(columns))
+
+
+def listing_prefix(target: Target) -> str | None:
+    """How the names of a folder's listing files begin in a local target; None for remote targets."""
+    folder = getattr(target, "folder", None)
+    return None if folder is None else os.path.join(folder, "_job", "")
 
 
 def open_input(

@@ -107,7 +107,7 @@ def sampled(count: int, wanted: int) -> np.ndarray:
 
 
 def estimate(
-    given: Input,
+    input: Input,
     recipe: Recipe,
     engine: Engine,
     *,
@@ -122,11 +122,11 @@ def estimate(
 
     Errors are those of the source. After `longest_s` it is content with fewer.
     """
-    chosen = np.arange(len(given.source)) if ids is None else ids
+    chosen = np.arange(len(input.source)) if ids is None else ids
     looked = chosen[sampled(len(chosen), sample)]
     plan = make_plan(
         replace(recipe, packing=replace(recipe.packing, samples=at_once)),
-        source=given.text, fingerprint="", length=len(given.source), classes=tuple(given.source.classes),
+        source=input.text, fingerprint="", length=len(input.source), classes=tuple(input.source.classes),
         groups=[("", looked)], left_out={}, made_with={},
     )  # fmt: skip
     from fastfeed.preprocess.shard import ShardTask
@@ -134,7 +134,7 @@ def estimate(
     pieces, begun = range(len(plan.shards)), monotonic()
     found: list[dict[str, Any]] = []
     under_way: dict[int, int] = {}
-    outcomes = engine.run(_Trial(ShardTask(given, _Nowhere(), plan)), pieces)
+    outcomes = engine.run(_Trial(ShardTask(input, _Nowhere(), plan)), pieces)
     try:
         for outcome in outcomes:
             if outcome.error is not None:

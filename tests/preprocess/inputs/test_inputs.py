@@ -6,6 +6,8 @@ import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from helpers.remotes import uploaded
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.inputs import Input, as_input, open_input
+from fastfeed.preprocess.inputs.inputs import Input, open_input, resolve_input
 from fastfeed.sources import Arrays, ImageFolder, Table
 
 ODD = [
@@ -176,14 +178,17 @@ def test_remote_folders(tmp_path: Path) -> None:
 
 def test_sources_from_python(tmp_path: Path) -> None:
     source = ImageFolder(folder(tmp_path / "p", {"a": 2}), labeled=False)
-    given = as_input(source)
+    remote: Any = SimpleNamespace()  # a target without a folder
+    given = resolve_input(source, remote)
     assert (given.source, given.text, given.notes([1])) == (source, repr(source), [{}])
-    assert as_input(given) is given
+    assert resolve_input(given, remote) is given
+    assert resolve_input(lambda target: given if target is remote else None, remote) is given  # type: ignore[return]
     (tmp_path / "t.csv").write_text("path,n\np/a/0000.jpg,7\n")
-    assert as_input(Table(tmp_path / "t.csv", image="path", columns=["n"])).notes([0]) == [{"columns": {"n": 7}}]
-    assert len(as_input(tmp_path / "p").source) == 2
+    table = Table(tmp_path / "t.csv", image="path", columns=["n"])
+    assert resolve_input(table, remote).notes([0]) == [{"columns": {"n": 7}}]
+    assert len(resolve_input(tmp_path / "p", remote).source) == 2
     with pytest.raises(ConfigError, match="holds pixels, not encoded photographs"):
-        as_input(Arrays(np.zeros((2, 4, 4, 3), np.uint8)))
+        resolve_input(Arrays(np.zeros((2, 4, 4, 3), np.uint8)), remote)
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ import numpy as np
 from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
-from fastfeed.preprocess.counts import Tally
 from fastfeed.preprocess.entry import Made
 from fastfeed.preprocess.plan import make_plan
-from fastfeed.preprocess.record import BadSample, Part, Record
+from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
 from fastfeed.preprocess.versions import versions
 
 
@@ -70,14 +69,14 @@ def make(folder: Path, images: int) -> dict[str, int]:
         ids = [i for i in range(shard.first, shard.last) if i % 997]
         sizes = rng.integers(60_000, 300_000, len(ids)) // 512 * 512 + 2048
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        tally = Tally()
+        tally = Counts()
         for i in range(40):
             facts = {"format": "JPEG", "source_height": 4000 + i, "source_width": 6000, "source_bytes": 8_000_000}
             tally.add(Made(b"", "jpg", 512, 768 + i, facts))
         bad = tuple(
             BadSample(i, f"/photographs/{i}.jpg", "truncated") for i in range(shard.first, shard.last) if not i % 997
         )
-        part = Part(f"{shard.name}.tar", int(offsets[-1]), "0" * 64)
+        part = ShardFile(f"{shard.name}.tar", int(offsets[-1]), "0" * 64)
         with open(folder / part.name, "wb") as file:
             os.truncate(file.fileno(), part.bytes)
         record = Record(shard.name, shard.index, hash, (part,), tuple(ids), tuple(offsets[:-1].tolist()), bad, tally)

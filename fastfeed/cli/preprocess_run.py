@@ -94,7 +94,7 @@ def retry(
     reason: Annotated[str, typer.Option(help="Reasons, such as io_error,timeout.", metavar="NAMES")],
 ) -> None:
     """Make shards anew that have bad photographs of these reasons, and those that are missing."""
-    from fastfeed.preprocess.reasons import REASONS
+    from fastfeed.preprocess.record import REASONS
 
     reasons = tuple(name.strip() for name in reason.split(",") if name.strip())
     unknown = [name for name in reasons if name not in REASONS]

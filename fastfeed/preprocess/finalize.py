@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fastfeed.preprocess.counts import Tally
-from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.record import Counts, Record
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.target import Target
 
@@ -39,7 +38,7 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         groups.setdefault(record.shard.rpartition("/")[0], []).append(
             {"name": main.name, "bytes": main.bytes, "sha256": main.sha256, "samples": len(record.ids)}
         )
-    tally = Tally.sum(record.tally for record in records)
+    tally = Counts.sum(record.tally for record in records)
     return {
         "plan": job.plan.hash,
         "recipe": job.plan.recipe.document(),

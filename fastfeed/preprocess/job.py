@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
-from fastfeed.preprocess.counts import Tally
 from fastfeed.preprocess.engines import Engine, Outcome, doing
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.engines.parts import part_of
@@ -21,7 +20,7 @@ from fastfeed.preprocess.inputs.inputs import Input, InputLike, resolve_input
 from fastfeed.preprocess.plan import Shard
 from fastfeed.preprocess.planning import check, found_plan, planned, same_source
 from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.record import BadSample
+from fastfeed.preprocess.record import BadSample, Counts
 from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
@@ -245,7 +244,7 @@ def _report(job: Job, going: _Going, notes: tuple[str, ...], seconds: float) -> 
         shards=len(job.shards),
         shards_done=len(records),
         shards_now=len(going.mine) - going.shards_before - going.left,
-        tally=Tally.sum(record.tally for record in records),
+        tally=Counts.sum(record.tally for record in records),
         bad=tuple(job.bad),
         left_out=job.plan.left_out,
         bytes=sum(record.bytes for record in records),

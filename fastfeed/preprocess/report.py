@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fastfeed.preprocess.counts import Tally
-from fastfeed.preprocess.record import BadSample
+from fastfeed.preprocess.record import BadSample, Counts
 
 __all__ = ["Progress", "Report"]
 
@@ -36,7 +35,7 @@ class Report:
     shards: int  # of the whole job
     shards_done: int
     shards_now: int  # done by this run
-    tally: Tally  # of all that are done
+    tally: Counts  # of all that are done
     bad: tuple[BadSample, ...]  # of all shards that are done
     left_out: dict[str, int]  # by the plan: duplicates
     bytes: int  # of all shard files

@@ -12,13 +12,12 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.counts import Tally
 from fastfeed.preprocess.entry import Entry, Made
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import LATER, large, reading
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.plan import Plan, Shard, spelled_as
-from fastfeed.preprocess.record import BadSample, Part, Record
+from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.task import NoRoom, Watch
 from fastfeed.preprocess.versions import check_here
@@ -69,7 +68,7 @@ class ShardTask:
             offsets = filling.writer.close()
             found: list[Record] = []
 
-            def record(parts: Sequence[Part]) -> tuple[str, bytes]:
+            def record(parts: Sequence[ShardFile]) -> tuple[str, bytes]:
                 found.append(filling.record(parts, offsets))
                 return found[0].name, found[0].dump()
 
@@ -196,7 +195,7 @@ class _Filling:
     seconds: defaultdict[str, float]  # by stage
     ids: list[int] = field(default_factory=list)
     bad: list[BadSample] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
+    tally: Counts = field(default_factory=Counts)
 
     def fill(self, watch: Watch, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
@@ -238,7 +237,7 @@ class _Filling:
         )
         self.seconds["write"] += perf_counter() - begun
 
-    def record(self, parts: Sequence[Part], offsets: list[int]) -> Record:
+    def record(self, parts: Sequence[ShardFile], offsets: list[int]) -> Record:
         shard = self.shard
         return Record(
             shard.name, shard.index, self.task.hash, tuple(parts), tuple(self.ids), tuple(offsets), tuple(self.bad),

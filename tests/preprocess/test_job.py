@@ -21,7 +21,7 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.reasons import REASONS
+from fastfeed.preprocess.record import REASONS
 from fastfeed.preprocess.task import Task
 from fastfeed.preprocess.workers.supervisor import Rules, Supervisor
 

@@ -9,8 +9,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fastfeed.preprocess.pixels.geometry import Placement, nearest, place, refusal
-from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import MODES, Scaling
+from fastfeed.preprocess.record import REASONS
 
 SIDES = st.integers(1, 5000) | st.integers(1, 30)
 SHAPES = st.tuples(SIDES, SIDES)

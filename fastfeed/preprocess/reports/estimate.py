@@ -17,7 +17,7 @@ from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.plan import make_plan
 from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.record import Part, Record
+from fastfeed.preprocess.record import Record, ShardFile
 from fastfeed.preprocess.reports.progress import size as in_words
 from fastfeed.preprocess.task import Watch
 
@@ -264,8 +264,10 @@ class _Attempt:
     def create(self, name: str) -> _Counted:
         return self._files.setdefault(name, _Counted())
 
-    def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
-        name, content = record([Part(name, file.bytes, file.digest.hexdigest()) for name, file in self._files.items()])
+    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
+        name, content = record(
+            [ShardFile(name, file.bytes, file.digest.hexdigest()) for name, file in self._files.items()]
+        )
         self._target.last.append(Record.load(content, name))
 
     def abandon(self) -> None:

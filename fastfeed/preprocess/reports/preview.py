@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from fastfeed.preprocess.reasons import REASONS
-from fastfeed.preprocess.record import BadSample, Record
+from fastfeed.preprocess.record import REASONS, BadSample, Record
 from fastfeed.preprocess.reports.contact_sheet import cells, sheet
 from fastfeed.preprocess.reports.progress import size
 from fastfeed.preprocess.reports.statistics import (

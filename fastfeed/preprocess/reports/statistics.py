@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastfeed.preprocess.counts import Tally
 from fastfeed.preprocess.finalize import TIMES
+from fastfeed.preprocess.record import Counts
 from fastfeed.preprocess.reports.progress import duration, size
 from fastfeed.preprocess.state import Job
 
@@ -49,7 +49,7 @@ class Statistics:
     planned: int  # images
     source: str
     format: str
-    tally: Tally
+    tally: Counts
     bad: Counter[str]  # by reason
     left_out: dict[str, int]  # by the plan
     bytes: int  # of all files of shards
@@ -76,7 +76,7 @@ def statistics(job: Job) -> Statistics:
         planned=len(plan),
         source=plan.source,
         format=plan.recipe.packing.format,
-        tally=Tally.sum(record.tally for record in records),
+        tally=Counts.sum(record.tally for record in records),
         bad=Counter(bad.reason for record in records for bad in record.bad),
         left_out=dict(plan.left_out),
         bytes=sum(record.bytes for record in records),

@@ -16,8 +16,8 @@ from fastfeed.preprocess.finalize import BAD, MANIFEST
 from fastfeed.preprocess.plan import PLAN, Shard
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.targets.local import TEMPORARY, LocalTarget
-from fastfeed.preprocess.targets.lock import has_ended
+from fastfeed.preprocess.targets.local import LocalTarget
+from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.shards.build_index import Peek
 from fastfeed.sources.tables.parquet_footer import row_groups

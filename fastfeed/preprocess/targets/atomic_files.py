@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.temp_files import Draft, clear
 
 __all__ = ["Bundle", "DraftFile"]
@@ -41,12 +41,12 @@ class Bundle:
             self.drafts.append(Draft(path, name, early=self._local))
             return self.drafts[-1]
 
-    def finish(self) -> list[Part]:
+    def finish(self) -> list[ShardFile]:
         """Close all files; those that stay where they are are on the disk then."""
         for draft in self.drafts:
             with self.writing(draft.name):
                 draft.close()
-        parts: list[Part] = []
+        parts: list[ShardFile] = []
         for draft in self.drafts:  # while it waits for one, the disk has all the others
             with self.writing(draft.name):
                 parts.append(draft.finish(self._local))

@@ -9,16 +9,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError, TargetError
-from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
-from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import Draft, clear
 from fastfeed.preprocess.targets.write_errors import refusal
 from fastfeed.runtime.atomic_write import sync_folder
 
-__all__ = ["TEMPORARY", "LocalAttempt", "LocalTarget", "open_local"]
+__all__ = ["LocalAttempt", "LocalTarget", "open_local"]
 
-TEMPORARY = "_tmp"  # below the target; nothing in it counts
 _TRIES = 10  # at a temporary folder: another process that is done may remove the one around it
 
 
@@ -159,7 +158,7 @@ class LocalAttempt:
         self._target.path(name)
         return self._bundle.create(name)
 
-    def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
+    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         """Close, fsync and name all files, then the record."""
         target, bundle = self._target, self._bundle
         try:

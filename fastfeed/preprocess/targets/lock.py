@@ -9,8 +9,9 @@ import socket
 from functools import cache
 from pathlib import Path
 
-__all__ = ["has_ended", "temporary_name"]
+__all__ = ["TEMPORARY", "has_ended", "temporary_name"]
 
+TEMPORARY = "_tmp"  # folder below the target for temporary files; nothing in it is part of the job
 _PATTERN = re.compile(r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)-[0-9a-f]{8}")
 
 

@@ -16,10 +16,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
-from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
-from fastfeed.preprocess.targets.local import TEMPORARY
-from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import clear
 from fastfeed.preprocess.targets.write_errors import AGAIN, refusal
 from fastfeed.storage.event_loop import results
@@ -206,7 +205,7 @@ class RemoteAttempt:
         """A new file, here until `commit`."""
         return self._bundle.create(name)
 
-    def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
+    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         """Close and send all files, then the record."""
         target, bundle = self._target, self._bundle
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.overlap import check_apart
 from fastfeed.preprocess.writers import File
 
@@ -22,7 +22,7 @@ class Attempt(Protocol):
         """A new file, under a temporary name until `commit`. Its bytes are hashed and counted as they are written."""
         ...
 
-    def commit(self, record: Callable[[Sequence[Part]], tuple[str, bytes]]) -> None:
+    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         """Close, fsync and name all files in the order of creation, then write what `record` gives: (name, bytes).
 
         Whoever sees the record sees whole files. TargetError leaves no temporary file, and no record.

@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
-from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.record import ShardFile
 
 __all__ = ["Draft", "clear"]
 
@@ -51,7 +51,7 @@ class Draft:
             self._closed = True
             self._ask()
 
-    def finish(self, sync: bool) -> Part:
+    def finish(self, sync: bool) -> ShardFile:
         """Close; `sync`: wait until all of it is on the disk. What was written."""
         self.close()
         if self._broken is not None:
@@ -65,7 +65,7 @@ class Draft:
                 raise
             file, self._file = self._file, None
             os.close(file)
-        return Part(self.name, self._bytes, self._hash.hexdigest())
+        return ShardFile(self.name, self._bytes, self._hash.hexdigest())
 
     def drop(self) -> None:
         """Let go of the file; whoever made its folder removes it."""

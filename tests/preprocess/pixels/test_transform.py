@@ -21,8 +21,8 @@ from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
 from fastfeed.preprocess.pixels.encode import encode
 from fastfeed.preprocess.pixels.geometry import place
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
+from fastfeed.preprocess.record import REASONS
 
 PIXELS = picture(5, (60, 90), detail=0.5)
 RAW, PNG = Encoding("raw"), Encoding("png")
@@ -243,9 +243,9 @@ def test_the_same_bytes_from_every_transformer_and_thread() -> None:
 
 
 def test_facts_can_be_counted() -> None:
-    from fastfeed.preprocess.counts import Tally
+    from fastfeed.preprocess.record import Counts
 
-    tally = Tally()
+    tally = Counts()
     tally.add(made(file(PIXELS, "JPEG"), Scaling(120, enlarge=True)))
     assert tally.samples == tally.enlarged == 1 and tally.sizes == {"120x180": 1}
     assert math.isclose(float(next(iter(tally.megapixels))), 2.0**-8)

@@ -15,8 +15,8 @@ from PIL import Image
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.reasons import REASONS
 from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
+from fastfeed.preprocess.record import REASONS
 
 PHOTOS = 3
 STEP = 9  # of the bad files, every so many

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.record import Part
+from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.local import TEMPORARY, LocalTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 
 
-def commit(target: Target, stem: str, contents: dict[str, bytes], note: bytes = b"") -> list[Part]:
+def commit(target: Target, stem: str, contents: dict[str, bytes], note: bytes = b"") -> list[ShardFile]:
     """A shard of these files; the record holds their hashes."""
-    parts: list[Part] = []
+    parts: list[ShardFile] = []
 
     def record(found):
         parts.extend(found)

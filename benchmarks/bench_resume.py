@@ -18,7 +18,7 @@ import numpy as np
 from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
-from fastfeed.preprocess.entry import Made
+from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.plan import make_plan
 from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
 from fastfeed.preprocess.versions import versions
@@ -72,7 +72,7 @@ def make(folder: Path, images: int) -> dict[str, int]:
         tally = Counts()
         for i in range(40):
             facts = {"format": "JPEG", "source_height": 4000 + i, "source_width": 6000, "source_bytes": 8_000_000}
-            tally.add(Made(b"", "jpg", 512, 768 + i, facts))
+            tally.add(ProcessedImage(b"", "jpg", 512, 768 + i, facts))
         bad = tuple(
             BadSample(i, f"/photographs/{i}.jpg", "truncated") for i in range(shard.first, shard.last) if not i % 997
         )

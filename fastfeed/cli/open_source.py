@@ -16,12 +16,12 @@ __all__ = ["kind_of", "open_source", "storage_options"]
 def open_source(source: str, label: str | None, options: list[str], image: str | None = None) -> Source:
     """Open shards, a table, a folder, or what `fastfeed preprocess` has written; without a label none is looked for,
     but what a job has written has those that it has."""
-    from fastfeed.preprocess.inputs.formats import Asked, open_shards
-    from fastfeed.preprocess.inputs.previous_job import open_output
+    from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
+    from fastfeed.preprocess.inputs.previous_job import open_previous_job
     from fastfeed.storage.storage import Storage
 
     storage = Storage(storage_options(options))
-    output = open_output(source, storage, Asked(label, image, ""))
+    output = open_previous_job(source, storage, ColumnNames(label, image, ""))
     if output is not None:
         return output.source
     kind = kind_of(source)
@@ -33,7 +33,7 @@ def open_source(source: str, label: str | None, options: list[str], image: str |
         from fastfeed.sources.table import Table
 
         return Table(source, image=image or "path", label=label, storage=storage)
-    return open_shards(kind, source, Asked(label or "", image, ""), (), storage)[0]
+    return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage)[0]
 
 
 def storage_options(given: list[str], option: str = "--storage-option") -> dict[str, object]:

@@ -30,17 +30,17 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
 
     from fastfeed.cli.preprocess_inspect import _print, _say
     from fastfeed.preprocess.engines.named import engine_for
-    from fastfeed.preprocess.engines.parts import part_of
+    from fastfeed.preprocess.engines.parts import select_part
     from fastfeed.preprocess.reports.estimate import estimate
-    from fastfeed.preprocess.targets.overlap import check_apart
+    from fastfeed.preprocess.targets.overlap import check_overlap
 
-    check_apart(src, dst)
+    check_overlap(src, dst)
     job, free = _there(dst, recipe, given)
     source = o.opener(src, given)(None if job is None else job.target)
     ids = None
     part = o.part_of(given["part"])
     if job is not None:
-        todo = part_of(job.todo, part or (0, 1))
+        todo = select_part(job.todo, part or (0, 1))
         order = [job.plan.order[job.shards[k].first : job.shards[k].last] for k in todo]
         ids = np.concatenate(order) if order else np.zeros(0, np.int64)
         if not len(ids):
@@ -60,7 +60,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
 
 def _there(dst: str, recipe: Recipe, given: Mapping[str, Any]) -> tuple[Job | None, int | None]:
     """The job that is in DST, if one is, and the bytes that may be written there."""
-    from fastfeed.preprocess.planning import check
+    from fastfeed.preprocess.planning import check_plan
     from fastfeed.preprocess.state import load_plan, open_job
     from fastfeed.preprocess.targets.target import open_target
     from fastfeed.storage.byte_range import is_local
@@ -80,7 +80,7 @@ def _there(dst: str, recipe: Recipe, given: Mapping[str, Any]) -> tuple[Job | No
         if others := sorted(name for name in target.files() if not name.startswith("_job/")):
             raise ConfigError(f"{dst} is not empty, it holds {others[0]}, and no job: choose an empty folder")
         return None, free
-    check(target, plan, recipe)
+    check_plan(target, plan, recipe)
     return open_job(target, plan), free
 
 
@@ -93,7 +93,7 @@ def _free(place: str) -> int:
 
 
 def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int) -> list[tuple[str, str]]:
-    from fastfeed.preprocess.reports.progress import duration, reasons, size
+    from fastfeed.preprocess.reports.progress import format_duration, format_reasons, format_size
 
     images = f"{found.images:,}"
     if job is not None:
@@ -109,18 +109,25 @@ def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, work
     rows.append(("sample", f"{found.sampled:,} photographs were really made, spread over all of them"))
     bad = found.bad.total()
     rows.append(
-        ("bad", f"{bad} of these ({bad / max(found.sampled, 1):.1%}): {reasons(found.bad)}" if bad else "none of these")
+        (
+            "bad",
+            f"{bad} of these ({bad / max(found.sampled, 1):.1%}): {format_reasons(found.bad)}"
+            if bad
+            else "none of these",
+        )
     )
-    spread = f", {size(found.least)} to {size(found.most)}" if found.spread else ""
-    rows.append(("output", f"about {size(found.output)}{spread}, {size(found.bytes_out)} an image"))
+    spread = f", {format_size(found.least)} to {format_size(found.most)}" if found.spread else ""
+    rows.append(("output", f"about {format_size(found.output)}{spread}, {format_size(found.bytes_out)} an image"))
     if found.bytes_in:
-        rows.append(("input", f"about {size(found.bytes_in * found.good)}, {size(found.bytes_in)} an image"))
+        rows.append(
+            ("input", f"about {format_size(found.bytes_in * found.good)}, {format_size(found.bytes_in)} an image")
+        )
     if found.free is not None:
-        rows.append(("free", f"{size(found.free)} in the target"))
+        rows.append(("free", f"{format_size(found.free)} in the target"))
     stages = {name: took for name, took in found.stages.items() if took >= 5e-5}
     each = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
     long = found.seconds(workers)
-    about = f"about {duration(long)}" if long >= 1 else "less than a second, and some to start,"
+    about = f"about {format_duration(long)}" if long >= 1 else "less than a second, and some to start,"
     rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
     rows.append(("ms an image", each))
     return rows
@@ -128,11 +135,11 @@ def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, work
 
 def _warnings(found: Estimate, recipe: Recipe, dst: str) -> list[str]:
     from fastfeed.errors import TargetError
-    from fastfeed.preprocess.reports.estimate import check_room
+    from fastfeed.preprocess.reports.estimate import check_space
 
     said = []
     try:
-        check_room(found, dst)
+        check_space(found, dst)
         if found.free is not None and found.most > found.free:
             said.append(f"{dst} may have too little room: it could be full before the job is done")
     except TargetError as error:

@@ -30,15 +30,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
     """How far a job is, from the files alone: also while it runs, and from another machine."""
-    from fastfeed.preprocess.reports.status import standing, surveyed
+    from fastfeed.preprocess.reports.status import count_surveyed, job_status
 
     target = _target(dst, target_option)
-    if looked := surveyed(target):
+    if looked := count_surveyed(target):
         facts = {"surveyed": looked, "planned": None, "shards": None}
         said = f"at least {looked:,} photographs are looked at, for duplicates or sizes; there is no plan yet"
         typer.echo(json.dumps(facts) if as_json else f"{dst}: {said}")
         return
-    found = standing(_open(target))
+    found = job_status(_open(target))
     if as_json:
         typer.echo(json.dumps(found.document()))
         return
@@ -49,7 +49,15 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
     """What kinds of photographs a job met, what became of them, and what limits its speed."""
-    from fastfeed.preprocess.reports.statistics import aspect, bins, limit, megapixel, rows, statistics, summary
+    from fastfeed.preprocess.reports.statistics import (
+        aspect,
+        bins,
+        bottleneck,
+        megapixel,
+        statistics,
+        summary,
+        top_rows,
+    )
 
     found = statistics(_job(dst, target_option))
     if as_json:
@@ -59,18 +67,18 @@ def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) ->
     tally = found.tally
     console = Console(emoji=False)
     for title, counted in (
-        ("bad, by reason", rows(found.bad, 12)),
-        ("formats", rows(tally.formats, 8)),
+        ("bad, by reason", top_rows(found.bad, 12)),
+        ("formats", top_rows(tally.formats, 8)),
         ("megapixels", bins(tally.megapixels, megapixel)),
         ("width : height", bins(tally.aspects, aspect)),
-        ("colors", rows(tally.modes, 8)),
-        ("profiles", rows(tally.icc, 8)),
-        ("EXIF orientations", rows(tally.orientations, 8)),
-        ("sizes written, height x width", rows(tally.sizes, 8)),
+        ("colors", top_rows(tally.modes, 8)),
+        ("profiles", top_rows(tally.icc, 8)),
+        ("EXIF orientations", top_rows(tally.orientations, 8)),
+        ("sizes written, height x width", top_rows(tally.sizes, 8)),
     ):
         if counted:
             _histogram(console, title, counted)
-    if said := limit(found.took):
+    if said := bottleneck(found.took):
         _say(f"\n{said[0].upper()}{said[1:]}.")
 
 
@@ -83,7 +91,7 @@ def verify(
     """Read every shard again: checksums, sizes, samples as readers see them, strange files. Exit code 1 if any."""
     from dataclasses import asdict
 
-    from fastfeed.preprocess.reports.progress import size
+    from fastfeed.preprocess.reports.progress import format_size
     from fastfeed.preprocess.reports.verify import repair, verify
 
     job = _job(dst, target_option)
@@ -96,7 +104,7 @@ def verify(
     told = [
         ("shards", f"{found.whole:,} whole of {found.done:,} done, {found.shards:,} planned"),
         ("samples", f"{found.samples:,}"),
-        ("read", size(found.bytes)),
+        ("read", format_size(found.bytes)),
     ]
     _print(dst, told)
     for problem in found.problems:

@@ -128,16 +128,16 @@ def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str,
 
 def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = ()) -> None:
     from fastfeed.preprocess.job import run as work
-    from fastfeed.preprocess.reports.progress import shown
-    from fastfeed.preprocess.targets.overlap import check_apart
+    from fastfeed.preprocess.reports.progress import show_progress
+    from fastfeed.preprocess.targets.overlap import check_overlap
 
     given, errors = ctx.params, Console(stderr=True, emoji=False)
     options, source = o.target_options(given), o.opener(src, given)
     part, limit, engine = o.part_of(given["part"]), o.limit_of(given["max_bad"]), o.engine_of(given["ray"])
-    check_apart(src, dst)
+    check_overlap(src, dst)
     begun = False
     try:
-        with _ended(), shown(errors, given["json_log"]) as on_progress:
+        with _ended(), show_progress(errors, given["json_log"]) as on_progress:
 
             def listen(now: Progress) -> None:
                 nonlocal begun

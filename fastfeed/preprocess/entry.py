@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Entry", "Made"]
+__all__ = ["Entry", "ProcessedImage"]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ProcessedImage:
     """One photograph, ready to be packed."""
 
     image: bytes  # the encoded file

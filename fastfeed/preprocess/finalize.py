@@ -11,12 +11,12 @@ from fastfeed.preprocess.record import Counts, Record
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["BAD", "MANIFEST", "TIMES", "finish", "log_run"]
+__all__ = ["BAD", "MANIFEST", "TIMES", "finalize", "log_run"]
 
 MANIFEST, BAD, TIMES = "manifest.json", "bad.jsonl", "_job/times.jsonl"
 
 
-def finish(job: Job) -> None:
+def finalize(job: Job) -> None:
     """Write the manifest, the list of bad photographs, and what single formats want; the manifest last."""
     records = [job.records[index] for index in sorted(job.records)]
     if job.plan.recipe.packing.format == "mds":

@@ -12,19 +12,19 @@ from time import monotonic
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
-from fastfeed.preprocess.engines import Engine, Outcome, doing
+from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.named import engine_for
-from fastfeed.preprocess.engines.parts import part_of
-from fastfeed.preprocess.finalize import MANIFEST, finish, log_run
+from fastfeed.preprocess.engines.parts import select_part
+from fastfeed.preprocess.finalize import MANIFEST, finalize, log_run
 from fastfeed.preprocess.inputs.inputs import Input, InputLike, resolve_input
 from fastfeed.preprocess.plan import Shard
-from fastfeed.preprocess.planning import check, found_plan, planned, same_source
+from fastfeed.preprocess.planning import check_plan, check_source, create_plan, existing_plan
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import BadSample, Counts
 from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
-from fastfeed.preprocess.targets.overlap import check_apart
+from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import open_target
 
 __all__ = ["run"]
@@ -67,31 +67,31 @@ def run(
     recipe = recipe or Recipe()
     _limits(max_bad, part)
     if isinstance(source, (str, os.PathLike)):
-        check_apart(source, dst)
+        check_overlap(source, dst)
     target = open_target(dst, target_storage)
     does = engine_for(engine, workers, memory, timeout_s)
-    plan = found_plan(target)
+    plan = existing_plan(target)
     input: Input | None = None
     if plan is None:
         input = resolve_input(source, target, storage)
         told = _survey_teller(on_progress, begun), _room_teller(on_progress, begun)
-        plan = planned(target, input, recipe, does, *told)
+        plan = create_plan(target, input, recipe, does, *told)
     else:
-        check(target, plan, recipe)
+        check_plan(target, plan, recipe)
     target.sweep()
     job = open_job(target, plan)
-    mine = [job.shards[k] for k in part_of(range(len(job.shards)), part or (0, 1))]
+    mine = [job.shards[k] for k in select_part(range(len(job.shards)), part or (0, 1))]
     _forget(job, mine, retry)
     pieces = [shard.index for shard in mine if shard.index not in job.records]
     going = _Going(job, mine, len(pieces), begun, max_bad, on_progress)
     going.tell()
-    going.check()
+    going.check_limit()
     if pieces:
         if input is None:
             input = resolve_input(source, target, storage)
-            same_source(target, plan, input)
+            check_source(target, plan, input)
         try:
-            with doing(does, ShardTask(input, target, plan), pieces) as outcomes:
+            with run_pieces(does, ShardTask(input, target, plan), pieces) as outcomes:
                 for outcome in outcomes:
                     going.take(outcome)
         finally:
@@ -100,7 +100,7 @@ def run(
                 target.sweep()
     after = open_job(target, plan)
     if not after.todo:
-        finish(after)
+        finalize(after)
     if going.errors:
         raise going.errors[0]
     return _report(after, going, input.remarks if input else (), monotonic() - begun)
@@ -167,9 +167,9 @@ class _Going:
         self.bad.update(found["bad"])
         self.stages.update(found["seconds"])
         self.tell()
-        self.check()
+        self.check_limit()
 
-    def check(self) -> None:
+    def check_limit(self) -> None:
         """TooManyFailures, also where it was earlier runs that met them."""
         if self.max_bad is None:
             return

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.recipe import Recipe, digest
 
-__all__ = ["ORDER", "PLAN", "Plan", "Shard", "differing", "make_plan", "spelled_as"]
+__all__ = ["ORDER", "PLAN", "JobPlan", "Shard", "make_plan", "uri_prefixes", "version_differences"]
 
 PLAN, ORDER = "_job/plan.json", "_job/order.npy"
 
@@ -28,7 +28,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class JobPlan:
     """What a job will do."""
 
     recipe: Recipe
@@ -83,7 +83,7 @@ class Plan:
         return {ORDER: order.getvalue(), PLAN: json.dumps(head, indent=1).encode() + b"\n"}
 
     @classmethod
-    def load(cls, plan: bytes, order: bytes, where: str) -> Plan:
+    def load(cls, plan: bytes, order: bytes, where: str) -> JobPlan:
         """From these files' contents. SourceError where they are damaged."""
         try:
             head = json.loads(plan)
@@ -98,12 +98,12 @@ class Plan:
             raise SourceError(f"the plan in {where}/_job is damaged: {error}; begin in an empty folder") from error
         return found
 
-    def refuse(self, other: Plan) -> str:
+    def refuse(self, other: JobPlan) -> str:
         """What is not the same in `other`, which is asked for now; empty where nothing is."""
         lines = [f"  {line}" for line in self.recipe.difference(other.recipe)]
         if self.fingerprint != other.fingerprint:
             lines.append(f"  source: {self.source} with {self.length} images -> {other.source} with {other.length}")
-        lines += [f"  {line}" for line in differing(self.made_with, other.made_with)]
+        lines += [f"  {line}" for line in version_differences(self.made_with, other.made_with)]
         return "\n".join(lines)
 
 
@@ -118,17 +118,17 @@ def make_plan(
     left_out: dict[str, int],
     made_with: dict[str, str],
     first_uri: str = "",
-) -> Plan:
+) -> JobPlan:
     """A plan of these groups: folder, and ids in their order."""
     groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
     if not groups:
         raise ConfigError(f"nothing is left to do: {length} images in {source}, left out: {left_out}")
     order = np.concatenate([ids for _, ids in groups])
     sizes = tuple((folder, len(ids)) for folder, ids in groups)
-    return Plan(recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri)
+    return JobPlan(recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri)
 
 
-def differing(planned: dict[str, str], here: dict[str, str]) -> list[str]:
+def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[str]:
     """`pillow: 12.0.0 -> 13.0.0`, one for each library that is not the same."""
     return [
         f"{name}: {planned.get(name, 'none')} -> {here.get(name, 'none')}"
@@ -137,7 +137,7 @@ def differing(planned: dict[str, str], here: dict[str, str]) -> list[str]:
     ]
 
 
-def spelled_as(planned: str, here: str) -> tuple[str, str]:
+def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
     """How addresses begin in the plan and here, from those of one photograph: `photos/` and `/data/photos/`, say.
 
     What follows is the same in both, from a slash on.

@@ -8,26 +8,26 @@ from dataclasses import replace
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Engine, doing
+from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.plan import PLAN, Plan, make_plan
+from fastfeed.preprocess.plan import PLAN, JobPlan, make_plan
 from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.reports.estimate import SAMPLE, check_room, estimate, roomy
+from fastfeed.preprocess.reports.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
 from fastfeed.preprocess.state import load_plan
-from fastfeed.preprocess.survey.select import choose, needs_pixels
-from fastfeed.preprocess.survey.survey import SurveyTask, load_survey, survey_done
+from fastfeed.preprocess.survey.select import needs_pixels, select
+from fastfeed.preprocess.survey.survey import SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.versions import versions
 
-__all__ = ["check", "found_plan", "planned", "refuse_without_room", "same_source"]
+__all__ = ["check_free_space", "check_plan", "check_source", "create_plan", "existing_plan"]
 
-Told = Callable[[int, int, int, int], None]  # of a survey: pieces done, pieces, photographs done, photographs
+OnSurvey = Callable[[int, int, int, int], None]  # of a survey: pieces done, pieces, photographs done, photographs
 
 _PIECE = 2000  # photographs of one piece of the survey
 _GLANCE = (4, 10.0)  # of a sample at once, seconds: a look at the room is not to keep a job from beginning
 
 
-def check(target: Target, plan: Plan, recipe: Recipe) -> None:
+def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
     """That what is asked for now is what the target holds. ConfigError with the differences."""
     asked = replace(plan, recipe=recipe, made_with=versions(recipe))
     if lines := plan.refuse(asked):
@@ -37,7 +37,7 @@ def check(target: Target, plan: Plan, recipe: Recipe) -> None:
         )
 
 
-def same_source(target: Target, plan: Plan, input: Input) -> None:
+def check_source(target: Target, plan: JobPlan, input: Input) -> None:
     """That it is the source of the plan. ConfigError."""
     if input.fingerprint != plan.fingerprint:
         raise ConfigError(
@@ -46,7 +46,7 @@ def same_source(target: Target, plan: Plan, input: Input) -> None:
         )
 
 
-def refuse_without_room(
+def check_free_space(
     input: Input,
     recipe: Recipe,
     engine: Engine,
@@ -56,23 +56,23 @@ def refuse_without_room(
     """Before a job begins: TargetError where the target surely has too little room. Where it has plenty this costs
     nothing, else the time of a sample, of which `told` is told: done, of how many."""
     free = target.free_bytes()
-    if free is None or roomy(len(input.source), recipe, free):
+    if free is None or surely_fits(len(input.source), recipe, free):
         return
     if told is not None:
-        told(0, min(len(input.source), SAMPLE))
+        told(0, min(len(input.source), SAMPLE_SIZE))
     at_once, longest_s = _GLANCE
     found = estimate(input, recipe, engine, free=free, on_sample=told, longest_s=longest_s, at_once=at_once)
-    check_room(found, target.text)
+    check_space(found, target.text)
 
 
-def planned(
+def create_plan(
     target: Target,
     input: Input,
     recipe: Recipe,
     engine: Engine,
-    told: Told,
+    told: OnSurvey,
     told_of_room: Callable[[int, int], None] | None = None,
-) -> Plan:
+) -> JobPlan:
     """Make the plan and write it; first looking at every photograph where the recipe asks for that. TargetError where
     there is no room for what the job would write."""
     if missing := input.missing():
@@ -80,7 +80,7 @@ def planned(
             f"no sample of {input.text} that was looked at has {', '.join(missing)}; "
             "name captions and columns as they are called there"
         )
-    refuse_without_room(input, recipe, engine, target, told_of_room)
+    check_free_space(input, recipe, engine, target, told_of_room)
     source = input.source
     length, ids = len(source), np.arange(len(source))
     survey = None
@@ -88,7 +88,7 @@ def planned(
         bounds = np.append(np.arange(0, length, _PIECE), length).astype(np.int64)
         _survey(target, input, recipe, engine, bounds, told)
         survey = load_survey(target, range(len(bounds) - 1))
-    chosen = choose(recipe, length, source.label(ids), survey, source.uri)
+    chosen = select(recipe, length, source.label(ids), survey, source.uri)
     if chosen.pairs:
         from fastfeed.preprocess.survey.duplicates_page import write_duplicates  # draws pictures
 
@@ -105,24 +105,24 @@ def planned(
         first_uri=source.uri(0) if length else "",
     )
     if (there := load_plan(target)) is not None:  # another part of the job, or another user, was quicker
-        check(target, there, recipe)
-        same_source(target, there, input)
+        check_plan(target, there, recipe)
+        check_source(target, there, input)
         return there
     for name, content in plan.files().items():
         target.write(name, content)
     return plan
 
 
-def _survey(target: Target, input: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, told: Told) -> None:
+def _survey(target: Target, input: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, told: OnSurvey) -> None:
     pixels, most = needs_pixels(recipe), recipe.limits.max_pixels
     fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
-    done = survey_done(target, bounds, fingerprint, pixels, most)
+    done = completed_pieces(target, bounds, fingerprint, pixels, most)
     left = [piece for piece in range(pieces) if piece not in done]
     if not left:
         return
     count, images = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     under_way: dict[int, int] = {}
-    with doing(engine, SurveyTask(input.source, target, bounds, pixels, most, fingerprint), left) as outcomes:
+    with run_pieces(engine, SurveyTask(input.source, target, bounds, pixels, most, fingerprint), left) as outcomes:
         for outcome in outcomes:
             if outcome.error:
                 raise outcome.error
@@ -133,7 +133,7 @@ def _survey(target: Target, input: Input, recipe: Recipe, engine: Engine, bounds
             told(count, pieces, images + sum(under_way.values()), length)
 
 
-def found_plan(target: Target) -> Plan | None:
+def existing_plan(target: Target) -> JobPlan | None:
     """The plan there; None where there is nothing. ConfigError where there is something of others."""
     plan = load_plan(target)
     others = [] if plan else sorted(name for name in target.files() if not name.startswith("_job/"))

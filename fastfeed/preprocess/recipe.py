@@ -22,7 +22,7 @@ MODES = {
 }
 FILTERS = ("lanczos", "bicubic", "area")  # always antialiased
 IMAGES = ("jpeg", "webp", "png", "raw")
-KINDS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # that can be decoded
+SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # that can be decoded
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
 
@@ -52,8 +52,8 @@ class Scaling:
                 raise ConfigError(f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}")
         object.__setattr__(self, "buckets", tuple(tuple(bucket) for bucket in self.buckets))
         for bucket in self.buckets:
-            if len(bucket) != 2 or any(not _whole(n, 1, MOST_SIDE) for n in bucket):
-                raise ConfigError(f"buckets must be (height, width) in [1, {MOST_SIDE}] pixels each, got {bucket!r}")
+            if len(bucket) != 2 or any(not _whole(n, 1, MAX_SIDE) for n in bucket):
+                raise ConfigError(f"buckets must be (height, width) in [1, {MAX_SIDE}] pixels each, got {bucket!r}")
         if (self.mode == "buckets") != bool(self.buckets):
             raise ConfigError(
                 'mode "buckets" needs buckets, a list of (height, width), and no other mode takes them; '
@@ -62,8 +62,8 @@ class Scaling:
         if self.mode in ("none", "buckets"):
             return
         sides = self.size if isinstance(self.size, (tuple, list)) else (self.size,)
-        if len(sides) > 2 or not sides or any(not _whole(n, 1, MOST_SIDE) for n in sides):
-            raise ConfigError(f"size must be in [1, {MOST_SIDE}] pixels, a side or (height, width), got {self.size!r}")
+        if len(sides) > 2 or not sides or any(not _whole(n, 1, MAX_SIDE) for n in sides):
+            raise ConfigError(f"size must be in [1, {MAX_SIDE}] pixels, a side or (height, width), got {self.size!r}")
         if len(sides) == 2:
             if self.mode in ("short", "long"):
                 raise ConfigError(f"size must be one length for mode {self.mode!r}, got {self.size!r}")
@@ -111,9 +111,9 @@ class Limits:
     def __post_init__(self) -> None:
         object.__setattr__(self, "formats", tuple(name.upper() for name in self.formats))
         for name in self.formats:
-            _one_of("formats", name, KINDS)
-        if not _whole(self.min_side, 1, MOST_SIDE):
-            raise ConfigError(f"min_side must be in [1, {MOST_SIDE}] pixels, got {self.min_side!r}")
+            _one_of("formats", name, SOURCE_FORMATS)
+        if not _whole(self.min_side, 1, MAX_SIDE):
+            raise ConfigError(f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}")
         if self.max_aspect and self.max_aspect < 1:
             raise ConfigError(f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}")
         if not _whole(self.max_pixels, 1, 1 << 40):
@@ -212,7 +212,7 @@ class Recipe:
         return lines
 
 
-MOST_SIDE = 65_500  # pixels: libjpeg writes no more
+MAX_SIDE = 65_500  # pixels: libjpeg writes no more
 
 
 def digest(document: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS as FILE_REASONS
-from fastfeed.preprocess.entry import Made
+from fastfeed.preprocess.entry import ProcessedImage
 
 __all__ = ["REASONS", "BadSample", "Counts", "Record", "ShardFile"]
 
@@ -72,7 +72,7 @@ class Counts:
     aspects: Histogram = field(default_factory=dict)  # width / height, bins of a quarter octave
     sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of results
 
-    def add(self, made: Made) -> None:
+    def add(self, made: ProcessedImage) -> None:
         """One more photograph."""
         facts = made.facts
         height, width = facts["source_height"], facts["source_width"]

@@ -12,14 +12,14 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.entry import Entry, Made
+from fastfeed.preprocess.entry import Entry, ProcessedImage
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.readahead import LATER, large, reading
+from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.plan import Plan, Shard, spelled_as
+from fastfeed.preprocess.plan import JobPlan, Shard, uri_prefixes
 from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.task import NoRoom, Watch
+from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 from fastfeed.preprocess.versions import check_here
 from fastfeed.preprocess.writers import Writer, writer_for
 
@@ -41,7 +41,7 @@ class ShardTask:
 
     input: Input
     target: Target
-    plan: Plan
+    plan: JobPlan
     _kept: dict[str, Any] = field(default_factory=dict)  # of this process: what is worked out once
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ class ShardTask:
         for name, value in zip(("input", "target", "plan", "_kept"), (*state, {}), strict=True):
             object.__setattr__(self, name, value)
 
-    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """As in Task. OSError and TargetError where the shard cannot be read or written; ConfigError where this
         process would make other bytes than the one that made the plan."""
         self._check()
@@ -82,25 +82,25 @@ class ShardTask:
             attempt.abandon()
         return _summary(found[0], seconds)
 
-    def alone(self, sample: int, watch: Watch) -> None:
+    def alone(self, sample: int, watch: TaskContext) -> None:
         """As in Task."""
-        with self.reading([sample], watch) as blobs:
+        with self.read_samples([sample], watch) as blobs:
             for i, found, _ in blobs:
                 self.make(i, found, watch)
 
-    def make(self, sample: int, found: Any, watch: Watch) -> Made | Bad:
+    def make(self, sample: int, found: Any, watch: TaskContext) -> ProcessedImage | Bad:
         """What becomes of a photograph of which `reading` gave this."""
-        if found is LATER:
+        if found is DEFERRED:
             return self._large(sample, watch)
         if isinstance(found, Failure):
             return Bad(found.reason, found.detail)
         watch.begin(sample)
         return self._transformer(found, watch)
 
-    def _large(self, sample: int, watch: Watch) -> Made | Bad:
+    def _large(self, sample: int, watch: TaskContext) -> ProcessedImage | Bad:
         """With room for its bytes from before they are read; room is asked for once, for all that is needed."""
         source = self.input.source
-        need = large(source, [sample])[0]
+        need = known_sizes(source, [sample])[0]
         try:
             while True:
                 watch.begin(_NOBODY)  # waiting for room is not its fault
@@ -114,12 +114,14 @@ class ShardTask:
                     except _More as more:
                         need = len(found) + more.need
                     del found
-        except NoRoom as error:
+        except MemoryLimitError as error:
             return Bad("oom", str(error))
 
-    def reading(self, ids: Sequence[int], watch: Watch) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
+    def read_samples(
+        self, ids: Sequence[int], watch: TaskContext
+    ) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
         """As `readahead.reading` does; waiting is nobody's fault."""
-        return reading(self.input.source, ids, lambda: watch.begin(_NOBODY))
+        return read_ahead(self.input.source, ids, lambda: watch.begin(_NOBODY))
 
     def _done(self, shard: Shard) -> Record | None:
         """Its record, where another has done it meanwhile."""
@@ -137,7 +139,7 @@ class ShardTask:
         it: bytes that are no UTF-8 as \\xNN."""
         if "spelled" not in self._kept:
             first = self.plan.first_uri
-            self._kept["spelled"] = spelled_as(first, self.input.source.uri(0)) if first else ("", "")
+            self._kept["spelled"] = uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
         planned, here = self._kept["spelled"]
         uri = self.input.source.uri(i)
         return _text(planned + uri[len(here) :] if uri.startswith(here) else uri)
@@ -172,7 +174,7 @@ class ShardTask:
 class _Given:
     """A Watch with room that is held already."""
 
-    watch: Watch
+    watch: TaskContext
     bytes: int
 
     def begin(self, sample: int) -> None:
@@ -197,27 +199,27 @@ class _Filling:
     bad: list[BadSample] = field(default_factory=list)
     tally: Counts = field(default_factory=Counts)
 
-    def fill(self, watch: Watch, poison: Mapping[int, Bad]) -> None:
+    def fill(self, watch: TaskContext, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
         ids = plan.order[self.shard.first : self.shard.last]
         labels, notes = source.label(ids).tolist(), self.task.input.notes(ids)
-        with self.task.reading([i for i in ids.tolist() if i not in poison], watch) as blobs:
+        with self.task.read_samples([i for i in ids.tolist() if i not in poison], watch) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:
-                    made: Made | Bad | Failure = poison[i]
+                    made: ProcessedImage | Bad | Failure = poison[i]
                 else:
                     _, found, waited = next(blobs)
                     self.seconds["read"] += waited
                     made = self.task.make(i, found, watch)
                     del found
                 watch.begin(_NOBODY)  # however long the target takes for what follows
-                made = note if isinstance(note, Failure) and isinstance(made, Made) else made
-                if isinstance(made, Made):
+                made = note if isinstance(note, Failure) and isinstance(made, ProcessedImage) else made
+                if isinstance(made, ProcessedImage):
                     self.add(i, int(label), note, made)
                 else:
                     self.bad.append(BadSample(i, self.task.uri(i), made.reason, _text(made.detail)))
 
-    def add(self, i: int, label: int, note: Any, made: Made) -> None:
+    def add(self, i: int, label: int, note: Any, made: ProcessedImage) -> None:
         begun = perf_counter()
         plan = self.task.plan
         for stage, took in made.seconds.items():

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.plan import ORDER, PLAN, Plan, Shard
+from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan, Shard
 from fastfeed.preprocess.record import BadSample, Record
 from fastfeed.preprocess.targets.target import Target
 
@@ -21,7 +21,7 @@ class Job:
     """A plan, and the shards of it that are done."""
 
     target: Target
-    plan: Plan
+    plan: JobPlan
     shards: list[Shard]
     records: dict[int, Record]  # by the shards' index; of those that are done
     stale: frozenset[int] = frozenset()  # shards with a record that does not count: files are missing or cut off
@@ -37,13 +37,13 @@ class Job:
         return [bad for index in sorted(self.records) for bad in self.records[index].bad]
 
 
-def load_plan(target: Target) -> Plan | None:
+def load_plan(target: Target) -> JobPlan | None:
     """The plan there; None where there is none."""
     head, order = target.read(PLAN), target.read(ORDER)
-    return None if head is None or order is None else Plan.load(head, order, target.text)
+    return None if head is None or order is None else JobPlan.load(head, order, target.text)
 
 
-def open_job(target: Target, plan: Plan | None = None) -> Job:
+def open_job(target: Target, plan: JobPlan | None = None) -> Job:
     """What is done of a plan: shards with a record of this plan, whose files are there with the size that it says.
 
     SourceError where there is no plan.

@@ -11,22 +11,32 @@ from typing import Any, Protocol
 from fastfeed.decode.base import Bad
 from fastfeed.errors import ConfigError
 
-__all__ = ["FREE", "IN_A_MODULE", "Engine", "NoRoom", "Orphaned", "Outcome", "Task", "Watch", "packed"]
+__all__ = [
+    "FREE_BYTES",
+    "IMPORT_HINT",
+    "Engine",
+    "MemoryLimitError",
+    "Orphaned",
+    "Outcome",
+    "Task",
+    "TaskContext",
+    "pickle_task",
+]
 
-FREE = 24_000_000  # bytes that a process may use for a photograph without asking
+FREE_BYTES = 24_000_000  # bytes that a process may use for a photograph without asking
 
-IN_A_MODULE = "what they are made of must lie in a module that can be imported there, not in a script or notebook"
+IMPORT_HINT = "what they are made of must lie in a module that can be imported there, not in a script or notebook"
 
 
-def packed(task: Task) -> bytes:
+def pickle_task(task: Task) -> bytes:
     """As processes take it. ConfigError where that cannot be."""
     try:
         return pickle.dumps(task)
     except Exception as error:  # of a class of the user's, with whatever that raises
-        raise ConfigError(f"the source or the target does not pickle: {error!r}; {IN_A_MODULE}") from error
+        raise ConfigError(f"the source or the target does not pickle: {error!r}; {IMPORT_HINT}") from error
 
 
-class NoRoom(Exception):
+class MemoryLimitError(Exception):
     """A photograph needs more memory than the whole job may use."""
 
     def __init__(self, need: int, limit: int) -> None:
@@ -37,7 +47,7 @@ class Orphaned(BaseException):
     """Whoever started this process is gone. Not an Exception: nothing that copes with errors may go on."""
 
 
-class Watch(Protocol):
+class TaskContext(Protocol):
     """How a piece of work stays in touch with who started it."""
 
     def begin(self, sample: int) -> None:
@@ -52,14 +62,14 @@ class Watch(Protocol):
 class Task(Protocol):
     """Pieces of work, each done and committed by one process at a time. Pickles."""
 
-    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """Do a piece and commit it; a summary as JSON holds it. Samples in `poison` are not touched: they are bad.
 
         Done twice, also at the same time, it gives the same bytes.
         """
         ...
 
-    def alone(self, sample: int, watch: Watch) -> None:
+    def alone(self, sample: int, watch: TaskContext) -> None:
         """Do what `run` does with this one sample, and throw the result away: will the process live?"""
         ...
 

@@ -11,7 +11,7 @@ from PIL import features
 from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.pixels.decode import libvips
-from fastfeed.preprocess.plan import Plan, differing
+from fastfeed.preprocess.plan import JobPlan, version_differences
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.version import __version__
 
@@ -44,9 +44,9 @@ def versions(recipe: Recipe) -> dict[str, str]:
     return found
 
 
-def check_here(plan: Plan) -> None:
+def check_here(plan: JobPlan) -> None:
     """That this process, of whatever machine, makes the bytes that the plan's machine would. ConfigError."""
-    if plan.made_with and (lines := differing(plan.made_with, versions(plan.recipe))):
+    if plan.made_with and (lines := version_differences(plan.made_with, versions(plan.recipe))):
         raise ConfigError(
             f"{socket.gethostname()} has other libraries than the machine that made the plan: {', '.join(lines)}; "
             "shards would not be the same: install the same versions everywhere"

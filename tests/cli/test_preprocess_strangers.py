@@ -15,7 +15,7 @@ from fastfeed.cli import app
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.recipe import Limits
-from fastfeed.preprocess.workers.memory import divided
+from fastfeed.preprocess.workers.memory import divide_memory
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +70,6 @@ def test_a_list_alone_is_no_strangers_job():
 
 def test_errors_name_the_option():
     with pytest.raises(ConfigError, match=r"^memory must be a number of bytes > 0, .* got 'lots'$"):
-        divided("lots", 2)
+        divide_memory("lots", 2)
     with pytest.raises(ConfigError, match=r"^formats must be one of JPEG, PNG, .*, got 'JPG'$"):
         Limits(formats=("png", "jpg"))

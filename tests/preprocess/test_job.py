@@ -23,7 +23,7 @@ from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Rec
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.record import REASONS
 from fastfeed.preprocess.task import Task
-from fastfeed.preprocess.workers.supervisor import Rules, Supervisor
+from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerLimits
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
@@ -36,7 +36,7 @@ class Here:
         self._left = fail_after
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        leader = Supervisor(task, Rules())
+        leader = Supervisor(task, WorkerLimits())
         try:
             for piece in reversed(pieces):
                 if not self._left:

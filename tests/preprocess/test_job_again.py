@@ -17,7 +17,7 @@ from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run
 from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.plan import PLAN, spelled_as
+from fastfeed.preprocess.plan import PLAN, uri_prefixes
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
@@ -123,7 +123,7 @@ def test_another_name_of_the_same_source_changes_no_byte(
     ],
 )
 def test_how_addresses_begin(planned: str, here: str, begin: tuple[str, str]) -> None:
-    assert spelled_as(planned, here) == begin
+    assert uri_prefixes(planned, here) == begin
 
 
 def test_a_machine_with_other_libraries_makes_no_shard(source: Path, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_plan_that_is_there_by_the_time_one_is_made_counts(
         run(source, target, RECIPE, engine=Inside(only=1))
         return planned(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_module, "planned", late)
+    monkeypatch.setattr(job_module, "create_plan", late)
     with pytest.raises(ConfigError, match=r"scaling\.size: 48 -> 64"):
         run(source, target, replace(RECIPE, scaling=Scaling(64)), engine=Inside())
     assert json.loads((target / PLAN).read_bytes())["recipe"]["scaling"]["size"] == 48

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.pixels.geometry import Placement, nearest, place, refusal
+from fastfeed.preprocess.pixels.geometry import OutputGeometry, nearest_bucket, output_error, output_geometry
 from fastfeed.preprocess.recipe import MODES, Scaling
 from fastfeed.preprocess.record import REASONS
 
@@ -29,7 +29,7 @@ def scalings(draw: st.DrawFn) -> Scaling:
 
 def wanted(scaling: Scaling, shape: tuple[int, int]) -> tuple[int, int]:
     if scaling.mode == "buckets":
-        return scaling.buckets[nearest(scaling.buckets, *shape)]
+        return scaling.buckets[nearest_bucket(scaling.buckets, *shape)]
     assert scaling.size is not None
     return (scaling.size, scaling.size) if isinstance(scaling.size, int) else scaling.size
 
@@ -38,7 +38,7 @@ def wanted(scaling: Scaling, shape: tuple[int, int]) -> tuple[int, int]:
 @example(Scaling(512), (1, 5000))
 @example(Scaling((3, 7), "cover", enlarge=True), (1, 1))
 def test_what_holds_for_every_mode(scaling: Scaling, shape: tuple[int, int]) -> None:
-    found = place(scaling, *shape)
+    found = output_geometry(scaling, *shape)
     top, left, height, width = found.box
     assert top >= 0 and left >= 0 and height > 0 and width > 0
     assert top + height <= shape[0] + 1e-9 and left + width <= shape[1] + 1e-9
@@ -56,7 +56,7 @@ def test_what_holds_for_every_mode(scaling: Scaling, shape: tuple[int, int]) -> 
 
 @given(scalings(), SHAPES)
 def test_the_middle_is_kept(scaling: Scaling, shape: tuple[int, int]) -> None:
-    found = place(scaling, *shape)
+    found = output_geometry(scaling, *shape)
     for axis in (0, 1):  # where pixels are copied, an odd one stays at the end
         before, after = found.box[axis], shape[axis] - found.box[axis] - found.box[2 + axis]
         assert 0 <= after - before + 1e-6 <= 1 + 1e-5
@@ -66,7 +66,7 @@ def test_the_middle_is_kept(scaling: Scaling, shape: tuple[int, int]) -> None:
 @given(scalings(), SHAPES)
 def test_shapes_are_kept_to_within_a_pixel(scaling: Scaling, shape: tuple[int, int]) -> None:
     assume(scaling.mode != "exact")
-    found = place(scaling, *shape)
+    found = output_geometry(scaling, *shape)
     # by what each axis may have been scaled, had it been rounded by a pixel; a side that would vanish has one
     least = [(n - 1) / found.box[2 + axis] for axis, n in enumerate(found.size)]
     most = [(n + 1) / found.box[2 + axis] for axis, n in enumerate(found.size)]
@@ -76,7 +76,7 @@ def test_shapes_are_kept_to_within_a_pixel(scaling: Scaling, shape: tuple[int, i
 @given(st.integers(1, 5000), SHAPES, ENLARGE)
 def test_short_and_long(size: int, shape: tuple[int, int], enlarge: bool) -> None:
     for mode, side in (("short", min), ("long", max)):
-        found = place(Scaling(size, mode, enlarge=enlarge), *shape)
+        found = output_geometry(Scaling(size, mode, enlarge=enlarge), *shape)
         assert found.box == (0, 0, *shape)
         if size > side(shape) and not enlarge:
             assert found.size == shape
@@ -89,10 +89,10 @@ def test_short_and_long(size: int, shape: tuple[int, int], enlarge: bool) -> Non
 
 @given(SHAPES, SHAPES)
 def test_cover_is_cut_to_the_shape_and_never_enlarged_unasked(size: tuple[int, int], shape: tuple[int, int]) -> None:
-    found = place(Scaling(size, "cover"), *shape)
+    found = output_geometry(Scaling(size, "cover"), *shape)
     assert found.size == found.canvas
     if size[0] <= shape[0] and size[1] <= shape[1]:
-        assert found == place(Scaling(size, "cover", enlarge=True), *shape)
+        assert found == output_geometry(Scaling(size, "cover", enlarge=True), *shape)
         assert found.size == size
     else:
         assert found.box[2:] == found.size and found.box == tuple(map(int, found.box)), "pixels are copied"
@@ -106,12 +106,12 @@ def test_cover_is_cut_to_the_shape_and_never_enlarged_unasked(size: tuple[int, i
 
 @given(SHAPES, SHAPES)
 def test_contain_never_enlarges_unasked(size: tuple[int, int], shape: tuple[int, int]) -> None:
-    found = place(Scaling(size, "contain"), *shape)
+    found = output_geometry(Scaling(size, "contain"), *shape)
     assert found.canvas == size and found.box == (0, 0, *shape)
     if shape[0] <= size[0] and shape[1] <= size[1]:
         assert found.size == shape
     else:
-        assert found == place(Scaling(size, "contain", enlarge=True), *shape)
+        assert found == output_geometry(Scaling(size, "contain", enlarge=True), *shape)
         assert found.size[0] == size[0] or found.size[1] == size[1]
 
 
@@ -139,8 +139,8 @@ KNOWN = [  # mode, size, enlarge, photograph -> box, size, canvas, at
 
 @pytest.mark.parametrize(("mode", "size", "enlarge", "shape", "box", "scaled", "canvas", "at"), KNOWN)
 def test_known(mode, size, enlarge, shape, box, scaled, canvas, at) -> None:  # type: ignore[no-untyped-def]
-    found = place(Scaling(size, mode, enlarge=enlarge), *shape)
-    assert found == Placement(box, scaled, canvas, at, found.enlarged)
+    found = output_geometry(Scaling(size, mode, enlarge=enlarge), *shape)
+    assert found == OutputGeometry(box, scaled, canvas, at, found.enlarged)
 
 
 BUCKETS = ((512, 512), (512, 768), (768, 512), (640, 640))
@@ -157,27 +157,27 @@ BUCKETS = ((512, 512), (512, 768), (768, 512), (640, 640))
     ],
 )
 def test_the_nearest_bucket(shape: tuple[int, int], bucket: int) -> None:
-    assert nearest(BUCKETS, *shape) == bucket
-    found = place(Scaling(None, "buckets", buckets=BUCKETS, enlarge=True), *shape)
-    assert found == place(Scaling(BUCKETS[bucket], "cover", enlarge=True), *shape)
+    assert nearest_bucket(BUCKETS, *shape) == bucket
+    found = output_geometry(Scaling(None, "buckets", buckets=BUCKETS, enlarge=True), *shape)
+    assert found == output_geometry(Scaling(BUCKETS[bucket], "cover", enlarge=True), *shape)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
 def test_a_bucket_and_its_transpose_are_as_near_to_a_square(a: int, b: int, side: int) -> None:
-    assert nearest(((a, b), (b, a)), side, side) == 0
-    assert nearest(((b, a), (a, b)), side, side) == 0
+    assert nearest_bucket(((a, b), (b, a)), side, side) == 0
+    assert nearest_bucket(((b, a), (a, b)), side, side) == 0
 
 
 def test_what_no_file_can_hold() -> None:
-    wide = place(Scaling(512), 600, 77_000)
+    wide = output_geometry(Scaling(512), 600, 77_000)
     assert wide.canvas == (512, 65_707)
     for image, most in (("jpeg", 65_500), ("webp", 16_383)):
-        why = refusal(wide, image, 10**9)
+        why = output_error(wide, image, 10**9)
         assert why is not None and why.reason in REASONS
         assert why.detail == f"would become 65707x512 pixels; {image} has at most {most} a side"
-        assert refusal(wide._replace(canvas=(most, most)), image, 10**10) is None
-    assert refusal(wide, "png", 10**9) is None and refusal(wide, "raw", 10**9) is None
-    assert refusal(wide, "png", 512 * 65_707) is None
-    assert refusal(wide, "png", 512 * 65_707 - 1) == (
+        assert output_error(wide._replace(canvas=(most, most)), image, 10**10) is None
+    assert output_error(wide, "png", 10**9) is None and output_error(wide, "raw", 10**9) is None
+    assert output_error(wide, "png", 512 * 65_707) is None
+    assert output_error(wide, "png", 512 * 65_707 - 1) == (
         "bomb", "would become 65707x512 pixels, the limit is 33641983"
     )  # fmt: skip

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from fastfeed.preprocess.task import Engine, Outcome, Task
 
-__all__ = ["Engine", "Outcome", "doing"]
+__all__ = ["Engine", "Outcome", "run_pieces"]
 
 
 @contextmanager
-def doing(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[Iterator[Outcome]]:
+def run_pieces(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[Iterator[Outcome]]:
     """Its outcomes. The work ends with the block, also where that is left early."""
     outcomes = iter(engine.run(task, pieces))
     try:

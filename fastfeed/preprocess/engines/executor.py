@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.engines.hosted import dismiss, do_piece
-from fastfeed.preprocess.task import Task, packed
-from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
+from fastfeed.preprocess.engines.hosted import end_run, run_piece
+from fastfeed.preprocess.task import Task, pickle_task
+from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 __all__ = ["ExecutorEngine"]
 
@@ -30,7 +30,7 @@ class ExecutorEngine:
 
     executor: Executor
     window: int | None = None  # default: twice the executor's workers, or twice the cores where it does not say
-    rules: Rules = field(default_factory=Rules)
+    rules: WorkerLimits = field(default_factory=WorkerLimits)
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
@@ -38,7 +38,7 @@ class ExecutorEngine:
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; but pieces that an executor's other processes are at when it is closed are finished there."""
-        name, content = uuid4().hex, packed(task)
+        name, content = uuid4().hex, pickle_task(task)
         most = self.window or 2 * (getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)
         live: dict[Future[Outcome | None], int] = {}
@@ -47,7 +47,7 @@ class ExecutorEngine:
             while todo or live:
                 while todo and len(live) < most and broken is None:
                     try:
-                        live[self.executor.submit(do_piece, name, todo[0][1], self.rules, todo[0][0])] = todo[0][0]
+                        live[self.executor.submit(run_piece, name, todo[0][1], self.rules, todo[0][0])] = todo[0][0]
                         todo.popleft()
                     except RuntimeError as error:  # BrokenExecutor, or it was shut down
                         broken = error
@@ -71,7 +71,7 @@ class ExecutorEngine:
         finally:
             for future in live:
                 future.cancel()
-            dismiss(name)
+            end_run(name)
             wait(live, timeout=_END_S)
 
 

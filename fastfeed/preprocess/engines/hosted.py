@@ -11,9 +11,9 @@ import threading
 from dataclasses import dataclass, field
 
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, WorkerDied, close_all
+from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits, close_all
 
-__all__ = ["dismiss", "do_piece"]
+__all__ = ["end_run", "run_piece"]
 
 IDLE_S = 10.0  # that worker processes live on without work; starting one anew takes half a second
 
@@ -32,7 +32,7 @@ class _Kept:
     timer: threading.Timer | None = None
 
 
-def do_piece(name: str, task: bytes | None, rules: Rules, piece: int) -> Outcome | None:
+def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) -> Outcome | None:
     """A piece of the run called so; None where no task was given and none is known here."""
     key = os.getpid(), name
     leader = _take(key, task, rules)
@@ -44,7 +44,7 @@ def do_piece(name: str, task: bytes | None, rules: Rules, piece: int) -> Outcome
         _give_back(key, leader)
 
 
-def dismiss(name: str) -> None:
+def end_run(name: str) -> None:
     """End what this process does for a run, and keep nothing of it."""
     key = os.getpid(), name
     with _lock:
@@ -52,7 +52,7 @@ def dismiss(name: str) -> None:
     _end(key, even_if_busy=True)
 
 
-def _take(key: tuple[int, str], task: bytes | None, rules: Rules) -> Supervisor | bool:
+def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Supervisor | bool:
     """Who does a piece. Else: has the run been ended?"""
     with _lock:
         if key in _ended:

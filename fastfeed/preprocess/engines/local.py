@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.task import Task, packed
-from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, close_all
+from fastfeed.preprocess.task import Task, pickle_task
+from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerLimits, close_all
 
 __all__ = ["LocalEngine"]
 
@@ -21,13 +21,13 @@ class LocalEngine:
     """`workers` processes; all of them together use `rules.memory` bytes for large photographs."""
 
     workers: int
-    rules: Rules = field(default_factory=Rules)
+    rules: WorkerLimits = field(default_factory=WorkerLimits)
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; an outcome without summary and error says how far a piece is."""
         if not pieces:
             return
-        content, budget = packed(task), MemoryLimit(self.rules.memory)
+        content, budget = pickle_task(task), Budget(self.rules.memory)
         todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for piece in pieces:
             todo.put(piece)

@@ -9,8 +9,8 @@ from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine
-from fastfeed.preprocess.workers.memory import divided
-from fastfeed.preprocess.workers.supervisor import Rules
+from fastfeed.preprocess.workers.memory import divide_memory
+from fastfeed.preprocess.workers.supervisor import WorkerLimits
 
 __all__ = ["engine_for"]
 
@@ -27,12 +27,16 @@ def engine_for(
     if not timeout_s > 0:
         raise ConfigError(f"timeout must be > 0 seconds, for one photograph, got {timeout_s!r}")
     if engine is None or engine == "local":
-        count, room = divided(memory, workers or cores_for(World()))
+        count, room = divide_memory(memory, workers or cores_for(World()))
         from fastfeed.preprocess.engines.local import LocalEngine
 
-        return LocalEngine(count, Rules(room, timeout_s))
+        return LocalEngine(count, WorkerLimits(room, timeout_s))
     if isinstance(engine, (str, Executor)):
-        rules = Rules(timeout_s=timeout_s) if memory is None else Rules(divided(memory, 1)[1], timeout_s)
+        rules = (
+            WorkerLimits(timeout_s=timeout_s)
+            if memory is None
+            else WorkerLimits(divide_memory(memory, 1)[1], timeout_s)
+        )
         if isinstance(engine, Executor):
             from fastfeed.preprocess.engines.executor import ExecutorEngine
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["parse_part", "part_of"]
+__all__ = ["parse_part", "select_part"]
 
-Part = tuple[int, int]  # (i, n): the i-th of n, from 0
+PartIndex = tuple[int, int]  # (i, n): the i-th of n, from 0
 
 _SLURM = ("TASK_ID", "TASK_MIN", "TASK_MAX", "TASK_STEP", "TASK_COUNT")
 
 
-def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> Part:
+def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
     """ "3/8" is the fourth of eight: parts count from 0, as ranks do. "auto": this task of a Slurm array.
 
     ConfigError.
@@ -34,13 +34,13 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> Part:
     return i, n
 
 
-def part_of(pieces: Iterable[int], part: Part) -> list[int]:
+def select_part(pieces: Iterable[int], part: PartIndex) -> list[int]:
     """Those of a part. It depends on a piece's number alone: whoever asks when, no two parts share one."""
     i, n = part
     return [piece for piece in pieces if piece % n == i]
 
 
-def _of_slurm(environ: Mapping[str, str]) -> Part:
+def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
     """--array=0-7 and --array=1-8 and --array=10-80:10 are all eight parts."""
     names = [f"SLURM_ARRAY_{name}" for name in _SLURM]
     values = [environ.get(name, "") for name in names]

@@ -17,9 +17,9 @@ from uuid import uuid4
 
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.engines.hosted import do_piece
-from fastfeed.preprocess.task import Task, packed
-from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
+from fastfeed.preprocess.engines.hosted import run_piece
+from fastfeed.preprocess.task import Task, pickle_task
+from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 # Ray reads this once, when it is imported: how often to try an address. By default 20 times, 40 s each
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
@@ -51,7 +51,7 @@ class RayEngine:
 
     address: str = "auto"
     window: int | None = None  # shards at a time, running or waiting; default: twice those that have room
-    rules: Rules = field(default_factory=Rules)  # for each shard; Ray counts its memory
+    rules: WorkerLimits = field(default_factory=WorkerLimits)  # for each shard; Ray counts its memory
     cpus_per_shard: float = 1.0
     patience_s: float = 300.0  # how long there may be no node with room for a shard, such as while a cluster grows
 
@@ -65,7 +65,7 @@ class RayEngine:
         """As in Engine. ConfigError where there is no cluster, or no room in it for a shard."""
         if not pieces:
             return
-        content = packed(task)
+        content = pickle_task(task)
         with _connected(self.address):
             yield from self._drive(content, pieces)
 
@@ -118,9 +118,9 @@ class RayEngine:
         )
 
 
-def _do(name: str, stored: list[Any], rules: Rules, piece: int) -> Outcome | None:
+def _do(name: str, stored: list[Any], rules: WorkerLimits, piece: int) -> Outcome | None:
     """Runs in a process of Ray's."""
-    return do_piece(name, None, rules, piece) or do_piece(name, ray.get(stored[0]), rules, piece)
+    return run_piece(name, None, rules, piece) or run_piece(name, ray.get(stored[0]), rules, piece)
 
 
 def _outcome(ref: Any, piece: int) -> Outcome | None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs.peek_columns import names_in
+from fastfeed.preprocess.inputs.peek_columns import peek_columns
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.base import Paths
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Asked", "found_in", "open_shards", "spelled"]
+__all__ = ["ColumnNames", "normalize_names", "open_shards", "resolve_columns"]
 
 # by kind: what is taken where nothing is asked for; the first that is there
 _IMAGES = {
@@ -34,7 +34,7 @@ _CAPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ColumnNames:
     """Names of columns, members, or features; None: what is usual there, "" none."""
 
     label: str | None = None
@@ -42,11 +42,11 @@ class Asked:
     caption: str | None = None
 
 
-def found_in(kind: str, place: Paths, asked: Asked, storage: Storage) -> Asked:
+def resolve_columns(kind: str, place: Paths, asked: ColumnNames, storage: Storage) -> ColumnNames:
     """The same with what is usual filled in; "" where there is nothing of the kind."""
     if None not in (asked.label, asked.image, asked.caption):
         return asked
-    there = names_in(kind, place, storage)
+    there = peek_columns(kind, place, storage)
     image = asked.image or _first(_IMAGES.get(kind, ()), there)
     if not image and kind in _IMAGES:
         raise ConfigError(
@@ -55,24 +55,24 @@ def found_in(kind: str, place: Paths, asked: Asked, storage: Storage) -> Asked:
         )
     label = _first(_LABELS[kind], there) if asked.label is None else asked.label
     caption = _first(_CAPTIONS[kind], there) if asked.caption is None else asked.caption
-    return Asked(label, image, (*spelled(kind, [caption]), "")[0])
+    return ColumnNames(label, image, (*normalize_names(kind, [caption]), "")[0])
 
 
 def open_shards(
     kind: str,
     place: Paths,
-    asked: Asked,
+    asked: ColumnNames,
     columns: Sequence[str],
     storage: Storage,
     progress: bool | None = None,
     classes: Sequence[str] | None = None,
-) -> tuple[Source, Asked]:
+) -> tuple[Source, ColumnNames]:
     """The source, and what was taken for what."""
     if kind == "raw":
         from fastfeed.sources.raw import RawShards
 
-        return RawShards(place, classes=classes or (), storage=storage), Asked()
-    found = found_in(kind, place, asked, storage)
+        return RawShards(place, classes=classes or (), storage=storage), ColumnNames()
+    found = resolve_columns(kind, place, asked, storage)
     open_one = partial(_open, kind, place, columns=columns, storage=storage, progress=progress, classes=classes)
     if asked.label is None and found.label:
         try:
@@ -88,14 +88,14 @@ def open_shards(
 def _open(
     kind: str,
     place: Paths,
-    found: Asked,
+    found: ColumnNames,
     columns: Sequence[str],
     storage: Storage,
     progress: bool | None,
     classes: Sequence[str] | None,
 ) -> Source:
     label = found.label or None
-    wanted = spelled(kind, [name for name in (found.caption, *columns) if name])
+    wanted = normalize_names(kind, [name for name in (found.caption, *columns) if name])
     given: dict[str, Any] = {"label": label, "storage": storage, "classes": classes if label else None}
     given["columns"] = list(dict.fromkeys(_whole(kind, name) for name in wanted))
     if kind == "tar":
@@ -116,7 +116,7 @@ def _open(
     return Table(place, **given)
 
 
-def spelled(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Members of tars have extensions in lower case, without a dot in front; "json:a.b" is a field of one."""
     if kind != "tar":
         return tuple(names)

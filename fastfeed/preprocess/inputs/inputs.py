@@ -13,9 +13,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.formats import Asked, open_shards, spelled
-from fastfeed.preprocess.inputs.labels import join
-from fastfeed.preprocess.inputs.previous_job import open_output
+from fastfeed.preprocess.inputs.formats import ColumnNames, normalize_names, open_shards
+from fastfeed.preprocess.inputs.labels import join_labels
+from fastfeed.preprocess.inputs.previous_job import open_previous_job
 from fastfeed.preprocess.plan import PLAN
 from fastfeed.preprocess.recipe import digest
 from fastfeed.sources.base import Annotated, Source, notes_of
@@ -87,14 +87,14 @@ class Input:
         if isinstance(said, Failure):
             return said
         note: dict[str, Any] = {}
-        text = picked(said, self.caption) if self.caption else None
+        text = field_value(said, self.caption) if self.caption else None
         if text is not None and not isinstance(text, str):
             detail = f"{self.caption}: a caption is a text, got {text!r:.60}"
             return Failure(i, self.source.uri(i), "read", "corrupt", detail)
         if text:
             note["text"] = text
         if self.columns:
-            note["columns"] = {name: picked(said, name) for name in self.columns}
+            note["columns"] = {name: field_value(said, name) for name in self.columns}
         return note
 
 
@@ -153,18 +153,18 @@ def open_input(
     own = storage if isinstance(storage, Storage) else Storage(storage)
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
-    names, asked = names_of(columns, "preprocess"), Asked(label, image, caption)
+    names, asked = names_of(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
         fresh = keep is not None and not os.path.exists(keep + os.path.basename(PLAN))
-    output = open_output(place, own, asked, names)
+    output = open_previous_job(place, own, asked, names)
     if output is not None:
-        return _input(output.source, place, output.caption, spelled(output.kind, names))
+        return _input(output.source, place, output.caption, normalize_names(output.kind, names))
     kind = kind_of(place)
     if labels_file is not None:
         if kind != "folder":
             raise ConfigError(f"a labels file is for a folder of photographs, {place} is a {kind}; name its columns")
         folder = _folder(place, False, own, keep, fresh, progress)
-        joined, found = join(folder, labels_file, asked, names, own, missing)
+        joined, found = join_labels(folder, labels_file, asked, names, own, missing)
         return Input(joined, place, found.caption or None, names, dict(folder.left_out))
     if kind == "folder":
         for option, given in (("image", image), ("caption", caption), ("columns", names)):
@@ -174,7 +174,7 @@ def open_input(
             raise ConfigError(f'a folder\'s labels are its folders, got label={label!r}; pass "" for none')
         return _input(_folder(place, None if label is None else False, own, keep, fresh, progress), place, None, ())
     source, found = open_shards(kind, place, asked, names, own, progress)
-    return _input(source, place, found.caption, spelled(kind, names))
+    return _input(source, place, found.caption, normalize_names(kind, names))
 
 
 def _input(source: Source, text: str, caption: str | None, columns: tuple[str, ...]) -> Input:
@@ -236,7 +236,7 @@ def _version(path: str) -> int | None:
         return None
 
 
-def picked(said: dict[str, Any], name: str) -> Any:
+def field_value(said: dict[str, Any], name: str) -> Any:
     """A value, or the field of one: "json:a.b"."""
     if name in said:
         return said[name]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.formats import Asked, found_in
+from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.table import Table
@@ -19,13 +19,13 @@ from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import Known
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Labeled", "join"]
+__all__ = ["LabeledFolder", "join_labels"]
 
 _SHOWN = 5  # names of each kind
 _WHY = ("no row in the labels file", "no label in its row of the labels file")
 
 
-class Labeled:
+class LabeledFolder:
     """The photographs of a folder with what a table says of them. Those without a row, or without a label where they
     should have one, are bad: label_missing."""
 
@@ -88,15 +88,15 @@ class Labeled:
         return f"{self._folder!r}, labels of {self._table!r}"
 
 
-def join(
-    folder: ImageFolder, file: str, asked: Asked, columns: Sequence[str], storage: Storage, missing: str
-) -> tuple[Labeled, Asked]:
+def join_labels(
+    folder: ImageFolder, file: str, asked: ColumnNames, columns: Sequence[str], storage: Storage, missing: str
+) -> tuple[LabeledFolder, ColumnNames]:
     """A folder's photographs with the rows of a labels file, and what was taken for what.
 
     SourceError where a path is there twice, or photographs and rows do not match; with `missing` "drop" only where no
     row matches.
     """
-    found = found_in("table", file, asked, storage)
+    found = resolve_columns("table", file, asked, storage)
     if not (found.label or found.caption or columns):
         raise ConfigError(f"the labels file {file} has no column 'label', nor 'caption'; pass label='its name'")
     carried = list(dict.fromkeys(name for name in (found.caption, *columns) if name))
@@ -114,7 +114,7 @@ def join(
     without = int(np.count_nonzero(by_row < 0))
     if (without or rows) and (missing == "error" or without == len(folder)):
         raise SourceError(_mismatch(file, folder, without, strangers, list(rows)))
-    return Labeled(folder, table, by_row, bool(found.label)), found
+    return LabeledFolder(folder, table, by_row, bool(found.label)), found
 
 
 def _rows(table: Table, file: str, root: str) -> dict[bytes, int]:

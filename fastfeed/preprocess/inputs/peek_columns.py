@@ -24,7 +24,7 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
-__all__ = ["names_in"]
+__all__ = ["peek_columns"]
 
 _BLOCK = 1 << 20  # bytes
 _SAMPLES = 32  # that are looked at: some may lack a label
@@ -32,7 +32,7 @@ _MEMBERS = 1000  # of a tar that are looked at
 _LINES = 100  # of JSON
 
 
-def names_in(kind: str, place: Paths, storage: Storage) -> list[str]:
+def peek_columns(kind: str, place: Paths, storage: Storage) -> list[str]:
     """Extensions of members, features, or columns; of TFRecords and tars those of the first samples.
 
     SourceError, ConfigError: nothing is there, or it is of another kind.

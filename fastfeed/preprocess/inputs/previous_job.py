@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs.formats import Asked, open_shards
-from fastfeed.preprocess.plan import ORDER, PLAN, Plan
+from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
+from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
 from fastfeed.storage.byte_range import Span, is_local
@@ -19,16 +19,16 @@ from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Output", "open_output"]
+__all__ = ["PreviousJob", "open_previous_job"]
 
 _SPLITS = ("train", "val")
-_USUAL = Asked()
+_USUAL = ColumnNames()
 _UP = 2  # folders between a target and its shards, at most: train/512x768
 _KINDS = {"webdataset": "tar", "parquet": "table"}  # of sources, by format; the others have its name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Output:
+class PreviousJob:
     """The samples of a job's shards."""
 
     source: Source
@@ -36,7 +36,9 @@ class Output:
     kind: str  # as `kind_of` says
 
 
-def open_output(place: str, storage: Storage, asked: Asked = _USUAL, columns: Sequence[str] = ()) -> Output | None:
+def open_previous_job(
+    place: str, storage: Storage, asked: ColumnNames = _USUAL, columns: Sequence[str] = ()
+) -> PreviousJob | None:
     """The shards of a job in `place`, or in a folder of it: `train`, `val`. None where no job is there.
 
     ConfigError where `place` holds both; a warning where shards are missing.
@@ -75,10 +77,10 @@ def _split(place: str, up: int) -> tuple[str, str]:
     return ("" if root.endswith((":", ":/")) else root), below
 
 
-def _plan(root: str, storage: Storage) -> Plan | None:
+def _plan(root: str, storage: Storage) -> JobPlan | None:
     head = _read(f"{root}/{PLAN}", storage)
     order = None if head is None else _read(f"{root}/{ORDER}", storage)
-    return None if head is None or order is None else Plan.load(head, order, root)
+    return None if head is None or order is None else JobPlan.load(head, order, root)
 
 
 def _read(uri: str, storage: Storage) -> bytes | None:
@@ -92,7 +94,9 @@ def _read(uri: str, storage: Storage) -> bytes | None:
     raise SourceError(f"cannot read {uri}: {found.detail or found.reason}")
 
 
-def _opened(plan: Plan, root: str, below: str, storage: Storage, asked: Asked, columns: Sequence[str]) -> Output:
+def _opened(
+    plan: JobPlan, root: str, below: str, storage: Storage, asked: ColumnNames, columns: Sequence[str]
+) -> PreviousJob:
     format, inside = plan.recipe.packing.format, f"{below}/" if below else ""
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
     if not shards:
@@ -107,7 +111,7 @@ def _opened(plan: Plan, root: str, below: str, storage: Storage, asked: Asked, c
         raise SourceError(f"{root}: no shard of the {len(files)} of this job is there yet, or none has a sample")
     kind = _KINDS.get(format, format)
     source, found = open_shards(kind, there, asked, columns, storage, False, plan.classes or None)
-    return Output(source, found.caption or "", kind)
+    return PreviousJob(source, found.caption or "", kind)
 
 
 def _records(root: str, shards: list[Any], storage: Storage) -> list[dict[str, Any] | None]:

@@ -13,20 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.preprocess.task import FREE
+from fastfeed.preprocess.task import FREE_BYTES
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.storage.byte_range import is_local
 
-__all__ = ["LATER", "large", "reading"]
+__all__ = ["DEFERRED", "known_sizes", "read_ahead"]
 
 _AHEAD = 16  # photographs that wait, at most
 _USUAL = 6_000_000  # bytes of a photograph, as long as nothing is known
 _WAITING_S = 0.2  # beyond this a read counts as waiting
 
-LATER: Any = object()  # in place of bytes: too many to be held beside others, `source.read` them when it is their turn
+DEFERRED: Any = (
+    object()
+)  # in place of bytes: too many to be held beside others, `source.read` them when it is their turn
 
 
-def large(source: Source, ids: Sequence[int]) -> list[int]:
+def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
     """Bytes of each photograph where that is known before it is read, else 0."""
     if isinstance(source, Sharded):
         return [int(size) for size in source.sizes(np.asarray(ids, np.int64))]
@@ -41,7 +43,7 @@ def large(source: Source, ids: Sequence[int]) -> list[int]:
 
 
 @contextmanager
-def reading(
+def read_ahead(
     source: Source, ids: Sequence[int], waiting: Callable[[], None]
 ) -> Iterator[Iterator[tuple[int, Any, float]]]:
     """Yields (id, bytes or Failure or LATER, seconds waited for it). `waiting` is called when that takes long."""
@@ -66,13 +68,15 @@ class _Local:
     def _run(self) -> None:
         for i in self._ids:
             try:
-                found = LATER if large(self._source, [i])[0] > FREE // 2 else self._source.read([i])[0]
+                found = DEFERRED if known_sizes(self._source, [i])[0] > FREE_BYTES // 2 else self._source.read([i])[0]
             except BaseException as error:  # raised where the bytes are wanted
                 found = error
             # beside what is large, nothing is read
-            held = FREE if found is LATER else len(found) if isinstance(found, (bytes, bytearray)) else 0
+            held = FREE_BYTES if found is DEFERRED else len(found) if isinstance(found, (bytes, bytearray)) else 0
             with self._change:
-                self._change.wait_for(lambda: self._closed or (self._held < FREE // 2 and len(self._found) < _AHEAD))
+                self._change.wait_for(
+                    lambda: self._closed or (self._held < FREE_BYTES // 2 and len(self._found) < _AHEAD)
+                )
                 if self._closed:
                     return
                 self._found.append((found, held))
@@ -106,7 +110,7 @@ class _Remote:
 
     def __init__(self, source: Any, ids: Sequence[int]) -> None:
         self._source, self._ids = source, ids
-        self._sizes = large(source, ids)
+        self._sizes = known_sizes(source, ids)
         self._pending: deque[tuple[Any, float]] = deque()  # reads, and bytes that they give; None for LATER
         self._begun = 0
         self._seen, self._bytes = 1, float(_USUAL)  # photographs, and their bytes
@@ -116,7 +120,7 @@ class _Remote:
             if len(self._pending) <= _AHEAD // 2:
                 self._begin()
             begun, (pending, _) = perf_counter(), self._pending.popleft()
-            found = LATER if pending is None else _result(pending, waiting)
+            found = DEFERRED if pending is None else _result(pending, waiting)
             if isinstance(found, (bytes, bytearray)):
                 self._seen, self._bytes = self._seen + 1, self._bytes + len(found)
             yield i, found, perf_counter() - begun
@@ -128,13 +132,13 @@ class _Remote:
         usual, held = self._bytes / self._seen, sum(size for _, size in self._pending)
         while self._begun < len(self._ids) and len(self._pending) + len(more) < _AHEAD:
             known = self._sizes[self._begun]
-            if known > FREE // 2:
+            if known > FREE_BYTES // 2:
                 self._fetch(more, usual)
                 more = []
                 self._pending.append((None, 0.0))
             else:
                 held += known or usual
-                if held > FREE and (self._pending or more):
+                if held > FREE_BYTES and (self._pending or more):
                     break
                 more.append(self._begun)
             self._begun += 1

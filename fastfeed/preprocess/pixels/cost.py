@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fastfeed.decode.base import dct_denominator
 from fastfeed.decode.orientation import displayed_size, stored_box
-from fastfeed.preprocess.pixels.decode import FILTER_NAMES, Look
+from fastfeed.preprocess.pixels.decode import FILTER_NAMES, ImageInfo
 from fastfeed.preprocess.pixels.strips import STRIP_PIXELS, rows_read
 
 __all__ = ["cost"]
@@ -23,35 +23,39 @@ _LIBVIPS = 24_000_000  # bytes: the library itself
 
 
 def cost(
-    look: Look, blob_bytes: int, box: tuple[float, float, float, float], size: tuple[int, int], filter: str = "lanczos"
+    info: ImageInfo,
+    blob_bytes: int,
+    box: tuple[float, float, float, float],
+    size: tuple[int, int],
+    filter: str = "lanczos",
 ) -> int:
     """Bytes at the peak, beside the file's own. box, size and filter as Rasterizer takes them."""
     out = size[0] * size[1]
-    converts = 0 if look.icc in ("none", "sRGB", "damaged") else 8 * out
-    if look.path == "kernel":
-        return int(_SMALL + 3 * out + converts + _held(look))
-    top, _, height, width = stored_box(look.orientation, box, (look.height, look.width))
-    rows, columns = displayed_size(look.orientation, size)
-    shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) if look.format == "JPEG" else 1
-    _, last = rows_read(top / shrink, height / shrink, look.stored[0] // shrink, rows, FILTER_NAMES[filter])
-    bands = _BANDS.get(look.mode, 3) + (look.alpha and look.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
+    converts = 0 if info.icc in ("none", "sRGB", "damaged") else 8 * out
+    if info.path == "kernel":
+        return int(_SMALL + 3 * out + converts + _held(info))
+    top, _, height, width = stored_box(info.orientation, box, (info.height, info.width))
+    rows, columns = displayed_size(info.orientation, size)
+    shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) if info.format == "JPEG" else 1
+    _, last = rows_read(top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter])
+    bands = _BANDS.get(info.mode, 3) + (info.alpha and info.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
     # rows that are narrow already, the result, its copy
     scaling = (1 if bands == 1 else 4) * last * columns + 7 * out + converts
-    if look.path == "vips":
-        strip = max(STRIP_PIXELS, look.stored[1])
-        whole = _WEBP * look.height * look.width if look.format == "WEBP" else 0
-        return int(_LIBVIPS + whole + 12 * bands * strip + 64 * bands * look.stored[1] + scaling)
-    pixels = look.height * look.width // shrink**2
-    image = (_IMAGE.get(look.mode, 4) + _BESIDE.get(look.format, 0)) * pixels
-    if look.format == "JPEG2000":
+    if info.path == "vips":
+        strip = max(STRIP_PIXELS, info.stored[1])
+        whole = _WEBP * info.height * info.width if info.format == "WEBP" else 0
+        return int(_LIBVIPS + whole + 12 * bands * strip + 64 * bands * info.stored[1] + scaling)
+    pixels = info.height * info.width // shrink**2
+    image = (_IMAGE.get(info.mode, 4) + _BESIDE.get(info.format, 0)) * pixels
+    if info.format == "JPEG2000":
         image += _JPEG2000 * bands * pixels
-    if look.format != "JPEG":
+    if info.format != "JPEG":
         image += blob_bytes  # what the plugin reads is a copy
-    if look.format == "TIFF" and look.orientation != 1:
+    if info.format == "TIFF" and info.orientation != 1:
         image += 4 * pixels  # Pillow turns it whole
-    strips = 0 if look.mode in ("RGB", "L") and not look.alpha else 20 * min(STRIP_PIXELS, pixels)
-    return int(_SMALL + image + _held(look) + strips + scaling)
+    strips = 0 if info.mode in ("RGB", "L") and not info.alpha else 20 * min(STRIP_PIXELS, pixels)
+    return int(_SMALL + image + _held(info) + strips + scaling)
 
 
-def _held(look: Look) -> float:
-    return look.held * _COEFFICIENT * (look.height + 64) * (look.width + 64) if look.held else 0
+def _held(info: ImageInfo) -> float:
+    return info.held * _COEFFICIENT * (info.height + 64) * (info.width + 64) if info.held else 0

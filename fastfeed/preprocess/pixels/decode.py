@@ -27,10 +27,10 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.jpeg_markers import read_markers
-from fastfeed.preprocess.pixels.strips import flattening, kind, scaled
+from fastfeed.preprocess.pixels.strips import color_model, flattener, scale_strips
 from fastfeed.preprocess.recipe import FILTERS
 
-__all__ = ["FILTER_NAMES", "LARGE", "Look", "Rasterizer", "libvips", "look"]
+__all__ = ["FILTER_NAMES", "LARGE", "ImageInfo", "Rasterizer", "image_info", "libvips"]
 
 LARGE = 16_000_000  # pixels from which on files are decoded in strips
 FILTER_NAMES: dict[str, str] = dict(
@@ -46,7 +46,7 @@ Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ImageInfo:
     """What a file is, before any pixel is decoded."""
 
     format: str  # by its content: "JPEG", "PNG", ...
@@ -76,7 +76,7 @@ def libvips() -> Any:
         return None
 
 
-def look(blob: bytes, max_pixels: int = 300_000_000) -> Look | Bad:
+def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
     """What kind of image this is, or why it is refused. Never raises for what a file contains."""
     if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
         found = markers(blob, max_pixels)
@@ -86,14 +86,14 @@ def look(blob: bytes, max_pixels: int = 300_000_000) -> Look | Bad:
         mode = "L" if found.components == 1 else "RGB"
         icc = profile_of(said.profile, mode).name
         held = said.samples if said.several_scans else 0.0
-        return Look(
+        return ImageInfo(
             "JPEG", found.height, found.width, found.orientation, mode, icc, "kernel",
             progressive=said.progressive, held=held,
         )  # fmt: skip
     return _look(blob, max_pixels)
 
 
-def _look(blob: bytes, max_pixels: int) -> Look | Bad:
+def _look(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
     """Through Pillow."""
     (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
     if isinstance(header, Bad):
@@ -109,8 +109,8 @@ def _look(blob: bytes, max_pixels: int) -> Look | Bad:
         said = read_markers(blob) if header.format == "JPEG" else None
         strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
     except Exception as error:  # hostile bytes make plugins raise anything
-        return as_bad(error, blob, header.format)
-    return Look(
+        return why(error, blob, header.format)
+    return ImageInfo(
         header.format, header.height, header.width, orientation, mode, icc, "vips" if strips else "pillow",
         progressive=bool(said and said.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
         held=said.samples if said and said.several_scans else 0.0,
@@ -137,9 +137,9 @@ def _eight_bit_key(key: Any, blob: bytes) -> Any:
 
 def _profile(image: Any) -> Profile:
     """Of an image that has been opened."""
-    if "icc_profile" not in image.info or kind(image.mode) == "LAB":
+    if "icc_profile" not in image.info or color_model(image.mode) == "LAB":
         return NONE
-    return profile_of(image.info["icc_profile"] or b"", kind(image.mode))
+    return profile_of(image.info["icc_profile"] or b"", color_model(image.mode))
 
 
 def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     if vips is None:
         return False
     try:
-        vips.Rows(blob, *_stored(image))
+        vips.StripReader(blob, *_stored(image))
     except OSError:
         return False
     return True
@@ -207,50 +207,50 @@ class Rasterizer:
     def __repr__(self) -> str:
         return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
 
-    def pixels(self, blob: bytes, look: Look, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+    def pixels(self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
         """uint8 (height, width, 3), contiguous: `box` (top, left, height, width), displayed pixels, as `size`."""
         try:
-            if look.path == "kernel":
-                found = self._through_kernel(blob, look, box, size)
+            if info.path == "kernel":
+                found = self._through_kernel(blob, info, box, size)
                 if not isinstance(found, Bad) or found.reason not in DECLINED:
                     return found
-            if look.path == "vips":
-                return self._through_vips(blob, look, box, size)
+            if info.path == "vips":
+                return self._through_vips(blob, info, box, size)
             return self._through_pillow(blob, box, size)
         except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
-            bad = as_bad(error, blob, look.format)
-            short = look.path == "vips" and look.format == "PNG" and b"IEND" not in bytes(blob[-64:])
+            bad = why(error, blob, info.format)
+            short = info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
             return Bad("truncated", bad.detail) if short else bad
 
-    def _through_kernel(self, blob: bytes, look: Look, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+    def _through_kernel(self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
         assert self._native is not None
-        header = Header(look.height, look.width, "JPEG")
+        header = Header(info.height, info.width, "JPEG")
         windows = Windows(np.array([box], float), _WHOLE, np.array([size], np.int64))
         out = np.empty((1, *size, 3), np.uint8)
         (bad,) = self._native.decode(Request([blob], [header], windows, self._filter), out, _NEVER)
         if bad is not None:
             return bad
-        if look.icc == "none":
+        if info.icc == "none":
             return out[0]
-        profile = profile_of(read_markers(blob).profile, look.mode)
+        profile = profile_of(read_markers(blob).profile, info.mode)
         if profile.transform is None:
             return out[0]
-        image = Image.fromarray(np.ascontiguousarray(out[0, :, :, 0]) if look.mode == "L" else out[0])
+        image = Image.fromarray(np.ascontiguousarray(out[0, :, :, 0]) if info.mode == "L" else out[0])
         return np.array(profile.converted(image))
 
-    def _through_vips(self, blob: bytes, look: Look, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
-        if look.format == "PNG" and not png_intact(blob):
+    def _through_vips(self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
+        if info.format == "PNG" and not png_intact(blob):
             return Bad("corrupt", "a checksum of the pixel data is wrong")
-        profile = _profile(OPEN[look.format](io.BytesIO(blob), ""))
-        flat = flattening(look.alpha, profile, self._op.matte)
-        rows = libvips().Rows(blob, *look.stored)
-        shown = look.height, look.width
-        small = scaled(
-            lambda top, count: flat(rows(top, count)), look.stored, stored_box(look.orientation, box, shown),
-            displayed_size(look.orientation, size), self._filter,
+        profile = _profile(OPEN[info.format](io.BytesIO(blob), ""))
+        flat = flattener(info.alpha, profile, self._op.matte)
+        rows = libvips().StripReader(blob, *info.stored)
+        shown = info.height, info.width
+        small = scale_strips(
+            lambda top, count: flat(rows(top, count)), info.stored, stored_box(info.orientation, box, shown),
+            displayed_size(info.orientation, size), self._filter,
         )  # fmt: skip
         rows.finish()
-        return _upright(small, profile, look.orientation)
+        return _upright(small, profile, info.orientation)
 
     def _through_pillow(self, blob: bytes, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
         (header,) = self._pillow.probe([blob])
@@ -274,8 +274,8 @@ class Rasterizer:
         if image.mode in ("RGB", "L") and not alpha:
             small = resampled(image, box, size, self._filter)
         else:
-            flat = flattening(alpha, profile, self._op.matte, 12 if _twelve_bits(image) else 16)
-            small = scaled(
+            flat = flattener(alpha, profile, self._op.matte, 12 if _twelve_bits(image) else 16)
+            small = scale_strips(
                 lambda top, count: flat(image.crop((0, top, image.width, top + count))),
                 (image.height, image.width), box, size, self._filter,
             )  # fmt: skip

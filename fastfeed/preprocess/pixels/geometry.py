@@ -13,12 +13,12 @@ from typing import NamedTuple
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.recipe import Scaling, Size
 
-__all__ = ["MOST_SIDES", "Placement", "nearest", "place", "refusal"]
+__all__ = ["MAX_SIDES", "OutputGeometry", "nearest_bucket", "output_error", "output_geometry"]
 
-MOST_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg and libwebp write
+MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg and libwebp write
 
 
-class Placement(NamedTuple):
+class OutputGeometry(NamedTuple):
     """What becomes of one photograph."""
 
     box: tuple[float, float, float, float]  # top, left, height, width of what is cut out, pixels as displayed
@@ -33,7 +33,7 @@ class Placement(NamedTuple):
         return self.canvas != self.size
 
 
-def place(scaling: Scaling, height: int, width: int) -> Placement:
+def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry:
     """Where a photograph of height x width pixels, as displayed, goes.
 
     With `enlarge=False` no axis gets more pixels than it has, and nothing is scaled to prevent that: "short" and "long"
@@ -49,7 +49,7 @@ def place(scaling: Scaling, height: int, width: int) -> Placement:
             return _whole((height, width), (height, width))
         return _whole((height, width), (_scaled(height, scaling.size, side), _scaled(width, scaling.size, side)))
     if scaling.mode == "buckets":
-        return _cover((height, width), scaling.buckets[nearest(scaling.buckets, height, width)], scaling.enlarge)
+        return _cover((height, width), scaling.buckets[nearest_bucket(scaling.buckets, height, width)], scaling.enlarge)
     assert scaling.size is not None
     wanted = (scaling.size, scaling.size) if isinstance(scaling.size, int) else scaling.size
     if scaling.mode == "cover":
@@ -62,7 +62,7 @@ def place(scaling: Scaling, height: int, width: int) -> Placement:
     return _whole((height, width), wanted)
 
 
-def nearest(buckets: Sequence[Size], height: int, width: int) -> int:
+def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
     """Which of these (height, width) has the shape nearest to a photograph's: |log of the ratio of the aspects|.
 
     Of several as near, the first. Fractions, since logarithms of a ratio and of its inverse need not be as large.
@@ -75,10 +75,10 @@ def nearest(buckets: Sequence[Size], height: int, width: int) -> int:
     return min(range(len(buckets)), key=lambda i: distance(buckets[i]))
 
 
-def refusal(placement: Placement, image: str, max_pixels: int) -> Bad | None:
+def output_error(placement: OutputGeometry, image: str, max_pixels: int) -> Bad | None:
     """Why a result of this size cannot be written as `image` (of recipe.IMAGES), or is more than `max_pixels`."""
     height, width = placement.canvas
-    most = MOST_SIDES.get(image, 0)
+    most = MAX_SIDES.get(image, 0)
     if most and max(height, width) > most:
         return Bad("bomb", f"would become {width}x{height} pixels; {image} has at most {most} a side")
     if height * width > max_pixels:
@@ -86,9 +86,9 @@ def refusal(placement: Placement, image: str, max_pixels: int) -> Bad | None:
     return None
 
 
-def _whole(shown: Size, size: Size) -> Placement:
+def _whole(shown: Size, size: Size) -> OutputGeometry:
     enlarged = size[0] > shown[0] or size[1] > shown[1]
-    return Placement((0.0, 0.0, float(shown[0]), float(shown[1])), size, size, (0, 0), enlarged)
+    return OutputGeometry((0.0, 0.0, float(shown[0]), float(shown[1])), size, size, (0, 0), enlarged)
 
 
 def _scaled(length: int, by: int, of: int) -> int:
@@ -96,7 +96,7 @@ def _scaled(length: int, by: int, of: int) -> int:
     return max(1, (2 * length * by + of) // (2 * of))
 
 
-def _cover(shown: Size, wanted: Size, enlarge: bool) -> Placement:
+def _cover(shown: Size, wanted: Size, enlarge: bool) -> OutputGeometry:
     height, width = shown
     if not enlarge and (wanted[0] > height or wanted[1] > width):
         if height * wanted[1] <= width * wanted[0]:  # as high as there is
@@ -104,17 +104,17 @@ def _cover(shown: Size, wanted: Size, enlarge: bool) -> Placement:
         else:
             size = min(height, _scaled(wanted[0], width, wanted[1])), width
         box = float((height - size[0]) // 2), float((width - size[1]) // 2), float(size[0]), float(size[1])
-        return Placement(box, size, size, (0, 0), False)
+        return OutputGeometry(box, size, size, (0, 0), False)
     high, wide = float(height), float(width)
     if height * wanted[1] <= width * wanted[0]:
         wide = wanted[1] * height / wanted[0]
     else:
         high = wanted[0] * width / wanted[1]
     enlarged = wanted[0] > height or wanted[1] > width
-    return Placement(((height - high) / 2, (width - wide) / 2, high, wide), wanted, wanted, (0, 0), enlarged)
+    return OutputGeometry(((height - high) / 2, (width - wide) / 2, high, wide), wanted, wanted, (0, 0), enlarged)
 
 
-def _contain(shown: Size, wanted: Size, enlarge: bool) -> Placement:
+def _contain(shown: Size, wanted: Size, enlarge: bool) -> OutputGeometry:
     height, width = shown
     if not enlarge and height <= wanted[0] and width <= wanted[1]:
         size = shown

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.recipe import Limits
 
-__all__ = ["refused"]
+__all__ = ["limit_error"]
 
 
-def refused(limits: Limits, format: str, height: int, width: int) -> Bad | None:
+def limit_error(limits: Limits, format: str, height: int, width: int) -> Bad | None:
     """Why a photograph of `format` ("JPEG", "PNG", ...) and height x width pixels, as displayed, is not wanted.
 
     The first that applies of: its format, more pixels than any may have, too small, too long.

@@ -17,7 +17,7 @@ from fastfeed.decode.pillow import Unsupported
 from fastfeed.decode.pixels import resampled
 from fastfeed.preprocess.pixels.color import Profile
 
-__all__ = ["STRIP_PIXELS", "flattening", "kind", "rows_read", "scaled"]
+__all__ = ["STRIP_PIXELS", "color_model", "flattener", "rows_read", "scale_strips"]
 
 STRIP_PIXELS = 1 << 20
 _REACH = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}  # of the filters, in pixels of the result
@@ -25,7 +25,7 @@ _GRAY = ("1", "L", "LA", "La")
 Box = tuple[float, float, float, float]
 
 
-def kind(mode: str) -> str:
+def color_model(mode: str) -> str:
     """What an image's numbers are: "L", "RGB", "CMYK"; "LAB" needs no profile."""
     if mode in _GRAY or mode.startswith("I"):
         return "L"
@@ -38,7 +38,7 @@ def rows_read(top: float, height: float, all: int, wanted: int, filter: str) -> 
     return max(math.floor(top - reach), 0), min(math.ceil(top + height + reach), all)
 
 
-def scaled(
+def scale_strips(
     rows: Callable[[int, int], Image.Image], shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
 ) -> Image.Image:
     """A box (top, left, height, width) of an image of this shape, (height, width), as `size`, (height, width).
@@ -60,7 +60,7 @@ def scaled(
     return resampled(narrow, (top, 0, height, size[1]), size, filter)
 
 
-def flattening(
+def flattener(
     alpha: bool, profile: Profile, matte: tuple[int, int, int], bits: int = 16
 ) -> Callable[[Any], Image.Image]:
     """strip -> L, RGB or CMYK of 8 bits without transparency, in the profile's colors.

@@ -13,15 +13,15 @@ from fastfeed.decode.base import DECLINED, Bad, Header, Request
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
-from fastfeed.preprocess.entry import Made
+from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
 from fastfeed.preprocess.pixels.encode import encode, working_bytes
-from fastfeed.preprocess.pixels.geometry import Placement, place, refusal
-from fastfeed.preprocess.pixels.limits import refused
-from fastfeed.preprocess.pixels.passthrough import alike, keepable
+from fastfeed.preprocess.pixels.geometry import OutputGeometry, output_error, output_geometry
+from fastfeed.preprocess.pixels.limits import limit_error
+from fastfeed.preprocess.pixels.passthrough import can_pass_through, decodes_alike
 from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.task import NoRoom, Watch
+from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 
 __all__ = ["Transformer"]
 
@@ -53,24 +53,24 @@ class Transformer:
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
 
-    def __call__(self, blob: bytes, watch: Watch) -> Made | Bad:
+    def __call__(self, blob: bytes, watch: TaskContext) -> ProcessedImage | Bad:
         """`watch.room` is asked once, for all memory that this photograph takes."""
         try:
             return self._made(blob, watch)
-        except NoRoom as error:
+        except MemoryLimitError as error:
             return Bad("oom", str(error))
         except MemoryError:
             return Bad("oom", "the system has no more memory")
 
-    def _made(self, blob: bytes, watch: Watch) -> Made | Bad:
+    def _made(self, blob: bytes, watch: TaskContext) -> ProcessedImage | Bad:
         start = time.perf_counter()
-        seen = look(blob, self._limits.max_pixels)
+        seen = image_info(blob, self._limits.max_pixels)
         if isinstance(seen, Bad):
             return seen
-        if why := refused(self._limits, seen.format, seen.height, seen.width):
+        if why := limit_error(self._limits, seen.format, seen.height, seen.width):
             return why
-        goal = place(self._scaling, seen.height, seen.width)
-        if why := refusal(goal, self._encoding.image, self._limits.max_pixels):
+        goal = output_geometry(self._scaling, seen.height, seen.width)
+        if why := output_error(goal, self._encoding.image, self._limits.max_pixels):
             return why
         digest = hashlib.sha256(blob).hexdigest()
         looked = time.perf_counter() - start
@@ -84,28 +84,30 @@ class Transformer:
             end = time.perf_counter()
         facts = _facts(blob, seen, goal) | {"sha256": digest, "kept": found is blob}
         seconds = {"decode": looked + between - start, "encode": end - between}
-        return Made(image, self._encoding.extension, *goal.canvas, facts, seconds)
+        return ProcessedImage(image, self._encoding.extension, *goal.canvas, facts, seconds)
 
-    def _need(self, blob: bytes, seen: Look, goal: Placement) -> int:
+    def _need(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> int:
         """Bytes of memory, at most."""
         need = cost(seen, len(blob), goal.box, goal.size) + working_bytes(self._encoding, goal.canvas)
         return need + (3 * goal.canvas[0] * goal.canvas[1] if goal.padded else 0)
 
-    def _kept(self, blob: bytes, seen: Look, goal: Placement) -> bytes | Bad | None:
+    def _kept(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> bytes | Bad | None:
         """The file as it is; None where that will not do."""
-        if not (self._encoding.keep_small and _unchanged(seen, goal) and keepable(blob, seen, self._encoding.image)):
+        if not (
+            self._encoding.keep_small and _unchanged(seen, goal) and can_pass_through(blob, seen, self._encoding.image)
+        ):
             return None
         if seen.format == "JPEG":
             assert self._kernel is not None
             pixels = np.empty((1, *goal.size, 3), np.uint8)
             (bad,) = self._kernel.decode(self._request(blob, seen, goal), pixels, _NEVER)
             if bad is None:
-                return blob if alike(blob, pixels[0]) else None
+                return blob if decodes_alike(blob, pixels[0]) else None
             return None if bad.reason in DECLINED else bad
         found = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
         return found if isinstance(found, Bad) else blob
 
-    def _recoded(self, blob: bytes, seen: Look, goal: Placement) -> bytes | Bad | None:
+    def _recoded(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> bytes | Bad | None:
         """Decoded, scaled and encoded in one call of the kernel, no pixel in Python; None where that will not do.
 
         The bytes are those that `_pixels` and `encode` give.
@@ -117,7 +119,7 @@ class Transformer:
         (file,) = self._kernel.recode(self._request(blob, seen, goal), self._encoding.quality, subsampled, _NEVER)
         return None if isinstance(file, Bad) and file.reason in DECLINED else file
 
-    def _pixels(self, blob: bytes, seen: Look, goal: Placement) -> np.ndarray | Bad:
+    def _pixels(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> np.ndarray | Bad:
         """All of the canvas."""
         pixels = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
         if isinstance(pixels, Bad) or not goal.padded:
@@ -128,16 +130,16 @@ class Transformer:
         canvas[top : top + goal.size[0], left : left + goal.size[1]] = pixels
         return canvas
 
-    def _request(self, blob: bytes, seen: Look, goal: Placement) -> Request:
+    def _request(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> Request:
         windows = Windows(np.array([goal.box]), _NO_FLIP, np.array([goal.size], np.int64))
         return Request([blob], [Header(seen.height, seen.width, "JPEG")], windows, self._filter)
 
 
-def _unchanged(seen: Look, goal: Placement) -> bool:
+def _unchanged(seen: ImageInfo, goal: OutputGeometry) -> bool:
     return goal.box == (0, 0, seen.height, seen.width) and goal.size == goal.canvas == (seen.height, seen.width)
 
 
-def _facts(blob: bytes, seen: Look, goal: Placement) -> dict[str, Any]:
+def _facts(blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> dict[str, Any]:
     return {
         "format": seen.format,
         "source_height": seen.height,

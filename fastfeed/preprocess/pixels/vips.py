@@ -20,7 +20,7 @@ try:
 except (ImportError, OSError) as error:  # OSError: pyvips without the library itself
     raise MissingExtra.of("decoding large images in little memory", "pyvips", "vips") from error
 
-__all__ = ["VERSION", "Rows"]
+__all__ = ["VERSION", "StripReader"]
 
 VERSION = ".".join(str(pyvips.version(part)) for part in range(3))
 _BANDS = (1, 2, 3, 4)  # gray, RGB, either with alpha
@@ -34,7 +34,7 @@ def _settle() -> None:
     pyvips.concurrency_set(1)
 
 
-class Rows:
+class StripReader:
     """Stored rows from top to bottom, each once. Any failure of libvips raises OSError."""
 
     def __init__(self, blob: Any, height: int, width: int) -> None:

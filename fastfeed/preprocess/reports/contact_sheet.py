@@ -16,12 +16,12 @@ from PIL import Image, ImageDraw, ImageFont
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.record import Record
-from fastfeed.preprocess.reports.verify import place_of
+from fastfeed.preprocess.reports.verify import location_of
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
 
-__all__ = ["Cell", "cells", "sheet"]
+__all__ = ["Cell", "draw_cells", "draw_sheet"]
 
 _MARGIN, _TEXT = 8, 12  # pixels
 _PAPER, _EMPTY, _INK, _BAD = (250, 250, 248), (238, 238, 234), (40, 40, 40), (176, 32, 32)
@@ -35,7 +35,7 @@ class Cell:
     title: str
 
 
-def cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
+def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
     """The first samples of a shard, not larger than (side, side), as fastfeed's reader of the format gives them."""
     ids = record.ids[:count]
     if not ids:
@@ -54,7 +54,7 @@ def cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
     ]
 
 
-def sheet(found: Sequence[Cell], side: int) -> Image.Image:
+def draw_sheet(found: Sequence[Cell], side: int) -> Image.Image:
     """In a grid about 4:3, each in a square of `side` pixels with its title below."""
     columns = max(1, min(len(found), round(math.sqrt(len(found) * 4 / 3))))
     rows = max(1, -(-len(found) // columns))
@@ -91,7 +91,7 @@ def _small(found: Any, side: int, title: str) -> tuple[Image.Image | None, str]:
 
 def _open(job: Job, record: Record, index: str) -> Source:
     """One shard. SourceError."""
-    format, (root, storage) = job.plan.recipe.packing.format, place_of(job.target)
+    format, (root, storage) = job.plan.recipe.packing.format, location_of(job.target)
     place = f"{root}/{record.shard}{SUFFIXES[format]}"
     labeled = bool(job.plan.classes)
     classes = job.plan.classes or None

@@ -18,17 +18,17 @@ from fastfeed.errors import TargetError
 from fastfeed.preprocess.plan import make_plan
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import Record, ShardFile
-from fastfeed.preprocess.reports.progress import size as in_words
-from fastfeed.preprocess.task import Watch
+from fastfeed.preprocess.reports.progress import format_size
+from fastfeed.preprocess.task import TaskContext
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine
     from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.shard import ShardTask
 
-__all__ = ["SAMPLE", "Estimate", "check_room", "estimate", "roomy", "sampled"]
+__all__ = ["SAMPLE_SIZE", "Estimate", "check_space", "estimate", "sample_positions", "surely_fits"]
 
-SAMPLE = 128  # photographs
+SAMPLE_SIZE = 128  # photographs
 _PIECE = 16  # of them at once
 _LONGEST_S = 30.0  # then what is done must do
 _SPREAD = 2.0  # standard errors: 95 %
@@ -92,7 +92,7 @@ class Estimate:
         }
 
 
-def sampled(count: int, wanted: int) -> np.ndarray:
+def sample_positions(count: int, wanted: int) -> np.ndarray:
     """Positions in [0, count), spread evenly and without a period, in such an order that any beginning is spread, too.
 
     int64, shape (min(count, wanted),). The same for the same numbers.
@@ -112,7 +112,7 @@ def estimate(
     engine: Engine,
     *,
     ids: np.ndarray | None = None,
-    sample: int = SAMPLE,
+    sample: int = SAMPLE_SIZE,
     free: int | None = None,
     on_sample: Callable[[int, int], None] | None = None,
     longest_s: float = _LONGEST_S,
@@ -123,7 +123,7 @@ def estimate(
     Errors are those of the source. After `longest_s` it is content with fewer.
     """
     chosen = np.arange(len(input.source)) if ids is None else ids
-    looked = chosen[sampled(len(chosen), sample)]
+    looked = chosen[sample_positions(len(chosen), sample)]
     plan = make_plan(
         replace(recipe, packing=replace(recipe.packing, samples=at_once)),
         source=input.text, fingerprint="", length=len(input.source), classes=tuple(input.source.classes),
@@ -154,17 +154,17 @@ def estimate(
     return _of(found, len(chosen), shards, free)
 
 
-def check_room(found: Estimate, target: str) -> None:
+def check_space(found: Estimate, target: str) -> None:
     """TargetError where the target surely has too little room."""
     if found.free is not None and found.least > found.free:
         raise TargetError(
-            f"{target} has {in_words(found.free)} free, the shards need {in_words(found.output)} "
+            f"{target} has {format_size(found.free)} free, the shards need {format_size(found.output)} "
             f"(estimated from {found.sampled} photographs); make room, choose another target, or a smaller size",
             errno.ENOSPC,
         )
 
 
-def roomy(images: int, recipe: Recipe, free: int) -> bool:
+def surely_fits(images: int, recipe: Recipe, free: int) -> bool:
     """So many bytes are enough, whatever the photographs hold. False: it takes an estimate to know."""
     scaling, lossless = recipe.scaling, recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95
     sides = [(side, side) if isinstance(side, int) else side for side in (scaling.size, *scaling.buckets) if side]
@@ -206,13 +206,13 @@ class _Trial:
 
     task: ShardTask
 
-    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         summary = self.task.run(piece, watch, poison)
         target = self.task.target
         assert isinstance(target, _Nowhere)
         return {**summary, "sizes": _sizes(target.last.pop())}
 
-    def alone(self, sample: int, watch: Watch) -> None:
+    def alone(self, sample: int, watch: TaskContext) -> None:
         self.task.alone(sample, watch)
 
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from fastfeed.preprocess.record import REASONS, BadSample, Record
-from fastfeed.preprocess.reports.contact_sheet import cells, sheet
-from fastfeed.preprocess.reports.progress import size
+from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
+from fastfeed.preprocess.reports.progress import format_size
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,
     aspect,
     bins,
-    limit,
+    bottleneck,
     megapixel,
-    rows,
     statistics,
     summary,
+    top_rows,
 )
 from fastfeed.preprocess.state import Job
 
@@ -66,10 +66,10 @@ def preview(
     pictures: list[tuple[Record, bytes]] = []
     written = []
     for number, record in enumerate(drawn):
-        found = cells(job, record, count, side)
+        found = draw_cells(job, record, count, side)
         if found:
             file = io.BytesIO()
-            sheet(found, side).save(file, "JPEG", quality=_QUALITY)
+            draw_sheet(found, side).save(file, "JPEG", quality=_QUALITY)
             written.append(f"_job/preview/{record.shard.replace('/', '-')}.jpg")
             job.target.write(written[-1], file.getvalue())
             pictures.append((record, file.getvalue()))
@@ -86,19 +86,19 @@ def page(
     """One HTML file that needs no other."""
     tally = found.tally
     charts = [
-        _chart("Formats", rows(tally.formats, 8)),
+        _chart("Formats", top_rows(tally.formats, 8)),
         _chart("Megapixels", bins(tally.megapixels, megapixel)),
         _chart("Width : height", bins(tally.aspects, aspect)),
-        _chart("Sizes written, height x width", rows(tally.sizes, 8)),
-        _chart("Color modes", rows(tally.modes, 8)),
-        _chart("Color profiles", rows(tally.icc, 8)),
-        _chart("EXIF orientations", rows(tally.orientations, 8)),
+        _chart("Sizes written, height x width", top_rows(tally.sizes, 8)),
+        _chart("Color modes", top_rows(tally.modes, 8)),
+        _chart("Color profiles", top_rows(tally.icc, 8)),
+        _chart("EXIF orientations", top_rows(tally.orientations, 8)),
     ]
     busy = sum(found.took.stages.values())
     if busy:
         stages = [(STAGES.get(name, name), round(100 * took / busy)) for name, took in found.took.stages.items()]
         charts.append(_chart("Where the time went, percent", stages))
-    said = limit(found.took)
+    said = bottleneck(found.took)
     parts = [
         "<!doctype html>\n<html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
@@ -139,7 +139,7 @@ def _sheets(found: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
     if not pictures:
         return ""
     figures = "".join(
-        f"<figure><figcaption>{escape(record.shard)}: {len(record.ids):,} samples, {size(record.bytes)}"
+        f"<figure><figcaption>{escape(record.shard)}: {len(record.ids):,} samples, {format_size(record.bytes)}"
         + (f", {len(record.bad):,} bad" if record.bad else "")
         + f"</figcaption><img alt='first samples of {escape(record.shard)}' "
         f"src='data:image/jpeg;base64,{base64.b64encode(picture).decode()}'></figure>"

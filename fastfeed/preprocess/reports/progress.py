@@ -20,7 +20,15 @@ from rich.text import Text
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.report import Progress
 
-__all__ = ["Pace", "Speed", "duration", "megabytes", "reasons", "shown", "size"]
+__all__ = [
+    "Speed",
+    "SpeedMeter",
+    "format_duration",
+    "format_megabytes",
+    "format_reasons",
+    "format_size",
+    "show_progress",
+]
 
 LINES_S = 10.0  # between plain lines
 _SHOWN = 4  # reasons
@@ -38,7 +46,7 @@ class Speed:
     left_s: float | None = None  # for the rest at this speed; None: not known yet
 
 
-class Pace:
+class SpeedMeter:
     """Turns counts into speeds. What was there before this run, and the time before its first shard, do not count."""
 
     def __init__(self) -> None:
@@ -67,7 +75,7 @@ class Pace:
 
 
 @contextmanager
-def shown(
+def show_progress(
     console: Console, log: Path | None = None, every_s: float = LINES_S, clock: Callable[[], float] = time.time
 ) -> Iterator[OnProgress]:
     """Give this to `run(on_progress=...)`. On a terminal a picture that is gone at the end, else a line now and then.
@@ -84,7 +92,7 @@ def shown(
             yield lambda now: _tell(listeners, now)
             return
         with Live(console=console, transient=True, auto_refresh=False) as live:
-            pace = Pace()
+            pace = SpeedMeter()
             listeners.append(lambda now: live.update(picture(now, pace(now), console.width), refresh=True))
             yield lambda now: _tell(listeners, now)
     finally:
@@ -96,12 +104,12 @@ def picture(now: Progress, speed: Speed, width: int) -> Group:
     """A bar, and three lines under it."""
     share = now.images_done / now.images if now.images else 0.0
     bar = Table.grid(padding=(0, 1))
-    left = "" if speed.left_s is None else f"{duration(speed.left_s)} left"
+    left = "" if speed.left_s is None else f"{format_duration(speed.left_s)} left"
     # the bar's width follows from the words', or else their growing digits would make it twitch
     bar.add_row(ProgressBar(1.0, share, width=max(10, min(width, 100) - 28)), f"{share:5.1%}", Text(left, "bold cyan"))
     lines = [Text(f"{_what(now)}", style="bold"), Text(", ".join(_speeds(speed)))]
     if now.bad:
-        lines.append(Text(f"{sum(now.bad.values()):,} bad: {reasons(now.bad)}", style="yellow"))
+        lines.append(Text(f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}", style="yellow"))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return Group(bar, *lines)
@@ -111,9 +119,9 @@ def line(now: Progress, speed: Speed) -> str:
     """All of it, for a log."""
     words = [_what(now), *_speeds(speed)]
     if speed.left_s is not None:
-        words.append(f"{duration(speed.left_s)} left")
+        words.append(f"{format_duration(speed.left_s)} left")
     if now.bad:
-        words.append(f"{sum(now.bad.values()):,} bad ({reasons(now.bad)})")
+        words.append(f"{sum(now.bad.values()):,} bad ({format_reasons(now.bad)})")
     return ", ".join(words)
 
 
@@ -138,7 +146,7 @@ def document(now: Progress, speed: Speed, at: float) -> dict[str, object]:
     }
 
 
-def reasons(bad: Mapping[str, int], most: int = _SHOWN) -> str:
+def format_reasons(bad: Mapping[str, int], most: int = _SHOWN) -> str:
     """`8 truncated, 4 corrupt`, the most frequent first."""
     ranked = sorted(Counter(bad).items(), key=lambda item: (-item[1], item[0]))
     words = [f"{n:,} {why}" for why, n in ranked[:most]]
@@ -147,7 +155,7 @@ def reasons(bad: Mapping[str, int], most: int = _SHOWN) -> str:
     return ", ".join(words)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`42 s`, `3:05 min`, `1:02:03 h`, `3 d 4 h`."""
     whole = round(seconds)
     if whole < 60:
@@ -159,12 +167,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole // 3600 % 24} h"
 
 
-def megabytes(count: float) -> str:
+def format_megabytes(count: float) -> str:
     """Of a second: `4.5 MB`; one decimal below 100."""
     return f"{count / 1e6:,.1f} MB" if count < 1e8 else f"{count / 1e6:,.0f} MB"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """`512 bytes`, `4.5 MB`, `1.2 TB`: powers of 1000, three digits."""
     value, unit = float(count), "bytes"
     for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
@@ -188,12 +196,12 @@ def _speeds(speed: Speed) -> list[str]:
         return []
     words = [f"{speed.images:,.1f} images/s" if speed.images < 100 else f"{speed.images:,.0f} images/s"]
     if speed.bytes_in:
-        words.append(f"{megabytes(speed.bytes_in)}/s in, {megabytes(speed.bytes_out)}/s out")
+        words.append(f"{format_megabytes(speed.bytes_in)}/s in, {format_megabytes(speed.bytes_out)}/s out")
     return words
 
 
 def _lines(console: Console, every_s: float) -> OnProgress:
-    pace, said = Pace(), -every_s
+    pace, said = SpeedMeter(), -every_s
 
     def listen(now: Progress) -> None:
         nonlocal said
@@ -206,7 +214,7 @@ def _lines(console: Console, every_s: float) -> OnProgress:
 
 
 def _logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
-    pace, before = Pace(), ("", -1)
+    pace, before = SpeedMeter(), ("", -1)
 
     def listen(now: Progress) -> None:
         nonlocal before

@@ -10,10 +10,10 @@ from typing import Any
 
 from fastfeed.preprocess.finalize import TIMES
 from fastfeed.preprocess.record import Counts
-from fastfeed.preprocess.reports.progress import duration, size
+from fastfeed.preprocess.reports.progress import format_duration, format_size
 from fastfeed.preprocess.state import Job
 
-__all__ = ["STAGES", "Run", "Statistics", "limit", "statistics"]
+__all__ = ["STAGES", "Run", "Statistics", "bottleneck", "statistics"]
 
 STAGES = {
     "read": "reading from disk or network",
@@ -63,7 +63,7 @@ class Statistics:
             tally[name] = dict(sorted(tally[name].items(), key=lambda item: float(item[0])))
         for name in ("formats", "modes", "icc", "orientations", "sizes"):
             tally[name] = dict(ranked(tally[name]))
-        return found | {"bad": dict(ranked(self.bad)), "limit": limit(self.took)}
+        return found | {"bad": dict(ranked(self.bad)), "limit": bottleneck(self.took)}
 
 
 def statistics(job: Job) -> Statistics:
@@ -84,7 +84,7 @@ def statistics(job: Job) -> Statistics:
     )
 
 
-def limit(took: Run) -> str:
+def bottleneck(took: Run) -> str:
     """What would have to be faster for all of it to be faster: one sentence. Empty where nothing was timed."""
     busy = sum(took.stages.values())
     if not busy:
@@ -120,7 +120,7 @@ def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def rows(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
+def top_rows(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
     """`ranked`, with all behind the first `most` in one row."""
     found = ranked(counts)
     if len(found) <= most + 1:
@@ -199,7 +199,9 @@ def summary(found: Statistics) -> list[tuple[str, str]]:
             ("read", tally.bytes_in, tally.pixels_in),
             ("written", found.bytes, tally.pixels_out),
         ):
-            lines.append((name, f"{size(count)}, {size(count / good)} and {_mega(pixels / good)} an image"))
+            lines.append(
+                (name, f"{format_size(count)}, {format_size(count / good)} and {_mega(pixels / good)} an image")
+            )
         if tally.bytes_in:
             lines.append(("share", f"{found.bytes / tally.bytes_in:.1%} of what was read"))
     if tally.kept:
@@ -208,7 +210,7 @@ def summary(found: Statistics) -> list[tuple[str, str]]:
         lines.append(("enlarged", f"{tally.enlarged:,}"))
     if took.seconds:
         rate = f", {took.images / took.seconds:,.1f} images/s" if took.images else ""
-        long = duration(took.seconds) if took.seconds >= 10 else f"{took.seconds:.1f} s"
+        long = format_duration(took.seconds) if took.seconds >= 10 else f"{took.seconds:.1f} s"
         lines.append(("took", f"{long} in {took.runs} run{'s' if took.runs != 1 else ''}{rate}"))
     busy = sum(took.stages.values())
     for name, seconds in took.stages.items():

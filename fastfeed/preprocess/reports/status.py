@@ -10,15 +10,15 @@ from itertools import pairwise
 from typing import Any
 
 from fastfeed.preprocess.plan import PLAN
-from fastfeed.preprocess.reports.progress import duration, reasons, size
-from fastfeed.preprocess.reports.verify import temporary
+from fastfeed.preprocess.reports.progress import format_duration, format_reasons, format_size
+from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.survey.survey import ROW, piece_name
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["Standing", "pace", "standing", "surveyed"]
+__all__ = ["JobStatus", "count_surveyed", "job_status", "shard_pace"]
 
 SURVEY = piece_name(0).rpartition("/")[0]
 _AROUND = 640  # bytes in a piece that are no rows, at most
@@ -29,7 +29,7 @@ _RECENT = 200  # records that the speed is taken from
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStatus:
     """How far a job is."""
 
     source: str
@@ -65,13 +65,13 @@ class Standing:
         found = [
             ("source", self.source),
             ("shards", f"{self.done:,} of {self.shards:,} done, {share:.1%}"),
-            ("images", f"{self.images:,} in them, {size(self.bytes)}; {self.planned:,} planned"),
+            ("images", f"{self.images:,} in them, {format_size(self.bytes)}; {self.planned:,} planned"),
         ]
         if self.bad:
-            found.append(("bad", f"{self.bad.total():,}: {reasons(self.bad, 8)}"))
+            found.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
         if self.left_out:
             found.append(("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(self.left_out.items()))))
-        last = "" if self.last_s is None else f", the last shard {duration(self.last_s)} ago"
+        last = "" if self.last_s is None else f", the last shard {format_duration(self.last_s)} ago"
         if not self.todo:
             found.append(("state", "complete"))
         elif self.writers:
@@ -82,21 +82,21 @@ class Standing:
         else:
             found.append(("state", f"not running, as far as can be seen from here{last}"))
         if self.seconds_left is not None:
-            found.append(("left", f"about {duration(self.seconds_left)}, at the speed of the last shards"))
+            found.append(("left", f"about {format_duration(self.seconds_left)}, at the speed of the last shards"))
         return found
 
 
-def standing(job: Job, now: float | None = None) -> Standing:
+def job_status(job: Job, now: float | None = None) -> JobStatus:
     """Of a job as it is now. Times are known of folders, not of buckets."""
     records, now = job.records.values(), time.time() if now is None else now
-    writers = sum(not has_ended(name.rpartition("/")[2]) for name in temporary(job.target))
+    writers = sum(not has_ended(name.rpartition("/")[2]) for name in temporary_names(job.target))
     times = _times(job)
-    each, last = pace(times)
+    each, last = shard_pace(times)
     last_s = None if last is None else max(now - last, 0.0)
     fresh = last_s is not None and last_s < max(_FRESH_S, _PAUSE * (each or 0.0))
     todo = len(job.shards) - len(job.records)
     running = bool(todo) and (writers > 0 or fresh)
-    return Standing(
+    return JobStatus(
         source=job.plan.source,
         shards=len(job.shards),
         done=len(job.records),
@@ -112,7 +112,7 @@ def standing(job: Job, now: float | None = None) -> Standing:
     )
 
 
-def surveyed(target: Target) -> int:
+def count_surveyed(target: Target) -> int:
     """Photographs that were looked at for a plan that is not made yet, at least; 0: there is a plan, or nothing."""
     if target.read(PLAN) is not None:
         return 0
@@ -120,7 +120,7 @@ def surveyed(target: Target) -> int:
     return sum(max(1, (bytes - _AROUND) // ROW.itemsize) for bytes in begun)
 
 
-def pace(times: list[float]) -> tuple[float | None, float | None]:
+def shard_pace(times: list[float]) -> tuple[float | None, float | None]:
     """Seconds from one shard to the next since the last pause, and when the last one was done; `times` in any order."""
     ordered = sorted(times)[-_RECENT:]
     if len(ordered) < 2:

@@ -25,7 +25,17 @@ from fastfeed.storage.byte_range import Span, is_local
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["DERIVED", "Problem", "Verified", "claimed", "place_of", "repair", "samples_in", "temporary", "verify"]
+__all__ = [
+    "DERIVED",
+    "Problem",
+    "Verification",
+    "location_of",
+    "matching_records",
+    "repair",
+    "samples_in",
+    "temporary_names",
+    "verify",
+]
 
 DERIVED = (MANIFEST, BAD, "index.json")  # made from records, for readers
 INDEX = ".ffindex"
@@ -50,7 +60,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Verification:
     """What was found."""
 
     shards: int  # planned
@@ -66,9 +76,9 @@ class Verified:
         return sorted({problem.shard for problem in self.problems if problem.shard is not None})
 
 
-def verify(job: Job, on_shard: OnShard | None = None) -> Verified:
+def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
     """Read every file of every shard again: size, sha256, and the number of samples as the format's reader sees it."""
-    target, there, records = job.target, job.target.files(), claimed(job)
+    target, there, records = job.target, job.target.files(), matching_records(job)
     problems: list[Problem] = []
     whole = samples = read = 0
     with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
@@ -86,10 +96,10 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verified:
     if left:
         said = "left behind by a run that was killed" + (f", and {len(left) - 1} more" if len(left) > 1 else "")
         problems.append(Problem("temporary", left[0], said + "; the next run removes it"))
-    return Verified(len(job.shards), len(records), whole, samples, read, tuple(problems))
+    return Verification(len(job.shards), len(records), whole, samples, read, tuple(problems))
 
 
-def claimed(job: Job) -> dict[int, Record]:
+def matching_records(job: Job) -> dict[int, Record]:
     """Records of this plan, whether or not their files are there."""
     digest, there = job.plan.hash, job.target.files()
     shards = [shard for shard in job.shards if f"{shard.name}.json" in there]
@@ -106,7 +116,7 @@ def claimed(job: Job) -> dict[int, Record]:
         return {record.index: record for record in pool.map(load, shards) if record is not None}
 
 
-def repair(job: Job, verified: Verified) -> list[str]:
+def repair(job: Job, verified: Verification) -> list[str]:
     """Remove the records of broken shards, so that the next run makes these again; the names of the shards."""
     names = [job.shards[index].name for index in verified.broken]
     for name in names:
@@ -190,10 +200,10 @@ def _strangers(job: Job, records: dict[int, Record], there: dict[str, int]) -> I
 
 def _temporary(target: Target) -> list[str]:
     """Names of temporary files whose owners have ended; those of others are being written."""
-    return [name for name in temporary(target) if has_ended(name.rpartition("/")[2])]
+    return [name for name in temporary_names(target) if has_ended(name.rpartition("/")[2])]
 
 
-def temporary(target: Target) -> list[str]:
+def temporary_names(target: Target) -> list[str]:
     """Names of temporary folders, one per process that writes or wrote; of buckets none are known."""
     if not isinstance(target, LocalTarget):
         return []
@@ -203,7 +213,7 @@ def temporary(target: Target) -> list[str]:
         return []
 
 
-def place_of(target: Target) -> tuple[str, Storage]:
+def location_of(target: Target) -> tuple[str, Storage]:
     """Where the files of a target lie, and what they are read through."""
     storage = getattr(target, "storage", None) or Storage()
     return str(getattr(target, "folder", "") or getattr(target, "url", "") or target.text).rstrip("/"), storage
@@ -211,7 +221,7 @@ def place_of(target: Target) -> tuple[str, Storage]:
 
 def reader(target: Target, name: str) -> Read:
     """Reads of a file below a target. OSError."""
-    place, storage = place_of(target)
+    place, storage = location_of(target)
     path = f"{place}/{name}"
     if is_local(place):
 

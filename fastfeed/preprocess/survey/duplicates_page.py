@@ -15,8 +15,8 @@ from PIL import Image
 
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
-from fastfeed.preprocess.pixels.decode import Rasterizer, look
-from fastfeed.preprocess.survey.select import Pair
+from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
+from fastfeed.preprocess.survey.select import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
@@ -69,7 +69,7 @@ class _Shown:
     facts: str  # size and format; empty where it cannot be decoded
 
 
-def write_duplicates(target: Target, source: Source, pairs: Sequence[Pair]) -> None:
+def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePair]) -> None:
     """`_job/duplicates.jsonl`, a line for each pair, and `_job/duplicates.html` with pictures of some."""
     lines = io.BytesIO()
     for pair in pairs:
@@ -80,7 +80,7 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[Pair]) -> N
     target.write(PAGE, _page(source, pairs).encode("utf-8", "replace"))
 
 
-def _page(source: Source, pairs: Sequence[Pair]) -> str:
+def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     sections = {reason: [pair for pair in pairs if pair.reason == reason] for reason in _TITLES}
     chosen = {
         reason: sorted(some, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))[: _SHOWN[reason]]
@@ -109,7 +109,7 @@ def _page(source: Source, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _card(source: Source, pair: Pair, shown: dict[int, _Shown]) -> str:
+def _card(source: Source, pair: DuplicatePair, shown: dict[int, _Shown]) -> str:
     head = f"{_count(pair.bits, 'bit')} of 64 differ" if pair.reason == "duplicate_near" else "the same bytes"
     if pair.bits == 1:
         head = "1 bit of 64 differs"
@@ -138,7 +138,7 @@ def _looked_at(source: Source, ids: Sequence[int]) -> dict[int, _Shown]:
 def _small(rasterizer: Rasterizer, blob: Any) -> _Shown:
     if isinstance(blob, Failure):
         return _Shown(escape(blob.reason), "")
-    seen = look(blob)
+    seen = image_info(blob)
     if isinstance(seen, Bad):
         return _Shown(escape(seen.reason), "")
     scale = min(1.0, _BOX[0] / seen.height, _BOX[1] / seen.width)

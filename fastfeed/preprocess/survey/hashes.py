@@ -9,9 +9,9 @@ import numpy as np
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
 
-__all__ = ["Eye", "dhash", "sha"]
+__all__ = ["ImageHasher", "dhash", "sha256_prefix"]
 
 ROWS, COLUMNS = 8, 9  # cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced photograph
 _CELL = 8
@@ -22,7 +22,7 @@ _TOLD, _FEWEST = 2, 20  # of 64 differences so many must be >= 2 levels: else no
 _BORDERS = 16  # and of 112 neighbors in the pattern of bits so many must differ: else it is a gradient, or a vignette
 
 
-def sha(blob: Any) -> np.ndarray:
+def sha256_prefix(blob: Any) -> np.ndarray:
     """The first 16 bytes of the SHA-256: uint64, shape (2,)."""
     return np.frombuffer(hashlib.sha256(blob).digest(), "<u8", 2)
 
@@ -41,22 +41,22 @@ def dhash(pixels: np.ndarray) -> tuple[int, bool]:
     return int.from_bytes(np.packbits(bits).tobytes(), "big"), plain
 
 
-class Eye:
+class ImageHasher:
     """Looks at files, upright, on white and in sRGB, reduced while they are decoded."""
 
     def __init__(self, max_pixels: int) -> None:
         self._rasterizer = Rasterizer(filter="area", max_pixels=max_pixels)
         self._max_pixels = max_pixels
 
-    def look(self, blob: bytes) -> Look | Bad:
+    def inspect(self, blob: bytes) -> ImageInfo | Bad:
         """What its header says."""
-        return look(blob, self._max_pixels)
+        return image_info(blob, self._max_pixels)
 
-    def need(self, blob: bytes, seen: Look) -> int:
+    def need(self, blob: bytes, seen: ImageInfo) -> int:
         """Bytes that `dhash` will take at its peak, beside the file's own."""
         return cost(seen, len(blob), (0.0, 0.0, float(seen.height), float(seen.width)), _REDUCED, "area")
 
-    def dhash(self, blob: bytes, seen: Look) -> tuple[int, bool] | Bad:
+    def dhash(self, blob: bytes, seen: ImageInfo) -> tuple[int, bool] | Bad:
         """As `dhash` gives it."""
         box = (0.0, 0.0, float(seen.height), float(seen.width))
         pixels = self._rasterizer.pixels(blob, seen, box, _REDUCED)

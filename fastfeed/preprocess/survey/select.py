@@ -21,20 +21,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastfeed.preprocess.pixels.geometry import nearest
+from fastfeed.preprocess.pixels.geometry import nearest_bucket
 from fastfeed.preprocess.recipe import Choice, Recipe, Size
 from fastfeed.preprocess.survey.near_duplicates import near_pairs
 from fastfeed.preprocess.survey.survey import BAD, GOOD, Survey
 from fastfeed.sampling.permute import permute
 
-__all__ = ["Chosen", "Pair", "choose", "needs_pixels"]
+__all__ = ["DuplicatePair", "Selection", "needs_pixels", "select"]
 
 _ORDER = 0x6F72646572  # sets the order of a plan apart from other permutations of the same seed
 _OWN_NAME = re.compile(r"[^/]*/?[^/]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class DuplicatePair:
     """A photograph that is left out, and the one that stays in its place: ids in the source."""
 
     kept: int
@@ -45,12 +45,12 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class Selection:
     """What the plan is made of."""
 
     groups: list[tuple[str, np.ndarray]]  # folder, and ids in the order of its shards: int64
     left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
-    pairs: list[Pair] = field(default_factory=list)  # by the id that was dropped
+    pairs: list[DuplicatePair] = field(default_factory=list)  # by the id that was dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ def needs_pixels(recipe: Recipe) -> bool:
     return recipe.choice.compares
 
 
-def choose(
+def select(
     recipe: Recipe, length: int, labels: np.ndarray, survey: Survey | None, uris: Callable[[int], str]
-) -> Chosen:
+) -> Selection:
     """Groups of the ids of a source of this length, and what is left out of them.
 
     labels: int64, shape (length,), -1 for none. survey: None where the recipe does not ask for one. uris: asked only of
@@ -90,7 +90,7 @@ def choose(
     if choice.shuffle is not None:
         key = (choice.shuffle, _ORDER)
         groups = {name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()}
-    return Chosen(list(groups.items()), left_out, pairs)
+    return Selection(list(groups.items()), left_out, pairs)
 
 
 def _alike(survey: Survey, distance: int) -> _Alike:
@@ -106,7 +106,7 @@ def _alike(survey: Survey, distance: int) -> _Alike:
     return _Alike((first[same], by_bytes[same]), (told[a], told[b], bits))
 
 
-def _pairs(alike: _Alike, choice: Choice, labels: np.ndarray) -> list[Pair]:
+def _pairs(alike: _Alike, choice: Choice, labels: np.ndarray) -> list[DuplicatePair]:
     """Who is left out in favor of whom."""
     gone: dict[int, tuple[int, str, int]] = {}  # id -> who stays instead, reason, bits
     if choice.dedupe == "near":
@@ -123,7 +123,7 @@ def _pairs(alike: _Alike, choice: Choice, labels: np.ndarray) -> list[Pair]:
         for one, other in zip(*(ids.tolist() for ids in alike.twins), strict=True):
             gone[other] = gone.get(one, (one, "duplicate_exact", 0))
     return [
-        Pair(kept, id, reason, bits, bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0))
+        DuplicatePair(kept, id, reason, bits, bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0))
         for id, (kept, reason, bits) in sorted(gone.items())
     ]
 
@@ -177,7 +177,7 @@ def _by_bucket(groups: dict[str, np.ndarray], survey: Survey, buckets: tuple[Siz
     """Each group cut into one per bucket; what is bad goes to the first."""
     rows = survey.rows
     shapes, which = np.unique(np.stack([rows["height"], rows["width"]], axis=1), axis=0, return_inverse=True)
-    picked = [nearest(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()]
+    picked = [nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()]
     bucket = np.where(survey.bad, 0, np.array(picked, np.int64)[which.reshape(-1)])
     return {
         f"{folder}/{height}x{width}" if folder else f"{height}x{width}": ids[bucket[ids] == i]

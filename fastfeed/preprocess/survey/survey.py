@@ -15,14 +15,14 @@ import numpy as np
 from fastfeed.decode.base import Bad
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.readahead import LATER, large, reading
+from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
 from fastfeed.preprocess.recipe import Limits
-from fastfeed.preprocess.survey.hashes import Eye, sha
+from fastfeed.preprocess.survey.hashes import ImageHasher, sha256_prefix
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.task import FREE, NoRoom, Watch
+from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, TaskContext
 from fastfeed.sources.base import Source
 
-__all__ = ["BAD", "GOOD", "PLAIN", "ROW", "Survey", "SurveyTask", "load_survey", "piece_name", "survey_done"]
+__all__ = ["BAD", "GOOD", "PLAIN", "ROW", "Survey", "SurveyTask", "completed_pieces", "load_survey", "piece_name"]
 
 GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too little is to be seen for its dHash to mean anything
 ROW = np.dtype(
@@ -56,14 +56,14 @@ class SurveyTask:
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", self.source.fingerprint)
 
-    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """As in Task: how many "samples", and how many of them are "bad"."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
-        eye = Eye(self.max_pixels)
-        with reading(self.source, [i for i in ids if i not in poison], lambda: watch.begin(_NOBODY)) as found:
+        eye = ImageHasher(self.max_pixels)
+        with read_ahead(self.source, [i for i in ids if i not in poison], lambda: watch.begin(_NOBODY)) as found:
             for i, blob, _ in found:
                 self._look(rows[i - ids.start], blob, eye, watch)
         watch.begin(_NOBODY)
@@ -71,21 +71,21 @@ class SurveyTask:
         self.target.write(piece_name(piece), _packed(rows, about))
         return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
 
-    def alone(self, sample: int, watch: Watch) -> None:
+    def alone(self, sample: int, watch: TaskContext) -> None:
         """As in Task."""
         row = np.zeros(1, ROW)[0]
         row["id"] = sample
-        self._look(row, LATER, Eye(self.max_pixels), watch)
+        self._look(row, DEFERRED, ImageHasher(self.max_pixels), watch)
 
-    def _look(self, row: Any, found: Any, eye: Eye, watch: Watch) -> None:
+    def _look(self, row: Any, found: Any, eye: ImageHasher, watch: TaskContext) -> None:
         """Fills in a row of which `reading` gave this."""
         sample = int(row["id"])
         try:
-            if found is not LATER:
+            if found is not DEFERRED:
                 watch.begin(sample)
                 self._see(row, found, eye, watch.room)
                 return
-            held, free = large(self.source, [sample])[0], FREE
+            held, free = known_sizes(self.source, [sample])[0], FREE_BYTES
             while free:  # with room for its bytes from before they are read, and for what decoding them usually takes
                 watch.begin(_NOBODY)  # waiting for room is not its fault
                 with watch.room(held + free):
@@ -93,16 +93,16 @@ class SurveyTask:
                     watch.begin(sample)
                     free = self._see(row, found, eye, _enough, free)
                     del found
-        except NoRoom:  # its shard says so, too
+        except MemoryLimitError:  # its shard says so, too
             row["state"] = BAD
 
-    def _see(self, row: Any, blob: Any, eye: Eye, room: Room, free: int = 1 << 62) -> int:
+    def _see(self, row: Any, blob: Any, eye: ImageHasher, room: Room, free: int = 1 << 62) -> int:
         """What decoding it needs, where that is more than is `free`, and nothing was done; else 0."""
         row["state"] = BAD
         if isinstance(blob, Failure):
             return 0
-        row["sha"] = sha(blob)
-        seen = eye.look(blob)
+        row["sha"] = sha256_prefix(blob)
+        seen = eye.inspect(blob)
         if isinstance(seen, Bad):
             return 0
         looks: tuple[int, bool] | Bad = (0, True)
@@ -143,7 +143,7 @@ def piece_name(piece: int) -> str:
     return f"_job/survey/{piece:06d}.npy"
 
 
-def survey_done(
+def completed_pieces(
     target: Target,
     bounds: np.ndarray,
     fingerprint: str,

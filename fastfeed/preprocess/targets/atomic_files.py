@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.record import ShardFile
-from fastfeed.preprocess.targets.temp_files import Draft, clear
+from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
 
-__all__ = ["Bundle", "DraftFile"]
+__all__ = ["AtomicFile", "AtomicFiles"]
 
 
-class Bundle:
+class AtomicFiles:
     """Its folder is made with the first file. The first error ends it, and is what it says from then on.
 
     `refuse(error, name)` is the error to raise where the system refused a file of that name; `local`: the folder is on
@@ -26,19 +26,19 @@ class Bundle:
         self._make_folder, self._refuse, self._local = make_folder, refuse, local
         self._folder: str | None = None
         self._failed: BaseException | None = None
-        self.drafts: list[Draft] = []
+        self.drafts: list[TempFile] = []
 
-    def create(self, name: str) -> DraftFile:
+    def create(self, name: str) -> AtomicFile:
         """A new file. TargetError."""
-        return DraftFile(self, self.begin(name))
+        return AtomicFile(self, self.begin(name))
 
-    def begin(self, name: str) -> Draft:
+    def begin(self, name: str) -> TempFile:
         """The same, for one who uses `writing` as well."""
         with self.writing(name):
             if self._folder is None:
                 self._folder = self._make_folder()
             path = os.path.join(self._folder, str(len(self.drafts)))
-            self.drafts.append(Draft(path, name, early=self._local))
+            self.drafts.append(TempFile(path, name, early=self._local))
             return self.drafts[-1]
 
     def finish(self) -> list[ShardFile]:
@@ -80,13 +80,13 @@ class Bundle:
         folder, self._folder = self._folder, None
         if folder is not None:
             with suppress(OSError):  # `sweep` will; what went wrong before this is more important
-                clear(folder)
+                remove_tree(folder)
 
 
-class DraftFile:
+class AtomicFile:
     """A draft whose errors say what could not be written, and where."""
 
-    def __init__(self, bundle: Bundle, draft: Draft) -> None:
+    def __init__(self, bundle: AtomicFiles, draft: TempFile) -> None:
         self._bundle, self._draft = bundle, draft
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:

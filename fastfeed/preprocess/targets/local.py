@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
+from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
 from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
-from fastfeed.preprocess.targets.temp_files import Draft, clear
-from fastfeed.preprocess.targets.write_errors import refusal
-from fastfeed.runtime.atomic_write import sync_folder
+from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
+from fastfeed.preprocess.targets.write_errors import write_error
 
 __all__ = ["LocalAttempt", "LocalTarget", "open_local"]
 
@@ -80,7 +79,7 @@ class LocalTarget:
                 return 0
             for name in names:
                 if everything or has_ended(name):
-                    clear(os.path.join(top, name))
+                    remove_tree(os.path.join(top, name))
                     swept += 1
             with suppress(OSError):  # somebody is at work
                 os.rmdir(top)
@@ -94,9 +93,9 @@ class LocalTarget:
 
     def refuse(self, error: OSError, name: str) -> TargetError:
         """What to raise where the system refused a file."""
-        return refusal(error, f"write {name} to {self.text}")
+        return write_error(error, f"write {name} to {self.text}")
 
-    def name(self, draft: Draft) -> None:
+    def name(self, draft: TempFile) -> None:
         """Give a complete file its name. OSError."""
         path = self.path(draft.name)
         try:
@@ -143,7 +142,7 @@ class LocalTarget:
         try:
             yield
         except OSError as error:
-            raise refusal(error, f"{verb} {what} {where} {self.text}") from error
+            raise write_error(error, f"{verb} {what} {where} {self.text}") from error
 
 
 class LocalAttempt:
@@ -151,9 +150,9 @@ class LocalAttempt:
 
     def __init__(self, target: LocalTarget) -> None:
         self._target = target
-        self._bundle = Bundle(target.make_temporary, target.refuse, local=True)
+        self._bundle = AtomicFiles(target.make_temporary, target.refuse, local=True)
 
-    def create(self, name: str) -> DraftFile:
+    def create(self, name: str) -> AtomicFile:
         """A new file, under a temporary name until `commit`."""
         self._target.path(name)
         return self._bundle.create(name)

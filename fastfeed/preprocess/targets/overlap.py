@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["check_apart"]
+__all__ = ["check_overlap"]
 
 _SAME = {"s3a": "s3", "gcs": "gs", "abfss": "abfs"}  # two names of one protocol
 _MAGIC = re.compile(r"[*?\[{]")
@@ -26,7 +26,7 @@ class Named(Protocol):
     def text(self) -> str: ...
 
 
-def check_apart(source: Given | Sequence[Given], target: Given | Named) -> None:
+def check_overlap(source: Given | Sequence[Given], target: Given | Named) -> None:
     """ConfigError where one lies in the other, or both are the same: folders, URLs, or patterns for the source.
 
     Symbolic links, and folders mounted twice, are seen through. Nothing has to be there.

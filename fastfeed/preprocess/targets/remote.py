@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.preprocess.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import Bundle, DraftFile
+from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
 from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
-from fastfeed.preprocess.targets.temp_files import clear
-from fastfeed.preprocess.targets.write_errors import AGAIN, refusal
+from fastfeed.preprocess.targets.temp_files import remove_tree
+from fastfeed.preprocess.targets.write_errors import RERUN_HINT, write_error
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, find
 from fastfeed.storage.retry import Patience, Unread
@@ -108,7 +108,7 @@ class RemoteTarget:
             mark, _, owner = name.removeprefix(_SPOOL).partition(".")
             if name.startswith(_SPOOL) and (has_ended(owner) or (everything and mark == self._mark)):
                 with suppress(OSError):  # another user's
-                    clear(os.path.join(top, name))
+                    remove_tree(os.path.join(top, name))
                     swept += 1
         return swept
 
@@ -138,7 +138,7 @@ class RemoteTarget:
     def refuse(self, error: OSError, name: str) -> TargetError:
         """What to raise where this machine's disk refused a file."""
         where = tempfile.gettempdir()
-        return refusal(error, f"write {name} to {where} on its way to {self.text} (TMPDIR names another folder)")
+        return write_error(error, f"write {name} to {where} on its way to {self.text} (TMPDIR names another folder)")
 
     @property
     def _mark(self) -> str:
@@ -185,7 +185,7 @@ class RemoteTarget:
         else:
             code = next((code for text, code in _NUMBERS.items() if said.startswith(text)), errno.EIO)
             advice = "see that the key may do that" if code == errno.EACCES else "look whether the service is up"
-        raise TargetError(self._shown(f"cannot {doing}: {said}; {advice}, {AGAIN}"), code)
+        raise TargetError(self._shown(f"cannot {doing}: {said}; {advice}, {RERUN_HINT}"), code)
 
     def _shown(self, text: str) -> str:
         """Without secrets: clients may repeat what they were given."""
@@ -199,9 +199,9 @@ class RemoteAttempt:
 
     def __init__(self, target: RemoteTarget) -> None:
         self._target = target
-        self._bundle = Bundle(target.make_spool, target.refuse, local=False)
+        self._bundle = AtomicFiles(target.make_spool, target.refuse, local=False)
 
-    def create(self, name: str) -> DraftFile:
+    def create(self, name: str) -> AtomicFile:
         """A new file, here until `commit`."""
         return self._bundle.create(name)
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.record import ShardFile
-from fastfeed.preprocess.targets.overlap import check_apart
+from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.writers import File
 
-__all__ = ["Attempt", "Target", "check_apart", "open_target"]
+__all__ = ["Attempt", "Target", "check_overlap", "open_target"]
 
 
 class Attempt(Protocol):

@@ -11,13 +11,13 @@ from typing import Any
 
 from fastfeed.preprocess.record import ShardFile
 
-__all__ = ["Draft", "clear"]
+__all__ = ["TempFile", "remove_tree", "sync_folder"]
 
 _BLOCK = 1 << 20  # bytes gathered before the system is called
 _AHEAD = 8 << 20  # bytes after which the disk is asked to begin
 
 
-class Draft:
+class TempFile:
     """A new file at `path`; plain OSErrors. After one of them it stays broken, whoever swallowed it."""
 
     def __init__(self, path: str, name: str, early: bool = True) -> None:
@@ -107,7 +107,7 @@ class Draft:
             self._asked = self._bytes
 
 
-def clear(path: str) -> None:
+def remove_tree(path: str) -> None:
     """Remove a file, or a folder with all that is in it; somebody else may be doing the same."""
     try:
         os.unlink(path)

@@ -7,9 +7,9 @@ import os
 
 from fastfeed.errors import TargetError
 
-__all__ = ["AGAIN", "refusal"]
+__all__ = ["RERUN_HINT", "write_error"]
 
-AGAIN = "then run the same command again: finished shards are kept"
+RERUN_HINT = "then run the same command again: finished shards are kept"
 
 _ADVICE = {
     errno.ENOSPC: "free some",
@@ -31,7 +31,7 @@ _ADVICE = {
 }
 
 
-def refusal(error: OSError, doing: str) -> TargetError:
+def write_error(error: OSError, doing: str) -> TargetError:
     """The error to raise for what the system said; `doing` as in "write a.tar to /data/out"."""
     if isinstance(error, TargetError):
         return error
@@ -39,4 +39,4 @@ def refusal(error: OSError, doing: str) -> TargetError:
     said = os.strerror(code) if code is not None else str(error) or type(error).__name__
     said = said[:1].lower() + said[1:]
     advice = "" if code is None or code not in _ADVICE else f"{_ADVICE[code]}, "
-    return TargetError(f"cannot {doing}: {said}; {advice}{AGAIN}", code)
+    return TargetError(f"cannot {doing}: {said}; {advice}{RERUN_HINT}", code)

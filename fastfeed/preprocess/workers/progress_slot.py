@@ -6,12 +6,12 @@ import mmap
 import os
 import struct
 
-__all__ = ["Place"]
+__all__ = ["ProgressSlot"]
 
 _NOTE = struct.Struct("qQ")  # the sample, -1 for none; how many have been begun. Native: each is stored at once
 
 
-class Place:
+class ProgressSlot:
     """One process writes, another reads."""
 
     def __init__(self, fd: int | None = None) -> None:

@@ -23,10 +23,10 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.errors import FastfeedError
-from fastfeed.preprocess.task import Outcome, Task, packed
-from fastfeed.preprocess.workers.progress_slot import Place
+from fastfeed.preprocess.task import Outcome, Task, pickle_task
+from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 
-__all__ = ["Rules", "Supervisor", "WorkerDied", "close_all"]
+__all__ = ["Supervisor", "WorkerDied", "WorkerLimits", "close_all"]
 
 _DEATHS = 3  # of one photograph that lives alone, or of a piece at no photograph; then it is given up
 # NumPy's threads, which would spin while a process starts, and have nothing to do in it
@@ -46,7 +46,7 @@ class WorkerDied(FastfeedError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class WorkerLimits:
     """What a worker process may do."""
 
     memory: int = 1 << 30  # bytes for photographs that need more than work.FREE; shared where the budget is
@@ -66,13 +66,13 @@ class Supervisor:
     def __init__(
         self,
         task: Task | bytes,  # or its pickle
-        rules: Rules | None = None,
-        budget: MemoryLimit | None = None,  # of rules.memory bytes, shared by several
+        rules: WorkerLimits | None = None,
+        budget: Budget | None = None,  # of rules.memory bytes, shared by several
         heard: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
     ) -> None:
-        self._task = task if isinstance(task, bytes) else packed(task)
-        self._rules = rules or Rules()
-        self._budget = budget or MemoryLimit(self._rules.memory)
+        self._task = task if isinstance(task, bytes) else pickle_task(task)
+        self._rules = rules or WorkerLimits()
+        self._budget = budget or Budget(self._rules.memory)
         self._heard = heard
         self._child: _Child | None = None
         self._changing = threading.Lock()
@@ -185,8 +185,8 @@ def close_all(leaders: Sequence[Supervisor]) -> None:
 class _Child:
     """One process."""
 
-    def __init__(self, task: bytes, rules: Rules) -> None:
-        self._place = place = Place()
+    def __init__(self, task: bytes, rules: WorkerLimits) -> None:
+        self._place = place = ProgressSlot()
         path = [entry for entry in sys.path if isinstance(entry, str)]
         safe = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not from the working folder
         with ExitStack() as opened:

@@ -21,16 +21,16 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.task import FREE, IN_A_MODULE, NoRoom, Orphaned, Task
-from fastfeed.preprocess.workers.progress_slot import Place
+from fastfeed.preprocess.task import FREE_BYTES, IMPORT_HINT, MemoryLimitError, Orphaned, Task
+from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 
 __all__ = ["main"]
 
 
-class Line:
+class SupervisorChannel:
     """The `Watch` of this process: asks and tells whoever started it."""
 
-    def __init__(self, connection: Connection, place: Place) -> None:
+    def __init__(self, connection: Connection, place: ProgressSlot) -> None:
         self._connection, self._place = connection, place
         self._ear = select.poll()
         self._ear.register(connection.fileno(), select.POLLHUP)
@@ -44,13 +44,13 @@ class Line:
     @contextmanager
     def room(self, need: int) -> Iterator[None]:
         """As in Watch."""
-        if need <= FREE:
+        if need <= FREE_BYTES:
             yield
             return
         self.send("need", need)
         answer, limit = self.receive()
         if answer == "never":
-            raise NoRoom(need, limit)
+            raise MemoryLimitError(need, limit)
         try:
             yield
         finally:
@@ -73,7 +73,7 @@ def main() -> None:
     """Serve until nobody is there who wants it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to who started this, and what it does then decides
     _quiet()
-    line = Line(Connection(int(sys.argv[1])), Place(int(sys.argv[2])))
+    line = SupervisorChannel(Connection(int(sys.argv[1])), ProgressSlot(int(sys.argv[2])))
     status = 0
     try:
         _serve(line)
@@ -97,14 +97,14 @@ def _quiet() -> None:
         os.dup2(nowhere.fileno(), 2)  # of libraries in C
 
 
-def _serve(line: Line) -> None:
+def _serve(line: SupervisorChannel) -> None:
     path, packed, memory = line.receive()
     sys.path[:] = path
     task: Task | Exception
     try:
         task = pickle.loads(packed)
     except Exception as error:  # of a class of the user's that is not importable here, with whatever that raises
-        task = ConfigError(f"a worker process cannot have the source or the target: {error!r}; {IN_A_MODULE}")
+        task = ConfigError(f"a worker process cannot have the source or the target: {error!r}; {IMPORT_HINT}")
     _limit(memory)
     gc.freeze()  # what has been imported stays: it need not be looked at again and again
     line.send("ready")

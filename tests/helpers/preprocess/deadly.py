@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.task import NoRoom, Watch
+from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Deadly:
     folder: str
     fates: dict[int, str] = field(default_factory=dict)
 
-    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         lines = []
         for sample in range(10 * piece, 10 * piece + 10):
             if sample in poison:
@@ -36,10 +36,10 @@ class Deadly:
         path.with_suffix(f".{os.getpid()}").replace(path)
         return {"samples": 10, "pid": os.getpid()}
 
-    def alone(self, sample: int, watch: Watch) -> None:
+    def alone(self, sample: int, watch: TaskContext) -> None:
         self.meet(sample, watch)
 
-    def meet(self, sample: int, watch: Watch) -> str:
+    def meet(self, sample: int, watch: TaskContext) -> str:
         """What becomes of a sample; -1 - piece: at the end of a piece."""
         if sample >= 0:
             watch.begin(sample)
@@ -76,7 +76,7 @@ class Deadly:
                 try:
                     with watch.room(int(rest)):
                         time.sleep(0.05)
-                except NoRoom:
+                except MemoryLimitError:
                     return "oom"
         return "good"
 

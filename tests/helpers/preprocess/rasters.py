@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
 
 TURNED = {  # stored pixels -> as displayed, by EXIF orientation (CIPA DC-008, 4.6.4.A)
     1: lambda a: a,
@@ -62,10 +62,10 @@ def png(samples: np.ndarray, depth: int = 8, key: Sequence[int] = (), interlaced
     return b"\x89PNG\r\n\x1a\n" + body
 
 
-def seen(blob: bytes, **want: Any) -> Look:
+def seen(blob: bytes, **want: Any) -> ImageInfo:
     """What it looks like, which must be an image."""
-    found = look(blob)
-    assert isinstance(found, Look), found
+    found = image_info(blob)
+    assert isinstance(found, ImageInfo), found
     for name, value in want.items():
         assert getattr(found, name) == value, (name, found)
     return found

@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
 from fastfeed.preprocess.survey.survey import GOOD, ROW, Survey, SurveyTask, load_survey
-from fastfeed.preprocess.task import NoRoom
+from fastfeed.preprocess.task import MemoryLimitError
 from fastfeed.spec import ENCODED
 
 POISONED = Bad("worker_crash")
@@ -47,7 +47,7 @@ class Diary:
     def room(self, need: int) -> Iterator[None]:
         self.needs.append(need)
         if need > self.limit:
-            raise NoRoom(need, self.limit)
+            raise MemoryLimitError(need, self.limit)
         yield
 
 

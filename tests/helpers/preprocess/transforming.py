@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.entry import Made
+from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.recipe import Encoding, Limits, Recipe, Scaling
-from fastfeed.preprocess.task import NoRoom
+from fastfeed.preprocess.task import MemoryLimitError
 
 
 class Counted:
@@ -33,7 +33,7 @@ class Counted:
         assert not self.inside, "asking while holding would wait for ever"
         self.needs.append(need)
         if need > self.limit:
-            raise NoRoom(need, self.limit)
+            raise MemoryLimitError(need, self.limit)
         self.inside += 1
         try:
             yield
@@ -45,14 +45,14 @@ def recipe(scaling: Scaling | None = None, encoding: Encoding | None = None, lim
     return Recipe(scaling or Scaling(32), encoding or Encoding(), limits or Limits())
 
 
-def transformed(blob: bytes, *parts: Any) -> Made | Bad:
+def transformed(blob: bytes, *parts: Any) -> ProcessedImage | Bad:
     """With these parts of a recipe, in their order."""
     return Transformer(recipe(*parts))(blob, Counted())
 
 
-def made(blob: bytes, *parts: Any) -> Made:
+def made(blob: bytes, *parts: Any) -> ProcessedImage:
     found = transformed(blob, *parts)
-    assert isinstance(found, Made), found
+    assert isinstance(found, ProcessedImage), found
     return found
 
 
@@ -63,7 +63,7 @@ def file(pixels: np.ndarray | Image.Image, format: str, **options: Any) -> bytes
     return written.getvalue()
 
 
-def shown(found: Made) -> np.ndarray:
+def shown(found: ProcessedImage) -> np.ndarray:
     """The pixels of a result."""
     if found.extension == "npy":
         return np.load(io.BytesIO(found.image), allow_pickle=False)

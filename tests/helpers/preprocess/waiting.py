@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.task import Watch
+from fastfeed.preprocess.task import TaskContext
 from fastfeed.sources.base import Source
 
 PATIENCE_S = 60.0  # ends what would hang for ever
@@ -35,7 +35,7 @@ class Waiting:
     free: int
     fatal: int = -1
 
-    def run(self, piece: int, watch: Watch, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         watch.begin(-1)
         name = Begun(piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex)
         Path(self.folder, "begun-" + "-".join(map(str, name))).touch()
@@ -46,7 +46,7 @@ class Waiting:
         Path(self.folder, f"done-{piece}").touch()
         return {"samples": 1, "pid": os.getpid()}
 
-    def alone(self, sample: int, watch: Watch) -> None:
+    def alone(self, sample: int, watch: TaskContext) -> None:
         raise AssertionError(sample)
 
 

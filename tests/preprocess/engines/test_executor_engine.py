@@ -19,7 +19,7 @@ from fastfeed.preprocess.engines import hosted
 from fastfeed.preprocess.engines.executor import ExecutorEngine
 from fastfeed.preprocess.job import run
 from fastfeed.preprocess.recipe import Packing, Recipe, Scaling
-from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
+from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def gone(pids: set[int]) -> bool:
 
 @pytest.mark.parametrize(("kind", "workers"), [("threads", 4), ("spawn", 2)])
 def test_samples_that_kill_are_the_only_ones_lost(tmp_path: Path, kind: str, workers: int) -> None:
-    rules = Rules(memory=1 << 28)
+    rules = WorkerLimits(memory=1 << 28)
     with executor(kind, workers) as pool:
         outcomes = list(ExecutorEngine(pool, rules=rules).run(Deadly(str(tmp_path), FATES), range(4)))
         assert pool.submit(len, "abc").result() == 3, "the executor is none the worse for it"
@@ -97,7 +97,7 @@ def test_few_pieces_are_with_the_executor_and_the_task_is_sent_once(tmp_path: Pa
 def test_closing_ends_what_threads_are_at(tmp_path: Path) -> None:
     fates = dict.fromkeys(range(20, 40), "hang")
     with ThreadPoolExecutor(2) as pool:
-        outcomes = ExecutorEngine(pool, rules=Rules(timeout_s=600)).run(Deadly(str(tmp_path), fates), range(4))
+        outcomes = ExecutorEngine(pool, rules=WorkerLimits(timeout_s=600)).run(Deadly(str(tmp_path), fates), range(4))
         pids = {next(outcomes).summary["pid"] for _ in range(2)}
         outcomes.close()  # type: ignore[attr-defined]
         assert not any(map(alive, pids))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines.parts import parse_part, part_of
+from fastfeed.preprocess.engines.parts import parse_part, select_part
 
 
 def array(id: int, least: int, most: int, step: int, count: int) -> dict[str, str]:
@@ -17,7 +17,7 @@ def array(id: int, least: int, most: int, step: int, count: int) -> dict[str, st
 
 @given(st.integers(0, 300), st.integers(1, 40))
 def test_parts_are_disjoint_complete_and_even(shards: int, n: int) -> None:
-    parts = [part_of(range(shards), (i, n)) for i in range(n)]
+    parts = [select_part(range(shards), (i, n)) for i in range(n)]
     assert sorted(piece for part in parts for piece in part) == list(range(shards))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -26,7 +26,7 @@ def test_parts_are_disjoint_complete_and_even(shards: int, n: int) -> None:
 def test_what_is_done_already_moves_no_shard_to_another_part(done: set[int], n: int) -> None:
     todo = [piece for piece in range(101) if piece not in done]
     for i in range(n):
-        assert part_of(todo, (i, n)) == [piece for piece in part_of(range(101), (i, n)) if piece not in done]
+        assert select_part(todo, (i, n)) == [piece for piece in select_part(range(101), (i, n)) if piece not in done]
 
 
 def test_a_part_is_written_as_ranks_are() -> None:

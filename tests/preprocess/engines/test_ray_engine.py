@@ -21,14 +21,14 @@ from helpers.preprocess.waiting import Waiting, alive, begun, until
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.job import run
-from fastfeed.preprocess.workers.supervisor import Rules, WorkerDied
+from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'fastfeed[ray]'")
 from fastfeed.preprocess.engines.ray import RayEngine  # noqa: E402  after the skip
 
 pytestmark = pytest.mark.slow
 
-RULES = Rules(memory=1 << 27, timeout_s=1.0)
+RULES = WorkerLimits(memory=1 << 27, timeout_s=1.0)
 TESTS = Path(__file__).parents[2]
 
 
@@ -136,7 +136,7 @@ def test_no_node_has_room(nodes: Nodes, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"needs a node with 1 CPU and \d+\.\d GB of memory, and .* 1 CPU and .*; add"
     ):
-        list(RayEngine(nodes.address, rules=Rules(1 << 45), patience_s=0.5).run(Deadly(str(tmp_path)), [0]))
+        list(RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(Deadly(str(tmp_path)), [0]))
 
 
 def test_the_ray_of_this_process_is_used_and_left_running(nodes: Nodes, tmp_path: Path) -> None:

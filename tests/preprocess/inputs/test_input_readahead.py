@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfeed.preprocess.inputs import readahead as module
-from fastfeed.preprocess.inputs.readahead import LATER, reading
-from fastfeed.preprocess.task import FREE
+from fastfeed.preprocess.inputs import readahead
+from fastfeed.preprocess.inputs.readahead import DEFERRED, read_ahead
+from fastfeed.preprocess.task import FREE_BYTES
 
 
 class Distant:
@@ -75,11 +75,11 @@ class Near:
 def walk(source: Any, ids: Sequence[int]) -> tuple[list[Any], int]:
     """What was found, and the most bytes that were under way or waiting at once."""
     found, most = [], 0
-    with reading(source, ids, lambda: None) as photographs:
+    with read_ahead(source, ids, lambda: None) as photographs:
         for i, blob, _ in photographs:
             most = max(most, source.held)
             source.under_way.pop(i, None)
-            found.append((i, blob if blob is LATER else len(blob)))
+            found.append((i, blob if blob is DEFERRED else len(blob)))
     return found, most
 
 
@@ -89,24 +89,26 @@ def test_remote_reads_are_bounded_by_their_bytes(kind: type[Distant]) -> None:
     source = kind(sizes)
     found, most = walk(source, range(40))
     assert found == list(enumerate(sizes)) and source.begun == list(range(40))
-    assert most <= (FREE if kind is Measured else 3 * FREE), "the first ones are begun before their size is known"
+    assert most <= (FREE_BYTES if kind is Measured else 3 * FREE_BYTES), (
+        "the first ones are begun before their size is known"
+    )
 
 
 def test_small_remote_photographs_are_many_at_once() -> None:
     source = Distant([1000] * 64)
-    assert walk(source, range(64))[1] == 1000 * module._AHEAD
+    assert walk(source, range(64))[1] == 1000 * readahead._AHEAD
 
 
 def test_large_remote_photographs_wait_for_their_turn() -> None:
-    sizes = [1000, FREE, 1000, FREE, FREE, 1000]
+    sizes = [1000, FREE_BYTES, 1000, FREE_BYTES, FREE_BYTES, 1000]
     source = Measured(sizes)
     found, _ = walk(source, range(6))
-    assert found == [(i, size if size < FREE else LATER) for i, size in enumerate(sizes)]
+    assert found == [(i, size if size < FREE_BYTES else DEFERRED) for i, size in enumerate(sizes)]
     assert source.begun == [0, 2, 5]
 
 
 def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WAITING_S", 0.01)
+    monkeypatch.setattr(readahead, "_WAITING_S", 0.01)
     source, said = Distant([5, 5], answered=False), []
 
     def waiting() -> None:
@@ -115,7 +117,7 @@ def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(monkeypatch: pyt
             if not future.done():
                 future.set_result(b"12345")
 
-    with reading(source, [0, 1], waiting) as photographs:  # type: ignore[arg-type]
+    with read_ahead(source, [0, 1], waiting) as photographs:  # type: ignore[arg-type]
         assert [(i, blob) for i, blob, _ in photographs] == [(0, b"12345"), (1, b"12345")]
     assert said == [True]
 
@@ -126,7 +128,7 @@ def test_what_nobody_wants_any_more_is_canceled() -> None:
     def answer() -> None:
         source.under_way[0].set_result(b"12345")
 
-    with reading(source, range(9), answer) as photographs:  # type: ignore[arg-type]
+    with read_ahead(source, range(9), answer) as photographs:  # type: ignore[arg-type]
         assert next(photographs)[:2] == (0, b"12345")
     assert len(source.begun) > 1
     assert [future.cancelled() for future in source.under_way.values()] == [False] + [True] * (len(source.begun) - 1)
@@ -135,7 +137,7 @@ def test_what_nobody_wants_any_more_is_canceled() -> None:
 @pytest.mark.parametrize("where", ["uri", "read"])
 def test_an_error_of_the_source_is_raised_where_its_bytes_are_wanted(where: str) -> None:
     found = []
-    with reading(Near(RuntimeError("mistake"), where), range(4), lambda: None) as photographs:  # type: ignore[arg-type]
+    with read_ahead(Near(RuntimeError("mistake"), where), range(4), lambda: None) as photographs:  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="mistake"):
             for i, _, _ in photographs:
                 found.append(i)

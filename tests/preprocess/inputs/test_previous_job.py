@@ -20,8 +20,8 @@ from fastfeed.cli.open_source import kind_of, open_source
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.inputs.inputs import open_input
-from fastfeed.preprocess.inputs.previous_job import open_output
-from fastfeed.preprocess.plan import Plan, make_plan
+from fastfeed.preprocess.inputs.previous_job import open_previous_job
+from fastfeed.preprocess.plan import JobPlan, make_plan
 from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.record import Record
 from fastfeed.storage.retry import Unread
@@ -30,7 +30,7 @@ from fastfeed.storage.storage import Storage
 CLASSES = ("a", "b", "c")
 
 
-def written(root: Path, format: str, groups: dict[str, int], labeled: bool = True, less: int = 0) -> Plan:
+def written(root: Path, format: str, groups: dict[str, int], labeled: bool = True, less: int = 0) -> JobPlan:
     """The folder of a job: two samples to a shard; `less` shards are not there yet. The second sample is bad."""
     image = "raw" if format == "raw" else "jpeg"
     recipe = Recipe(Scaling(8, "contain"), Encoding(image), packing=Packing(format, samples=2))
@@ -134,10 +134,10 @@ def test_places_that_say_nothing_of_a_plan(monkeypatch: pytest.MonkeyPatch, deta
     storage = Storage()
     monkeypatch.setattr(storage, "read", lambda spans: [Unread("io_error", detail) for _ in spans])
     if ours:
-        assert open_output("s3://bucket/photos", storage) is None
+        assert open_previous_job("s3://bucket/photos", storage) is None
     else:
         with pytest.raises(SourceError, match=r"cannot read s3://bucket/photos/_job/plan.json: 503: slow down"):
-            open_output("s3://bucket/photos", storage)
+            open_previous_job("s3://bucket/photos", storage)
 
 
 def test_folders_around_a_job_are_not_the_job(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from helpers import jpegs
 from helpers.preprocess import icc
 from PIL import Image, ImageCms
 
-from fastfeed.preprocess.pixels import decode as raster
+from fastfeed.preprocess.pixels import decode
 from fastfeed.preprocess.pixels.color import profile_of
-from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
 
 P3 = icc.rgb_profile("Display P3")
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -36,8 +36,8 @@ def saved(image: Image.Image, format: str, **options) -> bytes:
 
 def pixels(blob: bytes, matte=(255, 255, 255), icc: str | None = None) -> np.ndarray:
     """All of it, and its profile's name."""
-    found = look(blob)
-    assert isinstance(found, Look), found
+    found = image_info(blob)
+    assert isinstance(found, ImageInfo), found
     assert icc is None or found.icc == icc
     made = Rasterizer(matte).pixels(blob, found, (0, 0, found.height, found.width), (found.height, found.width))
     assert isinstance(made, np.ndarray), made
@@ -52,10 +52,10 @@ def middles(image: np.ndarray) -> np.ndarray:
 @pytest.fixture(params=["native", "pillow"])
 def kernel(request, monkeypatch):
     """With the kernel for JPEGs, and without."""
-    if request.param == "native" and not raster.is_built():
+    if request.param == "native" and not decode.built():
         pytest.skip(jpegs.NO_KERNEL)
     if request.param == "pillow":
-        monkeypatch.setattr(raster, "is_built", lambda: False)
+        monkeypatch.setattr(decode, "built", lambda: False)
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
@@ -71,8 +71,8 @@ def test_wide_colors_become_srgb(name, format, kernel):
 def test_the_conversion_follows_the_resize():
     given = jpegs.textured(90, 120)
     blob = saved(Image.fromarray(given), "PNG", icc_profile=P3)
-    found = look(blob)
-    assert isinstance(found, Look)
+    found = image_info(blob)
+    assert isinstance(found, ImageInfo)
     small = Rasterizer().pixels(blob, found, (0, 0, 90, 120), (30, 40))
     assert isinstance(small, np.ndarray)
     off = np.abs(small - icc.srgb_of("Display P3", np.rint(jpegs.resized(given, (0, 0, 90, 120), (30, 40), "lanczos"))))
@@ -149,7 +149,7 @@ def test_a_long_profile_in_segments_in_any_order(kernel):
     assert np.array_equal(pixels(head + parts[2] + parts[0] + parts[1] + tail, icc="Display P3"), want)
     plain = pixels(head + tail, icc="none")
     assert np.abs(want.astype(int) - plain).max() > 20
-    if raster.is_built():
+    if decode.built():
         assert np.array_equal(pixels(head + parts[0] + parts[2] + tail, icc="damaged"), plain)
 
 
@@ -190,7 +190,7 @@ def test_lab():
     stored = (lab * [2.55, 1, 1] + [0, 128, 128]).round().astype(np.uint8).repeat(8, axis=0).repeat(8, axis=1)
     blob = saved(Image.merge("LAB", [Image.fromarray(stored[:, :, k].copy()) for k in range(3)]), "TIFF")
     got = pixels(blob, icc="none")[4, 4::8].astype(float)
-    assert look(blob).mode == "LAB" and np.abs(got - icc.srgb_of_lab(lab[0])).max() <= 3
+    assert image_info(blob).mode == "LAB" and np.abs(got - icc.srgb_of_lab(lab[0])).max() <= 3
 
 
 @pytest.mark.parametrize("matte", [(255, 255, 255), (200, 90, 40)])

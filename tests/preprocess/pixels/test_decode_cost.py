@@ -15,7 +15,7 @@ from helpers.preprocess import rasters
 from PIL import Image
 
 from fastfeed.faults import REASONS
-from fastfeed.preprocess.pixels import decode as raster
+from fastfeed.preprocess.pixels import decode
 from fastfeed.preprocess.pixels.cost import cost
 
 pytestmark = pytest.mark.slow
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.slow
 MEASURE = """
 import json, re, sys
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import Rasterizer, look
+from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
 def kilobytes(name):
     return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
 blob, size = open(sys.argv[1], "rb").read(), (512, 512)
 rasterizer, before = Rasterizer(), kilobytes("VmRSS")
-found = look(blob)
+found = image_info(blob)
 box = (0, 0, found.height, found.width)
 pixels = rasterizer.pixels(blob, found, box, size)
 peak = kilobytes("VmHWM")
@@ -56,7 +56,7 @@ FILES = {  # path, and the file
 
 
 def needs(path: str) -> None:
-    if path == "kernel" and not raster.is_built():
+    if path == "kernel" and not decode.built():
         pytest.skip(jpegs.NO_KERNEL)
     if path == "vips":
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
@@ -87,7 +87,7 @@ def said(blob: bytes, size: tuple[int, int] = (512, 512)) -> int:
 def test_costs_follow_what_is_in_the_file():
     small = Image.fromarray(jpegs.textured(600, 800))
     progressive = {s: said(rasters.saved(small, "JPEG", quality=90, progressive=True, subsampling=s)) for s in (0, 2)}
-    if raster.is_built():
+    if decode.built():
         plain = said(rasters.saved(small, "JPEG", quality=90))
         assert progressive[0] - plain > 1.9 * (progressive[2] - plain) > 2 * 600 * 800, (
             "three or one and a half samples"
@@ -110,15 +110,15 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
 from fastfeed.decode import Bad
-from fastfeed.preprocess.pixels import decode as raster
+from fastfeed.preprocess.pixels import decode
 from fastfeed.preprocess.pixels.cost import cost
-raster.LARGE = int(sys.argv[2])
-rasterizer, slowest = raster.Rasterizer(), 0.0
+decode.LARGE = int(sys.argv[2])
+rasterizer, slowest = decode.Rasterizer(), 0.0
 for path in sorted(Path(sys.argv[1]).rglob("*")):
     if not path.is_file():
         continue
     began, blob = time.process_time(), path.read_bytes()
-    found = raster.look(blob)
+    found = decode.image_info(blob)
     if not isinstance(found, Bad):
         box = (0, 0, found.height, found.width)
         assert cost(found, len(blob), box, (32, 32)) > 0
@@ -159,10 +159,10 @@ def test_memory_that_is_not_there_is_a_reason(format, tmp_path):
     (tmp_path / "file").write_bytes(rasters.saved(jpegs.textured(40, 60), format))
     program = """
 import resource, sys
-from fastfeed.preprocess.pixels.decode import Rasterizer, look
+from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
 blob = open(sys.argv[1], "rb").read()
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-print(Rasterizer().pixels(blob, look(blob), (0, 0, 40, 60), (30_000, 30_000)).reason)
+print(Rasterizer().pixels(blob, image_info(blob), (0, 0, 40, 60), (30_000, 30_000)).reason)
 """
     command = [sys.executable, "-c", program, str(tmp_path / "file")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastfeed.preprocess.pixels.limits import refused
+from fastfeed.preprocess.pixels.limits import limit_error
 from fastfeed.preprocess.recipe import Limits
 from fastfeed.preprocess.record import REASONS
 
@@ -13,7 +13,7 @@ LIMITS = Limits(min_side=100, max_aspect=2.5, formats=("jpeg", "PNG"), max_pixel
 
 @pytest.mark.parametrize("format,height,width", [("JPEG", 100, 250), ("PNG", 250, 100), ("JPEG", 1000, 1000)])
 def test_wanted(format: str, height: int, width: int) -> None:
-    assert refused(LIMITS, format, height, width) is None
+    assert limit_error(LIMITS, format, height, width) is None
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def test_wanted(format: str, height: int, width: int) -> None:
     ],
 )
 def test_not_wanted(format: str, height: int, width: int, reason: str, detail: str) -> None:
-    assert refused(LIMITS, format, height, width) == (reason, detail)
+    assert limit_error(LIMITS, format, height, width) == (reason, detail)
     assert reason in REASONS
 
 
 def test_without_limits_all_is_wanted() -> None:
-    assert refused(Limits(), "PPM", 1, 65_000) is None
+    assert limit_error(Limits(), "PPM", 1, 65_000) is None

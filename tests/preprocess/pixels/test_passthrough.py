@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels import transform
-from fastfeed.preprocess.pixels.passthrough import alike
+from fastfeed.preprocess.pixels.passthrough import decodes_alike
 from fastfeed.preprocess.recipe import Encoding, Scaling
 
 PIXELS = picture(2, (48, 64), detail=3)
@@ -163,6 +163,6 @@ def test_without_the_kernel_no_jpeg_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_pixel_that_readers_see_otherwise_is_found(row: int) -> None:
     pixels = np.asarray(Image.open(io.BytesIO(file(picture(1, (600, 20)), "JPEG")))).copy()
     blob = file(picture(1, (600, 20)), "JPEG")
-    assert alike(blob, pixels) and not alike(blob, pixels[:-1])
+    assert decodes_alike(blob, pixels) and not decodes_alike(blob, pixels[:-1])
     pixels[row, 7, 1] ^= 64
-    assert not alike(blob, pixels)
+    assert not decodes_alike(blob, pixels)

@@ -16,8 +16,8 @@ from PIL import Image
 
 from fastfeed.decode import Bad
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.pixels import decode as raster
-from fastfeed.preprocess.pixels.decode import LARGE, Rasterizer, look
+from fastfeed.preprocess.pixels import decode
+from fastfeed.preprocess.pixels.decode import LARGE, Rasterizer, image_info
 
 FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
 PATHS = ["native", "pillow", "vips"]
@@ -28,11 +28,11 @@ def path(request, monkeypatch):
     """JPEGs with the kernel and without; everything through libvips that it is ever asked for."""
     if request.param == "vips":
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
-        monkeypatch.setattr(raster, "LARGE", 1)
+        monkeypatch.setattr(decode, "LARGE", 1)
     elif request.param == "pillow":
-        monkeypatch.setattr(raster, "is_built", lambda: False)
-        monkeypatch.setattr(raster, "libvips", lambda: None)
-    elif not raster.is_built():
+        monkeypatch.setattr(decode, "built", lambda: False)
+        monkeypatch.setattr(decode, "libvips", lambda: None)
+    elif not decode.built():
         pytest.skip(jpegs.NO_KERNEL)
     return request.param
 
@@ -46,7 +46,7 @@ def test_orientation(format, orientation, path):
     found = seen(blob, format=format, orientation=orientation, height=shown.shape[0], width=shown.shape[1], icc="none")
     ways = {
         "native": {"JPEG": "kernel"},
-        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if raster.is_built() else {}),
+        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if decode.built() else {}),
     }
     assert found.path == ways.get(path, {}).get(format, "pillow")
     off = np.abs(made(blob).astype(int) - shown)
@@ -76,14 +76,14 @@ def test_filters_are_antialiased(format, filter, path):
         assert np.percentile(off, 99) <= (5 if format == "JPEG" else 1.6), (box, size)
 
 
-@pytest.mark.skipif(not raster.is_built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.skipif(not decode.built(), reason=jpegs.NO_KERNEL)
 @pytest.mark.parametrize("layout", jpegs.LAYOUTS)
 def test_kernel_and_pillow_agree(layout, monkeypatch):
     blob = jpegs.LAYOUTS[layout](160, 256, 3)
     cases = [((0, 0, 160, 256), (40, 60)), ((11, 7, 99.5, 140.25), (70, 90)), ((0, 0, 160, 256), (160, 256))]
     found = seen(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
     one = [made(blob, *case).astype(int) for case in cases]
-    monkeypatch.setattr(raster, "is_built", lambda: False)
+    monkeypatch.setattr(decode, "built", lambda: False)
     assert seen(blob, path="pillow").mode == found.mode
     for case, pixels in zip(cases, one, strict=True):
         off = np.abs(made(blob, *case) - pixels)
@@ -199,7 +199,7 @@ def test_other_formats(format):
 
 def test_what_is_refused():
     def reason(blob: bytes, **limits) -> str:
-        found = look(blob, **limits)
+        found = image_info(blob, **limits)
         if isinstance(found, Bad):
             return found.reason
         got = Rasterizer().pixels(blob, found, (0, 0, found.height, found.width), (8, 8))

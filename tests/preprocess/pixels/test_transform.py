@@ -17,9 +17,9 @@ from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels import transform
-from fastfeed.preprocess.pixels.decode import Look, Rasterizer, look
+from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
 from fastfeed.preprocess.pixels.encode import encode
-from fastfeed.preprocess.pixels.geometry import place
+from fastfeed.preprocess.pixels.geometry import output_geometry
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
 from fastfeed.preprocess.record import REASONS
@@ -78,11 +78,11 @@ def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(layout: str, mon
     monkeypatch.setattr(transform, "encode", lambda *_: pytest.fail("the long way was gone"))
     for k, (height, width) in enumerate([(120, 161), (333, 97)]):
         blob = LAYOUTS[layout](height, width, k)
-        seen = look(blob)
-        assert isinstance(seen, Look) and seen.path == "kernel"
+        seen = image_info(blob)
+        assert isinstance(seen, ImageInfo) and seen.path == "kernel"
         for scaling in (Scaling(40), Scaling((31, 47), "cover", "bicubic"), Scaling(53, "long", "area")):
             for encoding in (Encoding(), Encoding("jpeg", 60, "4:4:4")):
-                goal = place(scaling, height, width)
+                goal = output_geometry(scaling, height, width)
                 pixels = Rasterizer(filter=scaling.filter).pixels(blob, seen, goal.box, goal.size)
                 assert isinstance(pixels, np.ndarray)
                 assert made(blob, scaling, encoding).image == encode(pixels, encoding)

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
-from fastfeed.preprocess.planning import refuse_without_room
-from fastfeed.preprocess.reports.estimate import Estimate, check_room, estimate, roomy, sampled
+from fastfeed.preprocess.planning import check_free_space
+from fastfeed.preprocess.reports.estimate import Estimate, check_space, estimate, sample_positions, surely_fits
 
 
 @given(st.integers(0, 10**9), st.integers(1, 300))
 def test_a_sample_is_spread_over_all_of_it(count, wanted):
-    found = sampled(count, wanted)
+    found = sample_positions(count, wanted)
     assert len(found) == min(count, wanted) and len(set(found.tolist())) == len(found)
     if count > wanted:  # one of each stretch
         edges = np.arange(wanted + 1) * count // wanted
         assert np.array_equal(np.searchsorted(edges, np.sort(found), "right") - 1, np.arange(wanted))
-    assert np.array_equal(found, sampled(count, wanted))
+    assert np.array_equal(found, sample_positions(count, wanted))
 
 
 def test_any_beginning_of_a_sample_is_spread_too():
-    quarters = np.bincount(sampled(1_000_000, 128)[:32] // 250_000, minlength=4)
+    quarters = np.bincount(sample_positions(1_000_000, 128)[:32] // 250_000, minlength=4)
     assert quarters.min() >= 7 and quarters.max() <= 9
 
 
@@ -78,9 +78,9 @@ def test_too_little_room():
     with pytest.raises(
         TargetError, match=r"out has 80\.0 MB free, the shards need 90\.0 MB \(estimated from 100 photo"
     ):
-        check_room(found, "out")
-    check_room(replace(found, free=82_000_000), "out")  # it may be enough
-    check_room(replace(found, free=None), "out")
+        check_space(found, "out")
+    check_space(replace(found, free=82_000_000), "out")  # it may be enough
+    check_space(replace(found, free=None), "out")
 
 
 def test_where_there_is_plenty_nothing_is_made(photographs):
@@ -97,14 +97,14 @@ def test_where_there_is_plenty_nothing_is_made(photographs):
 
     target, told = Target(), []
     with pytest.raises(TargetError, match="out has 0 bytes free"):
-        refuse_without_room(photographs, recipe(), Here(), target, lambda *now: told.append(now))  # type: ignore[arg-type]
+        check_free_space(photographs, recipe(), Here(), target, lambda *now: told.append(now))  # type: ignore[arg-type]
     assert told[0][0] == 0 and told[-1][0] == told[-1][1] == len(photographs.source) and told == sorted(told)
     target.free = 10**9
-    refuse_without_room(photographs, recipe(), Never(), target)  # type: ignore[arg-type]
+    check_free_space(photographs, recipe(), Never(), target)  # type: ignore[arg-type]
 
 
 def test_plenty_is_a_bound_of_what_the_recipe_can_make():
-    assert roomy(1000, Recipe(Scaling(512)), 2 * 10**9) and not roomy(1000, Recipe(Scaling(512)), 10**9)
-    assert not roomy(1000, Recipe(Scaling(512), Encoding("png")), 2 * 10**9)
-    assert not roomy(1, Recipe(Scaling(None, "none")), 10**12)
-    assert roomy(1000, Recipe(Scaling(None, "buckets", buckets=((64, 64), (32, 128)))), 20_000_000)
+    assert surely_fits(1000, Recipe(Scaling(512)), 2 * 10**9) and not surely_fits(1000, Recipe(Scaling(512)), 10**9)
+    assert not surely_fits(1000, Recipe(Scaling(512), Encoding("png")), 2 * 10**9)
+    assert not surely_fits(1, Recipe(Scaling(None, "none")), 10**12)
+    assert surely_fits(1000, Recipe(Scaling(None, "buckets", buckets=((64, 64), (32, 128)))), 20_000_000)

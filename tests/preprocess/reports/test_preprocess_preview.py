@@ -14,7 +14,7 @@ from helpers.small_jobs import FORMATS, made
 from PIL import Image
 
 from fastfeed.preprocess.record import BadSample
-from fastfeed.preprocess.reports.contact_sheet import cells, sheet
+from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.preview import PAGE, page, preview
 from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.state import open_job
@@ -40,27 +40,27 @@ class Links(HTMLParser):
 def test_cells_are_the_samples_of_the_shard(tmp_path, format):
     job = made(tmp_path, format)
     record = job.records[1]
-    found = cells(job, record, 4, 64)
+    found = draw_cells(job, record, 4, 64)
     assert [cell.title for cell in found] == [f"cats  #{id}" for id in record.ids[:4]]
     for cell, id in zip(found, record.ids, strict=False):
         assert cell.image is not None and cell.image.mode == "RGB"
         seed = id - 3  # broken files come before the second picture
         whole = Image.fromarray(picture(seed)).resize(cell.image.size, Image.Resampling.BOX)
         assert np.abs(np.asarray(whole, float) - np.asarray(cell.image, float)).mean() < 16
-    mixed = {cell.title.split()[0] for record in job.records.values() for cell in cells(job, record, 24, 64)}
+    mixed = {cell.title.split()[0] for record in job.records.values() for cell in draw_cells(job, record, 24, 64)}
     assert mixed == {"cats", "dogs"}
     assert not list(tmp_path.rglob("*.ffindex")), "looking leaves nothing behind"
 
 
 def test_a_sheet_is_a_grid(tmp_path):
     job = made(tmp_path)
-    found = cells(job, job.records[1], 6, 50)
-    drawn = sheet(found, 50)
+    found = draw_cells(job, job.records[1], 6, 50)
+    drawn = draw_sheet(found, 50)
     assert drawn.size == (3 * 58 + 8, 2 * 76 + 8)
     pixels = np.asarray(drawn)
     assert np.abs(pixels[8 + 13 : 8 + 37, 8 + 8 : 8 + 42].astype(int) - 240).mean() > 20, "a picture in the middle"
     assert (pixels[8:20, 8:58] == (238, 238, 234)).all(), "gray above it"
-    assert sheet([], 50).size == (66, 84)
+    assert draw_sheet([], 50).size == (66, 84)
 
 
 def test_a_page_for_the_job(tmp_path):
@@ -100,9 +100,9 @@ def test_what_is_named_strangely_does_no_harm(tmp_path):
 def test_damaged_and_empty_shards_are_shown_as_such(tmp_path):
     job = made(tmp_path)
     (tmp_path / "shards" / "shard-000001.tar").write_bytes(b"no tar".ljust(4096))
-    (cell,) = cells(job, job.records[1], 4, 64)
+    (cell,) = draw_cells(job, job.records[1], 4, 64)
     assert cell.image is None and "no images in 1 shards" in cell.title
-    assert sheet([cell], 64).size == (80, 98)
+    assert draw_sheet([cell], 64).size == (80, 98)
     shutil.rmtree(tmp_path / "shards" / "_job" / "preview", ignore_errors=True)
     for name in job.target.files():
         if name.endswith(".json") and name.startswith("shard"):

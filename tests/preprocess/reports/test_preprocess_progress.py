@@ -12,14 +12,22 @@ from rich.console import Console
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.report import Progress
-from fastfeed.preprocess.reports.progress import Pace, duration, line, picture, reasons, shown, size
+from fastfeed.preprocess.reports.progress import (
+    SpeedMeter,
+    format_duration,
+    format_reasons,
+    format_size,
+    line,
+    picture,
+    show_progress,
+)
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
 LATER = replace(BEGUN, shards_done=7, images_done=700, bytes_in=90_000_000, bytes_out=6_000_000, seconds=12.0)
 
 
 def pace(*news: Progress):
-    it = Pace()
+    it = SpeedMeter()
     return [it(one) for one in news][-1]
 
 
@@ -67,7 +75,7 @@ def test_a_line_says_all_of_it():
 
 def test_lines_now_and_then_where_there_is_no_terminal():
     out = io.StringIO()
-    with shown(Console(file=out, force_terminal=False, width=80)) as tell:
+    with show_progress(Console(file=out, force_terminal=False, width=80)) as tell:
         for tenth in range(250):
             tell(replace(BEGUN, images_done=400 + tenth, seconds=tenth / 10))
     assert [text.split(",")[1].split()[0] for text in out.getvalue().splitlines()] == ["400", "500", "600"]
@@ -75,7 +83,7 @@ def test_lines_now_and_then_where_there_is_no_terminal():
 
 def test_a_terminal_is_left_as_it_was():
     out = io.StringIO()
-    with shown(Console(file=out, force_terminal=True, width=80, height=24)) as tell:
+    with show_progress(Console(file=out, force_terminal=True, width=80, height=24)) as tell:
         tell(BEGUN)
         tell(LATER)
     written = out.getvalue()
@@ -86,7 +94,7 @@ def test_a_terminal_is_left_as_it_was():
 def test_the_log_has_a_line_per_shard(tmp_path):
     log, quiet = tmp_path / "log.jsonl", Console(file=io.StringIO())
     for _ in range(2):  # a second run adds to it
-        with shown(quiet, log, clock=lambda: 1.5) as tell:
+        with show_progress(quiet, log, clock=lambda: 1.5) as tell:
             tell(BEGUN)
             tell(replace(BEGUN, images_done=450, seconds=5.0))
             tell(LATER)
@@ -95,12 +103,18 @@ def test_the_log_has_a_line_per_shard(tmp_path):
     assert lines[1]["images_per_s"] == 30 and lines[1]["bytes_in_per_s"] == 9_000_000 and lines[1]["time"] == 1.5
     assert lines[0]["seconds_left"] is None and lines[1]["shards_before"] == 4
     with pytest.raises(ConfigError, match=r"cannot write the log .*: No such file or directory; name a file in"):
-        shown(quiet, tmp_path / "none" / "log").__enter__()
+        show_progress(quiet, tmp_path / "none" / "log").__enter__()
 
 
 def test_words():
-    assert [duration(s) for s in (0.4, 59, 61, 3725, 200_000)] == ["0 s", "59 s", "1:01 min", "1:02:05 h", "2 d 7 h"]
-    assert [size(n) for n in (0, 999, 1000, 12_345, 999_960, 2.5e12, 9e17)] == [
+    assert [format_duration(s) for s in (0.4, 59, 61, 3725, 200_000)] == [
+        "0 s",
+        "59 s",
+        "1:01 min",
+        "1:02:05 h",
+        "2 d 7 h",
+    ]
+    assert [format_size(n) for n in (0, 999, 1000, 12_345, 999_960, 2.5e12, 9e17)] == [
         "0 bytes", "999 bytes", "1.0 kB", "12.3 kB", "1.0 MB", "2.5 TB", "900 PB"
     ]  # fmt: skip
-    assert reasons({"a": 1, "b": 1, "c": 5, "d": 2, "e": 3, "f": 1}) == "5 c, 3 e, 2 d, 1 a, 2 others"
+    assert format_reasons({"a": 1, "b": 1, "c": 5, "d": 2, "e": 3, "f": 1}) == "5 c, 3 e, 2 d, 1 a, 2 others"

@@ -8,7 +8,16 @@ import pytest
 from helpers.small_jobs import made
 
 from fastfeed.preprocess.finalize import TIMES
-from fastfeed.preprocess.reports.statistics import Run, aspect, bins, limit, megapixel, rows, statistics, summary
+from fastfeed.preprocess.reports.statistics import (
+    Run,
+    aspect,
+    bins,
+    bottleneck,
+    megapixel,
+    statistics,
+    summary,
+    top_rows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +74,17 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
     ],
 )
 def test_the_limit_is_one_sentence(stages, workers, words):
-    said = limit(Run(10.0, 10.0 * workers, {k: float(v) for k, v in stages.items()}, 1000, 2 * 10**9, 3 * 10**8, 1))
+    said = bottleneck(
+        Run(10.0, 10.0 * workers, {k: float(v) for k, v in stages.items()}, 1000, 2 * 10**9, 3 * 10**8, 1)
+    )
     assert words in said and bool(said) == bool(words) and ". " not in said
 
 
 def test_histograms():
     assert [aspect(ratio) for ratio in (1.41, 1, 0.71)] == ["1.41:1", "1.00:1", "1:1.41"]
     assert megapixel(4) == "4 to 8 MP" and megapixel(0.125) == "0.12 to 0.25 MP"
-    assert rows({"a": 1, "b": 9, "c": 2, "d": 1}, 2) == [("b", 9), ("c", 2), ("2 others", 2)]
-    assert rows({"a": 1, "b": 9, "c": 2}, 2) == [("b", 9), ("c", 2), ("a", 1)]  # one in place of "1 others"
+    assert top_rows({"a": 1, "b": 9, "c": 2, "d": 1}, 2) == [("b", 9), ("c", 2), ("2 others", 2)]
+    assert top_rows({"a": 1, "b": 9, "c": 2}, 2) == [("b", 9), ("c", 2), ("a", 1)]  # one in place of "1 others"
     counts = {"8": 3, "0.5": 1, "16": 50, "1": 2, "32": 7}
     assert bins(counts, str, 12) == [("0.5", 1), ("1.0", 2), ("8.0", 3), ("16.0", 50), ("32.0", 7)]
     assert bins(counts, str, 2) == [("less", 6), ("16.0", 50), ("32.0", 7)]

@@ -10,7 +10,7 @@ import pytest
 from helpers.small_jobs import Here, made, recipe, source
 
 from fastfeed.preprocess import Choice, open_input, run
-from fastfeed.preprocess.reports.status import pace, standing, surveyed
+from fastfeed.preprocess.reports.status import count_surveyed, job_status, shard_pace
 from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.survey.survey import SurveyTask
 from fastfeed.preprocess.targets.lock import temporary_name
@@ -31,7 +31,7 @@ NOW = 1_700_000_000.0
     ],
 )
 def test_pace(times, each, last):
-    assert pace(times) == (each, last)
+    assert shard_pace(times) == (each, last)
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def job(tmp_path):
 
 
 def rows(job, now):
-    return dict(standing(job, now).rows())
+    return dict(job_status(job, now).rows())
 
 
 def test_a_job_of_other_machines(job):
-    found = standing(job, NOW + 5)
+    found = job_status(job, NOW + 5)
     assert (found.done, found.todo, found.images, found.planned) == (3, 1, 15, 21)
     assert found.running and found.writers == 0 and found.seconds_left == 10 and found.last_s == 5
     said = rows(job, NOW + 5)
@@ -58,7 +58,7 @@ def test_a_job_of_other_machines(job):
 
 
 def test_a_job_that_has_stopped(job):
-    found = standing(job, NOW + 3600)
+    found = job_status(job, NOW + 3600)
     assert not found.running and found.seconds_left is None
     assert rows(job, NOW + 3600)["state"].startswith(
         "not running, as far as can be seen from here, the last shard 1:00:00"
@@ -68,7 +68,7 @@ def test_a_job_that_has_stopped(job):
 def test_a_job_that_writes_here(job, tmp_path):
     temporary = tmp_path / "shards" / "_tmp" / temporary_name()
     temporary.mkdir(parents=True)
-    found = standing(job, NOW + 3600)
+    found = job_status(job, NOW + 3600)
     assert found.running and found.writers == 1
     assert rows(job, NOW + 3600)["state"].startswith("running, 1 process writes on this machine, the last shard")
 
@@ -76,14 +76,14 @@ def test_a_job_that_writes_here(job, tmp_path):
 def test_a_job_that_has_no_plan_yet(tmp_path):
     found = open_input(str(source(tmp_path / "source", 30)))
     target = open_target(tmp_path / "shards")
-    assert surveyed(target) == 0
+    assert count_surveyed(target) == 0
     list(Here().run(SurveyTask(found.source, target, np.array([0, 40, 63]), False), [0, 1]))
-    assert 45 <= surveyed(target) <= 63
+    assert 45 <= count_surveyed(target) <= 63
     run(str(tmp_path / "source"), tmp_path / "shards", replace(recipe(), choice=Choice(dedupe="exact")), engine=Here())
-    assert surveyed(target) == 0
+    assert count_surveyed(target) == 0
 
 
 def test_a_job_that_is_complete(tmp_path):
     job = made(tmp_path)
     assert rows(job, NOW)["state"] == "complete" and "left" not in rows(job, NOW)
-    assert standing(job).document()["running"] is False
+    assert job_status(job).document()["running"] is False

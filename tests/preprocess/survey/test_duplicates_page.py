@@ -13,7 +13,7 @@ from helpers.preprocess.surveying import Files, Shelf, saved, scene
 from PIL import Image
 
 from fastfeed.preprocess.survey.duplicates_page import DUPLICATES, PAGE, write_duplicates
-from fastfeed.preprocess.survey.select import Pair
+from fastfeed.preprocess.survey.select import DuplicatePair
 
 
 class Flowers(Files):
@@ -28,7 +28,7 @@ class Flowers(Files):
         return np.asarray(ids) % 2
 
 
-def written(pairs: list[Pair], blobs: list[bytes | None]) -> tuple[list[dict], str]:
+def written(pairs: list[DuplicatePair], blobs: list[bytes | None]) -> tuple[list[dict], str]:
     shelf = Shelf()
     write_duplicates(shelf, Flowers(blobs), pairs)  # type: ignore[arg-type]
     assert set(shelf.held) == {DUPLICATES, PAGE}
@@ -42,7 +42,9 @@ def pictures(page: str) -> list[Image.Image]:
 
 
 def test_every_pair_is_listed_by_uri() -> None:
-    lines, _ = written([Pair(0, 1, "duplicate_near", 3, conflict=True), Pair(0, 2, "duplicate_exact")], [None] * 3)
+    lines, _ = written(
+        [DuplicatePair(0, 1, "duplicate_near", 3, conflict=True), DuplicatePair(0, 2, "duplicate_exact")], [None] * 3
+    )
     uri = "/photos/{} <b>&\udcff.jpg".format
     assert lines == [
         {"kept": uri(0), "dropped": uri(1), "reason": "duplicate_near", "bits": 3, "labels_differ": True},
@@ -54,7 +56,7 @@ def test_both_photographs_of_a_pair_are_shown_upright_and_small() -> None:
     exif = Image.Exif()
     exif[0x0112] = 8
     blobs: list[bytes | None] = [saved(scene(1, 600, 1200)), saved(scene(1, 90, 40), exif=exif)]
-    _, page = written([Pair(0, 1, "duplicate_near", 2)], blobs)
+    _, page = written([DuplicatePair(0, 1, "duplicate_near", 2)], blobs)
     assert [image.size for image in pictures(page)] == [(300, 150), (90, 40)]
     assert page.index("stays") < page.index("1200 × 600") < page.index("left out</em>") < page.index("90 × 40")
     assert "1 photograph left out as a duplicate" in page
@@ -62,7 +64,7 @@ def test_both_photographs_of_a_pair_are_shown_upright_and_small() -> None:
 
 
 def test_names_are_text_and_nothing_is_loaded() -> None:
-    _, page = written([Pair(0, 1, "duplicate_near", 1, conflict=True)], [saved(scene(0)), saved(scene(0))])
+    _, page = written([DuplicatePair(0, 1, "duplicate_near", 1, conflict=True)], [saved(scene(0)), saved(scene(0))])
     assert "/photos/0 &lt;b&gt;&amp;?.jpg" in page
     assert "the labels differ: &lt;roses&gt;, tulips" in page
     assert "1 bit of 64 differs" in page
@@ -72,7 +74,10 @@ def test_names_are_text_and_nothing_is_loaded() -> None:
 
 
 def test_what_cannot_be_shown_says_why() -> None:
-    _, page = written([Pair(0, 1, "duplicate_exact"), Pair(0, 2, "duplicate_exact")], [None, b"text", saved(scene(1))])
+    _, page = written(
+        [DuplicatePair(0, 1, "duplicate_exact"), DuplicatePair(0, 2, "duplicate_exact")],
+        [None, b"text", saved(scene(1))],
+    )
     assert "io_error" in page
     assert "not_image" in page
     assert len(pictures(page)) == 1
@@ -80,7 +85,9 @@ def test_what_cannot_be_shown_says_why() -> None:
 
 @pytest.mark.parametrize(("reason", "most"), [("duplicate_near", 100), ("duplicate_exact", 20)])
 def test_of_many_pairs_the_doubtful_ones_are_shown(reason: str, most: int) -> None:
-    pairs = [Pair(0, id, reason, id % 5 if reason == "duplicate_near" else 0, id == 1200) for id in range(1, 1235)]
+    pairs = [
+        DuplicatePair(0, id, reason, id % 5 if reason == "duplicate_near" else 0, id == 1200) for id in range(1, 1235)
+    ]
     lines, page = written(pairs, [saved(scene(0, 8, 8))] * 1235)
     assert len(lines) == 1234
     assert "1,234 photographs left out" in page

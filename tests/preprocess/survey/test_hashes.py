@@ -10,14 +10,14 @@ from helpers.preprocess.surveying import saved, scene
 from PIL import Image, ImageEnhance, ImageOps
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.survey.hashes import Eye, dhash
+from fastfeed.preprocess.survey.hashes import ImageHasher, dhash
 
 MAX = 300_000_000
 
 
 def seen(blob: bytes) -> tuple[int, bool]:
-    eye = Eye(MAX)
-    look = eye.look(blob)
+    eye = ImageHasher(MAX)
+    look = eye.inspect(blob)
     assert not isinstance(look, Bad)
     assert eye.need(blob, look) > 0
     found = eye.dhash(blob, look)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.survey import near_duplicates as neighbors
+from fastfeed.preprocess.survey import near_duplicates
 from fastfeed.preprocess.survey.near_duplicates import near_pairs
 
 Found = set[tuple[int, int, int]]
@@ -60,10 +60,10 @@ def test_exactly_the_pairs_of_brute_force(
     way: str, distance: int, places: int, moves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way != "all with all":  # what the costs choose for many hashes only
-        monkeypatch.setattr(neighbors, "_COMPARE_NS", 1e5)
-        monkeypatch.setattr(neighbors, "_AT_ONCE", 40)
+        monkeypatch.setattr(near_duplicates, "_COMPARE_NS", 1e5)
+        monkeypatch.setattr(near_duplicates, "_AT_ONCE", 40)
     if way == "crowds":
-        monkeypatch.setattr(neighbors, "_CROWD", 4)
+        monkeypatch.setattr(near_duplicates, "_CROWD", 4)
     for seed in range(3):
         hashes = clumps(seed, 90, moves, places)
         assert found(hashes, distance) == expected(hashes, distance)
@@ -80,7 +80,7 @@ def test_any_hashes(values: list[int], distance: int) -> None:
 
 def test_bands_are_used_for_many_hashes_and_miss_nothing() -> None:
     hashes = np.random.default_rng(0).integers(0, 2**64, 60_000, dtype=np.uint64)
-    assert neighbors._cut(2**64 - 1, 4, len(hashes)) is not None
+    assert near_duplicates._cut(2**64 - 1, 4, len(hashes)) is not None
     planted = {}
     rng = np.random.default_rng(1)
     for i in range(0, 2000, 2):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.preprocess.recipe import Choice, Recipe, Scaling
-from fastfeed.preprocess.survey.select import Chosen, Pair, choose, needs_pixels
+from fastfeed.preprocess.survey.select import DuplicatePair, Selection, needs_pixels, select
 from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, Survey
 
 BUCKETS = ((512, 512), (512, 768), (768, 512))
@@ -24,18 +24,18 @@ def chosen(
     labels: list[int] | None = None,
     uris: Callable[[int], str] = "/photos/{}.jpg".format,
     buckets: tuple[tuple[int, int], ...] = (),
-) -> Chosen:
+) -> Selection:
     scaling = Scaling(mode="buckets", buckets=buckets) if buckets else Scaling()
     length = len(survey) if survey is not None and length is None else length or 0
     classes = np.full(length, -1) if labels is None else np.array(labels)
-    return choose(Recipe(scaling, choice=choice), length, classes, survey, uris)
+    return select(Recipe(scaling, choice=choice), length, classes, survey, uris)
 
 
-def ids(found: Chosen) -> dict[str, list[int]]:
+def ids(found: Selection) -> dict[str, list[int]]:
     return {folder: members.tolist() for folder, members in found.groups}
 
 
-def side(found: Chosen, id: int) -> str:
+def side(found: Selection, id: int) -> str:
     return next(folder for folder, members in found.groups if id in members)
 
 
@@ -55,9 +55,9 @@ def test_of_the_same_bytes_the_first_stays() -> None:
     assert ids(found) == {"": [0, 1, 3]}
     assert found.left_out == {"duplicate_exact": 3}
     assert found.pairs == [
-        Pair(0, 2, "duplicate_exact", conflict=True),
-        Pair(1, 4, "duplicate_exact"),
-        Pair(0, 5, "duplicate_exact"),
+        DuplicatePair(0, 2, "duplicate_exact", conflict=True),
+        DuplicatePair(1, 4, "duplicate_exact"),
+        DuplicatePair(0, 5, "duplicate_exact"),
     ]
 
 
@@ -65,7 +65,7 @@ def test_chains_are_not_followed() -> None:
     survey = by_hand(range(4), [0b0, 0b111, 0b111111, 0b111111111])  # 0 ~ 1 ~ 2 ~ 3, three bits each
     found = chosen(Choice(dedupe="near"), survey)
     assert ids(found) == {"": [0, 2]}
-    assert found.pairs == [Pair(0, 1, "duplicate_near", 3), Pair(2, 3, "duplicate_near", 3)]
+    assert found.pairs == [DuplicatePair(0, 1, "duplicate_near", 3), DuplicatePair(2, 3, "duplicate_near", 3)]
     assert ids(chosen(Choice(dedupe="near", distance=6), survey)) == {"": [0, 3]}
     assert ids(chosen(Choice(dedupe="near", distance=2), survey)) == {"": [0, 1, 2, 3]}
 
@@ -73,11 +73,11 @@ def test_chains_are_not_followed() -> None:
 def test_copies_of_one_that_is_left_out_go_with_it() -> None:
     survey = by_hand([0, 1, 1, 3], [0b0, 0b11, 0b11, 0b11])  # 2 has the bytes of 1, 3 its hash
     found = chosen(Choice(dedupe="near"), survey)
-    assert found.pairs == [Pair(0, id, "duplicate_near", 2) for id in (1, 2, 3)]
+    assert found.pairs == [DuplicatePair(0, id, "duplicate_near", 2) for id in (1, 2, 3)]
     assert found.left_out == {"duplicate_near": 3}
     assert chosen(Choice(dedupe="near", distance=1), survey).pairs == [
-        Pair(1, 2, "duplicate_exact"),
-        Pair(1, 3, "duplicate_near"),
+        DuplicatePair(1, 2, "duplicate_exact"),
+        DuplicatePair(1, 3, "duplicate_near"),
     ]
 
 
@@ -85,7 +85,7 @@ def test_bad_ones_stay_and_plain_ones_go_by_their_bytes() -> None:
     survey = by_hand([1, 1, 2, 2, 3, 4], [0] * 6, [BAD, BAD, PLAIN, PLAIN, PLAIN, GOOD])
     found = chosen(Choice(dedupe="near"), survey)
     assert ids(found) == {"": [0, 1, 2, 4, 5]}
-    assert found.pairs == [Pair(2, 3, "duplicate_exact")]
+    assert found.pairs == [DuplicatePair(2, 3, "duplicate_exact")]
 
 
 @given(

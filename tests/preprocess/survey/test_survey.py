@@ -11,8 +11,8 @@ import pytest
 from helpers.preprocess.surveying import POISONED, Diary, Files, Shelf, saved, scene, surveyed
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.survey import survey as module
-from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, SurveyTask, load_survey, piece_name, survey_done
+from fastfeed.preprocess.survey import survey
+from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, SurveyTask, completed_pieces, load_survey, piece_name
 from fastfeed.sources import ImageFolder
 
 BLOBS: list[bytes | None] = [
@@ -33,7 +33,7 @@ def task(source: object, shelf: Shelf, bounds: list[int], pixels: bool = True, *
 
 
 def done(shelf: Shelf, bounds: list[int], fingerprint: str = "files", pixels: bool = True, **more: int) -> set[int]:
-    return survey_done(shelf, np.array(bounds), fingerprint, pixels, **more)  # type: ignore[arg-type]
+    return completed_pieces(shelf, np.array(bounds), fingerprint, pixels, **more)  # type: ignore[arg-type]
 
 
 def test_each_photograph_is_described() -> None:
@@ -103,8 +103,8 @@ def test_large_files_are_read_when_there_is_room_for_them(tmp_path: Path, monkey
     for i in (0, 1, 6):
         (tmp_path / f"{i}.jpg").write_bytes(BLOBS[i] or b"")
     expected = surveyed(source := ImageFolder(tmp_path, labeled=False), [0, 3]).rows
-    monkeypatch.setattr("fastfeed.preprocess.inputs.readahead.FREE", 100)  # all of them are large
-    monkeypatch.setattr(module, "FREE", 1)  # and need more than usual
+    monkeypatch.setattr("fastfeed.preprocess.inputs.readahead.FREE_BYTES", 100)  # all of them are large
+    monkeypatch.setattr(survey, "FREE_BYTES", 1)  # and need more than usual
     diary, shelf = Diary(), Shelf()
     task(source, shelf, [0, 3]).run(0, diary, {})
     assert load_survey(shelf, [0]).rows.tobytes() == expected.tobytes()  # type: ignore[arg-type]

@@ -12,7 +12,8 @@ import pytest
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.record import ShardFile
-from fastfeed.preprocess.targets.local import TEMPORARY, LocalTarget
+from fastfeed.preprocess.targets.local import LocalTarget
+from fastfeed.preprocess.targets.lock import TEMPORARY
 from fastfeed.preprocess.targets.target import Target, open_target
 
 

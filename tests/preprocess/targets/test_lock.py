@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fastfeed.preprocess.targets import lock as owner
+from fastfeed.preprocess.targets import lock
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.target import open_target
 
@@ -68,8 +68,8 @@ def test_what_cannot_be_known_from_here_stays():
 
 
 def test_without_proc_only_numbers_count(monkeypatch):
-    monkeypatch.setattr(owner, "_process", lambda pid: ("?", ""))
-    monkeypatch.setattr(owner, "_machine", lambda: ("", ""))
+    monkeypatch.setattr(lock, "_process", lambda pid: ("?", ""))
+    monkeypatch.setattr(lock, "_machine", lambda: ("", ""))
     mine = temporary_name()
     assert not has_ended(mine)
     host, _, machine, random = mine.rsplit("-", 3)
@@ -77,6 +77,6 @@ def test_without_proc_only_numbers_count(monkeypatch):
 
 
 def test_names_are_new_each_time_whatever_the_host_is_called(monkeypatch):
-    monkeypatch.setattr(owner, "_host", lambda: "rack-7-node-3.example")
+    monkeypatch.setattr(lock, "_host", lambda: "rack-7-node-3.example")
     names = {temporary_name() for _ in range(50)}
     assert len(names) == 50 and not any(map(has_ended, names)) and not any("/" in name for name in names)

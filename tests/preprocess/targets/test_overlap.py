@@ -7,7 +7,7 @@ import os
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.targets.target import check_apart, open_target
+from fastfeed.preprocess.targets.target import check_overlap, open_target
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +52,12 @@ SAME, IN_TARGET, IN_SOURCE = "are the same", "the source lies in the target", "t
 def test_refused(tmp_path, source, target, how):
     source = source.replace("{here}", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
-        check_apart(source, target)
+        check_overlap(source, target)
     assert how in str(caught.value) and str(caught.value).startswith(
         f"source and target must not lie in one another, got {source} and {target}: "
     )
     with pytest.raises(ConfigError):
-        check_apart(["elsewhere", source], target)
+        check_overlap(["elsewhere", source], target)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_refused(tmp_path, source, target, how):
     ],
 )
 def test_accepted(source, target):
-    check_apart(source, target)
+    check_overlap(source, target)
 
 
 def test_a_target_that_is_open(tmp_path):
     with pytest.raises(ConfigError, match=IN_SOURCE):
-        check_apart(tmp_path / "photos", open_target("photos/x"))
+        check_overlap(tmp_path / "photos", open_target("photos/x"))

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.targets import local as local_target
-from fastfeed.preprocess.targets import temp_files as drafts
+from fastfeed.preprocess.targets import local, temp_files
 from fastfeed.preprocess.targets.target import Target, open_target
 
 WATCHED = ("mkdir", "open", "write", "fsync", "replace", "rename")
@@ -46,7 +45,7 @@ class Faulty:
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, faulty: Any) -> Any:
-    for module in (drafts, local_target):
+    for module in (temp_files, local):
         monkeypatch.setattr(module, "os", faulty)
     return faulty
 

@@ -14,7 +14,7 @@ from helpers.preprocess.deadly import Deadly, alive, said
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines.local import LocalEngine
-from fastfeed.preprocess.workers.supervisor import Rules, Supervisor, WorkerDied
+from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
     [("segfault", "worker_crash"), ("kill", "oom"), ("exit", "worker_crash"), ("hang", "timeout")],
 )
 def test_a_sample_that_ends_its_process_is_the_only_one_lost(tmp_path: Path, fate: str, reason: str) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {4: fate}), Rules(timeout_s=1.0))
+    leader = Supervisor(Deadly(str(tmp_path), {4: fate}), WorkerLimits(timeout_s=1.0))
     try:
         outcome = leader.do(0)
     finally:
@@ -90,7 +90,7 @@ def test_a_process_that_dies_at_no_sample_is_given_up_after_a_while(tmp_path: Pa
 
 
 def test_a_decoder_that_asks_for_the_moon_gets_an_error(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {2: "memory"}), Rules(memory=1 << 28))
+    leader = Supervisor(Deadly(str(tmp_path), {2: "memory"}), WorkerLimits(memory=1 << 28))
     try:
         assert leader.do(0).error is None
     finally:
@@ -112,14 +112,14 @@ def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pyt
 def test_room_is_shared_and_what_never_fits_is_told_so(tmp_path: Path) -> None:
     big, limit = 60_000_000, 100_000_000
     fates = dict.fromkeys(range(0, 40, 3), f"need {big}") | {5: f"need {limit + 1}", 11: "kill once"}
-    engine = LocalEngine(3, Rules(memory=limit))
+    engine = LocalEngine(3, WorkerLimits(memory=limit))
     outcomes = [outcome for outcome in engine.run(Deadly(str(tmp_path), fates), range(4)) if outcome.summary]
     assert sorted(outcome.piece for outcome in outcomes) == [0, 1, 2, 3]
     assert said(tmp_path) == {i: "oom" if i == 5 else "good" for i in range(40)}
 
 
 def test_a_process_that_dies_while_it_has_room_gives_it_back(tmp_path: Path) -> None:
-    engine = LocalEngine(2, Rules(memory=100_000_000))
+    engine = LocalEngine(2, WorkerLimits(memory=100_000_000))
     fates = {4: "roomdie 90000000", 8: "need 90000000", 15: "need 90000000"}
     errors = [outcome.error for outcome in engine.run(Deadly(str(tmp_path), fates), range(2))]
     assert not any(errors)
@@ -127,7 +127,7 @@ def test_a_process_that_dies_while_it_has_room_gives_it_back(tmp_path: Path) -> 
 
 
 def test_stopping_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
-    engine = LocalEngine(2, Rules(timeout_s=60))
+    engine = LocalEngine(2, WorkerLimits(timeout_s=60))
     outcomes = engine.run(Deadly(str(tmp_path), {25: "hang", 38: "hang"}), range(4))
     done = (outcome.summary for outcome in outcomes if outcome.summary)
     pids = {next(done)["pid"] for _ in range(2)}

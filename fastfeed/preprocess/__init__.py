@@ -1,8 +1,8 @@
-"""Millions of photographs into training shards: planned first, committed whole, resumable.
+"""Turns millions of photographs into training shards: planned first, committed atomically, resumable.
 
     report = run("photos/", "shards/", Recipe(Scaling(512), Encoding("jpeg", 90)))
 
-The bytes depend on the plan alone, not on workers, engine, or how often the job was broken off.
+The bytes depend only on the plan, not on the workers, the engine, or how often the job was interrupted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one photograph becomes, and what a shard is told of it."""
+"""One processed image, and one sample of a shard."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ __all__ = ["Entry", "ProcessedImage"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessedImage:
-    """One photograph, ready to be packed."""
+    """One photograph, ready to be packed into a shard."""
 
     image: bytes  # the encoded file
-    extension: str  # of it: jpg, webp, png, npy
+    extension: str  # jpg, webp, png, npy
     height: int  # pixels
     width: int
-    # what is written beside it, and counted; values as JSON has them: "format" (of the source, "JPEG"),
+    # metadata written next to the image and counted; JSON values: "format" (of the source, "JPEG"),
     # "source_height", "source_width" (as displayed), "source_bytes", "sha256" (of the source's bytes), "orientation"
     # (1..8), "icc" (a short name such as "sRGB", "Display P3", "none"), "mode" (such as "RGB", "CMYK", "I;16"), "box"
-    # (top, left, height, width of what was cut out, pixels as displayed), "kept" (the source's bytes as they are)
+    # (top, left, height, width of the crop, pixels as displayed), "kept" (the source's bytes were passed through)
     facts: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # by stage: decode, encode; in no file, only in statistics
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage (decode, encode); for statistics only
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One sample of a shard."""
 
-    key: str  # unique in the job: the id in the source with leading zeros; no dot, so that every reader splits it right
+    key: str  # unique in the job: the source id with leading zeros; no dot, so that every reader splits it correctly
     image: bytes
     extension: str
     height: int
     width: int
-    label: int | None = None  # number of the class
+    label: int | None = None  # class number
     text: str | None = None  # a caption
-    meta: dict[str, Any] = field(default_factory=dict)  # "uri", "class", "label", the facts, further columns; JSON
+    meta: dict[str, Any] = field(default_factory=dict)  # JSON: "uri", "class", "label", facts, metadata columns

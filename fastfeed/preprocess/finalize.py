@@ -1,4 +1,4 @@
-"""When all shards are there: what is derived from them. Also what a run leaves behind for `stats`."""
+"""Files written once all shards are complete: manifest, list of bad images, indexes. Also the log of run times."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MANIFEST, BAD, TIMES = "manifest.json", "bad.jsonl", "_job/times.jsonl"
 
 
 def finalize(job: Job) -> None:
-    """Write the manifest, the list of bad photographs, and what single formats want; the manifest last."""
+    """Write the list of bad photographs, the format's indexes, and last the manifest."""
     records = [job.records[index] for index in sorted(job.records)]
     if job.plan.recipe.packing.format == "mds":
         _mds_indexes(job, records)
     bad = [
-        {"id": one.id, "uri": one.uri, "shard": record.shard, "reason": one.reason, "detail": one.detail}
+        {"id": sample.id, "uri": sample.uri, "shard": record.shard, "reason": sample.reason, "detail": sample.detail}
         for record in records
-        for one in record.bad
+        for sample in record.bad
     ]
     _write(job.target, BAD, "".join(json.dumps(row) + "\n" for row in bad).encode())
     _write(job.target, MANIFEST, json.dumps(_manifest(job, records), indent=1, sort_keys=True).encode() + b"\n")
@@ -38,16 +38,16 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         groups.setdefault(record.shard.rpartition("/")[0], []).append(
             {"name": main.name, "bytes": main.bytes, "sha256": main.sha256, "samples": len(record.ids)}
         )
-    tally = Counts.sum(record.tally for record in records)
+    counts = Counts.sum(record.tally for record in records)
     return {
         "plan": job.plan.hash,
         "recipe": job.plan.recipe.document(),
         "made_with": job.plan.made_with,
         "classes": list(job.plan.classes),
         "shards": groups,
-        "samples": tally.samples,
+        "samples": counts.samples,
         "bytes": sum(record.bytes for record in records),
-        "bad": dict(Counter(one.reason for record in records for one in record.bad)),
+        "bad": dict(Counter(sample.reason for record in records for sample in record.bad)),
         "left_out": job.plan.left_out,
     }
 
@@ -67,13 +67,13 @@ def _mds_indexes(job: Job, records: list[Record]) -> None:
 
 
 def _write(target: Target, name: str, content: bytes) -> None:
-    """Unless it is there."""
+    """Write a file unless it has this content already."""
     if target.read(name) != content:
         target.write(name, content)
 
 
 def log_run(target: Target, seconds: float, images: int, stages: Mapping[str, float], shards: int, **more: Any) -> None:
-    """One more line of TIMES."""
+    """Append one line to TIMES."""
     line = {"seconds": round(seconds, 3), "images": images, "shards": shards, **more}
     line["stages"] = {stage: round(took, 3) for stage, took in sorted(stages.items())}
     target.write(TIMES, (target.read(TIMES) or b"") + json.dumps(line).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""What becomes of each photograph, and how they are packed: values to be printed, compared and written as JSON."""
+"""How photographs are scaled, encoded, filtered and packed: frozen values that print, compare and convert to JSON."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["FILTERS", "FORMATS", "IMAGES", "MODES", "Choice", "Encoding", "Limit
 MODES = {
     "short": "the short side becomes `size`",
     "long": "the long side becomes `size`",
-    "cover": "fills `size`, what sticks out is cut off, evenly on both sides",
-    "contain": "fits into `size`, the rest is `fill`",
-    "exact": "becomes `size`, whatever that does to its shape",
+    "cover": "fills `size`; the overhang is cropped evenly on both sides",
+    "contain": "fits into `size`; the borders are `fill`",
+    "exact": "is stretched to `size`",
     "none": "keeps its size",
-    "buckets": "covers that one of `buckets` whose shape is nearest",
+    "buckets": "covers the bucket with the nearest aspect ratio",
 }
 FILTERS = ("lanczos", "bicubic", "area")  # always antialiased
 IMAGES = ("jpeg", "webp", "png", "raw")
-SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # that can be decoded
+SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # formats that can be decoded
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
 
@@ -32,37 +32,37 @@ Color = tuple[int, int, int]  # red, green, blue, 0..255
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """`Scaling(512)`: the short side becomes 512 pixels; smaller photographs stay as they are."""
+    """`Scaling(512)`: the short side becomes 512 pixels; smaller photographs keep their size."""
 
     size: int | Size | None = 512  # pixels; (height, width) or a square's side for cover, contain and exact
     mode: str = "short"  # a key of MODES
     filter: str = "lanczos"  # of FILTERS
-    enlarge: bool = False  # small photographs, too
+    enlarge: bool = False  # whether small photographs are enlarged
     buckets: tuple[Size, ...] = ()  # (height, width) each
     matte: Color = (255, 255, 255)  # behind transparent pixels
-    fill: Color = (0, 0, 0)  # of the borders that "contain" leaves
+    fill: Color = (0, 0, 0)  # color of the borders in "contain"
 
     def __post_init__(self) -> None:
-        _one_of("mode", self.mode, MODES)
-        _one_of("filter", self.filter, FILTERS)
+        _check_choice("mode", self.mode, MODES)
+        _check_choice("filter", self.filter, FILTERS)
         for name in ("matte", "fill"):
             color = tuple(getattr(self, name))
             object.__setattr__(self, name, color)
-            if len(color) != 3 or any(not _whole(c, 0, 255) for c in color):
+            if len(color) != 3 or any(not _is_int_in(c, 0, 255) for c in color):
                 raise ConfigError(f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}")
         object.__setattr__(self, "buckets", tuple(tuple(bucket) for bucket in self.buckets))
         for bucket in self.buckets:
-            if len(bucket) != 2 or any(not _whole(n, 1, MAX_SIDE) for n in bucket):
+            if len(bucket) != 2 or any(not _is_int_in(n, 1, MAX_SIDE) for n in bucket):
                 raise ConfigError(f"buckets must be (height, width) in [1, {MAX_SIDE}] pixels each, got {bucket!r}")
         if (self.mode == "buckets") != bool(self.buckets):
             raise ConfigError(
-                'mode "buckets" needs buckets, a list of (height, width), and no other mode takes them; '
+                'mode "buckets" needs buckets, a list of (height, width), and no other mode accepts them; '
                 f"got mode {self.mode!r} and {len(self.buckets)} buckets"
             )
         if self.mode in ("none", "buckets"):
             return
         sides = self.size if isinstance(self.size, (tuple, list)) else (self.size,)
-        if len(sides) > 2 or not sides or any(not _whole(n, 1, MAX_SIDE) for n in sides):
+        if len(sides) > 2 or not sides or any(not _is_int_in(n, 1, MAX_SIDE) for n in sides):
             raise ConfigError(f"size must be in [1, {MAX_SIDE}] pixels, a side or (height, width), got {self.size!r}")
         if len(sides) == 2:
             if self.mode in ("short", "long"):
@@ -71,7 +71,7 @@ class Scaling:
 
     @property
     def fixed(self) -> Size | None:
-        """(height, width) that all results have, where they have one."""
+        """(height, width) of all results, if they share one."""
         if self.mode == "contain" or (self.mode in ("cover", "exact") and self.enlarge):
             assert self.size is not None
             return (self.size, self.size) if isinstance(self.size, int) else self.size
@@ -84,79 +84,79 @@ class Encoding:
 
     image: str = "jpeg"  # of IMAGES
     quality: int = 90  # JPEG: libjpeg's scale; WebP: its own, 100 is lossless
-    subsampling: str = "4:2:0"  # of JPEGs; "4:4:4" keeps all of the color
-    keep_small: bool = False  # a baseline file that needs no change is kept as it is, once it has been decoded whole
+    subsampling: str = "4:2:0"  # JPEG chroma; "4:4:4" keeps full color resolution
+    keep_small: bool = False  # pass files that need no change through, after decoding them completely
 
     def __post_init__(self) -> None:
-        _one_of("image", self.image, IMAGES)
-        _one_of("subsampling", self.subsampling, SUBSAMPLINGS)
-        if not _whole(self.quality, 1, 100):
+        _check_choice("image", self.image, IMAGES)
+        _check_choice("subsampling", self.subsampling, SUBSAMPLINGS)
+        if not _is_int_in(self.quality, 1, 100):
             raise ConfigError(f"quality must be an integer in [1, 100], got {self.quality!r}")
 
     @property
     def extension(self) -> str:
-        """Without a dot."""
+        """File extension without a dot."""
         return {"jpeg": "jpg", "raw": "npy"}.get(self.image, self.image)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which photographs are wanted; the others are listed with the reason."""
+    """Which photographs are accepted; the others are listed with the reason."""
 
     min_side: int = 1  # pixels of the short side, as displayed
     max_aspect: float = 0.0  # long side / short side; 0: any
-    formats: tuple[str, ...] = ()  # "JPEG", "PNG", ...: as found in the bytes; (): any
+    formats: tuple[str, ...] = ()  # "JPEG", "PNG", ...: detected from the bytes; (): any
     max_pixels: int = 300_000_000
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formats", tuple(name.upper() for name in self.formats))
         for name in self.formats:
-            _one_of("formats", name, SOURCE_FORMATS)
-        if not _whole(self.min_side, 1, MAX_SIDE):
+            _check_choice("formats", name, SOURCE_FORMATS)
+        if not _is_int_in(self.min_side, 1, MAX_SIDE):
             raise ConfigError(f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}")
         if self.max_aspect and self.max_aspect < 1:
             raise ConfigError(f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}")
-        if not _whole(self.max_pixels, 1, 1 << 40):
+        if not _is_int_in(self.max_pixels, 1, 1 << 40):
             raise ConfigError(f"max_pixels must be >= 1, got {self.max_pixels!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What a shard is: a fixed number of photographs of the plan, whatever becomes of them."""
+    """How samples are packed: a shard is a fixed slice of the plan, whether or not its photographs are good."""
 
     format: str = "webdataset"  # of FORMATS
-    samples: int = 1000  # of the plan per shard; those that are bad leave gaps
+    samples: int = 1000  # planned photographs per shard; bad ones leave gaps
     group_bytes: int = 64 << 20  # of a Parquet row group
 
     def __post_init__(self) -> None:
-        _one_of("format", self.format, FORMATS)
+        _check_choice("format", self.format, FORMATS)
         for name in ("samples", "group_bytes"):
-            if not _whole(getattr(self, name), 1, 1 << 40):
+            if not _is_int_in(getattr(self, name), 1, 1 << 40):
                 raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which photographs of the source, in which order: decided once, when the plan is made."""
+    """Which photographs, in which order: decided once, when the plan is made."""
 
     shuffle: int | None = None  # seed; None: the source's order
-    val: float = 0.0  # share that goes to val/, the rest to train/; 0: no split
+    val: float = 0.0  # fraction that goes to val/, the rest to train/; 0: no split
     split_seed: int = 0
-    split_by: str = "looks"  # photographs that look alike stay on one side; "names": without looking at them first
-    dedupe: str = "none"  # "exact": the same bytes; "near": also those that look alike
-    distance: int = 4  # bits of 64 by which dHashes of "near" duplicates may differ
+    split_by: str = "looks"  # similar photographs stay on one side; "names": no survey needed
+    dedupe: str = "none"  # "exact": equal bytes; "near": also similar images
+    distance: int = 4  # maximum number of differing dHash bits, of 64, for "near"
 
     def __post_init__(self) -> None:
-        _one_of("dedupe", self.dedupe, ("none", "exact", "near"))
-        _one_of("split_by", self.split_by, ("looks", "names"))
+        _check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
+        _check_choice("split_by", self.split_by, ("looks", "names"))
         if not 0 <= self.val < 1:
-            raise ConfigError(f"val must be in [0, 1), the share of photographs in val/, got {self.val!r}")
-        if not _whole(self.distance, 0, 16):
+            raise ConfigError(f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}")
+        if not _is_int_in(self.distance, 0, 16):
             raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
 
     @property
     def compares(self) -> bool:
-        """Whether it matters what photographs look like."""
+        """Whether photographs are compared by their pixels."""
         return self.dedupe == "near" or (self.val > 0 and self.split_by == "looks")
 
 
@@ -181,7 +181,7 @@ class Recipe:
                 raise ConfigError(f'format "raw" holds pixels: use Encoding("raw"), got {self.encoding.image!r}')
 
     def document(self) -> dict[str, Any]:
-        """As JSON can hold it, and `of` reads it."""
+        """JSON values, as `of` reads them."""
         return json.loads(json.dumps(asdict(self)))
 
     @classmethod
@@ -192,16 +192,16 @@ class Recipe:
 
     @property
     def looks(self) -> bool:
-        """Whether photographs must be looked at before the plan can be made."""
+        """Whether the plan needs a survey of all photographs."""
         return self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits; another recipe has others."""
+        """16 hexadecimal digits that identify the recipe."""
         return digest(self.document())
 
     def difference(self, other: Recipe) -> list[str]:
-        """`scaling.size: 512 -> 256`, one line for each field that is not the same."""
+        """`scaling.size: 512 -> 256`, one line for each field that differs."""
         lines = []
         for part in fields(self):
             ours, theirs = getattr(self, part.name), getattr(other, part.name)
@@ -212,19 +212,19 @@ class Recipe:
         return lines
 
 
-MAX_SIDE = 65_500  # pixels: libjpeg writes no more
+MAX_SIDE = 65_500  # pixels: libjpeg's maximum
 
 
 def digest(document: Any) -> str:
-    """16 hexadecimal digits of what JSON can hold."""
+    """16 hexadecimal digits: a hash of JSON values."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _is_int_in(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _one_of(name: str, value: object, allowed: Any) -> None:
+def _check_choice(name: str, value: object, allowed: Any) -> None:
     if value not in tuple(allowed):
         raise ConfigError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

@@ -21,9 +21,9 @@ Histogram = dict[str, int]
 
 # why an image is not in the shards: the reasons of the feed, and those of a job
 REASONS = FILE_REASONS | {
-    "too_small": "fewer pixels than wanted",
-    "aspect": "longer than wanted for its width",
-    "policy": "of a format that is not wanted",
+    "too_small": "smaller than the minimum side",
+    "aspect": "aspect ratio above the maximum",
+    "policy": "a format that is not allowed",
     "oom": "needs more memory than allowed",
     "worker_crash": "the process that decoded it died, twice",
     "duplicate_exact": "the same bytes as another",
@@ -42,7 +42,7 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class BadSample:
-    """One photograph that is not in a shard, and why."""
+    """One photograph that could not be put into a shard, and why."""
 
     id: int  # in the source
     uri: str
@@ -55,49 +55,49 @@ class BadSample:
 
 @dataclass(slots=True)
 class Counts:
-    """Over the photographs that are in the shards. Histograms count by the lower edge of a bin, as text."""
+    """Counts over the photographs in the shards; they add up in any order. Histogram keys are lower bin edges."""
 
     samples: int = 0
     bytes_in: int = 0
-    bytes_out: int = 0  # of images, without what the format adds
+    bytes_out: int = 0  # of the images alone, without the shard format's overhead
     pixels_in: int = 0
     pixels_out: int = 0
-    kept: int = 0  # whose bytes were passed on
+    kept: int = 0  # files passed through unchanged
     enlarged: int = 0
     formats: Histogram = field(default_factory=dict)
     modes: Histogram = field(default_factory=dict)
     icc: Histogram = field(default_factory=dict)
     orientations: Histogram = field(default_factory=dict)
-    megapixels: Histogram = field(default_factory=dict)  # of the source, bins of powers of two: "4" is 4 up to 8
-    aspects: Histogram = field(default_factory=dict)  # width / height, bins of a quarter octave
-    sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of results
+    megapixels: Histogram = field(default_factory=dict)  # of the source, in powers of two: "4" is [4, 8)
+    aspects: Histogram = field(default_factory=dict)  # width / height, in quarter octaves
+    sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of the results
 
-    def add(self, made: ProcessedImage) -> None:
-        """One more photograph."""
-        facts = made.facts
+    def add(self, image: ProcessedImage) -> None:
+        """Count one more photograph."""
+        facts = image.facts
         height, width = facts["source_height"], facts["source_width"]
         self.samples += 1
         self.bytes_in += facts["source_bytes"]
-        self.bytes_out += len(made.image)
+        self.bytes_out += len(image.image)
         self.pixels_in += height * width
-        self.pixels_out += made.height * made.width
+        self.pixels_out += image.height * image.width
         self.kept += bool(facts.get("kept"))
-        self.enlarged += made.height * made.width > height * width
+        self.enlarged += image.height * image.width > height * width
         _count(self.formats, facts["format"])
         _count(self.modes, facts.get("mode", "RGB"))
         _count(self.icc, facts.get("icc", "none"))
         _count(self.orientations, str(facts.get("orientation", 1)))
         _count(self.megapixels, f"{2.0 ** math.floor(math.log2(height * width / 1e6)):g}")
         _count(self.aspects, f"{2 ** (math.floor(4 * math.log2(width / height) + 0.5) / 4):.2f}")
-        _count(self.sizes, f"{made.height}x{made.width}")
+        _count(self.sizes, f"{image.height}x{image.width}")
 
     @classmethod
-    def sum(cls, tallies: Iterable[Counts]) -> Counts:
-        """Of several shards."""
+    def sum(cls, parts: Iterable[Counts]) -> Counts:
+        """Counts of several shards together."""
         total = cls()
-        for tally in tallies:
+        for part in parts:
             for item in fields(cls):
-                value, more = getattr(total, item.name), getattr(tally, item.name)
+                value, more = getattr(total, item.name), getattr(part, item.name)
                 if isinstance(value, dict):
                     for name, n in more.items():
                         value[name] = value.get(name, 0) + n
@@ -112,30 +112,30 @@ class Record:
 
     shard: str  # its name without suffix: "train/shard-000012"
     index: int  # in the plan
-    plan: str  # hash of the plan that it is a piece of
+    plan: str  # hash of the plan that it belongs to
     files: tuple[ShardFile, ...]  # the main one first
-    ids: tuple[int, ...]  # in the source, of what is in it, in its order
-    offsets: tuple[int, ...]  # of each in the main file, bytes; () where that means nothing
+    ids: tuple[int, ...]  # source ids of its samples, in order
+    offsets: tuple[int, ...]  # of each sample in the main file, bytes; () for formats without offsets
     bad: tuple[BadSample, ...]
     tally: Counts = field(default_factory=Counts)  # counts over the good ones
 
     @property
     def name(self) -> str:
-        """Of this record's file."""
+        """Name of this record's file."""
         return f"{self.shard}.json"
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Size of all files."""
         return sum(part.bytes for part in self.files)
 
     def dump(self) -> bytes:
-        """The file's content; the same for the same record."""
+        """The file's content; deterministic."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def load(cls, content: bytes, name: str) -> Record:
-        """From a file of this name. SourceError where it is not one."""
+        """Parse a record file; `name` is for the error. SourceError if it is not a record."""
         try:
             document: dict[str, Any] = json.loads(content)
             return cls(
@@ -149,11 +149,11 @@ class Record:
                 }
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise SourceError(f"{name} is no record of a shard: {error}") from error
+            raise SourceError(f"{name} is not a shard record: {error}") from error
 
 
 def _visible(text: str) -> str:
-    """One line, safe for a terminal: names come from strangers, and may hold what moves cursors or paints."""
+    """One line, safe for a terminal: file names are untrusted, and may contain escape sequences."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

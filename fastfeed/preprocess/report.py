@@ -1,4 +1,4 @@
-"""How far a job is, and what came of it."""
+"""Progress of a running job, and the report at its end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Progress", "Report"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is; said several times a second."""
+    """How far a job is; passed to `on_progress` several times a second."""
 
-    phase: str  # "room" (a sample, to see how much there will be), "survey" (duplicates and sizes), "shards"
-    shards_done: int  # complete, those of earlier runs, too
+    phase: str  # "room" (a sample, to estimate the output's size), "survey" (duplicates and sizes), "shards"
+    shards_done: int  # complete, including those of earlier runs
     shards: int  # of this part
     shards_before: int  # complete when this run began
-    images_done: int  # in them, and in those under way, with the bad ones
+    images_done: int  # in complete shards and in those in progress, including bad ones
     images: int
     images_before: int
     bytes_in: int = 0  # of this run, of complete shards
@@ -29,29 +29,29 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did, and where the job stands."""
+    """What a run did, and the state of the job."""
 
     target: str
-    shards: int  # of the whole job
+    shards: int  # of the job
     shards_done: int
-    shards_now: int  # done by this run
-    tally: Counts  # of all that are done
-    bad: tuple[BadSample, ...]  # of all shards that are done
-    left_out: dict[str, int]  # by the plan: duplicates
+    shards_now: int  # completed by this run
+    tally: Counts  # over all completed shards
+    bad: tuple[BadSample, ...]  # in all completed shards
+    left_out: dict[str, int]  # by the plan, by reason: duplicates
     bytes: int  # of all shard files
     seconds: float  # of this run
     stages: dict[str, float] = field(default_factory=dict)  # seconds of all workers together, of this run
     classes: tuple[str, ...] = ()  # names by label
-    notes: tuple[str, ...] = ()  # what of the source is damaged or was left out; () where nothing was left to be read
+    notes: tuple[str, ...] = ()  # damaged or excluded parts of the source; () if the run had nothing to read
 
     @property
     def complete(self) -> bool:
-        """Nothing is left to do."""
+        """Whether all shards are done."""
         return self.shards_done == self.shards
 
     @property
     def reasons(self) -> Counter[str]:
-        """Bad photographs by reason."""
+        """Number of bad photographs by reason."""
         return Counter(bad.reason for bad in self.bad)
 
     def __str__(self) -> str:

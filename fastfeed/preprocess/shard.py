@@ -1,4 +1,4 @@
-"""One shard: read its photographs, make each smaller, pack them, commit. What a worker process spends its time with."""
+"""Builds one shard: reads its photographs, transforms and packs them, and commits. Runs in worker processes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fastfeed.preprocess.writers import Writer, writer_for
 
 __all__ = ["ShardTask"]
 
-_NOBODY = -1
+_NO_SAMPLE = -1
 
 
-class _More(BaseException):
-    """A photograph needs more room than it was given. Not an Exception: no decoder is to take it for its own."""
+class _NeedsMore(BaseException):
+    """A photograph needs more memory than is reserved. Not an Exception: decoders must not catch it."""
 
     def __init__(self, need: int) -> None:
         self.need = need
@@ -37,94 +37,94 @@ class _More(BaseException):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardTask:
-    """The shards of a plan, by index."""
+    """Builds the shards of a plan; pieces are shard indexes."""
 
     input: Input
     target: Target
     plan: JobPlan
-    _kept: dict[str, Any] = field(default_factory=dict)  # of this process: what is worked out once
+    _cache: dict[str, Any] = field(default_factory=dict)  # per process: values computed once
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self.input, self.target, self.plan
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for name, value in zip(("input", "target", "plan", "_kept"), (*state, {}), strict=True):
+        for name, value in zip(("input", "target", "plan", "_cache"), (*state, {}), strict=True):
             object.__setattr__(self, name, value)
 
-    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """As in Task. OSError and TargetError where the shard cannot be read or written; ConfigError where this
-        process would make other bytes than the one that made the plan."""
-        self._check()
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        """As in Task. OSError and TargetError if the shard cannot be read or written; ConfigError if this process would
+        write other bytes than the one that made the plan."""
+        self._check_versions()
         shard = self._shards[piece]
-        if (done := self._done(shard)) is not None:
-            return _summary(done, {})
+        if (existing := self._existing_record(shard)) is not None:
+            return _summary(existing, {})
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
-            filling = _Filling(self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds)
-            filling.fill(watch, poison)
-            watch.begin(_NOBODY)
-            begun = perf_counter()
-            offsets = filling.writer.close()
-            found: list[Record] = []
+            builder = _ShardBuilder(self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds)
+            builder.fill(context, poison)
+            context.begin(_NO_SAMPLE)
+            started = perf_counter()
+            offsets = builder.writer.close()
+            records: list[Record] = []
 
-            def record(parts: Sequence[ShardFile]) -> tuple[str, bytes]:
-                found.append(filling.record(parts, offsets))
-                return found[0].name, found[0].dump()
+            def record(files: Sequence[ShardFile]) -> tuple[str, bytes]:
+                records.append(builder.record(files, offsets))
+                return records[0].name, records[0].dump()
 
             attempt.commit(record)
-            seconds["commit"] += perf_counter() - begun
-        except TargetError:  # or another run has done this shard, finished the job, and swept
-            if (done := self._done(shard)) is None:
+            seconds["commit"] += perf_counter() - started
+        except TargetError:  # maybe another run built this shard, completed the job, and swept
+            if (existing := self._existing_record(shard)) is None:
                 raise
-            return _summary(done, {})
-        finally:  # also when whoever started this is gone: what is there of it must go
+            return _summary(existing, {})
+        finally:  # also if the parent process is gone: partial files must be removed
             attempt.abandon()
-        return _summary(found[0], seconds)
+        return _summary(records[0], seconds)
 
-    def alone(self, sample: int, watch: TaskContext) -> None:
+    def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
-        with self.read_samples([sample], watch) as blobs:
-            for i, found, _ in blobs:
-                self.make(i, found, watch)
+        with self.read_samples([sample], context) as blobs:
+            for i, blob, _ in blobs:
+                self.make(i, blob, context)
 
-    def make(self, sample: int, found: Any, watch: TaskContext) -> ProcessedImage | Bad:
-        """What becomes of a photograph of which `reading` gave this."""
-        if found is DEFERRED:
-            return self._large(sample, watch)
-        if isinstance(found, Failure):
-            return Bad(found.reason, found.detail)
-        watch.begin(sample)
-        return self._transformer(found, watch)
+    def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | Bad:
+        """Transform a photograph from what `read_ahead` returned for it."""
+        if blob is DEFERRED:
+            return self._make_large(sample, context)
+        if isinstance(blob, Failure):
+            return Bad(blob.reason, blob.detail)
+        context.begin(sample)
+        return self._transformer(blob, context)
 
-    def _large(self, sample: int, watch: TaskContext) -> ProcessedImage | Bad:
-        """With room for its bytes from before they are read; room is asked for once, for all that is needed."""
+    def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
+        """Reserve memory before reading the file; if decoding needs more, start over with a larger reservation."""
         source = self.input.source
         need = known_sizes(source, [sample])[0]
         try:
             while True:
-                watch.begin(_NOBODY)  # waiting for room is not its fault
-                with watch.room(need):
-                    (found,) = source.read([sample])
-                    if isinstance(found, Failure):
-                        return Bad(found.reason, found.detail)
-                    watch.begin(sample)
+                context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
+                with context.room(need):
+                    (blob,) = source.read([sample])
+                    if isinstance(blob, Failure):
+                        return Bad(blob.reason, blob.detail)
+                    context.begin(sample)
                     try:
-                        return self._transformer(found, _Given(watch, need - len(found)))
-                    except _More as more:
-                        need = len(found) + more.need
-                    del found
+                        return self._transformer(blob, _ReservedContext(context, need - len(blob)))
+                    except _NeedsMore as more:
+                        need = len(blob) + more.need
+                    del blob
         except MemoryLimitError as error:
             return Bad("oom", str(error))
 
     def read_samples(
-        self, ids: Sequence[int], watch: TaskContext
+        self, ids: Sequence[int], context: TaskContext
     ) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
-        """As `readahead.reading` does; waiting is nobody's fault."""
-        return read_ahead(self.input.source, ids, lambda: watch.begin(_NOBODY))
+        """As `read_ahead` does; time spent waiting is attributed to no sample."""
+        return read_ahead(self.input.source, ids, lambda: context.begin(_NO_SAMPLE))
 
-    def _done(self, shard: Shard) -> Record | None:
-        """Its record, where another has done it meanwhile."""
+    def _existing_record(self, shard: Shard) -> Record | None:
+        """The record of the shard, if another run has completed it."""
         content = self.target.read(shard.name + ".json")
         if content is None:
             return None
@@ -135,61 +135,60 @@ class ShardTask:
         return record if record.plan == self.hash and record.index == shard.index else None
 
     def uri(self, i: int) -> str:
-        """As the plan's source would say it, however the source is named now; as JSON and every reader of it can hold
-        it: bytes that are no UTF-8 as \\xNN."""
-        if "spelled" not in self._kept:
+        """The URI as spelled in the plan, however the source is named now. Bytes that are not UTF-8 become \\xNN."""
+        if "spelled" not in self._cache:
             first = self.plan.first_uri
-            self._kept["spelled"] = uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
-        planned, here = self._kept["spelled"]
+            self._cache["spelled"] = uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
+        planned, here = self._cache["spelled"]
         uri = self.input.source.uri(i)
-        return _text(planned + uri[len(here) :] if uri.startswith(here) else uri)
+        return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
 
-    def _check(self) -> None:
-        """Once in a process."""
-        if "checked" not in self._kept:
+    def _check_versions(self) -> None:
+        """Check library versions, once per process."""
+        if "checked" not in self._cache:
             check_here(self.plan)
-            self._kept["checked"] = True
+            self._cache["checked"] = True
 
     @property
     def hash(self) -> str:
-        """Of the plan."""
-        if "hash" not in self._kept:
-            self._kept["hash"] = self.plan.hash
-        return self._kept["hash"]
+        """Hash of the plan."""
+        if "hash" not in self._cache:
+            self._cache["hash"] = self.plan.hash
+        return self._cache["hash"]
 
     @property
     def _shards(self) -> list[Shard]:
-        if "shards" not in self._kept:
-            self._kept["shards"] = self.plan.shards
-        return self._kept["shards"]
+        if "shards" not in self._cache:
+            self._cache["shards"] = self.plan.shards
+        return self._cache["shards"]
 
     @property
     def _transformer(self) -> Transformer:
-        if "transformer" not in self._kept:
-            self._kept["transformer"] = Transformer(self.plan.recipe)
-        return self._kept["transformer"]
+        if "transformer" not in self._cache:
+            self._cache["transformer"] = Transformer(self.plan.recipe)
+        return self._cache["transformer"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """A Watch with room that is held already."""
+class _ReservedContext:
+    """A Watch with memory that is reserved already."""
 
-    watch: TaskContext
+    context: TaskContext
     bytes: int
 
     def begin(self, sample: int) -> None:
-        self.watch.begin(sample)
+        self.context.begin(sample)
 
     @contextmanager
     def room(self, need: int) -> Iterator[None]:
         if need > self.bytes:
-            raise _More(need)
+            raise _NeedsMore(need)
         yield
 
 
 @dataclass(slots=True)
-class _Filling:
-    """What comes together for a shard."""
+class _ShardBuilder:
+    """Collects the samples, bad samples and counts of a shard."""
 
     task: ShardTask
     shard: Shard
@@ -197,53 +196,62 @@ class _Filling:
     seconds: defaultdict[str, float]  # by stage
     ids: list[int] = field(default_factory=list)
     bad: list[BadSample] = field(default_factory=list)
-    tally: Counts = field(default_factory=Counts)
+    counts: Counts = field(default_factory=Counts)
 
-    def fill(self, watch: TaskContext, poison: Mapping[int, Bad]) -> None:
+    def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
         ids = plan.order[self.shard.first : self.shard.last]
         labels, notes = source.label(ids).tolist(), self.task.input.notes(ids)
-        with self.task.read_samples([i for i in ids.tolist() if i not in poison], watch) as blobs:
+        with self.task.read_samples([i for i in ids.tolist() if i not in poison], context) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:
-                    made: ProcessedImage | Bad | Failure = poison[i]
+                    result: ProcessedImage | Bad | Failure = poison[i]
                 else:
-                    _, found, waited = next(blobs)
+                    _, blob, waited = next(blobs)
                     self.seconds["read"] += waited
-                    made = self.task.make(i, found, watch)
-                    del found
-                watch.begin(_NOBODY)  # however long the target takes for what follows
-                made = note if isinstance(note, Failure) and isinstance(made, ProcessedImage) else made
-                if isinstance(made, ProcessedImage):
-                    self.add(i, int(label), note, made)
+                    result = self.task.make(i, blob, context)
+                    del blob
+                context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
+                result = note if isinstance(note, Failure) and isinstance(result, ProcessedImage) else result
+                if isinstance(result, ProcessedImage):
+                    self.add(i, int(label), note, result)
                 else:
-                    self.bad.append(BadSample(i, self.task.uri(i), made.reason, _text(made.detail)))
+                    self.bad.append(BadSample(i, self.task.uri(i), result.reason, _encodable(result.detail)))
 
-    def add(self, i: int, label: int, note: Any, made: ProcessedImage) -> None:
-        begun = perf_counter()
+    def add(self, i: int, label: int, note: Any, image: ProcessedImage) -> None:
+        started = perf_counter()
         plan = self.task.plan
-        for stage, took in made.seconds.items():
-            self.seconds[stage] += took
+        for stage, stage_seconds in image.seconds.items():
+            self.seconds[stage] += stage_seconds
         self.ids.append(i)
-        self.tally.add(made)
-        meta: dict[str, Any] = {"uri": self.task.uri(i), **made.facts}
+        self.counts.add(image)
+        meta: dict[str, Any] = {"uri": self.task.uri(i), **image.facts}
         if label >= 0:
             meta["label"] = label
             if label < len(plan.classes):
                 meta["class"] = plan.classes[label]
         if columns := note.get("columns"):
             meta["columns"] = columns
-        known = label if label >= 0 else None
+        class_number = label if label >= 0 else None
         self.writer.add(
-            Entry(f"{i:09d}", made.image, made.extension, made.height, made.width, known, note.get("text"), meta)
+            Entry(
+                f"{i:09d}",
+                image.image,
+                image.extension,
+                image.height,
+                image.width,
+                class_number,
+                note.get("text"),
+                meta,
+            )
         )
-        self.seconds["write"] += perf_counter() - begun
+        self.seconds["write"] += perf_counter() - started
 
-    def record(self, parts: Sequence[ShardFile], offsets: list[int]) -> Record:
+    def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
         shard = self.shard
         return Record(
-            shard.name, shard.index, self.task.hash, tuple(parts), tuple(self.ids), tuple(offsets), tuple(self.bad),
-            self.tally,
+            shard.name, shard.index, self.task.hash, tuple(files), tuple(self.ids), tuple(offsets), tuple(self.bad),
+            self.counts,
         )  # fmt: skip
 
 
@@ -257,5 +265,5 @@ def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def _text(text: str) -> str:
+def _encodable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

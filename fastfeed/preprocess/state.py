@@ -1,4 +1,4 @@
-"""Where a job stands, read from its target: nothing else knows."""
+"""The state of a job, read from its target: the plan and the records of completed shards."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ _READERS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A plan, and the shards of it that are done."""
+    """A plan, and its completed shards."""
 
     target: Target
     plan: JobPlan
     shards: list[Shard]
-    records: dict[int, Record]  # by the shards' index; of those that are done
-    stale: frozenset[int] = frozenset()  # shards with a record that does not count: files are missing or cut off
+    records: dict[int, Record]  # by shard index; completed shards only
+    stale: frozenset[int] = frozenset()  # shards whose record is invalid: files are missing or truncated
 
     @property
     def todo(self) -> list[int]:
-        """Indexes of the shards that are not."""
+        """Indexes of the shards that are not done."""
         return [shard.index for shard in self.shards if shard.index not in self.records]
 
     @property
     def bad(self) -> list[BadSample]:
-        """Photographs that are not in the shards, by shard."""
+        """Photographs that could not be put into a shard, in shard order."""
         return [bad for index in sorted(self.records) for bad in self.records[index].bad]
 
 
 def load_plan(target: Target) -> JobPlan | None:
-    """The plan there; None where there is none."""
+    """The plan in a target; None if there is none."""
     head, order = target.read(PLAN), target.read(ORDER)
     return None if head is None or order is None else JobPlan.load(head, order, target.text)
 
 
 def open_job(target: Target, plan: JobPlan | None = None) -> Job:
-    """What is done of a plan: shards with a record of this plan, whose files are there with the size that it says.
+    """The job in a target. A shard is done if its record is of this plan and its files have the recorded sizes.
 
-    SourceError where there is no plan.
+    SourceError if there is no plan.
     """
     if plan is None:
         plan = load_plan(target)
     if plan is None:
         raise SourceError(f"{target.text} holds no job of fastfeed preprocess: no {PLAN}")
-    shards, there, digest = plan.shards, target.files(), plan.hash
-    names = [shard.name + ".json" for shard in shards if shard.name + ".json" in there]
+    shards, present, digest = plan.shards, target.files(), plan.hash
+    names = [shard.name + ".json" for shard in shards if shard.name + ".json" in present]
     by_name = {shard.name: shard for shard in shards}
     records: dict[int, Record] = {}
     for record in _records(target, names):
         shard = by_name.get(record.shard)
         if shard is None or record.plan != digest or record.index != shard.index:
             continue
-        if all(there.get(part.name) == part.bytes for part in record.files):
+        if all(present.get(file.name) == file.bytes for file in record.files):
             records[record.index] = record
     stale = {by_name[name.removesuffix(".json")].index for name in names} - records.keys()
     return Job(target, plan, shards, records, frozenset(stale))
@@ -71,7 +71,7 @@ def _records(target: Target, names: Iterable[str]) -> Iterable[Record]:
         content = target.read(name)
         try:
             return None if content is None else Record.load(content, name)
-        except SourceError:  # damaged: the shard is made again
+        except SourceError:  # damaged: the shard is rebuilt
             return None
 
     with ThreadPoolExecutor(_READERS) as pool:

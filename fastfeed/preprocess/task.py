@@ -1,4 +1,4 @@
-"""Work in numbered pieces: what there is to do, what whoever does it may ask for, and who has it done."""
+"""Protocols of work in numbered pieces: the task, the context it runs in, and the engine that runs it."""
 
 from __future__ import annotations
 
@@ -23,70 +23,70 @@ __all__ = [
     "pickle_task",
 ]
 
-FREE_BYTES = 24_000_000  # bytes that a process may use for a photograph without asking
+FREE_BYTES = 24_000_000  # bytes that a process may use for one photograph without reserving them
 
-IMPORT_HINT = "what they are made of must lie in a module that can be imported there, not in a script or notebook"
+IMPORT_HINT = "their classes must be defined in a module that workers can import, not in a script or notebook"
 
 
 def pickle_task(task: Task) -> bytes:
-    """As processes take it. ConfigError where that cannot be."""
+    """The task as bytes for worker processes. ConfigError if it does not pickle."""
     try:
         return pickle.dumps(task)
-    except Exception as error:  # of a class of the user's, with whatever that raises
+    except Exception as error:  # user classes may raise anything
         raise ConfigError(f"the source or the target does not pickle: {error!r}; {IMPORT_HINT}") from error
 
 
 class MemoryLimitError(Exception):
-    """A photograph needs more memory than the whole job may use."""
+    """A photograph needs more memory than the job may use."""
 
     def __init__(self, need: int, limit: int) -> None:
         super().__init__(f"needs {need / 1e6:.0f} MB, the limit is {limit / 1e6:.0f} MB")
 
 
 class Orphaned(BaseException):
-    """Whoever started this process is gone. Not an Exception: nothing that copes with errors may go on."""
+    """The process that started this worker is gone. Not an Exception: error handlers must not catch it."""
 
 
 class TaskContext(Protocol):
-    """How a piece of work stays in touch with who started it."""
+    """What a running piece of work reports to, and asks for memory."""
 
     def begin(self, sample: int) -> None:
-        """From now on, what goes wrong is this sample's fault; -1: nobody's."""
+        """Failures from now on are attributed to this sample; -1: to none."""
         ...
 
     def room(self, need: int) -> AbstractContextManager[None]:
-        """Wait until `need` bytes may be used, beside what the process itself needs. NoRoom where that is never."""
+        """Wait until `need` bytes may be used besides the process's own. MemoryLimitError if that is impossible."""
         ...
 
 
 class Task(Protocol):
-    """Pieces of work, each done and committed by one process at a time. Pickles."""
+    """Pieces of work, each run and committed by one process at a time. Must pickle."""
 
     def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """Do a piece and commit it; a summary as JSON holds it. Samples in `poison` are not touched: they are bad.
+        """Run a piece, commit it, and return a summary of JSON values. Samples in `poison` are skipped: they are bad.
 
-        Done twice, also at the same time, it gives the same bytes.
+        Running a piece twice, even concurrently, writes the same bytes.
         """
         ...
 
     def alone(self, sample: int, watch: TaskContext) -> None:
-        """Do what `run` does with this one sample, and throw the result away: will the process live?"""
+        """Do what `run` does with this one sample and discard the result: does the process survive?"""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one piece."""
+    """The result of one piece, or progress on it."""
 
     piece: int
     summary: dict[str, Any] = field(default_factory=dict)  # what Task.run returned
-    error: BaseException | None = None  # of the piece, not of a sample: no space, a target that is gone
-    samples: int = 0  # that were done so far, where the piece is not complete (progress)
+    error: BaseException | None = None  # of the piece, not of a sample: a full disk, a missing target
+    samples: int = 0  # done so far, if the piece is not complete (progress)
 
 
 class Engine(Protocol):
-    """Does pieces, several at a time, in any order."""
+    """Runs pieces, several at a time, in any order."""
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """One outcome per piece as each is complete. Closing the iterator ends the work and leaves no process."""
+        """Yield one outcome per completed piece. Closing the iterator stops the work and leaves no process behind."""
         ...

@@ -1,4 +1,4 @@
-"""What the shards' bytes depend on beside the recipe: libraries, by version."""
+"""Versions of the libraries that the shards' bytes depend on, in addition to the recipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastfeed.version import __version__
 
 __all__ = ["check_here", "versions"]
 
-_OF_PILLOW = {  # by our names; of several, the first that it was built with
+_OF_PILLOW = {  # by our names; the first feature that Pillow was built with
     "libjpeg": ("libjpeg_turbo",),
     "littlecms": ("littlecms2",),
     "webp": ("webp",),
@@ -29,25 +29,25 @@ _OF_PILLOW = {  # by our names; of several, the first that it was built with
 
 
 def versions(recipe: Recipe) -> dict[str, str]:
-    """Of all that decodes, scales, converts, encodes and packs, in this process; "none" for what is not there."""
-    found = {"pillow": _PILLOW}
-    for name, several in _OF_PILLOW.items():
-        known = (features.version(feature) for feature in several)
-        found[name] = next((version for version in known if version), "none")
+    """Versions of all libraries that decode, scale, convert, encode and pack in this process; "none" if absent."""
+    result = {"pillow": _PILLOW}
+    for name, feature_names in _OF_PILLOW.items():
+        candidates = (features.version(feature) for feature in feature_names)
+        result[name] = next((version for version in candidates if version), "none")
     vips = libvips()
-    found["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
-    found["vips"] = vips.VERSION if vips else "none"
+    result["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if built() else "none"
+    result["vips"] = vips.VERSION if vips else "none"
     if recipe.packing.format == "parquet":
         from importlib.metadata import version
 
-        found["pyarrow"] = version("pyarrow")
-    return found
+        result["pyarrow"] = version("pyarrow")
+    return result
 
 
 def check_here(plan: JobPlan) -> None:
-    """That this process, of whatever machine, makes the bytes that the plan's machine would. ConfigError."""
+    """ConfigError if this process would write other bytes than the machine that made the plan."""
     if plan.made_with and (lines := version_differences(plan.made_with, versions(plan.recipe))):
         raise ConfigError(
             f"{socket.gethostname()} has other libraries than the machine that made the plan: {', '.join(lines)}; "
-            "shards would not be the same: install the same versions everywhere"
+            "shards would differ: install the same versions everywhere"
         )

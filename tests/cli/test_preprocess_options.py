@@ -91,7 +91,7 @@ def test_max_bad_is_a_share_or_a_count(asked, text, value):
         ("--matte teal", "--matte must be a color such as '#ffffff', white, black, gray, got 'teal'"),
         ("--format zip", "format must be one of webdataset, tfrecord, parquet, mds, raw, got 'zip'"),
         ("--quality 0", "quality must be an integer in [1, 100], got 0"),
-        ("--val 1", "val must be in [0, 1), the share of photographs in val/, got 1.0"),
+        ("--val 1", "val must be in [0, 1), the fraction of photographs in val/, got 1.0"),
         ("--max-bad 100%", "--max-bad must be a share below 100%, such as 1%, or a count, such as 100, got '100%'"),
         ("--max-bad 2.5", "got '2.5'"),
         ("--part 4/4", "part must be in [0, 4), got 4"),

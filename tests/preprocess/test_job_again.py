@@ -122,8 +122,8 @@ def test_another_name_of_the_same_source_changes_no_byte(
         ("a.tar#1.jpg", "b.tar#1.jpg", ("a.tar#1.jpg/", "b.tar#1.jpg/")),
     ],
 )
-def test_how_addresses_begin(planned: str, here: str, begin: tuple[str, str]) -> None:
-    assert uri_prefixes(planned, here) == begin
+def test_how_addresses_begin(create_plan: str, here: str, begin: tuple[str, str]) -> None:
+    assert uri_prefixes(create_plan, here) == begin
 
 
 def test_a_machine_with_other_libraries_makes_no_shard(source: Path, tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_small_files_are_written_though_their_folder_is_swept(tmp_path: Path, mo
 def test_a_plan_that_is_there_by_the_time_one_is_made_counts(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, planned = tmp_path / "shards", job_module.planned
+    target, create_plan = tmp_path / "shards", job_module.create_plan
 
     def late(*arguments: object) -> object:
         monkeypatch.undo()
         run(source, target, RECIPE, engine=Inside(only=1))
-        return planned(*arguments)  # type: ignore[arg-type]
+        return create_plan(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job_module, "create_plan", late)
     with pytest.raises(ConfigError, match=r"scaling\.size: 48 -> 64"):

@@ -1,1 +1,1 @@
-"""What a user names, as photographs with labels and all that travels along; their bytes, read ahead."""
+"""Opens what a user names as photographs with labels and metadata columns, and reads their bytes ahead."""

@@ -1,4 +1,4 @@
-"""Shards and tables opened with what is usual there: which column is the image, the label, the caption."""
+"""Opens shards and tables, with default names for the image, label and caption columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastfeed.storage.storage import Storage
 
 __all__ = ["ColumnNames", "normalize_names", "open_shards", "resolve_columns"]
 
-# by kind: what is taken where nothing is asked for; the first that is there
+# default names by kind of source: the first that exists is used
 _IMAGES = {
     "tfrecord": ("image/encoded", "image", "image_raw", "jpg", "jpeg"),
     "mds": ("image", "jpg", "jpeg", "png"),
@@ -35,103 +35,103 @@ _CAPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Names of columns, members, or features; None: what is usual there, "" none."""
+    """Names of columns, tar members or features. None: the default name; "": no such column."""
 
     label: str | None = None
     image: str | None = None
     caption: str | None = None
 
 
-def resolve_columns(kind: str, place: Paths, asked: ColumnNames, storage: Storage) -> ColumnNames:
-    """The same with what is usual filled in; "" where there is nothing of the kind."""
-    if None not in (asked.label, asked.image, asked.caption):
-        return asked
-    there = peek_columns(kind, place, storage)
-    image = asked.image or _first(_IMAGES.get(kind, ()), there)
+def resolve_columns(kind: str, paths: Paths, requested: ColumnNames, storage: Storage) -> ColumnNames:
+    """Fill in default names; "" if the source has none of them."""
+    if None not in (requested.label, requested.image, requested.caption):
+        return requested
+    available = peek_columns(kind, paths, storage)
+    image = requested.image or _first(_IMAGES.get(kind, ()), available)
     if not image and kind in _IMAGES:
         raise ConfigError(
-            f"cannot tell which column of {_shown(place)} holds the images, it has {', '.join(there) or 'none'}; "
+            f"cannot tell which column of {_describe(paths)} holds the images, got {', '.join(available) or 'none'}; "
             "pass image='its name'"
         )
-    label = _first(_LABELS[kind], there) if asked.label is None else asked.label
-    caption = _first(_CAPTIONS[kind], there) if asked.caption is None else asked.caption
+    label = _first(_LABELS[kind], available) if requested.label is None else requested.label
+    caption = _first(_CAPTIONS[kind], available) if requested.caption is None else requested.caption
     return ColumnNames(label, image, (*normalize_names(kind, [caption]), "")[0])
 
 
 def open_shards(
     kind: str,
-    place: Paths,
-    asked: ColumnNames,
+    paths: Paths,
+    requested: ColumnNames,
     columns: Sequence[str],
     storage: Storage,
     progress: bool | None = None,
     classes: Sequence[str] | None = None,
 ) -> tuple[Source, ColumnNames]:
-    """The source, and what was taken for what."""
+    """The source, and the column names that were used."""
     if kind == "raw":
         from fastfeed.sources.raw import RawShards
 
-        return RawShards(place, classes=classes or (), storage=storage), ColumnNames()
-    found = resolve_columns(kind, place, asked, storage)
-    open_one = partial(_open, kind, place, columns=columns, storage=storage, progress=progress, classes=classes)
-    if asked.label is None and found.label:
+        return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
+    resolved = resolve_columns(kind, paths, requested, storage)
+    open_source = partial(_open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes)
+    if requested.label is None and resolved.label:
         try:
-            source = open_one(found)
+            source = open_source(resolved)
             if bool(np.any(source.label(np.arange(len(source))) >= 0)):
-                return source, found
-        except SourceError:  # no sample has one; what else is wrong, the next line will say
+                return source, resolved
+        except SourceError:  # no sample has a label; any other error is raised again below
             pass
-        found = replace(found, label="")
-    return open_one(found), found
+        resolved = replace(resolved, label="")
+    return open_source(resolved), resolved
 
 
 def _open(
     kind: str,
-    place: Paths,
-    found: ColumnNames,
+    paths: Paths,
+    resolved: ColumnNames,
     columns: Sequence[str],
     storage: Storage,
     progress: bool | None,
     classes: Sequence[str] | None,
 ) -> Source:
-    label = found.label or None
-    wanted = normalize_names(kind, [name for name in (found.caption, *columns) if name])
-    given: dict[str, Any] = {"label": label, "storage": storage, "classes": classes if label else None}
-    given["columns"] = list(dict.fromkeys(_whole(kind, name) for name in wanted))
+    label = resolved.label or None
+    carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
+    options: dict[str, Any] = {"label": label, "storage": storage, "classes": classes if label else None}
+    options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
     if kind == "tar":
         from fastfeed.sources.tar import TarShards
 
-        return TarShards(place, progress=progress, **given)
-    given["image"] = found.image
+        return TarShards(paths, progress=progress, **options)
+    options["image"] = resolved.image
     if kind == "tfrecord":
         from fastfeed.sources.tfrecord import TFRecords
 
-        return TFRecords(place, progress=progress, **given)
+        return TFRecords(paths, progress=progress, **options)
     if kind == "mds":
         from fastfeed.sources.mds import MDSShards
 
-        return MDSShards(place, progress=progress, **given)
+        return MDSShards(paths, progress=progress, **options)
     from fastfeed.sources.table import Table
 
-    return Table(place, **given)
+    return Table(paths, **options)
 
 
 def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Members of tars have extensions in lower case, without a dot in front; "json:a.b" is a field of one."""
+    """Normalize tar members to lower-case extensions without a dot; "json:a.b" is a field of a JSON member."""
     if kind != "tar":
         return tuple(names)
     parts = [name.partition(":") for name in names]
     return tuple(extension.lower().lstrip(".") + colon + path for extension, colon, path in parts)
 
 
-def _whole(kind: str, name: str) -> str:
-    """The column that has this field."""
+def _column_of(kind: str, name: str) -> str:
+    """The column that contains this field."""
     return name.partition(":")[0] if kind in ("tar", "mds") else name
 
 
-def _first(usual: Sequence[str], there: Sequence[str]) -> str:
-    return next((name for name in usual if name in there), "")
+def _first(candidates: Sequence[str], available: Sequence[str]) -> str:
+    return next((name for name in candidates if name in available), "")
 
 
-def _shown(place: Paths) -> str:
-    return str(place) if isinstance(place, str) else f"{len(list(place))} files"  # type: ignore[arg-type]
+def _describe(paths: Paths) -> str:
+    return str(paths) if isinstance(paths, str) else f"{len(list(paths))} files"  # type: ignore[arg-type]

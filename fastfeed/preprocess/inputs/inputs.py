@@ -1,4 +1,4 @@
-"""From what a user names to a source, and all that travels along with its photographs."""
+"""Opens what a user names as an `Input`: a source of photographs, and the metadata columns to carry along."""
 
 from __future__ import annotations
 
@@ -39,62 +39,66 @@ _SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
-    """Photographs, their labels (`source.label`, `source.classes`), and what else travels along. Pickles."""
+    """Photographs, their labels (`source.label`, `source.classes`), captions and metadata columns. Pickles."""
 
     source: Source
-    text: str  # as the user named it, without options: they may hold secrets
-    caption: str | None = None  # the name of that column; "json:a.b" is a field of a JSON one
-    columns: tuple[str, ...] = ()  # names of further ones
-    left_out: dict[str, int] = field(default_factory=dict)  # files that are no photographs, by extension
+    text: str  # as the user named it, without storage options, which may hold secrets
+    caption: str | None = None  # name of the caption column; "json:a.b" is a field of a JSON column
+    columns: tuple[str, ...] = ()  # names of further metadata columns
+    left_out: dict[str, int] = field(default_factory=dict)  # files that are not photographs, by extension
 
     def notes(self, ids: Sequence[int] | np.ndarray) -> list[dict[str, Any] | Failure]:
-        """One per id, values as JSON has them: "text", the caption, and "columns", a dict, where there are such. A
-        Failure where there should be and it cannot be read."""
+        """One dict per id, of JSON values: "text" (the caption) and "columns" (a dict), where the sample has them.
+
+        A Failure if they cannot be read.
+        """
         if not self.caption and not self.columns:
             return [{} for _ in ids]
         ids = [int(i) for i in ids]
-        return [self._note(i, said) for i, said in zip(ids, self._said(ids), strict=True)]
+        return [self._note(i, values) for i, values in zip(ids, self._columns(ids), strict=True)]
 
     def missing(self, looked_at: int = 100) -> list[str]:
-        """Of caption and columns, those that none of so many samples has, spread over all: a name that is misspelt."""
+        """Names of the caption and columns that no sample has, checked on an even sample: probably misspelled."""
         count = len(self.source)
         ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
         notes = [note for note in self.notes(ids) if isinstance(note, dict)]
-        found = {name for note in notes for name, value in note.get("columns", {}).items() if value is not None}
-        found |= {self.caption for note in notes if "text" in note and self.caption}
-        asked = (*((self.caption,) if self.caption else ()), *self.columns)
-        return [name for name in asked if notes and name not in found]
+        present = {name for note in notes for name, value in note.get("columns", {}).items() if value is not None}
+        present |= {self.caption for note in notes if "text" in note and self.caption}
+        requested = (*((self.caption,) if self.caption else ()), *self.columns)
+        return [name for name in requested if notes and name not in present]
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What of the source is not among its photographs, and why: files by their names, damaged parts of shards."""
-        return tuple(notes_of(self.source))
+        """Parts of the source that are left out, and why: files without an image extension, damaged parts of shards."""
+        most_common = Counter(self.left_out).most_common(8)
+        others = f"files without an image extension: {', '.join(f'{n:,} {what}' for what, n in most_common)}"
+        return (*((others,) if most_common else ()), *getattr(self.source, "notes", ()))
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the photographs, their labels, or what travels along with them change."""
+        """Changes when the photographs, their labels, captions or columns change."""
         columns = f" columns {digest([self.caption, *self.columns])}" if self.caption or self.columns else ""
         return self.source.fingerprint + columns
 
-    def _said(self, ids: list[int]) -> list[dict[str, Any] | Failure]:
+    def _columns(self, ids: list[int]) -> list[dict[str, Any] | Failure]:
         if isinstance(self.source, Extended):
             return self.source.beside(ids)
         assert isinstance(self.source, Annotated)
         columns = {k: v.tolist() for k, v in self.source.columns(np.asarray(ids, np.int64)).items()}
-        return [{name: _plain(values[row]) for name, values in columns.items()} for row in range(len(ids))]
+        return [{name: _nan_to_none(values[row]) for name, values in columns.items()} for row in range(len(ids))]
 
-    def _note(self, i: int, said: dict[str, Any] | Failure) -> dict[str, Any] | Failure:
-        if isinstance(said, Failure):
-            return said
+    def _note(self, i: int, values: dict[str, Any] | Failure) -> dict[str, Any] | Failure:
+        if isinstance(values, Failure):
+            return values
         note: dict[str, Any] = {}
-        text = field_value(said, self.caption) if self.caption else None
+        text = field_value(values, self.caption) if self.caption else None
         if text is not None and not isinstance(text, str):
-            detail = f"{self.caption}: a caption is a text, got {text!r:.60}"
+            detail = f"{self.caption}: a caption must be a string, got {text!r:.60}"
             return Failure(i, self.source.uri(i), "read", "corrupt", detail)
         if text:
             note["text"] = text
         if self.columns:
-            note["columns"] = {name: field_value(said, name) for name in self.columns}
+            note["columns"] = {name: field_value(values, name) for name in self.columns}
         return note
 
 
@@ -113,7 +117,7 @@ def resolve_input(source: InputLike, target: Target, storage: dict[str, Any] | N
     if callable(source):
         return source(target)
     columns = source.columns(np.empty(0, np.int64)) if isinstance(source, Annotated) else ()
-    return _input(source, repr(source), None, tuple(columns))
+    return _make_input(source, repr(source), None, tuple(columns))
 
 
 def listing_prefix(target: Target) -> str | None:
@@ -136,57 +140,67 @@ def open_input(
     fresh: bool | None = None,
     progress: bool | None = None,
 ) -> Input:
-    """A folder, shards (tar, TFRecord, MDS), a table (CSV, TSV, JSON lines, Parquet), or what a job has written; local
-    or remote. ConfigError, SourceError.
+    """Open a folder, shards, a table, or the output of another job; local or remote.
 
-    `label`, `image` and `caption` name columns, members or features; None: those that are usual there, if there are
-    any; "" for label and caption: none. Class folders are labels. `columns` names what else travels along.
+    Args:
+        place: Path or URL of a folder, shards (tar, TFRecord, MDS), or a table (CSV, TSV, JSON lines, Parquet).
+        label: Column, tar member or feature with the label. None: a default name, if it exists; "": no labels. Class
+            folders are labels.
+        image: Column or feature with the image. None: a default name. With `labels_file`, its column of paths below
+            `place`; default: "path".
+        caption: Column, member or feature with the caption. None: a default name, if it exists; "": no captions.
+        columns: Names of further metadata columns to carry along.
+        labels_file: A table about the photographs of a folder. It must match the folder row by row.
+        missing: "error", or "drop": photographs without a row in `labels_file` are bad (label_missing), and rows
+            without a photograph are ignored.
+        storage: fsspec options, or a Storage.
+        keep: Path prefix of local files that keep the listing of a folder, so that later runs see the same photographs,
+            whatever is in the folder by then.
+        fresh: List the folder again, ignoring a kept listing. None: unless a plan, `keep` + "plan.json", depends on it.
+        progress: Whether to show a progress bar. None: on a terminal.
 
-    `labels_file` is a table of the photographs in a folder: `image` names the column of paths below `place` ("path").
-    Where it does not match, that is an error, unless `missing` is "drop": then photographs without a row have the
-    reason label_missing, and rows without a photograph do not count.
-
-    `keep` begins the names of files of this machine in which the list of a folder's photographs is kept: the next time
-    it is taken from there, so that the same photographs are meant, whatever lies in the folder by then. `fresh`: it is
-    listed anew; None: unless a plan, `keep` + "plan.json", depends on the list.
+    Raises:
+        ConfigError: An argument is wrong, or does not fit the kind of source.
+        SourceError: The source cannot be opened.
     """
-    own = storage if isinstance(storage, Storage) else Storage(storage)
+    client = storage if isinstance(storage, Storage) else Storage(storage)
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
-    names, asked = names_of(columns, "preprocess"), ColumnNames(label, image, caption)
+    names, requested = names_of(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
         fresh = keep is not None and not os.path.exists(keep + os.path.basename(PLAN))
-    output = open_previous_job(place, own, asked, names)
-    if output is not None:
-        return _input(output.source, place, output.caption, normalize_names(output.kind, names))
+    previous = open_previous_job(place, client, requested, names)
+    if previous is not None:
+        return _make_input(previous.source, place, previous.caption, normalize_names(previous.kind, names))
     kind = kind_of(place)
     if labels_file is not None:
         if kind != "folder":
-            raise ConfigError(f"a labels file is for a folder of photographs, {place} is a {kind}; name its columns")
-        folder = _folder(place, False, own, keep, fresh, progress)
-        joined, found = join_labels(folder, labels_file, asked, names, own, missing)
-        return Input(joined, place, found.caption or None, names, dict(folder.left_out))
+            raise ConfigError(f"labels_file is for folders, {place} is a {kind}; pass the names of its columns")
+        folder = _folder(place, False, client, keep, fresh, progress)
+        joined, resolved = join_labels(folder, labels_file, requested, names, client, missing)
+        return Input(joined, place, resolved.caption or None, names, dict(folder.left_out))
     if kind == "folder":
-        for option, given in (("image", image), ("caption", caption), ("columns", names)):
-            if given:
-                raise ConfigError(f"{option}={given!r} is for shards and tables, {place} is a folder; pass labels_file")
+        for option, value in (("image", image), ("caption", caption), ("columns", names)):
+            if value:
+                raise ConfigError(f"{option}={value!r} is for shards and tables, {place} is a folder; pass labels_file")
         if label:
-            raise ConfigError(f'a folder\'s labels are its folders, got label={label!r}; pass "" for none')
-        return _input(_folder(place, None if label is None else False, own, keep, fresh, progress), place, None, ())
-    source, found = open_shards(kind, place, asked, names, own, progress)
-    return _input(source, place, found.caption, normalize_names(kind, names))
+            raise ConfigError(f'labels of a folder are its subfolders, got label={label!r}; pass "" for none')
+        folder = _folder(place, None if label is None else False, client, keep, fresh, progress)
+        return _make_input(folder, place, None, ())
+    source, resolved = open_shards(kind, place, requested, names, client, progress)
+    return _make_input(source, place, resolved.caption, normalize_names(kind, names))
 
 
-def _input(source: Source, text: str, caption: str | None, columns: tuple[str, ...]) -> Input:
+def _make_input(source: Source, text: str, caption: str | None, columns: tuple[str, ...]) -> Input:
     if not source.spec.encoded:
-        raise ConfigError(f"{text} holds pixels, not encoded photographs: there is nothing left to preprocess")
+        raise ConfigError(f"{text} holds pixels, not encoded photographs: there is nothing to preprocess")
     return Input(source, text, caption or None, columns, dict(getattr(source, "left_out", {})))
 
 
 def _folder(
     place: str, labeled: bool | None, storage: Storage, keep: str | None, fresh: bool, progress: bool | None
 ) -> ImageFolder:
-    """Its photographs, labeled by folders, if there are any, and no photograph lies beside them."""
+    """Its photographs, labeled by subfolder, if there are any and all photographs are in them."""
     listing = None if keep is None else _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress)
 
     def opened(labeled: bool) -> ImageFolder:
@@ -199,7 +213,7 @@ def _folder(
         return opened(False)
     try:
         folder = opened(True)
-    except SourceError:  # no folders in it; or what the next line will say
+    except SourceError:  # no subfolders; any other error is raised again below
         return opened(False)
     if folder.left_out["(no class)"]:
         return opened(False)
@@ -212,41 +226,41 @@ def _folder(
 
 
 def _listing(place: str, path: str, storage: Storage, fresh: bool, progress: bool | None) -> str:
-    """The file that lists a folder; it is made where there is none of this folder."""
+    """The path of a folder's listing file, which is written if there is none for this folder."""
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
-    if is_local(place) and not os.path.isdir(root):  # before anything is made
+    if is_local(place) and not os.path.isdir(root):  # before anything is created
         raise SourceError(f"{place} does not exist; name the folder, shards or table that hold the photographs")
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     except OSError as error:
-        raise SourceError(f"cannot keep the list of {place} at {path}: {error.strerror}") from error
-    before = _version(path)
-    with alone(Path(path)):  # parts of a job may begin at the same time
-        usable = before is not None and not fresh
-        if (usable or _version(path) != before) and facts_of(path, "ImageFolder").get("root") == root:
+        raise SourceError(f"cannot keep the listing of {place} at {path}: {error.strerror}") from error
+    mtime_before = _mtime_ns(path)
+    with alone(Path(path)):  # parts of a job may start at the same time
+        usable = mtime_before is not None and not fresh
+        if (usable or _mtime_ns(path) != mtime_before) and facts_of(path, "ImageFolder").get("root") == root:
             return path
         list_images(root, path, storage=storage, extensions=EXTENSIONS, progress=progress, who="preprocess")
     return path
 
 
-def _version(path: str) -> int | None:
+def _mtime_ns(path: str) -> int | None:
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
         return None
 
 
-def field_value(said: dict[str, Any], name: str) -> Any:
-    """A value, or the field of one: "json:a.b"."""
-    if name in said:
-        return said[name]
+def field_value(values: dict[str, Any], name: str) -> Any:
+    """The value of a column, or of a field of a JSON column: "json:a.b"."""
+    if name in values:
+        return values[name]
     column, _, path = name.partition(":")
-    value = said.get(column)
+    current = values.get(column)
     for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+        current = current.get(part) if isinstance(current, dict) else None
+    return current
 
 
-def _plain(value: Any) -> Any:
-    """Not a number is none."""
+def _nan_to_none(value: Any) -> Any:
+    """None instead of NaN."""
     return None if isinstance(value, float) and value != value else value

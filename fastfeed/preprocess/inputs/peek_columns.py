@@ -1,4 +1,4 @@
-"""What the first samples of shards, or a table, have: the names under which labels and captions are looked for."""
+"""Reads the column names of shards or a table from their first samples."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from fastfeed.storage.storage import Storage
 __all__ = ["peek_columns"]
 
 _BLOCK = 1 << 20  # bytes
-_SAMPLES = 32  # that are looked at: some may lack a label
-_MEMBERS = 1000  # of a tar that are looked at
-_LINES = 100  # of JSON
+_SAMPLES = 32  # samples to read: some may lack a label
+_MEMBERS = 1000  # tar members to read at most
+_LINES = 100  # JSON lines to read
 
 
-def peek_columns(kind: str, place: Paths, storage: Storage) -> list[str]:
-    """Extensions of members, features, or columns; of TFRecords and tars those of the first samples.
+def peek_columns(kind: str, paths: Paths, storage: Storage) -> list[str]:
+    """Names of columns, features, or member extensions; of TFRecords and tars, those of the first samples.
 
     SourceError, ConfigError: nothing is there, or it is of another kind.
     """
     if kind == "table":
-        return _columns(*find_table(place, storage)[0][0], storage)
+        return _columns(*find_table(paths, storage)[0], storage)
     if kind == "mds":
-        return list(columns_of(*find_files(listed(place, storage), ".mds", storage, "MDSShards")[0], storage))
+        return list(columns_of(*find_files(listed(paths, storage), ".mds", storage, "MDSShards")[0], storage))
     if kind == "tar":
-        files = find_files(listed_by_wids(place, storage, "TarShards")[0], ".tar", storage, "TarShards")
+        files = find_files(listed_by_wids(paths, storage, "TarShards")[0], ".tar", storage, "TarShards")
         return next(filter(None, map(_members, _peeks(files, storage))), [])
-    files = find_files(place, ".tfrecord", storage, "TFRecords")
+    files = find_files(paths, ".tfrecord", storage, "TFRecords")
     return next(filter(None, map(_features, _peeks(files, storage))), [])
 
 
 def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
-    """The first few shards: one may be empty."""
+    """The first shards: some may be empty."""
     shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
     for k, (uri, stat) in enumerate(files[:10]):
         yield Peek(uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK)
@@ -65,30 +65,30 @@ def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
 def _members(peek: Peek) -> list[str]:
     """Extensions of the members of the first samples."""
     keys: set[str] = set()
-    found: dict[str, None] = {}
+    extensions: dict[str, None] = {}
     for member in islice(members(peek, []), _MEMBERS):
         folder, _, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if stem and dot:
             keys.add(f"{folder}/{stem}")
-            found[extension.lower()] = None
+            extensions[extension.lower()] = None
         if len(keys) > _SAMPLES:
             break
-    return list(found)
+    return list(extensions)
 
 
 def _features(peek: Peek) -> list[str]:
     """Features of the first records."""
-    found: dict[str, None] = {}
+    features: dict[str, None] = {}
     for offset, length in islice(records(peek, Notes()), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
         with suppress(Malformed):
-            found |= dict.fromkeys(Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names())
-    return list(found)
+            features |= dict.fromkeys(Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names())
+    return list(features)
 
 
 def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
-    """Columns of a table, as its header, its first lines or its footer has them."""
+    """Column names of a table, from its header, its first lines or its footer."""
     shards, name = Shards([uri], [stat], storage), uri.lower().partition("?")[0]
     if name.endswith(".parquet"):
         from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
@@ -101,7 +101,7 @@ def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
     for line in text.split("\n")[:_LINES]:
         try:
             row = json.loads(line)
-        except ValueError:  # reading all of it will say what is wrong
+        except ValueError:  # reported when the whole table is read
             continue
         keys |= dict.fromkeys(row) if isinstance(row, dict) else {}
     return list(keys)

@@ -95,13 +95,13 @@ def test_rows_without_a_label(root: Path, tmp_path: Path) -> None:
 
 def test_a_path_twice(root: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "l.csv", {"path": [*PATHS, "b/0000.jpg"], "label": range(5)})
-    with pytest.raises(SourceError, match=r"1 paths are there twice: 'b/0000.jpg' \(rows 2 and 4\)"):
+    with pytest.raises(SourceError, match=r"1 paths occur twice: 'b/0000.jpg' \(rows 2 and 4\)"):
         open_input(str(root), labels_file=str(table))
 
 
 def test_bad_tables(root: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "l.csv", {"place": PATHS, "label": range(4)})
-    with pytest.raises(ConfigError, match=r"cannot tell which column of .*l.csv holds the images, it has place, label"):
+    with pytest.raises(ConfigError, match=r"cannot tell which column of .*l.csv holds the images, got place, label"):
         open_input(str(root), labels_file=str(table))
     assert len(open_input(str(root), labels_file=str(table), image="place").source) == 4
     table = write(tmp_path / "l.csv", {"path": PATHS, "kind": range(4)})
@@ -109,7 +109,7 @@ def test_bad_tables(root: Path, tmp_path: Path) -> None:
         open_input(str(root), labels_file=str(table))
     with pytest.raises(SourceError, match=r"none.csv"):
         open_input(str(root), labels_file=str(tmp_path / "none.csv"))
-    with pytest.raises(ConfigError, match=r"a labels file is for a folder of photographs, .*l.csv is a table"):
+    with pytest.raises(ConfigError, match=r"labels_file is for folders, .*l.csv is a table"):
         open_input(str(table), labels_file=str(table))
 
 

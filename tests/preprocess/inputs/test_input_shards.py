@@ -126,7 +126,7 @@ def test_captions_in_a_field(tmp_path: Path) -> None:
     (failure,) = open_input(str(tmp_path / "data"), caption="json:id").notes([2])
     assert isinstance(failure, Failure)
     assert failure.reason == "corrupt"
-    assert failure.detail == "json:id: a caption is a text, got 2"
+    assert failure.detail == "json:id: a caption must be a string, got 2"
 
 
 def test_the_fingerprint_knows_other_captions(tmp_path: Path) -> None:
@@ -255,5 +255,5 @@ def test_names_that_no_sample_has(tmp_path: Path) -> None:
     given = open_input(str(shards), caption="txt", columns=["json"], label="")
     assert given.missing() == ["json"]
     assert open_input(str(shards), caption="text", columns=["txt"], label="").missing() == ["text"]
-    with pytest.raises(ConfigError, match=r"no sample of .*in\.tar that was looked at has json; name captions"):
+    with pytest.raises(ConfigError, match=r"no checked sample of .*in\.tar has json; use the names"):
         run(given, tmp_path / "out", workers=1)

@@ -114,7 +114,7 @@ def test_a_job_that_is_not_complete(tmp_path: Path) -> None:
     written(tmp_path / "none", "webdataset", {"": 7}, less=4)
     with (
         pytest.warns(UserWarning, match="4 of 4 shards"),
-        pytest.raises(SourceError, match="no shard of the 4 of this job is there yet"),
+        pytest.raises(SourceError, match="none of the 4 shards of this job is there yet"),
     ):
         open_source(str(tmp_path / "none"), None, [])
 
@@ -143,7 +143,7 @@ def test_places_that_say_nothing_of_a_plan(monkeypatch: pytest.MonkeyPatch, deta
 def test_folders_around_a_job_are_not_the_job(tmp_path: Path) -> None:
     written(tmp_path / "out", "webdataset", {"": 3})
     folder(tmp_path / "out" / "extra", {"a": 2})
-    with pytest.raises(SourceError, match="is what a job has written, but extra is no part of it"):
+    with pytest.raises(SourceError, match="was written by a job, but extra is not part of it"):
         open_source(str(tmp_path / "out" / "extra"), None, [])
     assert len(open_source(str(folder(tmp_path / "p", {"a": 2})), "", [])) == 2
 

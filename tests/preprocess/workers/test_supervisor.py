@@ -101,7 +101,7 @@ def test_a_decoder_that_asks_for_the_moon_gets_an_error(tmp_path: Path) -> None:
 def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Local(Deadly): ...
 
-    with pytest.raises(ConfigError, match=r"does not pickle: .*Local.*; what they are made of must lie in a module"):
+    with pytest.raises(ConfigError, match=r"does not pickle: .*Local.*; their classes must be defined in a module"):
         next(LocalEngine(1).run(Local(str(tmp_path)), [0]))
     monkeypatch.setattr(sys.modules[__name__], "Local", Local, raising=False)
     Local.__qualname__ = "Local"  # of this module, but not when it is imported

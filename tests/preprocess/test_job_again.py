@@ -122,8 +122,8 @@ def test_another_name_of_the_same_source_changes_no_byte(
         ("a.tar#1.jpg", "b.tar#1.jpg", ("a.tar#1.jpg/", "b.tar#1.jpg/")),
     ],
 )
-def test_how_addresses_begin(create_plan: str, here: str, begin: tuple[str, str]) -> None:
-    assert uri_prefixes(create_plan, here) == begin
+def test_how_addresses_begin(planned: str, here: str, begin: tuple[str, str]) -> None:
+    assert uri_prefixes(planned, here) == begin
 
 
 def test_a_machine_with_other_libraries_makes_no_shard(source: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Photographs' bytes in the order of a shard, read a little ahead of the work, never much of them at once."""
+"""Reads photographs in the order of a shard, slightly ahead of the work and within a bound on memory."""
 
 from __future__ import annotations
 
@@ -19,48 +19,46 @@ from fastfeed.storage.byte_range import is_local
 
 __all__ = ["DEFERRED", "known_sizes", "read_ahead"]
 
-_AHEAD = 16  # photographs that wait, at most
-_USUAL = 6_000_000  # bytes of a photograph, as long as nothing is known
-_WAITING_S = 0.2  # beyond this a read counts as waiting
+_AHEAD = 16  # photographs read ahead, at most
+_TYPICAL = 6_000_000  # bytes of a photograph, until sizes are known
+_SLOW_S = 0.2  # a read that takes longer calls on_wait
 
-DEFERRED: Any = (
-    object()
-)  # in place of bytes: too many to be held beside others, `source.read` them when it is their turn
+DEFERRED: Any = object()  # instead of bytes: too large to read ahead, to be read with `source.read` in its turn
 
 
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
-    """Bytes of each photograph where that is known before it is read, else 0."""
+    """Size in bytes of each photograph, if known without reading it, else 0."""
     if isinstance(source, Sharded):
         return [int(size) for size in source.sizes(np.asarray(ids, np.int64))]
-    found = []
+    sizes = []
     for i in ids:
         uri = source.uri(i)
         try:
-            found.append(os.stat(uri).st_size if is_local(uri) else 0)
-        except (OSError, ValueError):  # reading it will say so
-            found.append(0)
-    return found
+            sizes.append(os.stat(uri).st_size if is_local(uri) else 0)
+        except (OSError, ValueError):  # reported when it is read
+            sizes.append(0)
+    return sizes
 
 
 @contextmanager
 def read_ahead(
-    source: Source, ids: Sequence[int], waiting: Callable[[], None]
+    source: Source, ids: Sequence[int], on_wait: Callable[[], None]
 ) -> Iterator[Iterator[tuple[int, Any, float]]]:
-    """Yields (id, bytes or Failure or LATER, seconds waited for it). `waiting` is called when that takes long."""
+    """Yields (id, bytes or Failure or DEFERRED, seconds waited). Calls `on_wait` if a read takes long."""
     ahead = _Remote(source, ids) if isinstance(source, Fetching) and source.remote else _Local(source, ids)
     try:
-        yield ahead.walk(waiting)
+        yield ahead.walk(on_wait)
     finally:
         ahead.close()
 
 
 class _Local:
-    """A thread that reads."""
+    """Reads ahead in a thread."""
 
     def __init__(self, source: Source, ids: Sequence[int]) -> None:
         self._source, self._ids = source, ids
-        self._found: deque[tuple[Any, int]] = deque()  # what was read, and its bytes
-        self._held = 0
+        self._results: deque[tuple[Any, int]] = deque()  # what was read, and its size
+        self._held_bytes = 0
         self._change, self._closed = threading.Condition(), False
         self._thread = threading.Thread(target=self._run, name="preprocess-read", daemon=True)
         self._thread.start()
@@ -68,35 +66,35 @@ class _Local:
     def _run(self) -> None:
         for i in self._ids:
             try:
-                found = DEFERRED if known_sizes(self._source, [i])[0] > FREE_BYTES // 2 else self._source.read([i])[0]
-            except BaseException as error:  # raised where the bytes are wanted
-                found = error
-            # beside what is large, nothing is read
-            held = FREE_BYTES if found is DEFERRED else len(found) if isinstance(found, (bytes, bytearray)) else 0
+                blob = DEFERRED if known_sizes(self._source, [i])[0] > FREE_BYTES // 2 else self._source.read([i])[0]
+            except BaseException as error:  # raised in the consumer
+                blob = error
+            # nothing else is read while a large file waits
+            blob_bytes = FREE_BYTES if blob is DEFERRED else len(blob) if isinstance(blob, (bytes, bytearray)) else 0
             with self._change:
                 self._change.wait_for(
-                    lambda: self._closed or (self._held < FREE_BYTES // 2 and len(self._found) < _AHEAD)
+                    lambda: self._closed or (self._held_bytes < FREE_BYTES // 2 and len(self._results) < _AHEAD)
                 )
                 if self._closed:
                     return
-                self._found.append((found, held))
-                self._held += held
+                self._results.append((blob, blob_bytes))
+                self._held_bytes += blob_bytes
                 self._change.notify_all()
 
-    def walk(self, waiting: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
+    def walk(self, on_wait: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
         for i in self._ids:
-            begun = perf_counter()
+            started = perf_counter()
             with self._change:
-                if not self._change.wait_for(lambda: self._found, _WAITING_S):
-                    waiting()
-                    self._change.wait_for(lambda: self._found)
-                found, held = self._found.popleft()
-            if isinstance(found, BaseException):
-                raise found
-            yield i, found, perf_counter() - begun
-            del found
+                if not self._change.wait_for(lambda: self._results, _SLOW_S):
+                    on_wait()
+                    self._change.wait_for(lambda: self._results)
+                blob, blob_bytes = self._results.popleft()
+            if isinstance(blob, BaseException):
+                raise blob
+            yield i, blob, perf_counter() - started
+            del blob
             with self._change:
-                self._held -= held
+                self._held_bytes -= blob_bytes
                 self._change.notify_all()
 
     def close(self) -> None:
@@ -106,48 +104,48 @@ class _Local:
 
 
 class _Remote:
-    """Requests under way; the source's own threads read."""
+    """Keeps requests in flight; the source's own threads read."""
 
     def __init__(self, source: Any, ids: Sequence[int]) -> None:
         self._source, self._ids = source, ids
         self._sizes = known_sizes(source, ids)
-        self._pending: deque[tuple[Any, float]] = deque()  # reads, and bytes that they give; None for LATER
-        self._begun = 0
-        self._seen, self._bytes = 1, float(_USUAL)  # photographs, and their bytes
+        self._pending: deque[tuple[Any, float]] = deque()  # reads and their sizes; None for DEFERRED
+        self._next = 0
+        self._sizes_seen, self._total_bytes = 1, float(_TYPICAL)  # photographs read, and their size
 
-    def walk(self, waiting: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
+    def walk(self, on_wait: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
         for i in self._ids:
             if len(self._pending) <= _AHEAD // 2:
-                self._begin()
-            begun, (pending, _) = perf_counter(), self._pending.popleft()
-            found = DEFERRED if pending is None else _result(pending, waiting)
-            if isinstance(found, (bytes, bytearray)):
-                self._seen, self._bytes = self._seen + 1, self._bytes + len(found)
-            yield i, found, perf_counter() - begun
-            del found
+                self._start_reads()
+            started, (pending, _) = perf_counter(), self._pending.popleft()
+            blob = DEFERRED if pending is None else _result(pending, on_wait)
+            if isinstance(blob, (bytes, bytearray)):
+                self._sizes_seen, self._total_bytes = self._sizes_seen + 1, self._total_bytes + len(blob)
+            yield i, blob, perf_counter() - started
+            del blob
 
-    def _begin(self) -> None:
-        """Begin more reads, some at a time: neighbors share them."""
-        more: list[int] = []
-        usual, held = self._bytes / self._seen, sum(size for _, size in self._pending)
-        while self._begun < len(self._ids) and len(self._pending) + len(more) < _AHEAD:
-            known = self._sizes[self._begun]
-            if known > FREE_BYTES // 2:
-                self._fetch(more, usual)
-                more = []
+    def _start_reads(self) -> None:
+        """Start more reads, several at a time: neighbors share requests."""
+        batch: list[int] = []
+        mean, pending_bytes = self._total_bytes / self._sizes_seen, sum(bytes for _, bytes in self._pending)
+        while self._next < len(self._ids) and len(self._pending) + len(batch) < _AHEAD:
+            size = self._sizes[self._next]
+            if size > FREE_BYTES // 2:
+                self._fetch(batch, mean)
+                batch = []
                 self._pending.append((None, 0.0))
             else:
-                held += known or usual
-                if held > FREE_BYTES and (self._pending or more):
+                pending_bytes += size or mean
+                if pending_bytes > FREE_BYTES and (self._pending or batch):
                     break
-                more.append(self._begun)
-            self._begun += 1
-        self._fetch(more, usual)
+                batch.append(self._next)
+            self._next += 1
+        self._fetch(batch, mean)
 
-    def _fetch(self, places: Sequence[int], usual: float) -> None:
-        if places:
-            pendings = self._source.fetch([self._ids[k] for k in places])
-            sizes = [float(self._sizes[k] or usual) for k in places]
+    def _fetch(self, positions: Sequence[int], mean: float) -> None:
+        if positions:
+            pendings = self._source.fetch([self._ids[k] for k in positions])
+            sizes = [float(self._sizes[k] or mean) for k in positions]
             self._pending.extend(zip(pendings, sizes, strict=True))
 
     def close(self) -> None:
@@ -156,9 +154,9 @@ class _Remote:
                 pending.cancel()
 
 
-def _result(pending: Any, waiting: Callable[[], None]) -> Any:
+def _result(pending: Any, on_wait: Callable[[], None]) -> Any:
     try:
-        return pending.result(_WAITING_S)
+        return pending.result(_SLOW_S)
     except (NotYet, TimeoutError):
-        waiting()
+        on_wait()
         return pending.result()

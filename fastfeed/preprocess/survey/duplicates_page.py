@@ -1,4 +1,4 @@
-"""Who was left out in favor of whom: a list for programs, and a page with both photographs of each pair."""
+"""Reports duplicates: a JSON-lines list, and an HTML page with both photographs of each pair."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fastfeed.sources.base import Source
 __all__ = ["DUPLICATES", "PAGE", "write_duplicates"]
 
 DUPLICATES, PAGE = "_job/duplicates.jsonl", "_job/duplicates.html"
-_SHOWN = {"duplicate_near": 100, "duplicate_exact": 20}  # pairs with pictures
+_MAX_SHOWN = {"duplicate_near": 100, "duplicate_exact": 20}  # pairs with pictures
 _TITLES = {
     "duplicate_near": "Look alike",
     "duplicate_exact": "The same bytes",
 }
 _HINTS = {
-    "duplicate_near": "First where labels differ, then those that differ most. If these are different pictures to you, "
+    "duplicate_near": "Pairs with different labels first, then those that differ most. If these look different to you, "
     "choose a smaller <code>distance</code>.",
-    "duplicate_exact": "Copies, under whatever name.",
+    "duplicate_exact": "Copies, whatever their names.",
 }
-_BOX = (210, 300)  # pixels that a thumbnail fits into: height, width
-_AT_ONCE = 16  # photographs read together
+_BOX = (210, 300)  # maximum height and width of a thumbnail, pixels
+_READ_BATCH = 16  # photographs per read
 _STYLE = """
 :root { --ground: #fff; --raised: #f6f7f9; --line: #dde1e7; --ink: #1b2027; --soft: #566070; --bad: #c8272d;
   --mat: #e9ecf1; color-scheme: light; }
@@ -62,15 +62,15 @@ figcaption em { font-style: normal; font-weight: 650; color: var(--ink); }
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """One photograph of a pair."""
+class _Thumbnail:
+    """A photograph of a pair, as HTML."""
 
-    picture: str  # HTML
-    facts: str  # size and format; empty where it cannot be decoded
+    picture: str  # an img element, or the reason there is none
+    facts: str  # size and format; empty if it cannot be decoded
 
 
 def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePair]) -> None:
-    """`_job/duplicates.jsonl`, a line for each pair, and `_job/duplicates.html` with pictures of some."""
+    """`_job/duplicates.jsonl`, a line for each pair, and `_job/duplicates.html` with thumbnails of some."""
     lines = io.BytesIO()
     for pair in pairs:
         line: dict[str, Any] = {"kept": source.uri(pair.kept), "dropped": source.uri(pair.dropped)}
@@ -83,25 +83,27 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePa
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     sections = {reason: [pair for pair in pairs if pair.reason == reason] for reason in _TITLES}
     chosen = {
-        reason: sorted(some, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))[: _SHOWN[reason]]
-        for reason, some in sections.items()
+        reason: sorted(group, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))[: _MAX_SHOWN[reason]]
+        for reason, group in sections.items()
     }
-    shown = _looked_at(source, [id for some in chosen.values() for pair in some for id in (pair.kept, pair.dropped)])
+    thumbnails = _thumbnails(
+        source, [id for group in chosen.values() for pair in group for id in (pair.kept, pair.dropped)]
+    )
     conflicts = sum(pair.conflict for pair in pairs)
     body = [
         f"<h1>{_count(len(pairs), 'photograph')} left out as {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>",
-        f"<p class=soft>Of a pair, the first in the source stays. All pairs are listed in <code>{DUPLICATES}</code>."
+        f"<p class=soft>The first of each pair in the source is kept. All are listed in <code>{DUPLICATES}</code>."
         + (f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong." if conflicts else "")
         + "</p>",
     ]
-    for reason, some in sections.items():
-        if not some:
+    for reason, group in sections.items():
+        if not group:
             continue
-        more = len(some) - len(chosen[reason])
-        body.append(f"<h2>{_TITLES[reason]}: {_count(len(some), 'pair')}</h2><p class=soft>{_HINTS[reason]}")
+        more = len(group) - len(chosen[reason])
+        body.append(f"<h2>{_TITLES[reason]}: {_count(len(group), 'pair')}</h2><p class=soft>{_HINTS[reason]}")
         body.append(f" {len(chosen[reason])} are shown, {more:,} more are not.</p>" if more else "</p>")
         body.append("<div class=grid>")
-        body += [_card(source, pair, shown) for pair in chosen[reason]]
+        body += [_card(source, pair, thumbnails) for pair in chosen[reason]]
         body.append("</div>")
     return (
         '<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
@@ -109,53 +111,54 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     )
 
 
-def _card(source: Source, pair: DuplicatePair, shown: dict[int, _Shown]) -> str:
+def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]) -> str:
     head = f"{_count(pair.bits, 'bit')} of 64 differ" if pair.reason == "duplicate_near" else "the same bytes"
     if pair.bits == 1:
         head = "1 bit of 64 differs"
     if pair.conflict:
-        names = [_class(source, id) for id in (pair.kept, pair.dropped)]
+        names = [_class_name(source, id) for id in (pair.kept, pair.dropped)]
         head += f"<i>the labels differ: {escape(names[0])}, {escape(names[1])}</i>"
     sides = [
-        f"<figure><div class=mat>{shown[id].picture}</div><figcaption><em>{verdict}</em> {shown[id].facts}<br>"
+        f"<figure><div class=mat>{thumbnails[id].picture}</div>"
+        f"<figcaption><em>{verdict}</em> {thumbnails[id].facts}<br>"
         f"{escape(source.uri(id))}</figcaption></figure>"
-        for id, verdict in ((pair.kept, "stays"), (pair.dropped, "left out"))
+        for id, verdict in ((pair.kept, "kept"), (pair.dropped, "left out"))
     ]
     return f"<div class=pair><b>{head}</b>{sides[0]}{sides[1]}</div>"
 
 
-def _looked_at(source: Source, ids: Sequence[int]) -> dict[int, _Shown]:
-    """A small picture of each."""
-    wanted, rasterizer = list(dict.fromkeys(ids)), Rasterizer(filter="area")
-    shown: dict[int, _Shown] = {}
-    for first in range(0, len(wanted), _AT_ONCE):
-        some = wanted[first : first + _AT_ONCE]
-        for id, blob in zip(some, source.read(some), strict=True):
-            shown[id] = _small(rasterizer, blob)
-    return shown
+def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
+    """A thumbnail of each photograph."""
+    unique_ids, rasterizer = list(dict.fromkeys(ids)), Rasterizer(filter="area")
+    thumbnails: dict[int, _Thumbnail] = {}
+    for first in range(0, len(unique_ids), _READ_BATCH):
+        batch = unique_ids[first : first + _READ_BATCH]
+        for id, blob in zip(batch, source.read(batch), strict=True):
+            thumbnails[id] = _thumbnail(rasterizer, blob)
+    return thumbnails
 
 
-def _small(rasterizer: Rasterizer, blob: Any) -> _Shown:
+def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
     if isinstance(blob, Failure):
-        return _Shown(escape(blob.reason), "")
-    seen = image_info(blob)
-    if isinstance(seen, Bad):
-        return _Shown(escape(seen.reason), "")
-    scale = min(1.0, _BOX[0] / seen.height, _BOX[1] / seen.width)
-    size = max(1, round(seen.height * scale)), max(1, round(seen.width * scale))
-    pixels = rasterizer.pixels(blob, seen, (0.0, 0.0, float(seen.height), float(seen.width)), size)
+        return _Thumbnail(escape(blob.reason), "")
+    info = image_info(blob)
+    if isinstance(info, Bad):
+        return _Thumbnail(escape(info.reason), "")
+    scale = min(1.0, _BOX[0] / info.height, _BOX[1] / info.width)
+    size = max(1, round(info.height * scale)), max(1, round(info.width * scale))
+    pixels = rasterizer.pixels(blob, info, (0.0, 0.0, float(info.height), float(info.width)), size)
     if isinstance(pixels, Bad):
-        return _Shown(escape(pixels.reason), "")
+        return _Thumbnail(escape(pixels.reason), "")
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=80)
     picture = f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}">'
-    return _Shown(picture, f"{seen.width} × {seen.height}, {len(blob) / 1e3:,.0f} kB {escape(seen.format)}")
+    return _Thumbnail(picture, f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}")
 
 
-def _class(source: Source, id: int) -> str:
+def _class_name(source: Source, id: int) -> str:
     label = int(source.label(np.array([id], np.int64))[0])
     return source.classes[label] if label < len(source.classes) else str(label)
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What a photograph is known by: a hash of its bytes, and one of what it looks like."""
+"""Content hash and perceptual hash (dHash) of a photograph."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _CELL = 8
 _REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
 _LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
 _LEVEL = 1000 * _CELL * _CELL  # a gray level of 255, in sums over a cell
-_TOLD, _FEWEST = 2, 20  # of 64 differences so many must be >= 2 levels: else noise decides most of the bits
-_BORDERS = 16  # and of 112 neighbors in the pattern of bits so many must differ: else it is a gradient, or a vignette
+_MIN_STEP, _MIN_STEPS = 2, 20  # 20 of 64 differences must be >= 2 levels: else most bits are noise
+_MIN_BORDERS = 16  # of 112 neighboring bits that must differ: else it is a gradient or a vignette
 
 
 def sha256_prefix(blob: Any) -> np.ndarray:
@@ -28,7 +28,7 @@ def sha256_prefix(blob: Any) -> np.ndarray:
 
 
 def dhash(pixels: np.ndarray) -> tuple[int, bool]:
-    """64 bits, row by row: is a cell brighter than the one on its left? And whether the photograph is too plain for it.
+    """64 bits, row by row: is a cell brighter than its left neighbor? And whether the photograph is too uniform.
 
     pixels: uint8 (64, 72, 3), the photograph reduced with antialiasing. After Krawetz, "Kind of Like That" (2013).
     """
@@ -37,27 +37,27 @@ def dhash(pixels: np.ndarray) -> tuple[int, bool]:
     steps = np.diff(cells, axis=1)
     bits = steps > 0
     borders = int((bits[1:] != bits[:-1]).sum() + (bits[:, 1:] != bits[:, :-1]).sum())
-    plain = int((abs(steps) >= _TOLD * _LEVEL).sum()) < _FEWEST or borders < _BORDERS
+    plain = int((abs(steps) >= _MIN_STEP * _LEVEL).sum()) < _MIN_STEPS or borders < _MIN_BORDERS
     return int.from_bytes(np.packbits(bits).tobytes(), "big"), plain
 
 
 class ImageHasher:
-    """Looks at files, upright, on white and in sRGB, reduced while they are decoded."""
+    """Computes dHashes of files: upright, on white, in sRGB, downscaled while decoding."""
 
     def __init__(self, max_pixels: int) -> None:
         self._rasterizer = Rasterizer(filter="area", max_pixels=max_pixels)
         self._max_pixels = max_pixels
 
     def inspect(self, blob: bytes) -> ImageInfo | Bad:
-        """What its header says."""
+        """Information from the file's header."""
         return image_info(blob, self._max_pixels)
 
-    def need(self, blob: bytes, seen: ImageInfo) -> int:
-        """Bytes that `dhash` will take at its peak, beside the file's own."""
-        return cost(seen, len(blob), (0.0, 0.0, float(seen.height), float(seen.width)), _REDUCED, "area")
+    def need(self, blob: bytes, info: ImageInfo) -> int:
+        """Peak memory of `dhash` in bytes, in addition to the file."""
+        return cost(info, len(blob), (0.0, 0.0, float(info.height), float(info.width)), _REDUCED, "area")
 
-    def dhash(self, blob: bytes, seen: ImageInfo) -> tuple[int, bool] | Bad:
-        """As `dhash` gives it."""
-        box = (0.0, 0.0, float(seen.height), float(seen.width))
-        pixels = self._rasterizer.pixels(blob, seen, box, _REDUCED)
+    def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | Bad:
+        """As the function `dhash`."""
+        box = (0.0, 0.0, float(info.height), float(info.width))
+        pixels = self._rasterizer.pixels(blob, info, box, _REDUCED)
         return pixels if isinstance(pixels, Bad) else dhash(pixels)

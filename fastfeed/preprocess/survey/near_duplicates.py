@@ -1,9 +1,9 @@
-"""Which of millions of 64-bit hashes differ in few bits: an index on bands of bits, exact.
+"""Finds pairs among millions of 64-bit hashes that differ in few bits, exactly, with an index on bands of bits.
 
-Cut into `distance + k` bands, two hashes that differ in no more than `distance` bits agree on at least k whole bands.
-So for each choice of k bands the hashes are sorted by these, and compared with those that have the same: 16 bytes per
-hash (itself and where it stands) are held, and as much again to sort. k = 1 is the usual banded index; with a larger k
-there are more sorts but far fewer comparisons, and it is chosen by their cost.
+If hashes are cut into `distance + k` bands, two that differ in at most `distance` bits agree on at least k bands. So
+for each choice of k bands, hashes are sorted by these bands and compared within equal runs. This takes 16 bytes per
+hash (hash and position), and as much again to sort. k = 1 is the usual banded index; a larger k needs more sorts but
+far fewer comparisons, and is chosen by estimated cost.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 __all__ = ["near_pairs"]
 
 _BITS = 64
-_EVERY = (1 << _BITS) - 1
-_SORT_NS, _COMPARE_NS = 130.0, 12.0  # per hash and sort, per pair: measured, only their ratio matters
-_AT_ONCE = 1 << 20  # pairs compared in one go
-_CROWD = 2048  # hashes with the same bands are searched by their other bits when there are more
-_DEPTH = 3  # times
-_MOST_CHOICES = 600
+_ALL_BITS = (1 << _BITS) - 1
+_SORT_NS, _COMPARE_NS = 130.0, 12.0  # per hash and sort, per pair: measured; only the ratio matters
+_PAIRS_PER_BATCH = 1 << 20  # pairs compared in one go
+_CROWD_SIZE = 2048  # larger runs with equal bands are searched by their other bits
+_MAX_DEPTH = 3  # levels of recursion
+_MAX_CHOICES = 600
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -31,61 +31,61 @@ Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 def near_pairs(dhash: np.ndarray, distance: int) -> Pairs:
     """Pairs of hashes (uint64, shape (n,)) that differ in at most `distance` bits, in any order.
 
-    Returns (a, b, bits): positions a < b, int64, and in how many bits they differ, uint8. Equal hashes are one: each is
-    paired with the first of them alone, and of two different hashes the firsts are paired; whatever else is near
-    follows from that. All of these are held, 17 bytes each: very many different hashes that are all alike take room.
+    Returns (a, b, bits): positions a < b, int64, and the number of differing bits, uint8. Each repeated hash is paired
+    with its first occurrence only, and different hashes are paired at their first occurrences; other near pairs follow
+    from these. All pairs are held in memory, 17 bytes each.
     """
     order = np.argsort(dhash, kind="stable")
     ordered = dhash[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(order) else order
     first = np.repeat(order[starts], np.diff(np.append(starts, len(order))))
-    again = first != order
-    found = [(first[again], order[again], np.zeros(int(again.sum()), np.uint8))]
-    distinct, where = ordered[starts], order[starts]
+    is_copy = first != order
+    parts = [(first[is_copy], order[is_copy], np.zeros(int(is_copy.sum()), np.uint8))]
+    distinct, first_positions = ordered[starts], order[starts]
     del order, ordered, first
     if distance:
-        for a, b, bits in _different(distinct, distance):
-            one, other = where[a], where[b]
-            found.append((np.minimum(one, other), np.maximum(one, other), bits))
-    a, b, bits = (np.concatenate(part) for part in zip(*found, strict=True))
+        for a, b, bits in _search(distinct, distance):
+            left, right = first_positions[a], first_positions[b]
+            parts.append((np.minimum(left, right), np.maximum(left, right), bits))
+    a, b, bits = (np.concatenate(part) for part in zip(*parts, strict=True))
     return a.astype(np.int64), b.astype(np.int64), bits
 
 
 @dataclass(frozen=True, slots=True)
 class _Bands:
-    """How bits are cut, and how many bands a pair must share."""
+    """How the bits are cut into bands, and how many bands a pair must share."""
 
     masks: np.ndarray  # uint64, shape (bands,)
     share: int
 
     def choices(self) -> Iterator[tuple[tuple[int, ...], np.uint64]]:
-        """Every choice of `share` bands, in a fixed order, and their bits."""
-        for chosen in combinations(range(len(self.masks)), self.share):
-            yield chosen, np.bitwise_or.reduce(self.masks[list(chosen)])
+        """Every choice of `share` bands, in a fixed order, with their bits."""
+        for choice in combinations(range(len(self.masks)), self.share):
+            yield choice, np.bitwise_or.reduce(self.masks[list(choice)])
 
-    def found(self, crowd: np.ndarray, chosen: tuple[int, ...]) -> bool:
-        """Whether all pairs of a crowd that shares these bands were found before: it shares an earlier one, too."""
-        earlier = [i for i in range(chosen[-1]) if i not in chosen]
+    def was_searched(self, crowd: np.ndarray, choice: tuple[int, ...]) -> bool:
+        """Whether an earlier choice of bands has found all pairs of this run: it shares an earlier band as well."""
+        earlier = [i for i in range(choice[-1]) if i not in choice]
         return any(not ((crowd ^ crowd[0]) & self.masks[i]).any() for i in earlier)
 
     def first(self, differing: np.ndarray) -> np.ndarray:
-        """Of pairs that differ in these bits, the first `share` bands that agree, as a bit set: uint64, same shape."""
-        left, found = np.full(len(differing), self.share, np.int64), np.zeros(len(differing), np.uint64)
+        """The first `share` bands on which pairs with these differing bits agree, as a bit set: uint64, same shape."""
+        missing, bit_set = np.full(len(differing), self.share, np.int64), np.zeros(len(differing), np.uint64)
         for i, mask in enumerate(self.masks):
-            agree = ((differing & mask) == 0) & (left > 0)
-            found[agree] |= np.uint64(1 << i)
-            left -= agree
-        return found
+            agree = ((differing & mask) == 0) & (missing > 0)
+            bit_set[agree] |= np.uint64(1 << i)
+            missing -= agree
+        return bit_set
 
 
-def _different(hashes: np.ndarray, distance: int, mask: int = _EVERY, depth: int = 0) -> Iterator[Pairs]:
-    """Pairs among distinct hashes that may differ in the bits of `mask` alone: positions, each pair once."""
-    mask &= int(np.bitwise_or.reduce(hashes ^ hashes[0])) if len(hashes) else 0  # bits that do differ
-    bands = _cut(mask, distance, len(hashes))
+def _search(hashes: np.ndarray, distance: int, mask: int = _ALL_BITS, depth: int = 0) -> Iterator[Pairs]:
+    """Near pairs among distinct hashes that differ only in bits of `mask`: positions, each pair once."""
+    mask &= int(np.bitwise_or.reduce(hashes ^ hashes[0])) if len(hashes) else 0  # bits that differ at all
+    bands = _choose_bands(mask, distance, len(hashes))
     if bands is None:
-        yield from _all(hashes, np.arange(len(hashes)), np.array([0]), np.array([len(hashes)]), distance)
+        yield from _brute_force(hashes, np.arange(len(hashes)), np.array([0]), np.array([len(hashes)]), distance)
         return
-    for chosen, bits in bands.choices():
+    for choice, bits in bands.choices():
         keys = hashes & bits
         order = np.argsort(keys)
         keys = keys[order]
@@ -93,45 +93,47 @@ def _different(hashes: np.ndarray, distance: int, mask: int = _EVERY, depth: int
         starts = np.concatenate([[0], edges])
         counts = np.diff(np.append(starts, len(keys)))
         del keys, edges
-        name = np.uint64(sum(1 << i for i in chosen))
-        crowded = counts > _CROWD
-        for start, count in zip(starts[crowded].tolist(), counts[crowded].tolist(), strict=True):
+        name = np.uint64(sum(1 << i for i in choice))
+        is_crowded = counts > _CROWD_SIZE
+        for start, count in zip(starts[is_crowded].tolist(), counts[is_crowded].tolist(), strict=True):
             rows = order[start : start + count]
-            if bands.found(hashes[rows], chosen):
+            if bands.was_searched(hashes[rows], choice):
                 continue
-            if depth == _DEPTH:  # deeper still, a dense crowd would be searched again and again
-                inner = _all(hashes[rows], np.arange(count), np.array([0]), np.array([count]), distance)
+            if depth == _MAX_DEPTH:  # deeper, a dense run would be searched repeatedly
+                inner = _brute_force(hashes[rows], np.arange(count), np.array([0]), np.array([count]), distance)
             else:
-                inner = _different(hashes[rows], distance, mask & ~int(bits), depth + 1)
+                inner = _search(hashes[rows], distance, mask & ~int(bits), depth + 1)
             for a, b, differ in inner:
-                yield from _once(bands, name, hashes, (rows[a], rows[b], differ))
-        some = (counts > 1) & ~crowded
-        for pairs in _all(hashes, order, starts[some], counts[some], distance):
-            yield from _once(bands, name, hashes, pairs)
+                yield from _without_repeats(bands, name, hashes, (rows[a], rows[b], differ))
+        is_small_run = (counts > 1) & ~is_crowded
+        for pairs in _brute_force(hashes, order, starts[is_small_run], counts[is_small_run], distance):
+            yield from _without_repeats(bands, name, hashes, pairs)
 
 
-def _once(bands: _Bands, name: np.uint64, hashes: np.ndarray, pairs: Pairs) -> Iterator[Pairs]:
-    """These pairs, without those that another choice of bands finds, too."""
+def _without_repeats(bands: _Bands, name: np.uint64, hashes: np.ndarray, pairs: Pairs) -> Iterator[Pairs]:
+    """These pairs, without those that another choice of bands finds as well."""
     a, b, bits = pairs
-    mine = bands.first(hashes[a] ^ hashes[b]) == name
-    yield a[mine], b[mine], bits[mine]
+    is_first = bands.first(hashes[a] ^ hashes[b]) == name
+    yield a[is_first], b[is_first], bits[is_first]
 
 
-def _all(
+def _brute_force(
     hashes: np.ndarray, order: np.ndarray, starts: np.ndarray, counts: np.ndarray, distance: int
 ) -> Iterator[Pairs]:
-    """Compares all with all within runs [start, start + count) of `order`, about _AT_ONCE pairs at a time."""
+    """Compare all pairs within runs [start, start + count) of `order`, in batches of about _PAIRS_PER_BATCH."""
     ends = np.cumsum(counts)
     at = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
-    later = np.repeat(starts + counts, counts) - at - 1  # in the same run: each is compared with these
+    later = np.repeat(starts + counts, counts) - at - 1  # later positions in the same run: each is compared with these
     ends = np.cumsum(later)
     first = 0
     while first < len(at):
-        before = ends[first - 1] if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
-        some, many = at[first:last], later[first:last]
-        other = np.arange(ends[last - 1] - before) + np.repeat(some + 1 - (ends[first:last] - before - many), many)
-        a, b = order[np.repeat(some, many)], order[other]
+        pairs_before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, pairs_before + _PAIRS_PER_BATCH, side="right")))
+        block, partners = at[first:last], later[first:last]
+        other_positions = np.arange(ends[last - 1] - pairs_before) + np.repeat(
+            block + 1 - (ends[first:last] - pairs_before - partners), partners
+        )
+        a, b = order[np.repeat(block, partners)], order[other_positions]
         bits = np.bitwise_count(hashes[a] ^ hashes[b])
         near = np.flatnonzero(bits <= distance)
         if len(near):
@@ -139,20 +141,20 @@ def _all(
         first = last
 
 
-def _cut(mask: int, distance: int, count: int) -> _Bands | None:
-    """The cheapest way to cut the bits of `mask` for so many hashes; None where it is to compare all with all."""
+def _choose_bands(mask: int, distance: int, count: int) -> _Bands | None:
+    """The cheapest way to cut the bits of `mask` for `count` hashes; None if brute force is cheaper."""
     width = mask.bit_count()
 
     def cost(share: int) -> float:
         bands = distance + share
-        meeting = count * count / 2 / 2 ** min(share * width / bands, 60)
-        return math.comb(bands, share) * (count * _SORT_NS + meeting * _COMPARE_NS)
+        comparisons = count * count / 2 / 2 ** min(share * width / bands, 60)
+        return math.comb(bands, share) * (count * _SORT_NS + comparisons * _COMPARE_NS)
 
     shares = range(1, width - distance + 1)
-    share = min((k for k in shares if math.comb(distance + k, k) <= _MOST_CHOICES), key=cost, default=0)
+    share = min((k for k in shares if math.comb(distance + k, k) <= _MAX_CHOICES), key=cost, default=0)
     if not share or cost(share) > count * count / 2 * _COMPARE_NS:
         return None
-    places = [i for i in range(_BITS) if mask >> i & 1]
+    bit_positions = [i for i in range(_BITS) if mask >> i & 1]
     cuts = np.linspace(0, width, distance + share + 1).round().astype(int)
-    masks = [sum(1 << places[i] for i in range(first, last)) for first, last in pairwise(cuts)]
+    masks = [sum(1 << bit_positions[i] for i in range(first, last)) for first, last in pairwise(cuts)]
     return _Bands(np.array(masks, np.uint64), share)

@@ -1,15 +1,15 @@
-"""Which photographs go where: decided from the recipe and the survey alone.
+"""Selects the photographs of a job and their folders, from the recipe and the survey alone.
 
-Duplicates. Of files with the same bytes the lowest id stays. Of photographs that look alike, ids are gone through in
-order: one is left out if it is within the distance of one that stays, the nearest of these, so that everybody left out
-has a likeness among those that stay. Chains are not followed: in A ~ B ~ C, B is left out, and C stays if it is not
-like A. What cannot be decoded is never a duplicate, it stays for its shard to say why; what is too plain to be told
-apart by its looks is a duplicate of the same bytes only.
+Duplicates: of files with equal bytes the lowest id is kept. Of similar photographs, ids are visited in order: one is
+dropped if it is within the distance of a kept one, in favor of the nearest of these, so every dropped photograph is
+similar to a kept one. Chains are not followed: in A ~ B ~ C, B is dropped, and C is kept if it is not similar to A. A
+photograph that cannot be decoded is never a duplicate: its shard reports the reason. One that is too uniform for a
+dHash can only be an exact duplicate.
 
-Split. Whatever leads from one photograph to another by steps within the distance is on one side, chains included, so
-nothing in val/ looks like something in train/. The side is drawn by a hash of the content (of the lowest SHA-256 among
-those that are alike), or without a survey by the last two parts of the name: more photographs move none of the others,
-unless they look like them; another place of the same data changes nothing.
+Split: all photographs connected by steps within the distance are on one side, chains included, so nothing in val/ is
+similar to anything in train/. The side is drawn by a hash of the content (the lowest SHA-256 of the connected ones), or
+without a survey by the last two parts of the path. Adding photographs moves only those that are similar to new ones,
+and moving the data set changes nothing.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from fastfeed.sampling.permute import permute
 
 __all__ = ["DuplicatePair", "Selection", "needs_pixels", "select"]
 
-_ORDER = 0x6F72646572  # sets the order of a plan apart from other permutations of the same seed
-_OWN_NAME = re.compile(r"[^/]*/?[^/]*\Z")
+_SHUFFLE_KEY = 0x6F72646572  # makes this permutation differ from others of the same seed
+_LAST_TWO_PARTS = re.compile(r"[^/]*/?[^/]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicatePair:
-    """A photograph that is left out, and the one that stays in its place: ids in the source."""
+    """A dropped photograph and the one that is kept in its favor: ids in the source."""
 
     kept: int
     dropped: int
     reason: str  # "duplicate_exact" or "duplicate_near"
-    bits: int = 0  # of 64 in which their dHashes differ
-    conflict: bool = False  # they have different labels
+    bits: int = 0  # number of differing dHash bits, of 64
+    conflict: bool = False  # whether their labels differ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """What the plan is made of."""
+    """The groups of a plan, and what was left out of them."""
 
     groups: list[tuple[str, np.ndarray]]  # folder, and ids in the order of its shards: int64
     left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
@@ -54,46 +54,46 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Alike:
-    """Which are alike: pairs of ids, int64, the lower one first."""
+class _Similar:
+    """Similar photographs: pairs of ids, int64, the lower one first."""
 
-    twins: tuple[np.ndarray, np.ndarray]  # the same bytes; the first of them, each of the others
-    near: tuple[np.ndarray, np.ndarray, np.ndarray]  # as near_pairs gives them, of the first of each kind of bytes
+    twins: tuple[np.ndarray, np.ndarray]  # equal bytes: the first of them, each of the others
+    near: tuple[np.ndarray, np.ndarray, np.ndarray]  # as returned by near_pairs, among the first of equal files
 
 
 def needs_pixels(recipe: Recipe) -> bool:
-    """Whether the survey must tell what photographs look like: to leave duplicates out, or keep them on one side."""
+    """Whether the survey must compute dHashes: to drop near duplicates, or to keep them on one side of the split."""
     return recipe.choice.compares
 
 
 def select(
     recipe: Recipe, length: int, labels: np.ndarray, survey: Survey | None, uris: Callable[[int], str]
 ) -> Selection:
-    """Groups of the ids of a source of this length, and what is left out of them.
+    """Assign the ids of a source of this length to groups, and drop duplicates.
 
-    labels: int64, shape (length,), -1 for none. survey: None where the recipe does not ask for one. uris: asked only of
-    photographs that must be told apart by their names.
+    labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called only for
+    photographs that are split by name.
     """
     choice = recipe.choice
-    alike = None if survey is None else _alike(survey, choice.distance)
-    pairs = [] if alike is None else _pairs(alike, choice, labels)
-    stays = np.ones(length, bool)
-    stays[[pair.dropped for pair in pairs]] = False
+    similar = None if survey is None else _find_similar(survey, choice.distance)
+    pairs = [] if similar is None else _pairs(similar, choice, labels)
+    is_kept = np.ones(length, bool)
+    is_kept[[pair.dropped for pair in pairs]] = False
     left_out = {reason: sum(p.reason == reason for p in pairs) for reason in sorted({p.reason for p in pairs})}
-    groups = {"": np.flatnonzero(stays)}
+    groups = {"": np.flatnonzero(is_kept)}
     if choice.val:
-        val = _val(choice, stays, survey, alike, uris)
-        groups = {"train": np.flatnonzero(stays & ~val), "val": np.flatnonzero(stays & val)}
+        val = _val_mask(choice, is_kept, survey, similar, uris)
+        groups = {"train": np.flatnonzero(is_kept & ~val), "val": np.flatnonzero(is_kept & val)}
     if recipe.scaling.mode == "buckets":
-        assert survey is not None, "the job makes a survey for buckets"
+        assert survey is not None, "buckets need a survey"
         groups = _by_bucket(groups, survey, recipe.scaling.buckets)
     if choice.shuffle is not None:
-        key = (choice.shuffle, _ORDER)
+        key = (choice.shuffle, _SHUFFLE_KEY)
         groups = {name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()}
     return Selection(list(groups.items()), left_out, pairs)
 
 
-def _alike(survey: Survey, distance: int) -> _Alike:
+def _find_similar(survey: Survey, distance: int) -> _Similar:
     rows = survey.rows
     good = np.flatnonzero(rows["state"] != BAD)
     by_bytes = good[np.lexsort((rows["sha"][good, 1], rows["sha"][good, 0]))]  # stable: ids ascend within a run
@@ -101,66 +101,68 @@ def _alike(survey: Survey, distance: int) -> _Alike:
     same[1:] = (rows["sha"][by_bytes[1:]] == rows["sha"][by_bytes[:-1]]).all(axis=1)
     first = by_bytes[np.maximum.accumulate(np.where(same, 0, np.arange(len(good))))]
     firsts = np.sort(by_bytes[~same])
-    told = firsts[rows["state"][firsts] == GOOD]
-    a, b, bits = near_pairs(rows["dhash"][told], distance)
-    return _Alike((first[same], by_bytes[same]), (told[a], told[b], bits))
+    hashable = firsts[rows["state"][firsts] == GOOD]
+    a, b, bits = near_pairs(rows["dhash"][hashable], distance)
+    return _Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits))
 
 
-def _pairs(alike: _Alike, choice: Choice, labels: np.ndarray) -> list[DuplicatePair]:
-    """Who is left out in favor of whom."""
-    gone: dict[int, tuple[int, str, int]] = {}  # id -> who stays instead, reason, bits
+def _pairs(similar: _Similar, choice: Choice, labels: np.ndarray) -> list[DuplicatePair]:
+    """Which photograph is dropped in favor of which."""
+    dropped: dict[int, tuple[int, str, int]] = {}  # id -> kept id, reason, bits
     if choice.dedupe == "near":
-        a, b, bits = alike.near
+        a, b, bits = similar.near
         order = np.lexsort((a, bits, b))
-        for one, other, differ in zip(a[order].tolist(), b[order].tolist(), bits[order].tolist(), strict=True):
-            if other in gone:
+        for first, second, differing_bits in zip(
+            a[order].tolist(), b[order].tolist(), bits[order].tolist(), strict=True
+        ):
+            if second in dropped:
                 continue
-            if one not in gone:
-                gone[other] = one, "duplicate_near", differ
-            elif not differ:  # the same hash as one that is left out: as near to the one that stays
-                gone[other] = gone[one]
+            if first not in dropped:
+                dropped[second] = first, "duplicate_near", differing_bits
+            elif not differing_bits:  # equal hash to a dropped one: as near to the kept one
+                dropped[second] = dropped[first]
     if choice.dedupe != "none":
-        for one, other in zip(*(ids.tolist() for ids in alike.twins), strict=True):
-            gone[other] = gone.get(one, (one, "duplicate_exact", 0))
+        for first, second in zip(*(ids.tolist() for ids in similar.twins), strict=True):
+            dropped[second] = dropped.get(first, (first, "duplicate_exact", 0))
     return [
         DuplicatePair(kept, id, reason, bits, bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0))
-        for id, (kept, reason, bits) in sorted(gone.items())
+        for id, (kept, reason, bits) in sorted(dropped.items())
     ]
 
 
-def _val(
-    choice: Choice, stays: np.ndarray, survey: Survey | None, alike: _Alike | None, uris: Callable[[int], str]
+def _val_mask(
+    choice: Choice, is_kept: np.ndarray, survey: Survey | None, similar: _Similar | None, uris: Callable[[int], str]
 ) -> np.ndarray:
-    """Which ids are on the side of val/: bool, shape (length,)."""
-    val = np.zeros(len(stays), bool)
-    named = stays.copy()
-    if survey is not None and alike is not None:
+    """Which ids go to val/: bool, shape (length,)."""
+    val = np.zeros(len(is_kept), bool)
+    by_name = is_kept.copy()
+    if survey is not None and similar is not None:
         sha = survey.rows["sha"]
-        named &= ~sha.any(axis=1)
-        roots = _roots(len(stays), [alike.twins, alike.near[:2]])
+        by_name &= ~sha.any(axis=1)
+        roots = _roots(len(is_kept), [similar.twins, similar.near[:2]])
         order = np.lexsort((sha[:, 1], sha[:, 0]))
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        lowest = np.full(len(order), len(order))
-        np.minimum.at(lowest, roots, rank)
-        known = np.flatnonzero(stays & ~named)
-        spokesmen, which = np.unique(order[lowest[roots[known]]], return_inverse=True)
-        side = np.array([_drawn(sha[id].tobytes(), choice) for id in spokesmen.tolist()], bool)
-        val[known] = side[which]
-    for id in np.flatnonzero(named).tolist():
-        name = _OWN_NAME.search(uris(id))
-        val[id] = _drawn((name[0] if name else "").encode("utf-8", "surrogateescape"), choice)
+        lowest_rank = np.full(len(order), len(order))
+        np.minimum.at(lowest_rank, roots, rank)
+        hashed = np.flatnonzero(is_kept & ~by_name)
+        representatives, which = np.unique(order[lowest_rank[roots[hashed]]], return_inverse=True)
+        is_val = np.array([_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()], bool)
+        val[hashed] = is_val[which]
+    for id in np.flatnonzero(by_name).tolist():
+        name = _LAST_TWO_PARTS.search(uris(id))
+        val[id] = _is_val((name[0] if name else "").encode("utf-8", "surrogateescape"), choice)
     return val
 
 
-def _drawn(name: bytes, choice: Choice) -> bool:
-    """Whether what has this name is among the share of val."""
+def _is_val(name: bytes, choice: Choice) -> bool:
+    """Whether a photograph of this name or hash is drawn for val/."""
     digest = hashlib.blake2b(name, digest_size=8, key=b"split %d" % choice.split_seed).digest()
     return (int.from_bytes(digest, "big") >> 11) * 2.0**-53 < choice.val
 
 
 def _roots(length: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The lowest id that leads to each by pairs: int64, shape (length,)."""
+    """The lowest id connected to each by pairs: int64, shape (length,)."""
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     roots = np.arange(length)
     while len(a):
@@ -174,11 +176,11 @@ def _roots(length: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarra
 
 
 def _by_bucket(groups: dict[str, np.ndarray], survey: Survey, buckets: tuple[Size, ...]) -> dict[str, np.ndarray]:
-    """Each group cut into one per bucket; what is bad goes to the first."""
+    """Split each group into one per bucket; bad photographs go to the first."""
     rows = survey.rows
     shapes, which = np.unique(np.stack([rows["height"], rows["width"]], axis=1), axis=0, return_inverse=True)
-    picked = [nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()]
-    bucket = np.where(survey.bad, 0, np.array(picked, np.int64)[which.reshape(-1)])
+    bucket_of_shape = [nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()]
+    bucket = np.where(survey.bad, 0, np.array(bucket_of_shape, np.int64)[which.reshape(-1)])
     return {
         f"{folder}/{height}x{width}" if folder else f"{height}x{width}": ids[bucket[ids] == i]
         for folder, ids in groups.items()

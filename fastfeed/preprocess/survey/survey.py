@@ -1,4 +1,4 @@
-"""A glance at every photograph before the plan is made: bytes, size and looks of each, kept piece by piece."""
+"""Surveys all photographs before the plan is made: content hash, size and dHash of each, written piece by piece."""
 
 from __future__ import annotations
 
@@ -24,103 +24,103 @@ from fastfeed.sources.base import Source
 
 __all__ = ["BAD", "GOOD", "PLAIN", "ROW", "Survey", "SurveyTask", "completed_pieces", "load_survey", "piece_name"]
 
-GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too little is to be seen for its dHash to mean anything
+GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too uniform for a meaningful dHash
 ROW = np.dtype(
     [
         ("id", "<i8"),
-        ("sha", "<u8", (2,)),  # first 16 bytes of the SHA-256; 0 where the bytes could not be read
-        ("dhash", "<u8"),  # 0 where pixels were not looked at
+        ("sha", "<u8", (2,)),  # first 16 bytes of the SHA-256; 0 if the bytes could not be read
+        ("dhash", "<u8"),  # 0 if pixels were not decoded
         ("height", "<i4"),  # as displayed; 0 of bad ones
         ("width", "<i4"),
         ("state", "u1"),  # GOOD, BAD, PLAIN
     ]
 )
 MAX_PIXELS = Limits().max_pixels
-_NOBODY = -1  # no photograph's fault
-Room = Callable[[int], AbstractContextManager[None]]
-_MARK = b"\n#survey "  # behind the array, which NumPy reads without it: what the piece was made of
+_NO_SAMPLE = -1  # no sample is being processed
+Reserve = Callable[[int], AbstractContextManager[None]]
+_SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadata of the piece
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Looks at ids [bounds[piece], bounds[piece + 1]) and writes `_job/survey/000012.npy`."""
+    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `_job/survey/000012.npy`."""
 
     source: Source
     target: Target
     bounds: np.ndarray  # int64, shape (pieces + 1,), ascending
-    need_pixels: bool  # dHashes too; without, files are read and their headers looked at
+    need_pixels: bool  # whether to compute dHashes; else only file headers are parsed
     max_pixels: int = MAX_PIXELS  # larger ones are bad
-    fingerprint: str = ""  # of the source; asked for once, since that may take a while
+    fingerprint: str = ""  # of the source; computed once, as that may take long
 
     def __post_init__(self) -> None:
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", self.source.fingerprint)
 
-    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """As in Task: how many "samples", and how many of them are "bad"."""
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        """As in Task; the summary has "samples" and "bad", both counts."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
-        eye = ImageHasher(self.max_pixels)
-        with read_ahead(self.source, [i for i in ids if i not in poison], lambda: watch.begin(_NOBODY)) as found:
-            for i, blob, _ in found:
-                self._look(rows[i - ids.start], blob, eye, watch)
-        watch.begin(_NOBODY)
-        about = _about(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
-        self.target.write(piece_name(piece), _packed(rows, about))
+        hasher = ImageHasher(self.max_pixels)
+        with read_ahead(self.source, [i for i in ids if i not in poison], lambda: context.begin(_NO_SAMPLE)) as blobs:
+            for i, blob, _ in blobs:
+                self._fill_row(rows[i - ids.start], blob, hasher, context)
+        context.begin(_NO_SAMPLE)
+        metadata = _metadata(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
+        self.target.write(piece_name(piece), _dump_piece(rows, metadata))
         return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
 
-    def alone(self, sample: int, watch: TaskContext) -> None:
+    def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
         row = np.zeros(1, ROW)[0]
         row["id"] = sample
-        self._look(row, DEFERRED, ImageHasher(self.max_pixels), watch)
+        self._fill_row(row, DEFERRED, ImageHasher(self.max_pixels), context)
 
-    def _look(self, row: Any, found: Any, eye: ImageHasher, watch: TaskContext) -> None:
-        """Fills in a row of which `reading` gave this."""
+    def _fill_row(self, row: Any, blob: Any, hasher: ImageHasher, context: TaskContext) -> None:
+        """Fill in a row from what `read_ahead` returned for it."""
         sample = int(row["id"])
         try:
-            if found is not DEFERRED:
-                watch.begin(sample)
-                self._see(row, found, eye, watch.room)
+            if blob is not DEFERRED:
+                context.begin(sample)
+                self._inspect(row, blob, hasher, context.room)
                 return
-            held, free = known_sizes(self.source, [sample])[0], FREE_BYTES
-            while free:  # with room for its bytes from before they are read, and for what decoding them usually takes
-                watch.begin(_NOBODY)  # waiting for room is not its fault
-                with watch.room(held + free):
-                    (found,) = self.source.read([sample])
-                    watch.begin(sample)
-                    free = self._see(row, found, eye, _enough, free)
-                    del found
-        except MemoryLimitError:  # its shard says so, too
+            blob_bytes, extra = known_sizes(self.source, [sample])[0], FREE_BYTES
+            while extra:  # reserve memory for the file and for typical decoding before reading it
+                context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
+                with context.room(blob_bytes + extra):
+                    (blob,) = self.source.read([sample])
+                    context.begin(sample)
+                    extra = self._inspect(row, blob, hasher, _already_reserved, extra)
+                    del blob
+        except MemoryLimitError:  # reported again by its shard
             row["state"] = BAD
 
-    def _see(self, row: Any, blob: Any, eye: ImageHasher, room: Room, free: int = 1 << 62) -> int:
-        """What decoding it needs, where that is more than is `free`, and nothing was done; else 0."""
+    def _inspect(self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int = 1 << 62) -> int:
+        """Fill in a row; 0. If decoding needs more than `limit` bytes, do nothing and return that number."""
         row["state"] = BAD
         if isinstance(blob, Failure):
             return 0
         row["sha"] = sha256_prefix(blob)
-        seen = eye.inspect(blob)
-        if isinstance(seen, Bad):
+        info = hasher.inspect(blob)
+        if isinstance(info, Bad):
             return 0
         looks: tuple[int, bool] | Bad = (0, True)
         if self.need_pixels:
-            need = eye.need(blob, seen)
-            if need > free:
+            need = hasher.need(blob, info)
+            if need > limit:
                 return need
-            with room(need):
-                looks = eye.dhash(blob, seen)
+            with reserve(need):
+                looks = hasher.dhash(blob, info)
         if not isinstance(looks, Bad):
-            row["height"], row["width"], row["dhash"] = seen.height, seen.width, looks[0]
+            row["height"], row["width"], row["dhash"] = info.height, info.width, looks[0]
             row["state"] = PLAIN if looks[1] else GOOD
         return 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """All that is known of the photographs: 41 bytes each."""
+    """Survey results of all photographs, 41 bytes each."""
 
     rows: np.ndarray  # ROW, shape (n,); row i is of id i
 
@@ -129,17 +129,17 @@ class Survey:
 
     @property
     def bad(self) -> np.ndarray:
-        """Which could not be read or decoded: bool, shape (n,). Their shards say why."""
+        """Photographs that could not be read or decoded: bool, shape (n,). Shard records hold the reasons."""
         return self.rows["state"] == BAD
 
 
-def _enough(need: int) -> AbstractContextManager[None]:
-    """Room that is there already."""
+def _already_reserved(need: int) -> AbstractContextManager[None]:
+    """For memory that is reserved already."""
     return nullcontext()
 
 
 def piece_name(piece: int) -> str:
-    """Of a piece's file, below the target."""
+    """Name of a piece's file below the target."""
     return f"_job/survey/{piece:06d}.npy"
 
 
@@ -150,54 +150,54 @@ def completed_pieces(
     need_pixels: bool = False,
     max_pixels: int = MAX_PIXELS,
 ) -> set[int]:
-    """Pieces that are there and were made of this source, by these bounds, with the pixels that are needed."""
+    """Pieces that are complete, of this source and these bounds, and with dHashes if they are needed."""
     done = set()
     for piece in range(len(bounds) - 1):
         first, last = int(bounds[piece]), int(bounds[piece + 1])
-        found = _unpacked(target.read(piece_name(piece)))
-        if found is not None and any(
-            found[1] == _about(fingerprint, first, last, pixels, max_pixels) for pixels in {need_pixels, True}
+        loaded = _load_piece(target.read(piece_name(piece)))
+        if loaded is not None and any(
+            loaded[1] == _metadata(fingerprint, first, last, pixels, max_pixels) for pixels in {need_pixels, True}
         ):
             done.add(piece)
     return done
 
 
 def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
-    """All pieces, in this order. SourceError where one is missing or they are not of one survey."""
+    """Load all pieces in order. SourceError if one is missing, or if they are not of one survey."""
     parts = []
     for piece in pieces:
-        found = _unpacked(target.read(piece_name(piece)))
-        if found is None:
+        loaded = _load_piece(target.read(piece_name(piece)))
+        if loaded is None:
             raise SourceError(f"{piece_name(piece)} in {target.text} is missing or damaged; run the same command again")
-        parts.append(found[0])
+        parts.append(loaded[0])
     rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
     if not np.array_equal(rows["id"], np.arange(len(rows))):
         raise SourceError(
-            f"the pieces of _job/survey in {target.text} do not fit together: remove that folder and run again"
+            f"the pieces of _job/survey in {target.text} are not of one survey: remove that folder and run again"
         )
     return Survey(rows)
 
 
-def _about(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> dict[str, Any]:
+def _metadata(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> dict[str, Any]:
     bounds = [first, last]
     return {"version": 1, "fingerprint": fingerprint, "bounds": bounds, "pixels": pixels, "max_pixels": max_pixels}
 
 
-def _packed(rows: np.ndarray, about: dict[str, Any]) -> bytes:
+def _dump_piece(rows: np.ndarray, metadata: dict[str, Any]) -> bytes:
     file = io.BytesIO()
     np.save(file, rows)
     array = file.getvalue()
-    return array + _MARK + json.dumps(about | {"crc32": zlib.crc32(array)}, sort_keys=True).encode() + b"\n"
+    return array + _SEPARATOR + json.dumps(metadata | {"crc32": zlib.crc32(array)}, sort_keys=True).encode() + b"\n"
 
 
-def _unpacked(content: bytes | None) -> tuple[np.ndarray, dict[str, Any]] | None:
-    """Rows, and what they were made of; None where that is not one whole piece."""
-    array, _, end = (content or b"").rpartition(_MARK)
+def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any]] | None:
+    """Rows and metadata of a piece; None if the content is incomplete or damaged."""
+    array, _, footer = (content or b"").rpartition(_SEPARATOR)
     try:
-        about = json.loads(end)
-        if not isinstance(about, dict) or about.pop("crc32", None) != zlib.crc32(array):
+        metadata = json.loads(footer)
+        if not isinstance(metadata, dict) or metadata.pop("crc32", None) != zlib.crc32(array):
             return None
         rows = np.load(io.BytesIO(array), allow_pickle=False)
     except (ValueError, EOFError):
         return None
-    return (rows, about) if rows.dtype == ROW else None
+    return (rows, metadata) if rows.dtype == ROW else None

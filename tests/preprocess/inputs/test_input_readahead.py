@@ -108,7 +108,7 @@ def test_large_remote_photographs_wait_for_their_turn() -> None:
 
 
 def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readahead, "_WAITING_S", 0.01)
+    monkeypatch.setattr(readahead, "_SLOW_S", 0.01)
     source, said = Distant([5, 5], answered=False), []
 
     def waiting() -> None:

@@ -61,9 +61,9 @@ def test_exactly_the_pairs_of_brute_force(
 ) -> None:
     if way != "all with all":  # what the costs choose for many hashes only
         monkeypatch.setattr(near_duplicates, "_COMPARE_NS", 1e5)
-        monkeypatch.setattr(near_duplicates, "_AT_ONCE", 40)
+        monkeypatch.setattr(near_duplicates, "_PAIRS_PER_BATCH", 40)
     if way == "crowds":
-        monkeypatch.setattr(near_duplicates, "_CROWD", 4)
+        monkeypatch.setattr(near_duplicates, "_CROWD_SIZE", 4)
     for seed in range(3):
         hashes = clumps(seed, 90, moves, places)
         assert found(hashes, distance) == expected(hashes, distance)

@@ -1,1 +1,1 @@
-"""Bytes of a photograph into bytes of a smaller one, and what that takes."""
+"""Transforms the bytes of a photograph into those of a smaller one: decoding, scaling, color, encoding."""

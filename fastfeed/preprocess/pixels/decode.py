@@ -1,7 +1,7 @@
-"""Bytes -> upright 8-bit sRGB pixels of a wanted size, in little memory.
+"""Decodes files into upright 8-bit sRGB pixels of a given size, with little memory.
 
-JPEGs of gray or YCbCr pixels go through the kernel, large PNG, TIFF and WebP files in strips through libvips where it
-is installed, all others through Pillow. Pixels are turned, and their colors converted, once they are few.
+Gray and YCbCr JPEGs are decoded by the kernel, large PNG, TIFF and WebP files in strips by libvips if it is installed,
+all others by Pillow. Rotation and color conversion happen after downscaling.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fastfeed.preprocess.recipe import FILTERS
 
 __all__ = ["FILTER_NAMES", "LARGE", "ImageInfo", "Rasterizer", "image_info", "libvips"]
 
-LARGE = 16_000_000  # pixels from which on files are decoded in strips
+LARGE = 16_000_000  # pixels; larger files are decoded in strips
 FILTER_NAMES: dict[str, str] = dict(
     zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True)
 )  # names of ops.base.FILTERS
@@ -41,25 +41,25 @@ _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
 _PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)  # compressions: none, LZW, deflate, PackBits, deflate's old number
 _NEVER = Event()
-_WHOLE = np.zeros((1, 2), bool)
+_NO_FLIP = np.zeros((1, 2), bool)
 Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """What a file is, before any pixel is decoded."""
+    """What the header of an image file says."""
 
-    format: str  # by its content: "JPEG", "PNG", ...
+    format: str  # detected from the bytes: "JPEG", "PNG", ...
     height: int  # pixels, as displayed
     width: int
     orientation: int  # EXIF, 1..8
     mode: str  # "RGB", "L", "CMYK", "P", ...; with 16 bits "I;16", "RGB;16", "RGBA;16"
-    icc: str  # "none", "sRGB", "Display P3", ...; "damaged": it is ignored
-    path: str  # what will decode it: "kernel", "vips" or "pillow"
+    icc: str  # "none", "sRGB", "Display P3", ...; "damaged" (ignored)
+    path: str  # decoder to use: "kernel", "vips" or "pillow"
     progressive: bool = False
     interlaced: bool = False
     alpha: bool = False
-    held: float = 0.0  # coefficients per pixel that a JPEG of several scans holds until its end
+    held: float = 0.0  # coefficients per pixel that a multi-scan JPEG keeps in memory
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class ImageInfo:
 
 @functools.cache
 def libvips() -> Any:
-    """The module, or None where pyvips is not installed."""
+    """The vips module; None if pyvips is not installed."""
     try:
         return importlib.import_module("fastfeed.preprocess.pixels.vips")
     except MissingExtra:
@@ -77,24 +77,24 @@ def libvips() -> Any:
 
 
 def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
-    """What kind of image this is, or why it is refused. Never raises for what a file contains."""
-    if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
-        found = markers(blob, max_pixels)
-        if isinstance(found, Bad):
-            return found if found.reason not in DECLINED else _look(blob, max_pixels)
-        said = read_markers(blob)
-        mode = "L" if found.components == 1 else "RGB"
-        icc = profile_of(said.profile, mode).name
-        held = said.samples if said.several_scans else 0.0
+    """Parse a file's header; Bad if the file is refused. Never raises for what a file contains."""
+    if built() and bytes(blob[:3]) == b"\xff\xd8\xff":
+        header = markers(blob, max_pixels)
+        if isinstance(header, Bad):
+            return header if header.reason not in DECLINED else _pillow_info(blob, max_pixels)
+        jpeg = read_markers(blob)
+        mode = "L" if header.components == 1 else "RGB"
+        icc = profile_of(jpeg.profile, mode).name
+        held = jpeg.samples if jpeg.several_scans else 0.0
         return ImageInfo(
-            "JPEG", found.height, found.width, found.orientation, mode, icc, "kernel",
-            progressive=said.progressive, held=held,
+            "JPEG", header.height, header.width, header.orientation, mode, icc, "kernel",
+            progressive=jpeg.progressive, held=held,
         )  # fmt: skip
-    return _look(blob, max_pixels)
+    return _pillow_info(blob, max_pixels)
 
 
-def _look(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
-    """Through Pillow."""
+def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
+    """The same with Pillow."""
     (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
     if isinstance(header, Bad):
         return header
@@ -106,19 +106,19 @@ def _look(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
         mode = _mode(image, blob)
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
         icc = _profile(image).name
-        said = read_markers(blob) if header.format == "JPEG" else None
-        strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
+        jpeg = read_markers(blob) if header.format == "JPEG" else None
+        in_strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
     except Exception as error:  # hostile bytes make plugins raise anything
         return why(error, blob, header.format)
     return ImageInfo(
-        header.format, header.height, header.width, orientation, mode, icc, "vips" if strips else "pillow",
-        progressive=bool(said and said.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
-        held=said.samples if said and said.several_scans else 0.0,
+        header.format, header.height, header.width, orientation, mode, icc, "vips" if in_strips else "pillow",
+        progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
+        held=jpeg.samples if jpeg and jpeg.several_scans else 0.0,
     )  # fmt: skip
 
 
 def _mode(image: Any, blob: bytes) -> str:
-    """Pillow's word for the pixels, and what it does not say: that they have 16 bits."""
+    """Pillow's mode, with 16 bits where Pillow does not tell."""
     if image.format == "PNG" and blob[24] == 16:
         return _DEEP[_PNG_COLORS[blob[25]]]
     mode: str = image.mode
@@ -126,7 +126,7 @@ def _mode(image: Any, blob: bytes) -> str:
 
 
 def _eight_bit_key(key: Any, blob: bytes) -> Any:
-    """A PNG's transparent color as its pixels are after loading; Pillow leaves it as it stands in the file."""
+    """A PNG's transparent color in the scale of the loaded pixels; Pillow returns it as stored in the file."""
     depth, color = blob[24], _PNG_COLORS[blob[25]]
     if color == "L" and depth in (2, 4):
         return key * 255 // ((1 << depth) - 1)
@@ -136,7 +136,7 @@ def _eight_bit_key(key: Any, blob: bytes) -> Any:
 
 
 def _profile(image: Any) -> Profile:
-    """Of an image that has been opened."""
+    """Profile of an opened image."""
     if "icc_profile" not in image.info or color_model(image.mode) == "LAB":
         return NONE
     return profile_of(image.info["icc_profile"] or b"", color_model(image.mode))
@@ -148,22 +148,22 @@ def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
 
 
 def _in_strips(image: Any, format: str, blob: bytes) -> bool:
-    """Whether libvips is there, and gives of this file the pixels that Pillow would."""
+    """Whether libvips is installed and decodes this file to the same pixels as Pillow."""
     if format == "PNG":
-        plain = not image.info.get("interlace")
+        is_plain = not image.info.get("interlace")
     elif format == "WEBP":
-        plain = not getattr(image, "is_animated", False)  # whole in memory, too, but once instead of four times
+        is_plain = not getattr(image, "is_animated", False)  # also decoded in full, but held once instead of four times
     elif format == "TIFF":
         bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
         shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)
-        plain = (
+        is_plain = (
             shape is not None and len(set(bits)) == 1 and bits[0] in (8, 16) and _tag(image, 277) == (shape,)
             and colors == ((1,) if shape == 1 else (2,)) and extra == ((2,) if shape == 4 else (0,))
             and _tag(image, 284) == (1,) and _tag(image, 259)[0] in _PLAIN_TIFF and set(_tag(image, 339)) == {1}
         )  # fmt: skip
     else:
-        plain = False
-    vips = libvips() if plain else None
+        is_plain = False
+    vips = libvips() if is_plain else None
     if vips is None:
         return False
     try:
@@ -174,18 +174,18 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
 
 
 def _twelve_bits(image: Any) -> bool:
-    """Of a TIFF file, which Pillow leaves as they are; those of other formats it makes 16."""
+    """Whether a TIFF has 12-bit samples, which Pillow does not scale to 16 as in other formats."""
     return image.format == "TIFF" and image.mode.startswith("I;16") and _tag(image, 258) == (12,)
 
 
 def _stored(image: Any) -> tuple[int, int]:
-    """(height, width) of an opened image in its file: Pillow tells of TIFF files what they will be once loaded."""
-    turned = image.format == "TIFF" and image.tag_v2.get(_ORIENTATION) in (5, 6, 7, 8)
-    return (image.width, image.height) if turned else (image.height, image.width)
+    """(height, width) as stored in the file; of TIFF files Pillow reports the size after rotation."""
+    is_transposed = image.format == "TIFF" and image.tag_v2.get(_ORIENTATION) in (5, 6, 7, 8)
+    return (image.width, image.height) if is_transposed else (image.height, image.width)
 
 
 class Rasterizer:
-    """`Rasterizer((255, 255, 255), "lanczos").pixels(blob, look(blob), box, size)`. Safe to call from several threads.
+    """`Rasterizer((255, 255, 255), "lanczos").pixels(blob, look(blob), box, size)`. Thread-safe.
 
     matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased.
     """
@@ -208,24 +208,24 @@ class Rasterizer:
         return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
 
     def pixels(self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
-        """uint8 (height, width, 3), contiguous: `box` (top, left, height, width), displayed pixels, as `size`."""
+        """uint8 (height, width, 3), contiguous: `box` (top, left, height, width), displayed pixels, scaled to `size`."""
         try:
             if info.path == "kernel":
-                found = self._through_kernel(blob, info, box, size)
-                if not isinstance(found, Bad) or found.reason not in DECLINED:
-                    return found
+                pixels = self._through_kernel(blob, info, box, size)
+                if not isinstance(pixels, Bad) or pixels.reason not in DECLINED:
+                    return pixels
             if info.path == "vips":
                 return self._through_vips(blob, info, box, size)
             return self._through_pillow(blob, box, size)
         except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
             bad = why(error, blob, info.format)
-            short = info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
-            return Bad("truncated", bad.detail) if short else bad
+            is_truncated = info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
+            return Bad("truncated", bad.detail) if is_truncated else bad
 
     def _through_kernel(self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
         assert self._native is not None
         header = Header(info.height, info.width, "JPEG")
-        windows = Windows(np.array([box], float), _WHOLE, np.array([size], np.int64))
+        windows = Windows(np.array([box], float), _NO_FLIP, np.array([size], np.int64))
         out = np.empty((1, *size, 3), np.uint8)
         (bad,) = self._native.decode(Request([blob], [header], windows, self._filter), out, _NEVER)
         if bad is not None:
@@ -244,9 +244,9 @@ class Rasterizer:
         profile = _profile(OPEN[info.format](io.BytesIO(blob), ""))
         flat = flattener(info.alpha, profile, self._op.matte)
         rows = libvips().StripReader(blob, *info.stored)
-        shown = info.height, info.width
+        displayed_shape = info.height, info.width
         small = scale_strips(
-            lambda top, count: flat(rows(top, count)), info.stored, stored_box(info.orientation, box, shown),
+            lambda top, count: flat(rows(top, count)), info.stored, stored_box(info.orientation, box, displayed_shape),
             displayed_size(info.orientation, size), self._filter,
         )  # fmt: skip
         rows.finish()
@@ -283,5 +283,5 @@ class Rasterizer:
 
 
 def _upright(small: Image.Image, profile: Profile, orientation: int) -> np.ndarray:
-    """A result as it is stored, in the profile's colors -> as it is displayed, in sRGB."""
+    """Convert a stored image in the profile's colors to displayed orientation and sRGB."""
     return np.ascontiguousarray(displayed(orientation, np.asarray(profile.converted(small))))

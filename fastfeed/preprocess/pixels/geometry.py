@@ -1,7 +1,7 @@
-"""What is cut from a photograph, and what size it becomes: arithmetic alone, in whole numbers wherever it decides.
+"""Computes the crop box and the output size of a photograph, with integer arithmetic wherever sizes are decided.
 
-Rounding: a side that follows from the other is rounded to the nearest pixel, halves up, and is at least 1. What is cut
-may begin between pixels; where nothing is scaled it does not, so that pixels are copied.
+Rounding: a side that follows from the other is rounded to the nearest pixel, halves up, and is at least 1. A crop box
+may start between pixels, except where nothing is scaled, so that pixels are copied.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg an
 
 
 class OutputGeometry(NamedTuple):
-    """What becomes of one photograph."""
+    """Crop box, scaled size and canvas of one photograph."""
 
-    box: tuple[float, float, float, float]  # top, left, height, width of what is cut out, pixels as displayed
+    box: tuple[float, float, float, float]  # top, left, height, width of the crop, pixels as displayed
     size: Size  # what the box is scaled to
-    canvas: Size  # the result; more than `size` where borders are filled
+    canvas: Size  # the output; larger than `size` if borders are filled
     at: tuple[int, int]  # top, left of the scaled pixels in the canvas
     enlarged: bool  # some axis has more pixels than the box
 
@@ -34,93 +34,95 @@ class OutputGeometry(NamedTuple):
 
 
 def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry:
-    """Where a photograph of height x width pixels, as displayed, goes.
+    """The output geometry of a photograph of height x width pixels, as displayed.
 
-    With `enlarge=False` no axis gets more pixels than it has, and nothing is scaled to prevent that: "short" and "long"
-    keep the size; "cover" and "buckets" cut the largest part of the wanted shape; "contain" lays the photograph in the
-    middle of the canvas; "exact" keeps the axis that is too short and shrinks the other.
+    With `enlarge=False` no axis gets more pixels than it has: "short" and "long" keep the size; "cover" and "buckets"
+    crop the largest part of the target's aspect ratio; "contain" centers the photograph on the canvas; "exact" keeps
+    the axis that is too short and shrinks the other.
     """
     if scaling.mode == "none":
-        return _whole((height, width), (height, width))
+        return _full_image((height, width), (height, width))
     if scaling.mode in ("short", "long"):
         assert isinstance(scaling.size, int)
         side = min(height, width) if scaling.mode == "short" else max(height, width)
         if scaling.size > side and not scaling.enlarge:
-            return _whole((height, width), (height, width))
-        return _whole((height, width), (_scaled(height, scaling.size, side), _scaled(width, scaling.size, side)))
+            return _full_image((height, width), (height, width))
+        return _full_image((height, width), (_scaled(height, scaling.size, side), _scaled(width, scaling.size, side)))
     if scaling.mode == "buckets":
         return _cover((height, width), scaling.buckets[nearest_bucket(scaling.buckets, height, width)], scaling.enlarge)
     assert scaling.size is not None
-    wanted = (scaling.size, scaling.size) if isinstance(scaling.size, int) else scaling.size
+    target = (scaling.size, scaling.size) if isinstance(scaling.size, int) else scaling.size
     if scaling.mode == "cover":
-        return _cover((height, width), wanted, scaling.enlarge)
+        return _cover((height, width), target, scaling.enlarge)
     if scaling.mode == "contain":
-        return _contain((height, width), wanted, scaling.enlarge)
+        return _contain((height, width), target, scaling.enlarge)
     assert scaling.mode == "exact", scaling.mode
     if not scaling.enlarge:
-        wanted = min(wanted[0], height), min(wanted[1], width)
-    return _whole((height, width), wanted)
+        target = min(target[0], height), min(target[1], width)
+    return _full_image((height, width), target)
 
 
 def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
-    """Which of these (height, width) has the shape nearest to a photograph's: |log of the ratio of the aspects|.
+    """Index of the bucket (height, width) whose aspect ratio is nearest to a photograph's, by |log of the quotient|.
 
-    Of several as near, the first. Fractions, since logarithms of a ratio and of its inverse need not be as large.
+    The first on ties. Computed with fractions, as floating-point logarithms of a ratio and its inverse may differ.
     """
 
     def distance(bucket: Size) -> Fraction:
-        one, other = height * bucket[1], width * bucket[0]
-        return Fraction(max(one, other), min(one, other))
+        left, right = height * bucket[1], width * bucket[0]
+        return Fraction(max(left, right), min(left, right))
 
     return min(range(len(buckets)), key=lambda i: distance(buckets[i]))
 
 
-def output_error(placement: OutputGeometry, image: str, max_pixels: int) -> Bad | None:
-    """Why a result of this size cannot be written as `image` (of recipe.IMAGES), or is more than `max_pixels`."""
-    height, width = placement.canvas
-    most = MAX_SIDES.get(image, 0)
-    if most and max(height, width) > most:
-        return Bad("bomb", f"would become {width}x{height} pixels; {image} has at most {most} a side")
+def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> Bad | None:
+    """Bad if an output of this size cannot be written as `image` (of recipe.IMAGES), or exceeds `max_pixels`."""
+    height, width = geometry.canvas
+    max_side = MAX_SIDES.get(image, 0)
+    if max_side and max(height, width) > max_side:
+        return Bad("bomb", f"would become {width}x{height} pixels; {image} allows at most {max_side} per side")
     if height * width > max_pixels:
         return Bad("bomb", f"would become {width}x{height} pixels, the limit is {max_pixels}")
     return None
 
 
-def _whole(shown: Size, size: Size) -> OutputGeometry:
-    enlarged = size[0] > shown[0] or size[1] > shown[1]
-    return OutputGeometry((0.0, 0.0, float(shown[0]), float(shown[1])), size, size, (0, 0), enlarged)
+def _full_image(shape: Size, size: Size) -> OutputGeometry:
+    enlarged = size[0] > shape[0] or size[1] > shape[1]
+    return OutputGeometry((0.0, 0.0, float(shape[0]), float(shape[1])), size, size, (0, 0), enlarged)
 
 
-def _scaled(length: int, by: int, of: int) -> int:
+def _scaled(length: int, numerator: int, denominator: int) -> int:
     """length * by / of, to the nearest pixel, halves up, at least 1."""
-    return max(1, (2 * length * by + of) // (2 * of))
+    return max(1, (2 * length * numerator + denominator) // (2 * denominator))
 
 
-def _cover(shown: Size, wanted: Size, enlarge: bool) -> OutputGeometry:
-    height, width = shown
-    if not enlarge and (wanted[0] > height or wanted[1] > width):
-        if height * wanted[1] <= width * wanted[0]:  # as high as there is
-            size = height, min(width, _scaled(wanted[1], height, wanted[0]))
+def _cover(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
+    height, width = shape
+    if not enlarge and (target[0] > height or target[1] > width):
+        if height * target[1] <= width * target[0]:  # full height
+            size = height, min(width, _scaled(target[1], height, target[0]))
         else:
-            size = min(height, _scaled(wanted[0], width, wanted[1])), width
+            size = min(height, _scaled(target[0], width, target[1])), width
         box = float((height - size[0]) // 2), float((width - size[1]) // 2), float(size[0]), float(size[1])
         return OutputGeometry(box, size, size, (0, 0), False)
-    high, wide = float(height), float(width)
-    if height * wanted[1] <= width * wanted[0]:
-        wide = wanted[1] * height / wanted[0]
+    box_height, box_width = float(height), float(width)
+    if height * target[1] <= width * target[0]:
+        box_width = target[1] * height / target[0]
     else:
-        high = wanted[0] * width / wanted[1]
-    enlarged = wanted[0] > height or wanted[1] > width
-    return OutputGeometry(((height - high) / 2, (width - wide) / 2, high, wide), wanted, wanted, (0, 0), enlarged)
+        box_height = target[0] * width / target[1]
+    enlarged = target[0] > height or target[1] > width
+    return OutputGeometry(
+        ((height - box_height) / 2, (width - box_width) / 2, box_height, box_width), target, target, (0, 0), enlarged
+    )
 
 
-def _contain(shown: Size, wanted: Size, enlarge: bool) -> OutputGeometry:
-    height, width = shown
-    if not enlarge and height <= wanted[0] and width <= wanted[1]:
-        size = shown
-    elif wanted[0] * width <= wanted[1] * height:  # the height decides
-        size = wanted[0], min(wanted[1], _scaled(width, wanted[0], height))
+def _contain(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
+    height, width = shape
+    if not enlarge and height <= target[0] and width <= target[1]:
+        size = shape
+    elif target[0] * width <= target[1] * height:  # the height decides
+        size = target[0], min(target[1], _scaled(width, target[0], height))
     else:
-        size = min(wanted[0], _scaled(height, wanted[1], width)), wanted[1]
-    at = (wanted[0] - size[0]) // 2, (wanted[1] - size[1]) // 2
-    return _whole(shown, size)._replace(canvas=wanted, at=at)
+        size = min(target[0], _scaled(height, target[1], width)), target[1]
+    at = (target[0] - size[0]) // 2, (target[1] - size[1]) // 2
+    return _full_image(shape, size)._replace(canvas=target, at=at)

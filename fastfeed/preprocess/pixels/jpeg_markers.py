@@ -1,4 +1,4 @@
-"""What a JPEG's markers say that the kernel's probe does not hand out: how color is sampled, and the ICC profile."""
+"""Reads JPEG markers that the kernel's probe does not return: chroma sampling, scans, and the ICC profile."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["JpegMarkers", "read_markers"]
 
 _ICC = b"ICC_PROFILE\x00"
 _NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
-_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)  # libjpeg, too, goes on at the next one, whatever is between
+_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)  # like libjpeg, skip anything up to the next marker
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 @dataclass(slots=True)
 class JpegMarkers:
-    """Of the part before the first scan."""
+    """Markers before the first scan."""
 
     progressive: bool = False
-    several_scans: bool = False  # all coefficients are held until the last scan has been read
+    several_scans: bool = False  # all coefficients are kept until the last scan has been read
     sampling: list[tuple[int, int]] = field(default_factory=list)  # (columns, rows) of each component
-    chunks: list[tuple[int, int, bytes]] = field(default_factory=list)  # of the profile: number, how many, bytes
+    chunks: list[tuple[int, int, bytes]] = field(default_factory=list)  # of the profile: number, count, bytes
 
     @property
     def samples(self) -> float:
@@ -31,7 +31,7 @@ class JpegMarkers:
 
     @property
     def profile(self) -> bytes | None:
-        """The ICC profile, put together in the order of its chunks' numbers; b"" if chunks are missing (ICC.1, B.4)."""
+        """The ICC profile, joined in the order of its chunk numbers; b"" if chunks are missing (ICC.1, B.4)."""
         if not self.chunks:
             return None
         chunks = sorted(self.chunks, key=lambda chunk: chunk[0])
@@ -41,25 +41,25 @@ class JpegMarkers:
 
 
 def read_markers(blob: bytes) -> JpegMarkers:
-    """Walks the segments as the kernel does; whatever is broken ends the walk."""
-    found = JpegMarkers()
+    """Walk the segments as the kernel does; a broken segment ends the walk."""
+    result = JpegMarkers()
     at, size = 2, len(blob)
-    while (here := _MARKER.search(blob, at)) and here.end() + 2 <= size:
-        at = here.end()
+    while (marker_match := _MARKER.search(blob, at)) and marker_match.end() + 2 <= size:
+        at = marker_match.end()
         marker = blob[at - 1]
         if marker in _NO_LENGTH:
             continue
         length = int.from_bytes(blob[at : at + 2], "big")
         if marker == 0xD9 or length < 2 or at + length > size:
-            return found
+            return result
         if marker == 0xDA:
-            found.several_scans = found.progressive or blob[at + 2] < len(found.sampling)
-            return found
+            result.several_scans = result.progressive or blob[at + 2] < len(result.sampling)
+            return result
         if marker in _FRAMES and length >= 8:
-            found.progressive = marker in (0xC2, 0xC6, 0xCA, 0xCE)
+            result.progressive = marker in (0xC2, 0xC6, 0xCA, 0xCE)
             parts = blob[at + 8 : at + length]
-            found.sampling = [(parts[k] >> 4, parts[k] & 15) for k in range(1, len(parts), 3)]
+            result.sampling = [(parts[k] >> 4, parts[k] & 15) for k in range(1, len(parts), 3)]
         elif marker == 0xE2 and length > 16 and blob[at + 2 : at + 14] == _ICC:
-            found.chunks.append((blob[at + 14], blob[at + 15], bytes(blob[at + 16 : at + length])))
+            result.chunks.append((blob[at + 14], blob[at + 15], bytes(blob[at + 16 : at + length])))
         at += length
-    return found
+    return result

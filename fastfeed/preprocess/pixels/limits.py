@@ -1,4 +1,4 @@
-"""Which photographs are wanted, by what their headers say."""
+"""Checks photographs against the recipe's limits, from their headers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["limit_error"]
 
 
 def limit_error(limits: Limits, format: str, height: int, width: int) -> Bad | None:
-    """Why a photograph of `format` ("JPEG", "PNG", ...) and height x width pixels, as displayed, is not wanted.
+    """Bad if a photograph of `format` ("JPEG", ...) and height x width pixels, as displayed, is outside the limits.
 
-    The first that applies of: its format, more pixels than any may have, too small, too long.
+    Checked in this order: format, number of pixels, short side, aspect ratio.
     """
     if limits.formats and format not in limits.formats:
-        return Bad("policy", f"{format}; wanted are {', '.join(limits.formats)}")
+        return Bad("policy", f"{format}; allowed are {', '.join(limits.formats)}")
     if height * width > limits.max_pixels:
         return Bad("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
     short, long = min(height, width), max(height, width)

@@ -1,4 +1,4 @@
-"""Which files may be passed on as they are: those in which every reader sees what it would see in a new one."""
+"""Decides which files can be passed through unchanged: those that every reader decodes as it would a new file."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from fastfeed.preprocess.pixels.decode import ImageInfo
 __all__ = ["can_pass_through", "decodes_alike"]
 
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
-_ANIMATED_WEBP = 0x02  # in the flags of VP8X
+_ANIMATED_WEBP = 0x02  # flag in VP8X
 _ROUNDING = 3  # levels of 255
-_BAND = 256  # rows compared at a time
-_HEAD = 1 << 16  # bytes of a JPEG in which a list of several pictures is looked for; a segment is no longer
+_STRIP = 256  # rows compared at once
+_HEAD = 1 << 16  # bytes of a JPEG to search for a multi-picture index; no segment is longer
 
 
-def can_pass_through(blob: bytes, seen: ImageInfo, image: str) -> bool:
-    """Whether its headers speak for passing a file on as `image` (of recipe.IMAGES). Pixels are another question.
+def can_pass_through(blob: bytes, info: ImageInfo, image: str) -> bool:
+    """Whether the headers allow passing a file through as `image` (of recipe.IMAGES); pixels are checked separately.
 
-    Upright, 8-bit RGB without transparency, in sRGB or without a profile, one picture, and nothing after its end.
+    It must be upright, 8-bit RGB without transparency, in sRGB or without a profile, a single image, and end there.
     """
-    known = _KINDS.get(seen.format)
-    if known is None or known[0] != image:
+    kind = _KINDS.get(info.format)
+    if kind is None or kind[0] != image:
         return False
-    upright = seen.orientation == 1 and seen.mode == "RGB" and not seen.alpha and seen.icc in ("none", "sRGB")
-    return upright and known[1](blob, seen)
+    upright = info.orientation == 1 and info.mode == "RGB" and not info.alpha and info.icc in ("none", "sRGB")
+    return upright and kind[1](blob, info)
 
 
 def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
-    """Whether Pillow sees in a JPEG what the kernel saw, uint8 (height, width, 3).
+    """Whether Pillow decodes a JPEG to the kernel's pixels, uint8 (height, width, 3).
 
-    It does not where a progressive file lacks scans, which some readers smooth over, or stumbles on segments that the
-    kernel passes over.
+    It does not if a progressive file lacks scans, which some readers smooth over, or if Pillow fails on segments that
+    the kernel skips.
     """
     height, width = pixels.shape[:2]
     try:
@@ -43,27 +43,27 @@ def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
         if image.mode != "RGB" or image.size != (width, height):
             return False
         return all(
-            _near(np.asarray(image.crop((0, top, width, min(top + _BAND, height)))), pixels[top : top + _BAND])
-            for top in range(0, height, _BAND)
+            _is_close(np.asarray(image.crop((0, top, width, min(top + _STRIP, height)))), pixels[top : top + _STRIP])
+            for top in range(0, height, _STRIP)
         )
     except Exception:  # hostile bytes make plugins raise anything
         return False
 
 
-def _near(one: np.ndarray, other: np.ndarray) -> bool:
-    return int((np.maximum(one, other) - np.minimum(one, other)).max()) <= _ROUNDING
+def _is_close(left: np.ndarray, right: np.ndarray) -> bool:
+    return int((np.maximum(left, right) - np.minimum(left, right)).max()) <= _ROUNDING
 
 
-def _jpeg(blob: bytes, seen: ImageInfo) -> bool:
-    """Huffman coding, baseline or progressive: what the kernel knows, which sees more faults than Pillow does."""
-    return seen.path == "kernel" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
+def _jpeg(blob: bytes, info: ImageInfo) -> bool:
+    """Baseline or progressive Huffman coding, which the kernel decodes; it detects more damage than Pillow."""
+    return info.path == "kernel" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
 
 
-def _png(blob: bytes, seen: ImageInfo) -> bool:
+def _png(blob: bytes, info: ImageInfo) -> bool:
     return blob[-12:] == _PNG_END and b"acTL" not in bytes(blob[: blob.find(b"IDAT")])
 
 
-def _webp(blob: bytes, seen: ImageInfo) -> bool:
+def _webp(blob: bytes, info: ImageInfo) -> bool:
     animated = blob[12:16] == b"VP8X" and blob[20] & _ANIMATED_WEBP
     return not animated and int.from_bytes(blob[4:8], "little") + 8 == len(blob)
 

@@ -1,7 +1,7 @@
-"""Scaling an image strip by strip, so that it is never whole in memory as plain RGB.
+"""Scales an image strip by strip, so that it is never in memory as full-size RGB.
 
-Pillow scales rows first, then columns. Done by hand, the first pass needs a strip at a time, and the second one an
-image that is as narrow as the result already: the same pixels.
+Pillow scales horizontally first, then vertically. Here the first pass works on one strip at a time, and the second on
+an image of the output's width, with the same result.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from fastfeed.preprocess.pixels.color import Profile
 __all__ = ["STRIP_PIXELS", "color_model", "flattener", "rows_read", "scale_strips"]
 
 STRIP_PIXELS = 1 << 20
-_REACH = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}  # of the filters, in pixels of the result
+_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}  # of the filters, in output pixels
 _GRAY = ("1", "L", "LA", "La")
 Box = tuple[float, float, float, float]
 
 
 def color_model(mode: str) -> str:
-    """What an image's numbers are: "L", "RGB", "CMYK"; "LAB" needs no profile."""
+    """Color model of a Pillow mode: "L", "RGB", "CMYK", or "LAB", which needs no profile."""
     if mode in _GRAY or mode.startswith("I"):
         return "L"
     return mode if mode in ("CMYK", "LAB") else "RGB"
 
 
-def rows_read(top: float, height: float, all: int, wanted: int, filter: str) -> tuple[int, int]:
-    """[first, last) of `all` rows that the filter looks at, to make `wanted` rows of `height` from `top` on."""
-    reach = _REACH[filter] * max(height / wanted, 1) + 2
-    return max(math.floor(top - reach), 0), min(math.ceil(top + height + reach), all)
+def rows_read(top: float, height: float, total: int, out_rows: int, filter: str) -> tuple[int, int]:
+    """[first, last) of `total` rows that the filter reads to scale `height` rows from `top` on to `out_rows` rows."""
+    support = _SUPPORT[filter] * max(height / out_rows, 1) + 2
+    return max(math.floor(top - support), 0), min(math.ceil(top + height + support), total)
 
 
 def scale_strips(
     rows: Callable[[int, int], Image.Image], shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
 ) -> Image.Image:
-    """A box (top, left, height, width) of an image of this shape, (height, width), as `size`, (height, width).
+    """Scale a box (top, left, height, width) of an image of `shape` (height, width) to `size` (height, width).
 
-    rows: (top, count) -> these rows, ready to be scaled; asked for from top to bottom.
+    rows: (top, count) -> these rows, ready to scale; called from top to bottom.
     """
     top, left, height, width = box
     first, last = rows_read(top, height, shape[0], size[0], filter)
@@ -54,7 +54,7 @@ def scale_strips(
         strip = rows(at, count)
         part = resampled(strip, (0, left, count, width), (count, size[1]), filter)
         if narrow is None:
-            # from the very top, though nothing looks at it: fractions of rows then add up as in Pillow
+            # starts at the top row, though it is not read: row fractions then add up as in Pillow
             narrow = Image.new(part.mode, (size[1], last))
         narrow.paste(part, (0, at))
     return resampled(narrow, (top, 0, height, size[1]), size, filter)
@@ -63,41 +63,41 @@ def scale_strips(
 def flattener(
     alpha: bool, profile: Profile, matte: tuple[int, int, int], bits: int = 16
 ) -> Callable[[Any], Image.Image]:
-    """strip -> L, RGB or CMYK of 8 bits without transparency, in the profile's colors.
+    """A function strip -> 8-bit L, RGB or CMYK without transparency, in the profile's colors.
 
-    Transparent pixels show the matte. In sRGB, that is: it is laid under in whatever color becomes it later. bits: that
-    samples of 16 use.
+    Transparent pixels show the matte, an sRGB color; it is converted to the profile's colors first. bits: significant
+    bits of 16-bit samples.
     """
-    under = profile.source_color(matte)
+    background = profile.source_color(matte)
 
     def flat(strip: Any) -> Image.Image:
         if strip.mode == "F":
             raise Unsupported("floating-point samples")
         key = strip.info.get("transparency")
         if strip.mode.startswith("I"):
-            strip, clear = _eight_bits(strip, key, bits)
+            strip, alpha_mask = _eight_bits(strip, key, bits)
         else:
-            clear = None
+            alpha_mask = None
             if alpha or key is not None:
                 strip = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")
-                clear = strip.getchannel("A")
-        if clear is None:
+                alpha_mask = strip.getchannel("A")
+        if alpha_mask is None:
             if strip.mode in ("RGB", "L") or strip.mode == profile.mode:
                 return strip
             return strip.convert("L" if strip.mode == "1" else "RGB")
-        if profile.mode == "L":  # the matte need not be gray, so what lies on it is converted here already
+        if profile.mode == "L":  # the matte may not be gray, so the image is converted before compositing
             strip = profile.converted(strip.getchannel(0))
-        plain = Image.new("RGB", strip.size, under)
-        plain.paste(strip.convert("RGB"), mask=clear)
+        plain = Image.new("RGB", strip.size, background)
+        plain.paste(strip.convert("RGB"), mask=alpha_mask)
         return plain
 
     return flat
 
 
 def _eight_bits(strip: Any, key: Any, bits: int) -> tuple[Image.Image, Image.Image | None]:
-    """The high byte of so many bits (Pillow's convert would clip nearly all to white), and what is not transparent."""
+    """The high byte of `bits` bits (Pillow would clip nearly all to white), and the alpha mask."""
     wide = np.asarray(strip)
     if wide.dtype != np.uint16 and wide.size and (wide.min() < 0 or wide.max() > 65_535):
         raise Unsupported("samples of more than 16 bits")
-    clear = None if key is None else Image.fromarray(np.where(wide == key, 0, 255).astype(np.uint8))
-    return Image.fromarray((wide >> (bits - 8)).astype(np.uint8)), clear
+    alpha_mask = None if key is None else Image.fromarray(np.where(wide == key, 0, 255).astype(np.uint8))
+    return Image.fromarray((wide >> (bits - 8)).astype(np.uint8)), alpha_mask

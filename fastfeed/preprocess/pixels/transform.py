@@ -1,4 +1,4 @@
-"""One photograph: look at it, cut, scale, encode. The same bytes and the same recipe give the same result."""
+"""Transforms one photograph: decodes, crops, scales and encodes it. Equal bytes and recipes give equal results."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 __all__ = ["Transformer"]
 
 _KERNEL_FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
-_AS_THEY_ARE = ("none", "sRGB", "damaged")  # profiles whose pixels need no conversion
+_NO_CONVERSION = ("none", "sRGB", "damaged")  # profile names whose pixels need no conversion
 _NO_FLIP = np.zeros((1, 2), bool)
 _NEVER = Event()
 
 
 class Transformer:
-    """`Transformer(recipe)(blob, watch)`: a file's bytes into what is packed, or why not. Never raises for what a file
-    contains. Safe for threads.
+    """`Transformer(recipe)(blob, context)`: a file's bytes to a ProcessedImage, or Bad. Never raises for what a file
+    contains. Thread-safe.
 
-    With `keep_small`, a file of the wanted format is passed on as it is where every reader sees in it what it would see
-    in a new one: upright, 8-bit RGB without transparency, in sRGB or without a profile, one image, of the size wanted;
-    JPEGs of Huffman coding, baseline or progressive. All pixels are decoded first: of a PNG with its checksums, of a
-    JPEG by the kernel and by Pillow, which must see the same (without the kernel no JPEG is kept: Pillow reads damaged
-    ones without a word). A file that is kept keeps its metadata (EXIF with place and time, ICC, XMP); one that is
-    written anew has none. Gray files are written anew, in RGB, so that readers meet one number of channels.
+    With `keep_small`, a file is passed through unchanged if every reader decodes it as it would a new file: it has the
+    requested format and size, is upright, 8-bit RGB without transparency, in sRGB or without a profile, a single image;
+    JPEGs use baseline or progressive Huffman coding. All pixels are decoded first: a PNG with its checksums, a JPEG by
+    the kernel and by Pillow, which must agree (without the kernel no JPEG is passed through, as Pillow silently reads
+    damaged ones). A file that is passed through keeps its metadata (EXIF with place and time, ICC, XMP); a re-encoded
+    one has none. Gray files are re-encoded as RGB, so that all images have three channels.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -53,100 +53,107 @@ class Transformer:
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
 
-    def __call__(self, blob: bytes, watch: TaskContext) -> ProcessedImage | Bad:
-        """`watch.room` is asked once, for all memory that this photograph takes."""
+    def __call__(self, blob: bytes, context: TaskContext) -> ProcessedImage | Bad:
+        """Reserves memory with `context.room` once, for everything that this photograph needs."""
         try:
-            return self._made(blob, watch)
+            return self._process(blob, context)
         except MemoryLimitError as error:
             return Bad("oom", str(error))
         except MemoryError:
             return Bad("oom", "the system has no more memory")
 
-    def _made(self, blob: bytes, watch: TaskContext) -> ProcessedImage | Bad:
+    def _process(self, blob: bytes, context: TaskContext) -> ProcessedImage | Bad:
         start = time.perf_counter()
-        seen = image_info(blob, self._limits.max_pixels)
-        if isinstance(seen, Bad):
-            return seen
-        if why := limit_error(self._limits, seen.format, seen.height, seen.width):
-            return why
-        goal = output_geometry(self._scaling, seen.height, seen.width)
-        if why := output_error(goal, self._encoding.image, self._limits.max_pixels):
-            return why
+        info = image_info(blob, self._limits.max_pixels)
+        if isinstance(info, Bad):
+            return info
+        if error := limit_error(self._limits, info.format, info.height, info.width):
+            return error
+        geometry = output_geometry(self._scaling, info.height, info.width)
+        if error := output_error(geometry, self._encoding.image, self._limits.max_pixels):
+            return error
         digest = hashlib.sha256(blob).hexdigest()
-        looked = time.perf_counter() - start
-        with watch.room(self._need(blob, seen, goal)):
+        header_seconds = time.perf_counter() - start
+        with context.room(self._memory_needed(blob, info, geometry)):
             start = time.perf_counter()
-            found = self._kept(blob, seen, goal) or self._recoded(blob, seen, goal) or self._pixels(blob, seen, goal)
-            between = time.perf_counter()
-            if isinstance(found, Bad):
-                return found
-            image = found if isinstance(found, bytes) else encode(found, self._encoding)
+            output = (
+                self._pass_through(blob, info, geometry)
+                or self._recode(blob, info, geometry)
+                or self._pixels(blob, info, geometry)
+            )
+            decoded = time.perf_counter()
+            if isinstance(output, Bad):
+                return output
+            image = output if isinstance(output, bytes) else encode(output, self._encoding)
             end = time.perf_counter()
-        facts = _facts(blob, seen, goal) | {"sha256": digest, "kept": found is blob}
-        seconds = {"decode": looked + between - start, "encode": end - between}
-        return ProcessedImage(image, self._encoding.extension, *goal.canvas, facts, seconds)
+        facts = _facts(blob, info, geometry) | {"sha256": digest, "kept": output is blob}
+        seconds = {"decode": header_seconds + decoded - start, "encode": end - decoded}
+        return ProcessedImage(image, self._encoding.extension, *geometry.canvas, facts, seconds)
 
-    def _need(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> int:
-        """Bytes of memory, at most."""
-        need = cost(seen, len(blob), goal.box, goal.size) + working_bytes(self._encoding, goal.canvas)
-        return need + (3 * goal.canvas[0] * goal.canvas[1] if goal.padded else 0)
+    def _memory_needed(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> int:
+        """Upper bound of the memory needed, bytes."""
+        need = cost(info, len(blob), geometry.box, geometry.size) + working_bytes(self._encoding, geometry.canvas)
+        return need + (3 * geometry.canvas[0] * geometry.canvas[1] if geometry.padded else 0)
 
-    def _kept(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> bytes | Bad | None:
-        """The file as it is; None where that will not do."""
+    def _pass_through(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> bytes | Bad | None:
+        """The file unchanged; None if it must be re-encoded."""
         if not (
-            self._encoding.keep_small and _unchanged(seen, goal) and can_pass_through(blob, seen, self._encoding.image)
+            self._encoding.keep_small
+            and _unchanged(info, geometry)
+            and can_pass_through(blob, info, self._encoding.image)
         ):
             return None
-        if seen.format == "JPEG":
+        if info.format == "JPEG":
             assert self._kernel is not None
-            pixels = np.empty((1, *goal.size, 3), np.uint8)
-            (bad,) = self._kernel.decode(self._request(blob, seen, goal), pixels, _NEVER)
+            pixels = np.empty((1, *geometry.size, 3), np.uint8)
+            (bad,) = self._kernel.decode(self._request(blob, info, geometry), pixels, _NEVER)
             if bad is None:
                 return blob if decodes_alike(blob, pixels[0]) else None
             return None if bad.reason in DECLINED else bad
-        found = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
-        return found if isinstance(found, Bad) else blob
+        pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size)
+        return pixels if isinstance(pixels, Bad) else blob
 
-    def _recoded(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> bytes | Bad | None:
-        """Decoded, scaled and encoded in one call of the kernel, no pixel in Python; None where that will not do.
+    def _recode(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> bytes | Bad | None:
+        """Decode, scale and encode in one call of the kernel; None if that is not possible.
 
-        The bytes are those that `_pixels` and `encode` give.
+        The bytes equal those of `_pixels` and `encode`.
         """
-        if seen.path != "kernel" or seen.icc not in _AS_THEY_ARE or self._encoding.image != "jpeg" or goal.padded:
+        if info.path != "kernel" or info.icc not in _NO_CONVERSION or self._encoding.image != "jpeg" or geometry.padded:
             return None
         assert self._kernel is not None
         subsampled = self._encoding.subsampling == "4:2:0"
-        (file,) = self._kernel.recode(self._request(blob, seen, goal), self._encoding.quality, subsampled, _NEVER)
+        (file,) = self._kernel.recode(self._request(blob, info, geometry), self._encoding.quality, subsampled, _NEVER)
         return None if isinstance(file, Bad) and file.reason in DECLINED else file
 
-    def _pixels(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> np.ndarray | Bad:
-        """All of the canvas."""
-        pixels = self._rasterizer.pixels(blob, seen, goal.box, goal.size)
-        if isinstance(pixels, Bad) or not goal.padded:
+    def _pixels(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> np.ndarray | Bad:
+        """Pixels of the whole canvas."""
+        pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size)
+        if isinstance(pixels, Bad) or not geometry.padded:
             return pixels
-        canvas = np.empty((*goal.canvas, 3), np.uint8)
+        canvas = np.empty((*geometry.canvas, 3), np.uint8)
         canvas[:] = self._scaling.fill
-        top, left = goal.at
-        canvas[top : top + goal.size[0], left : left + goal.size[1]] = pixels
+        top, left = geometry.at
+        canvas[top : top + geometry.size[0], left : left + geometry.size[1]] = pixels
         return canvas
 
-    def _request(self, blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> Request:
-        windows = Windows(np.array([goal.box]), _NO_FLIP, np.array([goal.size], np.int64))
-        return Request([blob], [Header(seen.height, seen.width, "JPEG")], windows, self._filter)
+    def _request(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> Request:
+        windows = Windows(np.array([geometry.box]), _NO_FLIP, np.array([geometry.size], np.int64))
+        return Request([blob], [Header(info.height, info.width, "JPEG")], windows, self._filter)
 
 
-def _unchanged(seen: ImageInfo, goal: OutputGeometry) -> bool:
-    return goal.box == (0, 0, seen.height, seen.width) and goal.size == goal.canvas == (seen.height, seen.width)
+def _unchanged(info: ImageInfo, geometry: OutputGeometry) -> bool:
+    size = info.height, info.width
+    return geometry.box == (0, 0, *size) and geometry.size == geometry.canvas == size
 
 
-def _facts(blob: bytes, seen: ImageInfo, goal: OutputGeometry) -> dict[str, Any]:
+def _facts(blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> dict[str, Any]:
     return {
-        "format": seen.format,
-        "source_height": seen.height,
-        "source_width": seen.width,
+        "format": info.format,
+        "source_height": info.height,
+        "source_width": info.width,
         "source_bytes": len(blob),
-        "orientation": seen.orientation,
-        "icc": seen.icc,
-        "mode": seen.mode,
-        "box": [round(edge, 2) for edge in goal.box],
+        "orientation": info.orientation,
+        "icc": info.icc,
+        "mode": info.mode,
+        "box": [round(edge, 2) for edge in geometry.box],
     }

@@ -1,8 +1,7 @@
-"""Rows of large PNG, TIFF and WebP files, one strip after the other, through libvips.
+"""Reads rows of large PNG, TIFF and WebP files strip by strip through libvips.
 
-The whole image is never in memory, but for WebP, of which Pillow needs twice as much.
-
-Only decoding is asked of libvips, so results are those of Pillow's path. Rows are fetched in the calling thread.
+The full image is never in memory, except for WebP, where Pillow would need twice as much. libvips only decodes, so
+results equal those of Pillow's path. Rows are fetched in the calling thread.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ __all__ = ["VERSION", "StripReader"]
 
 VERSION = ".".join(str(pyvips.version(part)) for part in range(3))
 _BANDS = (1, 2, 3, 4)  # gray, RGB, either with alpha
-_FETCHED = 8  # rows at once: libvips keeps a multiple of it
+_ROWS_PER_FETCH = 8  # libvips buffers a multiple of it
 
 
 @functools.cache
-def _settle() -> None:
-    """What libvips has opened goes with its file, and it starts no threads beside those a worker was given."""
+def _configure() -> None:
+    """Disable libvips's cache, so that memory is freed with the file, and its threads, as workers have one core."""
     pyvips.cache_set_max(0)
     pyvips.concurrency_set(1)
 
 
 class StripReader:
-    """Stored rows from top to bottom, each once. Any failure of libvips raises OSError."""
+    """Reads stored rows from top to bottom, each once. Failures of libvips raise OSError."""
 
     def __init__(self, blob: Any, height: int, width: int) -> None:
-        _settle()
+        _configure()
         try:
-            # a source reads the file where it is; a buffer would be copied
+            # a source reads the bytes in place; a buffer would be copied
             source = pyvips.Source.new_from_memory(blob)
             image = pyvips.Image.new_from_source(source, "", access="sequential", fail_on="warning")
             if (image.height, image.width) != (height, width):
@@ -49,20 +48,20 @@ class StripReader:
                 raise OSError(f"unsupported by libvips: {image.bands} bands of {image.format}")
             self._region = pyvips.Region.new(image)
         except pyvips.Error as error:
-            raise OSError(_said(error)) from error
+            raise OSError(_message(error)) from error
         self._image, self._source, self._next = image, source, 0
 
     def __call__(self, top: int, count: int) -> Image.Image:
-        """These rows, with 8 bits: of 16, the high byte. L, LA, RGB or RGBA."""
+        """These rows as 8-bit L, LA, RGB or RGBA; of 16-bit samples the high byte."""
         image = self._image
         pixels = np.empty((count, image.width, image.bands), np.uint8)
-        for at in range(0, count, _FETCHED):
-            part = pixels[at : at + _FETCHED]
-            found = self._fetch(top + at, len(part))
+        for at in range(0, count, _ROWS_PER_FETCH):
+            part = pixels[at : at + _ROWS_PER_FETCH]
+            rows = self._fetch(top + at, len(part))
             if image.format == "ushort":
-                part[:] = (np.frombuffer(found, np.uint16) >> 8).reshape(part.shape)
+                part[:] = (np.frombuffer(rows, np.uint16) >> 8).reshape(part.shape)
             else:
-                part[:] = np.frombuffer(found, np.uint8).reshape(part.shape)
+                part[:] = np.frombuffer(rows, np.uint8).reshape(part.shape)
         return Image.fromarray(pixels[:, :, 0] if image.bands == 1 else pixels)
 
     def _fetch(self, top: int, count: int) -> Any:
@@ -70,13 +69,13 @@ class StripReader:
         try:
             return self._region.fetch(0, top, self._image.width, count)
         except pyvips.Error as error:
-            raise OSError(_said(error)) from error
+            raise OSError(_message(error)) from error
 
     def finish(self) -> None:
-        """Reads what is left, so that a file that is damaged there does not pass."""
+        """Read the remaining rows, so that damage there is detected."""
         while self._next < self._image.height:
-            self._fetch(self._next, min(_FETCHED, self._image.height - self._next))
+            self._fetch(self._next, min(_ROWS_PER_FETCH, self._image.height - self._next))
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or "libvips refused the content"

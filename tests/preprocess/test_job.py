@@ -201,7 +201,7 @@ def test_a_target_that_is_not_empty_is_left_alone(source: Path, tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"is not empty, it holds mine\.txt"):
         run(str(source), tmp_path, RECIPE)
     assert os.listdir(tmp_path) == ["mine.txt"]
-    with pytest.raises(ConfigError, match="must not lie in one another"):
+    with pytest.raises(ConfigError, match="must not overlap"):
         run(str(source), source / "shards", RECIPE)
 
 

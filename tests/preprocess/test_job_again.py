@@ -184,14 +184,14 @@ def test_somebody_else_finishes_the_job_meanwhile(
 
 def test_small_files_are_written_though_their_folder_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = open_target(tmp_path)
-    name, swept = LocalTarget.name, list[int]()
+    rename, swept = LocalTarget.rename, list[int]()
 
-    def sweeping(self: LocalTarget, draft: object) -> None:
+    def sweeping(self: LocalTarget, file: object) -> None:
         if not swept:
             swept.append(self.sweep(everything=True))
-        name(self, draft)  # type: ignore[arg-type]
+        rename(self, file)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(LocalTarget, "name", sweeping)
+    monkeypatch.setattr(LocalTarget, "rename", sweeping)
     target.write("manifest.json", b"{}")
     assert swept == [1] and target.files() == {"manifest.json": 2}
 

@@ -208,7 +208,7 @@ class Rasterizer:
         return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
 
     def pixels(self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
-        """uint8 (height, width, 3), contiguous: `box` (top, left, height, width), displayed pixels, scaled to `size`."""
+        """Contiguous uint8 (height, width, 3): `box` (top, left, height, width), in displayed pixels, as `size`."""
         try:
             if info.path == "kernel":
                 pixels = self._through_kernel(blob, info, box, size)

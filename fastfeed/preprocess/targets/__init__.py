@@ -1,1 +1,1 @@
-"""Where shards go, and how files there come to be whole."""
+"""Where shards are written to, and how files are committed atomically."""

@@ -1,4 +1,4 @@
-"""The files of one try at a shard, in a temporary folder: all of them come to something, or none does."""
+"""The files of one attempt at a shard, in a temporary folder: either all are completed, or all are removed."""
 
 from __future__ import annotations
 
@@ -14,87 +14,87 @@ __all__ = ["AtomicFile", "AtomicFiles"]
 
 
 class AtomicFiles:
-    """Its folder is made with the first file. The first error ends it, and is what it says from then on.
+    """The folder is created with the first file. After an error all files are removed, and that error is raised again.
 
-    `refuse(error, name)` is the error to raise where the system refused a file of that name; `local`: the folder is on
-    the target's own disk, where the files stay.
+    `to_error(error, name)` converts an OSError of the file `name`; `is_local`: the folder is on the target's own disk,
+    where the files stay.
     """
 
     def __init__(
-        self, make_folder: Callable[[], str], refuse: Callable[[OSError, str], TargetError], local: bool
+        self, make_folder: Callable[[], str], to_error: Callable[[OSError, str], TargetError], is_local: bool
     ) -> None:
-        self._make_folder, self._refuse, self._local = make_folder, refuse, local
+        self._make_folder, self._to_error, self._is_local = make_folder, to_error, is_local
         self._folder: str | None = None
-        self._failed: BaseException | None = None
-        self.drafts: list[TempFile] = []
+        self._error: BaseException | None = None
+        self.files: list[TempFile] = []
 
     def create(self, name: str) -> AtomicFile:
         """A new file. TargetError."""
         return AtomicFile(self, self.begin(name))
 
     def begin(self, name: str) -> TempFile:
-        """The same, for one who uses `writing` as well."""
+        """The same for callers that use `writing` themselves."""
         with self.writing(name):
             if self._folder is None:
                 self._folder = self._make_folder()
-            path = os.path.join(self._folder, str(len(self.drafts)))
-            self.drafts.append(TempFile(path, name, early=self._local))
-            return self.drafts[-1]
+            path = os.path.join(self._folder, str(len(self.files)))
+            self.files.append(TempFile(path, name, writeback=self._is_local))
+            return self.files[-1]
 
     def finish(self) -> list[ShardFile]:
-        """Close all files; those that stay where they are are on the disk then."""
-        for draft in self.drafts:
-            with self.writing(draft.name):
-                draft.close()
-        parts: list[ShardFile] = []
-        for draft in self.drafts:  # while it waits for one, the disk has all the others
-            with self.writing(draft.name):
-                parts.append(draft.finish(self._local))
+        """Close all files; local ones are fsynced."""
+        for file in self.files:
+            with self.writing(file.name):
+                file.close()
+        written: list[ShardFile] = []
+        for file in self.files:  # all are submitted to the disk before the first wait
+            with self.writing(file.name):
+                written.append(file.finish(self._is_local))
         self.check()
-        return parts
+        return written
 
     def check(self) -> None:
-        """Raise what went wrong, also where whoever wrote took no notice."""
-        if self._failed is not None:
-            raise self._failed
+        """Raise an earlier error, even if the writer ignored it."""
+        if self._error is not None:
+            raise self._error
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """What goes wrong inside went wrong with this file, and ends it all."""
+        """Convert errors inside to errors of this file, and abandon all files."""
         self.check()
         try:
             yield
-        except BaseException as error:  # Ctrl-C too: nothing half written may stay
-            failed = self._refuse(error, name) if isinstance(error, OSError) else error
-            self._failed = failed
+        except BaseException as error:  # Ctrl-C too: no partial file may remain
+            raised = self._to_error(error, name) if isinstance(error, OSError) else error
+            self._error = raised
             self.abandon()
-            if failed is error:
+            if raised is error:
                 raise
-            raise failed from error
+            raise raised from error
 
     def abandon(self) -> None:
-        """Remove what is there of it."""
-        for draft in self.drafts:
-            draft.drop()
-        self.drafts = []
+        """Remove all files."""
+        for file in self.files:
+            file.drop()
+        self.files = []
         folder, self._folder = self._folder, None
         if folder is not None:
-            with suppress(OSError):  # `sweep` will; what went wrong before this is more important
+            with suppress(OSError):  # `sweep` removes it later; an earlier error matters more
                 remove_tree(folder)
 
 
 class AtomicFile:
-    """A draft whose errors say what could not be written, and where."""
+    """A temporary file whose errors name the file and the target."""
 
-    def __init__(self, bundle: AtomicFiles, draft: TempFile) -> None:
-        self._bundle, self._draft = bundle, draft
+    def __init__(self, atomic: AtomicFiles, file: TempFile) -> None:
+        self._atomic, self._file = atomic, file
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        """To the end of it. TargetError."""
-        with self._bundle.writing(self._draft.name):
-            return self._draft.write(data)
+        """Append data. TargetError."""
+        with self._atomic.writing(self._file.name):
+            return self._file.write(data)
 
     def close(self) -> None:
-        """Nothing more will come. TargetError."""
-        with self._bundle.writing(self._draft.name):
-            self._draft.close()
+        """End of the file. TargetError."""
+        with self._atomic.writing(self._file.name):
+            self._file.close()

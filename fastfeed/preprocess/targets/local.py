@@ -1,4 +1,4 @@
-"""A folder as a target: temporary name, fsync, rename, fsync of the folder; then the record in the same way."""
+"""A local folder as a target. Files are committed by fsync, atomic rename and fsync of the folder; the record last."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
 from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
 from fastfeed.preprocess.targets.write_errors import write_error
+from fastfeed.runtime.atomic_write import sync_folder
 
 __all__ = ["LocalAttempt", "LocalTarget", "open_local"]
 
-_TRIES = 10  # at a temporary folder: another process that is done may remove the one around it
+_ATTEMPTS = 10  # to create a temporary folder: another process may remove its parent at the end
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTarget:
-    """Files below a folder that is there."""
+    """Files below an existing folder."""
 
     text: str  # as the user named it
     folder: str  # absolute
 
     def read(self, name: str) -> bytes | None:
-        """A whole file; None where there is none."""
-        with self._doing("read", name, "in"):
+        """Content of a file; None if it does not exist."""
+        with self._target_errors("read", name, "in"):
             try:
                 with open(self.path(name), "rb") as file:
                     return file.read()
@@ -37,27 +38,27 @@ class LocalTarget:
                 return None
 
     def write(self, name: str, content: bytes) -> None:
-        """A small file: whole or not at all, on the disk when this returns."""
-        for k in range(_TRIES):
+        """Write a small file atomically; it is on disk on return."""
+        for k in range(_ATTEMPTS):
             attempt = self.attempt()
             try:
                 attempt.create(name).write(content)
                 attempt.commit_alone()
                 return
-            except TargetError as error:  # another run that saw the job complete may have swept everything
-                if error.errno != errno.ENOENT or k == _TRIES - 1 or not os.path.isdir(self.folder):
+            except TargetError as error:  # another run that completed the job may have swept everything
+                if error.errno != errno.ENOENT or k == _ATTEMPTS - 1 or not os.path.isdir(self.folder):
                     raise
             finally:
                 attempt.abandon()
 
     def files(self) -> dict[str, int]:
-        """Names and bytes of all files below it, but for temporary ones."""
-        with self._doing("list", "the files", "in"):
+        """Names and sizes in bytes of all files, except temporary ones."""
+        with self._target_errors("list", "the files", "in"):
             return dict(_walk(self.folder, ""))
 
     def remove(self, name: str) -> None:
-        """No error where it is not there."""
-        with self._doing("remove", name, "from"):
+        """Remove a file; no error if it does not exist."""
+        with self._target_errors("remove", name, "from"):
             path = self.path(name)
             try:
                 os.unlink(path)
@@ -66,13 +67,13 @@ class LocalTarget:
             sync_folder(os.path.dirname(path))
 
     def attempt(self) -> LocalAttempt:
-        """Begin a try at a shard."""
+        """Start an attempt at a shard."""
         return LocalAttempt(self)
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of processes of this machine that have ended (or, `everything`: all of them)."""
+        """Remove temporary files of this machine's ended processes, or with `everything` all temporary files."""
         top, swept = os.path.join(self.folder, TEMPORARY), 0
-        with self._doing("remove", "temporary files", "from"):
+        with self._target_errors("remove", "temporary files", "from"):
             try:
                 names = os.listdir(top)
             except FileNotFoundError:
@@ -81,46 +82,46 @@ class LocalTarget:
                 if everything or has_ended(name):
                     remove_tree(os.path.join(top, name))
                     swept += 1
-            with suppress(OSError):  # somebody is at work
+            with suppress(OSError):  # another process is using it
                 os.rmdir(top)
         return swept
 
     def free_bytes(self) -> int | None:
-        """That may be written by this user."""
-        with self._doing("look at", "the free space", "of"):
+        """Free space available to this user."""
+        with self._target_errors("look at", "the free space", "of"):
             status = os.statvfs(self.folder)
             return status.f_bavail * status.f_frsize
 
-    def refuse(self, error: OSError, name: str) -> TargetError:
-        """What to raise where the system refused a file."""
+    def write_error_for(self, error: OSError, name: str) -> TargetError:
+        """The TargetError for an OSError of a file."""
         return write_error(error, f"write {name} to {self.text}")
 
-    def name(self, draft: TempFile) -> None:
-        """Give a complete file its name. OSError."""
-        path = self.path(draft.name)
+    def rename(self, file: TempFile) -> None:
+        """Rename a completed file to its final name. OSError."""
+        path = self.path(file.name)
         try:
-            os.replace(draft.path, path)
+            os.replace(file.path, path)
         except FileNotFoundError:
-            self._make_folders(draft.name)
-            os.replace(draft.path, path)
+            self._make_folders(file.name)
+            os.replace(file.path, path)
 
     def make_temporary(self) -> str:
-        """A folder of this process. OSError."""
+        """Create a temporary folder of this process. OSError."""
         top = os.path.join(self.folder, TEMPORARY)
         path = os.path.join(top, temporary_name())
-        for k in range(_TRIES):
+        for k in range(_ATTEMPTS):
             try:
                 os.mkdir(path)
                 break
             except FileNotFoundError:
-                if k == _TRIES - 1:
+                if k == _ATTEMPTS - 1:
                     raise
             with suppress(FileExistsError):
                 os.mkdir(top)
         return path
 
     def _make_folders(self, name: str) -> None:
-        """Those that a file lies in, but not the target itself: where that has gone, it was not to be."""
+        """Create the folders of a file, but not the target itself: if that is gone, it was removed on purpose."""
         path = self.folder
         for part in name.split("/")[:-1]:
             outer, path = path, os.path.join(path, part)
@@ -131,14 +132,14 @@ class LocalTarget:
             sync_folder(outer)
 
     def path(self, name: str) -> str:
-        """Of a file below it. ConfigError where it would lie elsewhere."""
+        """Path of a file below the target. ConfigError if it would be outside."""
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts) or parts[0] == TEMPORARY or "\0" in name:
             raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
         return os.path.join(self.folder, *parts)
 
     @contextmanager
-    def _doing(self, verb: str, what: str, where: str) -> Iterator[None]:
+    def _target_errors(self, verb: str, what: str, where: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -146,69 +147,69 @@ class LocalTarget:
 
 
 class LocalAttempt:
-    """One try at a shard."""
+    """One attempt at a shard."""
 
     def __init__(self, target: LocalTarget) -> None:
         self._target = target
-        self._bundle = AtomicFiles(target.make_temporary, target.refuse, local=True)
+        self._atomic = AtomicFiles(target.make_temporary, target.write_error_for, is_local=True)
 
     def create(self, name: str) -> AtomicFile:
         """A new file, under a temporary name until `commit`."""
         self._target.path(name)
-        return self._bundle.create(name)
+        return self._atomic.create(name)
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close, fsync and name all files, then the record."""
-        target, bundle = self._target, self._bundle
+        """Close, fsync and rename all files, then write the record."""
+        target, atomic = self._target, self._atomic
         try:
-            name, content = record(bundle.finish())
+            name, content = record(atomic.finish())
             if target.read(name) not in (None, content):
-                target.remove(name)  # it would speak of files that are no more
-            self._name()
-            bundle.drafts.clear()
-            draft = bundle.begin(name)
-            with bundle.writing(name):
-                draft.write(content)
-                draft.finish(sync=True)
+                target.remove(name)  # it would describe files that no longer exist
+            self._rename_all()
+            atomic.files.clear()
+            file = atomic.begin(name)
+            with atomic.writing(name):
+                file.write(content)
+                file.finish(sync=True)
             try:
-                self._name()
+                self._rename_all()
             except TargetError:
                 with suppress(TargetError):
-                    target.remove(name)  # it may have its name, but not for good
+                    target.remove(name)  # it may be renamed, but not durably
                 raise
         finally:
-            bundle.abandon()
+            atomic.abandon()
 
     def commit_alone(self) -> None:
-        """The same without a record."""
-        self._bundle.finish()
-        self._name()
+        """Commit without a record."""
+        self._atomic.finish()
+        self._rename_all()
 
-    def _name(self) -> None:
-        """Give all complete files their names, for good."""
+    def _rename_all(self) -> None:
+        """Rename all completed files and fsync their folders."""
         target, folders = self._target, dict[str, str]()
-        for draft in self._bundle.drafts:
-            with self._bundle.writing(draft.name):
-                target.name(draft)
-            folders[os.path.dirname(target.path(draft.name))] = draft.name
+        for file in self._atomic.files:
+            with self._atomic.writing(file.name):
+                target.rename(file)
+            folders[os.path.dirname(target.path(file.name))] = file.name
         for folder, name in folders.items():
-            with self._bundle.writing(name):
+            with self._atomic.writing(name):
                 sync_folder(folder)
 
     def abandon(self) -> None:
-        """Remove what is there of it."""
-        self._bundle.abandon()
+        """Remove all files of this attempt."""
+        self._atomic.abandon()
 
 
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
     try:
         with os.scandir(folder) as entries:
-            found = list(entries)
+            children = list(entries)
     except FileNotFoundError:
         if not prefix:
             raise
-        return  # removed meanwhile
-    for entry in found:
+        return  # removed in the meantime
+    for entry in children:
         name = prefix + entry.name
         if name == TEMPORARY:
             continue
@@ -223,28 +224,28 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def open_local(text: str, path: str, writes: bool) -> LocalTarget:
-    """A folder, made where it is missing; ConfigError where it is none, TargetError where nothing can be written."""
+    """Open a folder, created if missing. ConfigError if it is not a folder, TargetError if it is not writable."""
     target = LocalTarget(text, os.path.abspath(path))
-    known = target.folder
-    while not os.path.lexists(known):
-        known = os.path.dirname(known)
-    if not os.path.isdir(known):
-        raise ConfigError(f"the target must be a folder, got {text}: {known} is none; name another place")
+    existing = target.folder
+    while not os.path.lexists(existing):
+        existing = os.path.dirname(existing)
+    if not os.path.isdir(existing):
+        raise ConfigError(f"the target must be a folder, got {text}: {existing} is not a folder; choose another path")
     if not writes:
         if not os.path.isdir(target.folder):
-            raise ConfigError(f"there is no folder {text}; name the one that a job was written to")
+            raise ConfigError(f"there is no folder {text}; pass the folder that a job was written to")
         return target
-    with target._doing("write", "shards", "to"):
+    with target._target_errors("write", "shards", "to"):
         missing = target.folder
-        made: list[str] = []
+        to_create: list[str] = []
         while not os.path.isdir(missing):
-            made.append(missing)
+            to_create.append(missing)
             missing = os.path.dirname(missing)
-        for folder in reversed(made):
+        for folder in reversed(to_create):
             os.makedirs(folder, exist_ok=True)  # another part of the job may be doing the same
             sync_folder(os.path.dirname(folder))
-        top = target.make_temporary()  # shows whether it can be written to
+        top = target.make_temporary()  # tests whether the folder is writable
         os.rmdir(top)
-        with suppress(OSError):  # somebody is at work
+        with suppress(OSError):  # another process is using it
             os.rmdir(os.path.dirname(top))
     return target

@@ -1,4 +1,4 @@
-"""Whose a temporary file is, written in its name: of which process, and whether that still lives."""
+"""Names of temporary files that identify the owning process, and whether that process is still alive."""
 
 from __future__ import annotations
 
@@ -16,32 +16,31 @@ _PATTERN = re.compile(r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space
 
 
 def temporary_name() -> str:
-    """A new one, of this process: host-pid-boot.namespace.start-random."""
+    """A new name for this process: host-pid-boot.namespace.start-random."""
     pid = os.getpid()
     boot, space = _machine()
     return f"{_host()}-{pid}-{boot}.{space}.{_process(pid)[1]}-{secrets.token_hex(4)}"
 
 
 def has_ended(name: str) -> bool:
-    """Whether the process that made this name has ended, as far as can be known from here: those of other machines, and
-    of other containers on this one, may live."""
-    found = _PATTERN.fullmatch(name)
-    if not found or found["host"] != _host():
+    """Whether the process that made this name has certainly ended; those of other machines or containers may live."""
+    parsed = _PATTERN.fullmatch(name)
+    if not parsed or parsed["host"] != _host():
         return False
     boot, space = _machine()
-    if found["boot"] != boot:
-        return bool(boot and found["boot"])  # this machine was started again since
-    if found["space"] != space:
+    if parsed["boot"] != boot:
+        return bool(boot and parsed["boot"])  # this machine was rebooted since
+    if parsed["space"] != space:
         return False
-    pid = int(found["pid"])
+    pid = int(parsed["pid"])
     try:
-        os.kill(pid, 0)  # asks, and does nothing
+        os.kill(pid, 0)  # only tests whether it exists
     except ProcessLookupError:
         return True
-    except OSError:  # it is another user's
+    except OSError:  # it belongs to another user
         pass
     state, started = _process(pid)
-    return state in "ZX" or (bool(started and found["start"]) and started != found["start"])  # its number is used again
+    return state in "ZX" or (bool(started and parsed["start"]) and started != parsed["start"])  # its pid was reused
 
 
 @cache
@@ -51,7 +50,7 @@ def _host() -> str:
 
 @cache
 def _machine() -> tuple[str, str]:
-    """Since when this machine runs, and within which numbering of processes; "" where that is not said."""
+    """Boot id and pid namespace of this machine; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip().replace("-", "")[:8]
         return boot, str(os.stat("/proc/self/ns/pid").st_ino)
@@ -60,10 +59,10 @@ def _machine() -> tuple[str, str]:
 
 
 def _process(pid: int) -> tuple[str, str]:
-    """Its state, and when it began, in clock ticks since the machine did; "?" and "" where nobody says so."""
+    """State of a process and its start, in clock ticks since boot; "?" and "" if unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return "?", ""
-    rest = text.rpartition(")")[2].split()  # before it stands its name, which may hold anything
+    rest = text.rpartition(")")[2].split()  # follows the process name, which may contain anything
     return rest[0], rest[19]

@@ -1,4 +1,4 @@
-"""Where shards go: a folder, or a bucket. What is there under its name is whole."""
+"""The target protocol: a folder or a bucket in which a file under its final name is complete."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = ["Attempt", "Target", "check_overlap", "open_target"]
 
 
 class Attempt(Protocol):
-    """One try at a shard. Files get their names when all of them are complete and on the disk."""
+    """One attempt at a shard. Files are renamed once all of them are complete and on disk."""
 
     def create(self, name: str) -> File:
         """A new file, under a temporary name until `commit`. Its bytes are hashed and counted as they are written."""
         ...
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close, fsync and name all files in the order of creation, then write what `record` gives: (name, bytes).
+        """Close, fsync and rename all files in the order of creation, then write what `record` returns: (name, bytes).
 
-        Whoever sees the record sees whole files. TargetError leaves no temporary file, and no record.
+        If the record is visible, the files are complete. TargetError leaves no temporary file and no record.
         """
         ...
 
     def abandon(self) -> None:
-        """Remove what is there of it."""
+        """Remove all files of this attempt."""
         ...
 
 
 class Target(Protocol):
-    """Safe for threads; pickles. What the disk or the network refuses is a TargetError."""
+    """Thread-safe; pickles. Errors of the disk or the network are TargetErrors."""
 
     @property
     def text(self) -> str:
@@ -43,40 +43,40 @@ class Target(Protocol):
         ...
 
     def read(self, name: str) -> bytes | None:
-        """A whole file; None where there is none."""
+        """Content of a file; None if it does not exist."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """A small file: whole or not at all, on the disk when this returns."""
+        """Write a small file atomically; it is on disk on return."""
         ...
 
     def files(self) -> dict[str, int]:
-        """Names and bytes of all files below it, but for temporary ones."""
+        """Names and sizes in bytes of all files, except temporary ones."""
         ...
 
     def remove(self, name: str) -> None:
-        """No error where it is not there."""
+        """Remove a file; no error if it does not exist."""
         ...
 
     def attempt(self) -> Attempt:
-        """Begin a try at a shard."""
+        """Start an attempt at a shard."""
         ...
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of processes of this machine that have ended (or, `everything`: all of them)."""
+        """Remove temporary files of this machine's ended processes, or with `everything` all temporary files."""
         ...
 
     def free_bytes(self) -> int | None:
-        """How much may be written; None where nobody says so."""
+        """Free space; None if unknown."""
         ...
 
 
-def open_target(place: str | os.PathLike[str], options: dict[str, Any] | None = None, *, writes: bool = True) -> Target:
-    """A folder or a URL; `options` go to the storage client. Without `writes` nothing is made, and it must be there.
+def open_target(path: str | os.PathLike[str], options: dict[str, Any] | None = None, *, writes: bool = True) -> Target:
+    """Open a folder or a URL; `options` go to the storage client. Without `writes` it must exist already.
 
     ConfigError, TargetError, MissingExtra.
     """
-    text = os.fspath(place)
+    text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise ConfigError(f"the target must be a folder or a URL such as s3://bucket/train, got {text!r}")
     local = text.removeprefix("file://")

@@ -1,4 +1,4 @@
-"""Files that have no name yet: hashed and counted as they are written, handed to the disk early."""
+"""Temporary files: hashed and counted as they are written, with early writeback."""
 
 from __future__ import annotations
 
@@ -11,104 +11,104 @@ from typing import Any
 
 from fastfeed.preprocess.record import ShardFile
 
-__all__ = ["TempFile", "remove_tree", "sync_folder"]
+__all__ = ["TempFile", "remove_tree"]
 
-_BLOCK = 1 << 20  # bytes gathered before the system is called
-_AHEAD = 8 << 20  # bytes after which the disk is asked to begin
+_BLOCK = 1 << 20  # bytes buffered before a write call
+_AHEAD = 8 << 20  # bytes after which writeback is started
 
 
 class TempFile:
-    """A new file at `path`; plain OSErrors. After one of them it stays broken, whoever swallowed it."""
+    """A new file at `path`. Raises plain OSErrors; an error is raised again later even if the caller swallowed it."""
 
-    def __init__(self, path: str, name: str, early: bool = True) -> None:
-        self.path, self.name, self._early = path, name, early
+    def __init__(self, path: str, name: str, writeback: bool = True) -> None:
+        self.path, self.name, self._writeback = path, name, writeback
         self._hash, self._bytes = hashlib.sha256(), 0
-        self._gathered = bytearray()
-        self._asked = 0  # bytes that the disk was asked to take
-        self._broken: OSError | None = None
+        self._buffer = bytearray()
+        self._flushed = 0  # bytes for which writeback was started
+        self._error: OSError | None = None
         self._closed = False
         self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, data: Any) -> int:
-        """To the end of it."""
+        """Append data."""
         view = memoryview(data).cast("B")
         if self._closed:
             raise ValueError(f"{self.name} is closed")
-        if len(self._gathered) + len(view) < _BLOCK:
-            self._gathered += view
+        if len(self._buffer) + len(view) < _BLOCK:
+            self._buffer += view
         else:
             self._flush()
             if len(view) < _BLOCK:
-                self._gathered += view
+                self._buffer += view
             else:
-                self._out(view)
+                self._write_through(view)
         return len(view)
 
     def close(self) -> None:
-        """Nothing more will come. The disk goes on with it."""
+        """End of the file; writeback continues."""
         if not self._closed:
             self._flush()
             self._closed = True
-            self._ask()
+            self._start_writeback()
 
     def finish(self, sync: bool) -> ShardFile:
-        """Close; `sync`: wait until all of it is on the disk. What was written."""
+        """Close, with `sync` after an fsync, and return size and hash."""
         self.close()
-        if self._broken is not None:
-            raise self._broken
+        if self._error is not None:
+            raise self._error
         if self._file is not None:
             try:
                 if sync:
                     os.fsync(self._file)
-            except OSError as error:  # a second try would succeed, though the bytes are lost
-                self._broken = error
+            except OSError as error:  # a second fsync would succeed although the bytes are lost
+                self._error = error
                 raise
             file, self._file = self._file, None
             os.close(file)
         return ShardFile(self.name, self._bytes, self._hash.hexdigest())
 
     def drop(self) -> None:
-        """Let go of the file; whoever made its folder removes it."""
+        """Close the file descriptor; the folder's owner removes the file."""
         file, self._file = self._file, None
         self._closed = True
         if file is not None:
-            with suppress(OSError):  # nobody wants what is in it
+            with suppress(OSError):  # the content is discarded
                 os.close(file)
 
     def _flush(self) -> None:
-        gathered, self._gathered = self._gathered, bytearray()
-        if gathered:
-            self._out(memoryview(gathered))
+        buffer, self._buffer = self._buffer, bytearray()
+        if buffer:
+            self._write_through(memoryview(buffer))
 
-    def _out(self, view: memoryview) -> None:
-        if self._broken is not None:
-            raise self._broken
+    def _write_through(self, view: memoryview) -> None:
+        if self._error is not None:
+            raise self._error
         if self._file is None:
             raise ValueError(f"{self.name} is closed")
         self._hash.update(view)
         self._bytes += len(view)
         try:
             while view:
-                done = os.write(self._file, view)
-                if done <= 0:
+                written = os.write(self._file, view)
+                if written <= 0:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
-                view = view[done:]
+                view = view[written:]
         except OSError as error:
-            self._broken = error
+            self._error = error
             raise
-        if self._bytes - self._asked >= _AHEAD:
-            self._ask()
+        if self._bytes - self._flushed >= _AHEAD:
+            self._start_writeback()
 
-    def _ask(self) -> None:
-        """Let the disk begin with what it has not got yet; the pages are not needed any more."""
-        if self._early and self._file is not None and self._bytes > self._asked and hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # an advice only
-                os.posix_fadvise(self._file, self._asked, self._bytes - self._asked, os.POSIX_FADV_DONTNEED)
-            self._asked = self._bytes
+    def _start_writeback(self) -> None:
+        """Start writeback of new bytes; their pages are not needed again."""
+        if self._writeback and self._file is not None and self._bytes > self._flushed and hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # only advice
+                os.posix_fadvise(self._file, self._flushed, self._bytes - self._flushed, os.POSIX_FADV_DONTNEED)
+            self._flushed = self._bytes
 
 
 def remove_tree(path: str) -> None:
-    """Remove a file, or a folder with all that is in it; somebody else may be doing the same."""
+    """Remove a file or a folder tree; another process may be doing the same."""
     try:
         os.unlink(path)
         return

@@ -1,4 +1,4 @@
-"""What a disk that takes no more means for a job: what, where, and the way on."""
+"""Turns an OSError of a target into a TargetError with advice."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ __all__ = ["RERUN_HINT", "write_error"]
 RERUN_HINT = "then run the same command again: finished shards are kept"
 
 _ADVICE = {
-    errno.ENOSPC: "free some",
-    errno.EDQUOT: "free some, or ask for more",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or ask for more",
     errno.EFBIG: "lower the samples per shard, or choose another folder",
-    errno.EIO: "look at the disk and the system's log",
+    errno.EIO: "check the disk and the system log",
     errno.EROFS: "mount it for writing, or choose another folder",
     errno.EACCES: "change the folder's owner or mode",
     errno.EPERM: "change the folder's owner or mode",
-    errno.ENOENT: "look whether the folder is still there and mounted",
-    errno.ENOTDIR: "look what lies in the way",
-    errno.EISDIR: "look what lies in the way",
+    errno.ENOENT: "check that the folder still exists and is mounted",
+    errno.ENOTDIR: "check what is at that path",
+    errno.EISDIR: "check what is at that path",
     errno.ESTALE: "mount it again",
-    errno.ENXIO: "look whether the disk is still there",
-    errno.ENODEV: "look whether the disk is still there",
+    errno.ENXIO: "check that the disk is still attached",
+    errno.ENODEV: "check that the disk is still attached",
     errno.EMFILE: "raise `ulimit -n`",
     errno.ENFILE: "close other programs",
-    errno.EXDEV: "let all folders below it lie on one file system",
+    errno.EXDEV: "keep all folders of the target on one file system",
 }
 
 
-def write_error(error: OSError, doing: str) -> TargetError:
-    """The error to raise for what the system said; `doing` as in "write a.tar to /data/out"."""
+def write_error(error: OSError, action: str) -> TargetError:
+    """The TargetError for an OSError; `action` is such as "write a.tar to /data/out"."""
     if isinstance(error, TargetError):
         return error
     code = error.errno
-    said = os.strerror(code) if code is not None else str(error) or type(error).__name__
-    said = said[:1].lower() + said[1:]
+    message = os.strerror(code) if code is not None else str(error) or type(error).__name__
+    message = message[:1].lower() + message[1:]
     advice = "" if code is None or code not in _ADVICE else f"{_ADVICE[code]}, "
-    return TargetError(f"cannot {doing}: {said}; {advice}{RERUN_HINT}", code)
+    return TargetError(f"cannot {action}: {message}; {advice}{RERUN_HINT}", code)

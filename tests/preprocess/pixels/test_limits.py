@@ -19,13 +19,13 @@ def test_wanted(format: str, height: int, width: int) -> None:
 @pytest.mark.parametrize(
     "format,height,width,reason,detail",
     [
-        ("GIF", 300, 300, "policy", "GIF; wanted are JPEG, PNG"),
+        ("GIF", 300, 300, "policy", "GIF; allowed are JPEG, PNG"),
         ("JPEG", 1000, 1001, "bomb", "1001x1000 pixels, the limit is 1000000"),
         ("JPEG", 99, 120, "too_small", "120x99 pixels, the short side must be >= 100"),
         ("JPEG", 120, 99, "too_small", "99x120 pixels, the short side must be >= 100"),
         ("JPEG", 100, 251, "aspect", "251x100 pixels, 2.51:1; at most 2.5:1"),
         ("JPEG", 251, 100, "aspect", "100x251 pixels, 2.51:1; at most 2.5:1"),
-        ("GIF", 1, 10**9, "policy", "GIF; wanted are JPEG, PNG"),
+        ("GIF", 1, 10**9, "policy", "GIF; allowed are JPEG, PNG"),
     ],
 )
 def test_not_wanted(format: str, height: int, width: int, reason: str, detail: str) -> None:

@@ -143,7 +143,7 @@ def test_pieces_that_do_not_fit_together_are_refused() -> None:
     shelf = Shelf()
     task(Files(BLOBS), shelf, [0, 3, 8]).run(0, Diary(), {})
     task(Files(BLOBS), shelf, [0, 4, 8]).run(1, Diary(), {})
-    with pytest.raises(SourceError, match="do not fit together: remove that folder"):
+    with pytest.raises(SourceError, match="are not of one survey: remove that folder"):
         load_survey(shelf, [0, 1])  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-SAME, IN_TARGET, IN_SOURCE = "are the same", "the source lies in the target", "the target lies in the source"
+SAME, IN_TARGET, IN_SOURCE = "are the same", "the source is inside the target", "the target is inside the source"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_refused(tmp_path, source, target, how):
     with pytest.raises(ConfigError) as caught:
         check_overlap(source, target)
     assert how in str(caught.value) and str(caught.value).startswith(
-        f"source and target must not lie in one another, got {source} and {target}: "
+        f"source and target must not overlap, got {source} and {target}: "
     )
     with pytest.raises(ConfigError):
         check_overlap(["elsewhere", source], target)

@@ -147,11 +147,11 @@ def test_large_files_go_in_parts(bucket, s3, monkeypatch):
 
 def test_what_cannot_be_opened(s3, bucket):
     for writes in (True, False):
-        with pytest.raises(TargetError, match="there is no bucket no-such-bucket; make it, or correct the name"):
+        with pytest.raises(TargetError, match="there is no bucket no-such-bucket; create it, or correct the name"):
             open_target("s3://no-such-bucket/out", s3.options, writes=writes)
         with pytest.raises(ConfigError, match="cannot open foo://bar/out: Protocol not known: foo"):
             open_target("foo://bar/out", writes=writes)
-        with pytest.raises(ConfigError, match="http:// can be read only"):
+        with pytest.raises(ConfigError, match="http:// is read-only"):
             open_target("http://127.0.0.1/out", writes=writes)
         with pytest.raises(ConfigError, match="must name a bucket"):
             open_target("s3://", writes=writes)
@@ -190,7 +190,7 @@ def test_a_refusal_is_said_at_once_and_without_secrets():
         open_target("denied://user:pass-word@bucket/out", options)
     text = str(caught.value)
     assert Denied.asked == 1 and caught.value.errno == 13
-    assert "denied://user:...@bucket/out: permission denied" in text and "see that the key may do that" in text
+    assert "denied://user:...@bucket/out: permission denied" in text and "check the permissions of the key" in text
     shown = text + repr(RemoteTarget("denied://user:pass-word@bucket/out", options))
     assert not any(secret in shown for secret in ("AKIAHUSH7", "s3cr3t", "pass-word"))
 

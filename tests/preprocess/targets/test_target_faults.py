@@ -117,8 +117,8 @@ def test_the_words(target, monkeypatch):
     with pytest.raises(TargetError) as caught:
         target.write("_job/plan.json", b"{}")
     assert str(caught.value) == (
-        f"cannot write _job/plan.json to {target.text}: no space left on device; free some, then run the same command "
-        "again: finished shards are kept"
+        f"cannot write _job/plan.json to {target.text}: no space left on device; free some space, then run the same "
+        "command again: finished shards are kept"
     )
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.errno) == (str(caught.value), errno.ENOSPC)
@@ -127,7 +127,7 @@ def test_the_words(target, monkeypatch):
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (errno.EDQUOT, "disk quota exceeded; free some, or ask for more, then"),
+        (errno.EDQUOT, "disk quota exceeded; free some space, or ask for more, then"),
         (errno.EROFS, "read-only file system; mount it for writing, or choose another folder, then"),
         (errno.EACCES, "permission denied; change the folder's owner or mode, then"),
         (errno.ECANCELED, "operation canceled; then run the same command again"),
@@ -144,7 +144,7 @@ def test_the_way_on(target, monkeypatch, code, advice):
 def test_a_small_file_is_the_old_one_or_the_new_one(target, monkeypatch, fail_at):
     target.write("job.json", b"old")
     inject(monkeypatch, Faulty(fail_at, errno.EIO))
-    with pytest.raises(TargetError, match=r"cannot write job.json to .*: input/output error; look at the disk"):
+    with pytest.raises(TargetError, match=r"cannot write job.json to .*: input/output error; check the disk"):
         target.write("job.json", b"new")
     monkeypatch.undo()
     assert target.read("job.json") == b"old" and target.sweep() == 0
@@ -198,7 +198,7 @@ def test_a_target_that_vanishes_is_not_made_again(target):
     attempt = target.attempt()
     attempt.create("train/s.tar").write(b"1" * (2 << 20))
     shutil.rmtree(target.folder)
-    with pytest.raises(TargetError, match="look whether the folder is still there and mounted") as caught:
+    with pytest.raises(TargetError, match="check that the folder still exists and is mounted") as caught:
         attempt.commit(lambda parts: ("train/s.json", b"[]"))
     assert caught.value.errno == errno.ENOENT and not os.path.exists(target.folder)
     for use in (target.files, lambda: commit(target, "train/x"), lambda: target.write("a", b""), target.free_bytes):
@@ -248,7 +248,9 @@ def test_a_disk_that_is_really_full_and_one_that_is_read_only(tmp_path, python):
     assert done.returncode == 0, done.stderr
     full, read_only, count = done.stdout.splitlines()
     text, code, shards, files, left = full.split("|")
-    assert text.startswith(f"cannot write shard-4.tar to {tmp_path}/out: no space left on device; free some, then")
+    assert text.startswith(
+        f"cannot write shard-4.tar to {tmp_path}/out: no space left on device; free some space, then"
+    )
     assert (int(code), int(shards), left) == (errno.ENOSPC, 4, "[]")
     assert files == str(sorted([f"shard-{k}.{end}" for k in range(4) for end in ("tar", "json")]))
     assert read_only.startswith(f"cannot write shards to {tmp_path}/out: read-only file system; mount it for writing")

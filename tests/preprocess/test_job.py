@@ -44,7 +44,7 @@ class Here:
                     return
                 self._left -= 1
                 self.done.append(piece)
-                yield leader.do(piece)
+                yield leader.run_piece(piece)
         finally:
             leader.close()
 

@@ -1,4 +1,4 @@
-"""Where pieces of work are done: processes here (`local`), executors, Ray. The bytes do not depend on it."""
+"""Engines run pieces of work: local processes, executors, Ray. The bytes do not depend on the engine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Engine", "Outcome", "run_pieces"]
 
 @contextmanager
 def run_pieces(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[Iterator[Outcome]]:
-    """Its outcomes. The work ends with the block, also where that is left early."""
+    """Iterate over the outcomes of pieces. The work ends with the block, even if it is left early."""
     outcomes = iter(engine.run(task, pieces))
     try:
         yield outcomes
     finally:
-        if close := getattr(outcomes, "close", None):  # a generator's; a list of a user's engine has nothing to end
+        if close := getattr(outcomes, "close", None):  # generators have it; a user's engine may return a list
             close()

@@ -17,19 +17,19 @@ from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 __all__ = ["ExecutorEngine"]
 
-_END_S = 5.0  # that pieces under way in threads of this process may take to end
+_CLOSE_S = 5.0  # that running pieces in threads of this process may take to end
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorEngine:
-    """`window` pieces at a time are with the executor, which says how many of them are done at a time.
+    """Submits up to `window` pieces at a time; the executor decides how many run at once.
 
-    Each piece has a worker process of its own there, so no photograph takes a thread or process of the executor with
-    it. Each of these may use `rules.memory` bytes.
+    Each piece runs in a worker process of its own there, so no photograph can crash the executor. Each worker may use
+    `rules.memory` bytes.
     """
 
     executor: Executor
-    window: int | None = None  # default: twice the executor's workers, or twice the cores where it does not say
+    window: int | None = None  # default: twice the executor's workers, or twice the cores if unknown
     rules: WorkerLimits = field(default_factory=WorkerLimits)
 
     def __post_init__(self) -> None:
@@ -37,22 +37,22 @@ class ExecutorEngine:
             raise ConfigError(f"window must be >= 1 pieces, got {self.window}")
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """As in Engine; but pieces that an executor's other processes are at when it is closed are finished there."""
+        """As in Engine; but pieces that run in the executor's other processes on closing are finished there."""
         name, content = uuid4().hex, pickle_task(task)
-        most = self.window or 2 * (getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
+        window = self.window or 2 * (getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)
         live: dict[Future[Outcome | None], int] = {}
         broken: BaseException | None = None
         try:
             while todo or live:
-                while todo and len(live) < most and broken is None:
+                while todo and len(live) < window and broken is None:
                     try:
                         live[self.executor.submit(run_piece, name, todo[0][1], self.rules, todo[0][0])] = todo[0][0]
                         todo.popleft()
                     except RuntimeError as error:  # BrokenExecutor, or it was shut down
                         broken = error
                 if broken is not None and not live:
-                    yield from (Outcome(piece, error=_explained(broken)) for piece, _ in todo)
+                    yield from (Outcome(piece, error=_executor_broken(broken)) for piece, _ in todo)
                     return
                 for future in wait(live, return_when=FIRST_COMPLETED).done:
                     piece = live.pop(future)
@@ -61,10 +61,10 @@ class ExecutorEngine:
                     except (BrokenExecutor, CancelledError) as error:
                         broken = error
                         todo.append((piece, None))
-                    except Exception as error:  # whatever this executor raises: fastfeed is not installed there, say
+                    except Exception as error:  # anything, such as a missing fastfeed in the executor's process
                         yield Outcome(piece, error=error)
                     else:
-                        if outcome is None:  # that process has not done a piece of this run yet
+                        if outcome is None:  # that process does not have the task yet
                             todo.appendleft((piece, content))
                         else:
                             yield outcome
@@ -72,11 +72,11 @@ class ExecutorEngine:
             for future in live:
                 future.cancel()
             end_run(name)
-            wait(live, timeout=_END_S)
+            wait(live, timeout=_CLOSE_S)
 
 
-def _explained(error: BaseException) -> WorkerDied:
+def _executor_broken(error: BaseException) -> WorkerDied:
     return WorkerDied(
-        f"the executor takes no more work: {type(error).__name__}: {error}; finished shards are kept: run the same "
-        "again with a new executor (a script whose processes are spawned needs if __name__ == '__main__')"
+        f"the executor accepts no more work: {type(error).__name__}: {error}; finished shards are kept: run again "
+        "with a new executor (a script whose processes are spawned needs if __name__ == '__main__')"
     )

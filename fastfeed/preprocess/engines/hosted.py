@@ -1,7 +1,7 @@
-"""Pieces done in processes that somebody else runs, an executor's or Ray's, which know nothing of what is done there.
+"""Runs pieces in processes of an executor or of Ray.
 
-Such a process keeps a task, and a worker process of our own for each piece it does at a time, until it has had nothing
-to do for a while. The task is sent to a process that says it has none, so to each once, however many pieces it does.
+Such a process keeps the task, and one worker process per concurrent piece, until it has been idle for a while. The task
+is sent only to processes that do not have it, so once to each, however many pieces they run.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, Worke
 
 __all__ = ["end_run", "run_piece"]
 
-IDLE_S = 10.0  # that worker processes live on without work; starting one anew takes half a second
+IDLE_S = 10.0  # that idle worker processes are kept; starting one takes half a second
 
 _lock = threading.Lock()
-_kept: dict[tuple[int, str], _Kept] = {}  # by process, as a fork copies this, and by name
-_ended: set[tuple[int, str]] = set()  # runs that were ended in this process
+_tasks: dict[tuple[int, str], _TaskWorkers] = {}  # by pid, as a fork copies this, and by name of the run
+_ended_runs: set[tuple[int, str]] = set()  # runs that have ended in this process
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A task in this process."""
+class _TaskWorkers:
+    """A task and its workers in this process."""
 
     task: bytes  # its pickle
     idle: list[Supervisor] = field(default_factory=list)
@@ -33,61 +33,61 @@ class _Kept:
 
 
 def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) -> Outcome | None:
-    """A piece of the run called so; None where no task was given and none is known here."""
+    """Run a piece of the run `name`; None if the task is neither passed nor known in this process."""
     key = os.getpid(), name
-    leader = _take(key, task, rules)
-    if not isinstance(leader, Supervisor):
-        return Outcome(piece, error=WorkerDied("closed")) if leader else None
+    supervisor = _take(key, task, rules)
+    if not isinstance(supervisor, Supervisor):
+        return Outcome(piece, error=WorkerDied("closed")) if supervisor else None
     try:
-        return leader.do(piece)
+        return supervisor.run_piece(piece)
     finally:
-        _give_back(key, leader)
+        _release(key, supervisor)
 
 
 def end_run(name: str) -> None:
-    """End what this process does for a run, and keep nothing of it."""
+    """End all workers of a run in this process, and forget its task."""
     key = os.getpid(), name
     with _lock:
-        _ended.add(key)
+        _ended_runs.add(key)
     _end(key, even_if_busy=True)
 
 
 def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Supervisor | bool:
-    """Who does a piece. Else: has the run been ended?"""
+    """A supervisor for a piece. Without one: True if the run has ended, False if the task is unknown."""
     with _lock:
-        if key in _ended:
+        if key in _ended_runs:
             return True
-        kept = _kept.get(key)
-        if kept is None:
+        workers = _tasks.get(key)
+        if workers is None:
             if task is None:
                 return False
-            kept = _kept[key] = _Kept(task)
-        leader = kept.idle.pop() if kept.idle else Supervisor(kept.task, rules)
-        kept.busy.append(leader)
-        return leader
+            workers = _tasks[key] = _TaskWorkers(task)
+        supervisor = workers.idle.pop() if workers.idle else Supervisor(workers.task, rules)
+        workers.busy.append(supervisor)
+        return supervisor
 
 
-def _give_back(key: tuple[int, str], leader: Supervisor) -> None:
+def _release(key: tuple[int, str], supervisor: Supervisor) -> None:
     with _lock:
-        kept = _kept.get(key)
-        if kept is not None:
-            kept.busy.remove(leader)
-            kept.idle.append(leader)
-            if kept.timer is not None:
-                kept.timer.cancel()
-            kept.timer = threading.Timer(IDLE_S, _end, (key,))
-            kept.timer.name, kept.timer.daemon = "fastfeed-idle", True
-            kept.timer.start()
+        workers = _tasks.get(key)
+        if workers is not None:
+            workers.busy.remove(supervisor)
+            workers.idle.append(supervisor)
+            if workers.timer is not None:
+                workers.timer.cancel()
+            workers.timer = threading.Timer(IDLE_S, _end, (key,))
+            workers.timer.name, workers.timer.daemon = "fastfeed-idle", True
+            workers.timer.start()
             return
-    leader.close()
+    supervisor.close()
 
 
 def _end(key: tuple[int, str], even_if_busy: bool = False) -> None:
     with _lock:
-        kept = _kept.get(key)
-        if kept is None or (kept.busy and not even_if_busy):
+        workers = _tasks.get(key)
+        if workers is None or (workers.busy and not even_if_busy):
             return
-        del _kept[key]
-        if kept.timer is not None:
-            kept.timer.cancel()
-    close_all([*kept.idle, *kept.busy])
+        del _tasks[key]
+        if workers.timer is not None:
+            workers.timer.cancel()
+    close_all([*workers.idle, *workers.busy])

@@ -1,4 +1,4 @@
-"""Worker processes of this machine, each led by a thread, with one budget of memory for all of them."""
+"""Runs pieces in worker processes of this machine, each supervised by a thread, with a shared memory budget."""
 
 from __future__ import annotations
 
@@ -18,51 +18,56 @@ __all__ = ["LocalEngine"]
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """`workers` processes; all of them together use `rules.memory` bytes for large photographs."""
+    """`workers` processes that share `rules.memory` bytes for large photographs."""
 
     workers: int
     rules: WorkerLimits = field(default_factory=WorkerLimits)
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """As in Engine; an outcome without summary and error says how far a piece is."""
+        """As in Engine; an outcome without summary and error reports progress of a piece."""
         if not pieces:
             return
         content, budget = pickle_task(task), Budget(self.rules.memory)
         todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for piece in pieces:
             todo.put(piece)
-        told: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
-        def heard(piece: int, samples: int) -> None:
-            told.put(Outcome(piece, samples=samples))
+        def report_progress(piece: int, samples: int) -> None:
+            outcomes.put(Outcome(piece, samples=samples))
 
-        leaders = [Supervisor(content, self.rules, budget, heard) for _ in range(min(self.workers, len(pieces)))]
-        threads = [threading.Thread(target=_lead, args=(leader, todo, told), daemon=True) for leader in leaders]
+        supervisors = [
+            Supervisor(content, self.rules, budget, report_progress) for _ in range(min(self.workers, len(pieces)))
+        ]
+        threads = [
+            threading.Thread(target=_run_pieces, args=(supervisor, todo, outcomes), daemon=True)
+            for supervisor in supervisors
+        ]
         try:
             for thread in threads:
                 thread.start()
-            left = len(pieces)
-            while left:
-                outcome = told.get()
-                left -= bool(outcome.summary or outcome.error)
+            remaining = len(pieces)
+            while remaining:
+                outcome = outcomes.get()
+                remaining -= bool(outcome.summary or outcome.error)
                 yield outcome
         finally:
             with suppress(queue.Empty):
                 while True:
                     todo.get_nowait()
-            close_all(leaders)
+            close_all(supervisors)
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
 
 
-def _lead(leader: Supervisor, todo: queue.SimpleQueue[int], told: queue.SimpleQueue[Outcome]) -> None:
+def _run_pieces(supervisor: Supervisor, todo: queue.SimpleQueue[int], outcomes: queue.SimpleQueue[Outcome]) -> None:
     while True:
         try:
             piece = todo.get_nowait()
         except queue.Empty:
             return
         try:
-            told.put(leader.do(piece))
-        except BaseException as error:  # a mistake of ours: the job must not wait for this piece for ever
-            told.put(Outcome(piece, error=error))
+            outcomes.put(supervisor.run_piece(piece))
+        except BaseException as error:  # a bug: the job must not wait for this piece forever
+            outcomes.put(Outcome(piece, error=error))

@@ -1,4 +1,4 @@
-"""The engine that an argument means."""
+"""Creates the engine for the `engine` argument."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ def engine_for(
 ) -> Engine:
     """ "local", "ray", "ray:ADDRESS", an executor, or an engine as it is. ConfigError, MissingExtra.
 
-    workers: processes of this machine, or shards at a time elsewhere. memory: bytes of all of them here, of each there.
+    workers: processes of this machine, or shards at a time elsewhere. memory: bytes of all
+    local processes together, or of each process elsewhere.
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise ConfigError(f"workers must be an integer >= 1, got {workers!r}")
     if not timeout_s > 0:
-        raise ConfigError(f"timeout must be > 0 seconds, for one photograph, got {timeout_s!r}")
+        raise ConfigError(f"timeout must be > 0 seconds per photograph, got {timeout_s!r}")
     if engine is None or engine == "local":
-        count, room = divide_memory(memory, workers or cores_for(World()))
+        count, shared = divide_memory(memory, workers or cores_for(World()))
         from fastfeed.preprocess.engines.local import LocalEngine
 
-        return LocalEngine(count, WorkerLimits(room, timeout_s))
+        return LocalEngine(count, WorkerLimits(shared, timeout_s))
     if isinstance(engine, (str, Executor)):
         rules = (
             WorkerLimits(timeout_s=timeout_s)
@@ -47,12 +48,12 @@ def engine_for(
 
             return RayEngine(address or "auto", workers, rules)
         raise ConfigError(f'engine must be "local", "ray", "ray:ADDRESS", an executor or an Engine, got {engine!r}')
-    return _checked(engine)
+    return _check_engine(engine)
 
 
-def _checked(engine: Any) -> Engine:
+def _check_engine(engine: Any) -> Engine:
     if not callable(getattr(engine, "run", None)):
         raise ConfigError(
-            f"an engine has run(task, pieces), got {type(engine).__name__}; see fastfeed.preprocess.engines"
+            f"an engine must have run(task, pieces), got {type(engine).__name__}; see fastfeed.preprocess.engines"
         )
     return engine

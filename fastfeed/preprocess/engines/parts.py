@@ -1,4 +1,4 @@
-"""Which shards are whose when a job is divided among machines that do not talk: `--part 3/8`, arrays of Slurm."""
+"""Divides shards among machines that do not communicate: `--part 3/8`, Slurm arrays."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
     """
     if text == "auto":
         return _of_slurm(environ)
-    found = re.fullmatch(r"(\d+)/(\d+)", text.strip(), re.ASCII)
-    if not found or not int(found[2]):
+    parsed = re.fullmatch(r"(\d+)/(\d+)", text.strip(), re.ASCII)
+    if not parsed or not int(parsed[2]):
         raise ConfigError(f'part must be "i/n", such as 0/8 for the first of eight, or "auto" (Slurm), got {text!r}')
-    i, n = int(found[1]), int(found[2])
+    i, n = int(parsed[1]), int(parsed[2])
     if i >= n:
         raise ConfigError(
             f"part must be in [0, {n}), got {i}: parts count from 0, to {n - 1}; in a Slurm array (--array=0-{n - 1}) "
-            "--part auto knows its number"
+            "use --part auto"
         )
     return i, n
 
 
 def select_part(pieces: Iterable[int], part: PartIndex) -> list[int]:
-    """Those of a part. It depends on a piece's number alone: whoever asks when, no two parts share one."""
+    """The pieces of a part. Depends only on the pieces' numbers, so no two parts share a piece."""
     i, n = part
     return [piece for piece in pieces if piece % n == i]
 
@@ -47,13 +47,13 @@ def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
     if not all(value.isascii() and value.isdigit() for value in values):
         missing = ", ".join(name for name, value in zip(names, values, strict=True) if not value.isdigit())
         raise ConfigError(
-            f'part "auto" reads what Slurm sets for the tasks of an array, and these are not set: {missing}; '
-            'submit with sbatch --array=0-7, or say which part: "0/8"'
+            f'part "auto" reads the variables that Slurm sets for array tasks, but these are not set: {missing}; '
+            'submit with sbatch --array=0-7, or name the part: "0/8"'
         )
-    id, least, most, step, count = map(int, values)
-    if not step or (most - least) // step + 1 != count or not least <= id <= most or (id - least) % step:
+    id, low, high, step, count = map(int, values)
+    if not step or (high - low) // step + 1 != count or not low <= id <= high or (id - low) % step:
         raise ConfigError(
-            f'part "auto" needs an array without gaps, such as --array=0-7, got {count} tasks from {least} to {most}; '
-            'to do some parts again, say which and of how many: "3/8"'
+            f'part "auto" needs an array without gaps, such as --array=0-7, got {count} tasks from {low} to {high}; '
+            'to repeat single parts, pass them as "3/8"'
         )
-    return (id - least) // step, count
+    return (id - low) // step, count

@@ -1,4 +1,4 @@
-"""Ray: a shard is a task, somewhere in a cluster. Nothing but a task's description and counts goes through Ray."""
+"""Runs each shard as a Ray task. Only the task's description and counts go through Ray, never photographs."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from fastfeed.preprocess.engines.hosted import run_piece
 from fastfeed.preprocess.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
-# Ray reads this once, when it is imported: how often to try an address. By default 20 times, 40 s each
+# read by Ray on import: how often to try an address; by default 20 times, 40 s each
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
 try:
-    ray: Any = importlib.import_module("ray")  # by name: type checkers take `import ray` for this very file
+    ray: Any = importlib.import_module("ray")  # by name: type checkers would resolve `import ray` to this file
     errors: Any = importlib.import_module("ray.exceptions")
 except ImportError as error:
     raise MissingExtra.of('engine "ray"', "Ray", "ray") from error
 
 __all__ = ["RayEngine"]
 
-_TRIES = 4  # of a piece whose node or process is lost. Ray's own retries have no end where memory runs out
+_MAX_TRIES = 4  # of a piece whose node or process is lost. Ray's own retries never end when memory runs out
 _CONNECT_S = 10.0  # Ray itself would wait for minutes
-_LOOK_S = 2.0  # between looks at the cluster
-_END_S = 10.0
-_LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}  # Ray would take a third of the memory
+_POLL_S = 2.0  # between checks of the cluster
+_CANCEL_S = 10.0
+_LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}  # Ray would reserve a third of the memory
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
-# Ray finds its token by itself for clusters that it finds by itself
-_TOKEN = "it answers, so its Ray may be of another version, or ask for a token: export RAY_AUTH_MODE=token"
+# Ray finds the token of clusters that it discovers itself
+_TOKEN = "it is reachable, so it may run another version of Ray, or require a token: export RAY_AUTH_MODE=token"
 
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """`address`: "auto" (this machine's cluster, or RAY_ADDRESS), "local" (one that lasts as long as the run),
-    "HOST:PORT", "ray://HOST:PORT". A Ray that runs in this process already is used as it is.
+    """`address`: "auto" (this machine's cluster, or RAY_ADDRESS), "local" (a cluster for this run only), "HOST:PORT",
+    "ray://HOST:PORT". If Ray is already initialized in this process, that connection is used.
 
-    Target and source must mean the same on all nodes, and fastfeed be installed there.
+    Source and target must be accessible under the same names on all nodes, and fastfeed installed there.
     """
 
     address: str = "auto"
-    window: int | None = None  # shards at a time, running or waiting; default: twice those that have room
-    rules: WorkerLimits = field(default_factory=WorkerLimits)  # for each shard; Ray counts its memory
+    window: int | None = None  # shards submitted at a time; default: twice the cluster's capacity
+    rules: WorkerLimits = field(default_factory=WorkerLimits)  # per shard; Ray accounts for its memory
     cpus_per_shard: float = 1.0
-    patience_s: float = 300.0  # how long there may be no node with room for a shard, such as while a cluster grows
+    patience_s: float = 300.0  # to wait for a node with capacity for a shard, such as while a cluster grows
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
@@ -62,7 +62,7 @@ class RayEngine:
             raise ConfigError(f"cpus_per_shard must be > 0, got {self.cpus_per_shard!r}")
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """As in Engine. ConfigError where there is no cluster, or no room in it for a shard."""
+        """As in Engine. ConfigError if there is no cluster, or none with capacity for a shard."""
         if not pieces:
             return
         content = pickle_task(task)
@@ -70,85 +70,88 @@ class RayEngine:
             yield from self._drive(content, pieces)
 
     def _drive(self, content: bytes, pieces: Sequence[int]) -> Iterator[Outcome]:
-        do = ray.remote(_do).options(
+        ray_task = ray.remote(_ray_task).options(
             num_cpus=self.cpus_per_shard, memory=self.rules.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
-        name, stored = uuid4().hex, [ray.put(content)]  # in a list it is not sent along with each piece
-        todo, live, tries = deque(pieces), dict[Any, int](), Counter[int]()
-        room, looked, patient = 0, -_LOOK_S, monotonic()
+        name, stored = uuid4().hex, [ray.put(content)]  # in a list, so that Ray does not resolve it for each piece
+        todo, running, attempts = deque(pieces), dict[Any, int](), Counter[int]()
+        capacity, checked, last_capacity = 0, -_POLL_S, monotonic()
         try:
-            while todo or live:
-                if monotonic() - looked > _LOOK_S:
-                    room, looked = self._room(), monotonic()
-                    patient = looked if room else patient
-                    if looked - patient > self.patience_s:
-                        raise ConfigError(self._no_room())
-                while todo and len(live) < (self.window or 2 * room or 1):
+            while todo or running:
+                if monotonic() - checked > _POLL_S:
+                    capacity, checked = self._capacity(), monotonic()
+                    last_capacity = checked if capacity else last_capacity
+                    if checked - last_capacity > self.patience_s:
+                        raise ConfigError(self._no_capacity())
+                while todo and len(running) < (self.window or 2 * capacity or 1):
                     piece = todo.popleft()
-                    live[do.remote(name, stored, self.rules, piece)] = piece
-                done, _ = ray.wait(list(live), num_returns=1, timeout=_LOOK_S)
+                    running[ray_task.remote(name, stored, self.rules, piece)] = piece
+                done, _ = ray.wait(list(running), num_returns=1, timeout=_POLL_S)
                 for ref in done:
-                    piece = live.pop(ref)
+                    piece = running.pop(ref)
                     outcome = _outcome(ref, piece)
-                    tries[piece] += 1
-                    if outcome is None and tries[piece] < _TRIES:
+                    attempts[piece] += 1
+                    if outcome is None and attempts[piece] < _MAX_TRIES:
                         todo.append(piece)
                     else:
-                        yield outcome or _given_up(ref, piece)
+                        yield outcome or _failed(ref, piece)
         finally:
-            for ref in live:
+            for ref in running:
                 with suppress(errors.RayError):
                     ray.cancel(ref, force=True)
-            if live:
-                ray.wait(list(live), num_returns=len(live), timeout=_END_S)
+            if running:
+                ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_S)
 
-    def _room(self) -> int:
-        """Shards that the cluster can do at a time."""
+    def _capacity(self) -> int:
+        """Shards that the cluster can run at a time."""
         return sum(
             int(min(node.get("CPU", 0) // self.cpus_per_shard, node.get("memory", 0) // self.rules.memory))
             for node in _nodes()
         )
 
-    def _no_room(self) -> str:
-        found = [f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB" for node in _nodes()]
+    def _no_capacity(self) -> str:
+        nodes = [f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB" for node in _nodes()]
         return (
             f"a shard needs a node with {self.cpus_per_shard:g} CPU and {self.rules.memory / 1e9:.1f} GB of memory, and"
-            f" the Ray cluster had none for {self.patience_s:g} s: {', '.join(found) or 'no node'}; add nodes, or ask "
-            "for less memory"
+            f" the Ray cluster had none for {self.patience_s:g} s: {', '.join(nodes) or 'no node'}; add nodes, or "
+            "request less memory"
         )
 
 
-def _do(name: str, stored: list[Any], rules: WorkerLimits, piece: int) -> Outcome | None:
-    """Runs in a process of Ray's."""
+def _ray_task(name: str, stored: list[Any], rules: WorkerLimits, piece: int) -> Outcome | None:
+    """Runs in a Ray worker process."""
     return run_piece(name, None, rules, piece) or run_piece(name, ray.get(stored[0]), rules, piece)
 
 
 def _outcome(ref: Any, piece: int) -> Outcome | None:
-    """None where it is to be tried again."""
+    """The outcome; None if the piece must be tried again."""
     try:
         return ray.get(ref)
-    except errors.RayTaskError as error:  # it would fail again: fastfeed is missing there, or another version
+    except errors.RayTaskError as error:  # would fail again: fastfeed is missing there, or of another version
         cause = str(error).strip().splitlines()[-1]
         return Outcome(
-            piece, error=WorkerDied(f"Ray could not begin piece {piece}: {cause}; all nodes need this fastfeed")
+            piece,
+            error=WorkerDied(f"Ray could not start piece {piece}: {cause}; all nodes need this version of fastfeed"),
         )
     except errors.RayError:
         return None
 
 
-def _given_up(ref: Any, piece: int) -> Outcome:
+def _failed(ref: Any, piece: int) -> Outcome:
     try:
         why = f"finished after all: {ray.get(ref)}"
     except errors.RayError as error:
         why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
     return Outcome(
         piece,
-        error=WorkerDied(f"Ray lost piece {piece} {_TRIES} times, last: {why}; run the same again to go on"),
+        error=WorkerDied(
+            f"Ray lost piece {piece} {_MAX_TRIES} times, last: {why}; run the same command again to resume"
+        ),
     )
 
 
 def _nodes() -> list[dict[str, float]]:
-    """What each node has for tasks."""
+    """Resources of the live nodes."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
@@ -160,25 +163,25 @@ def _connected(address: str) -> Iterator[None]:
     if auto := address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
     options: dict[str, Any] = dict(_LOCAL) if address == "local" else {}
-    _reach(address)
-    ours = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
+    _check_reachable(address)
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning", **options)
     except Exception as error:  # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
-        why = str(error).strip().splitlines()[0]
-        raise ConfigError(f"no Ray cluster at {address!r}: {why}; {_START if auto else _TOKEN}") from error
+        cause = str(error).strip().splitlines()[0]
+        raise ConfigError(f"no Ray cluster at {address!r}: {cause}; {_START if auto else _TOKEN}") from error
     finally:
-        if ours:  # Ray ends the process at SIGTERM; what to do then is not its decision
-            signal.signal(signal.SIGTERM, before)
+        if is_main_thread:  # Ray would end the process on SIGTERM; keep our own handler
+            signal.signal(signal.SIGTERM, handler)
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def _reach(address: str) -> None:
-    """ConfigError soon where nobody is at HOST:PORT: Ray tries for minutes, and some of its errors end the process."""
+def _check_reachable(address: str) -> None:
+    """ConfigError soon if HOST:PORT is unreachable: Ray tries for minutes, and some of its errors end the process."""
     if address in ("auto", "local"):
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")

@@ -1,1 +1,1 @@
-"""The processes that do the work, who leads them, and how much memory they may use."""
+"""Worker processes, their supervision, and their memory."""

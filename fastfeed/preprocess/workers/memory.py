@@ -1,4 +1,4 @@
-"""How many bytes the processes of a job may use, and what is left of them for large photographs."""
+"""Divides the memory of a job among worker processes and large photographs."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from fastfeed.storage.disk_cache import in_bytes
 
 __all__ = ["default_memory", "divide_memory"]
 
-# Measured, resident: a process that has imported what it needs and holds a shard's writer, and the one that leads them
+# Measured resident memory of a worker after its imports, with a shard's writer, and of the parent process
 _WORKER, _PARENT = 90_000_000, 110_000_000
-_SHARE = 0.6  # of the machine, where nothing else is said
-_LEAST = 128_000_000  # for photographs that need more than others
+_SHARE = 0.6  # of the machine, by default
+_MIN_SHARED = 128_000_000  # minimum for large photographs
 
 
 def default_memory() -> int:
-    """Bytes that a job takes where it is not told: three fifths of what this machine, or container, has."""
+    """Default memory of a job in bytes: three fifths of this machine's or container's memory."""
     with open("/proc/meminfo", encoding="ascii") as file:
-        known = {name: int(value.split()[0]) << 10 for name, value in (line.split(":", 1) for line in file)}
-    most = known.get("MemTotal", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        meminfo = {name: int(value.split()[0]) << 10 for name, value in (line.split(":", 1) for line in file)}
+    total = meminfo.get("MemTotal", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     limit = cgroup_limits()[1]
-    return int(_SHARE * min(most, limit or most))
+    return int(_SHARE * min(total, limit or total))
 
 
 def divide_memory(memory: int | str | None, workers: int) -> tuple[int, int]:
-    """How many workers there can be, and the bytes for large photographs that these share.
+    """The number of workers, and the bytes that they share for large photographs.
 
-    ConfigError where there is not enough for one. With little memory for many workers there are fewer of them.
+    ConfigError if there is not enough for one worker. With little memory there are fewer workers than requested.
     """
-    whole = default_memory() if memory is None else in_bytes(memory, "memory")
-    least = _PARENT + _WORKER + FREE_BYTES + _LEAST
-    if whole < least:
+    total = default_memory() if memory is None else in_bytes(memory, "memory")
+    minimum = _PARENT + _WORKER + FREE_BYTES + _MIN_SHARED
+    if total < minimum:
         raise ConfigError(
-            f"memory must be at least {least / 1e6:.0f} MB, which one worker and one photograph of some size need, "
-            f"got {whole / 1e6:.0f} MB"
+            f"memory must be at least {minimum / 1e6:.0f} MB, as one worker and one larger photograph need, "
+            f"got {total / 1e6:.0f} MB"
         )
-    room = whole - _PARENT
-    each = _WORKER + FREE_BYTES
-    # no more than half for processes: one large photograph is to fit beside them
-    count = max(1, min(workers, max(room // 2, each) // each))
-    return count, room - count * each
+    available = total - _PARENT
+    per_worker = _WORKER + FREE_BYTES
+    # at most half for processes, so that a large photograph fits as well
+    count = max(1, min(workers, max(available // 2, per_worker) // per_worker))
+    return count, available - count * per_worker

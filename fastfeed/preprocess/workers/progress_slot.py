@@ -1,4 +1,4 @@
-"""Where a worker process is, in memory that outlives it: a note costs nothing, and nobody has to listen."""
+"""A worker's progress in shared memory, which outlives the worker and costs no messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import struct
 
 __all__ = ["ProgressSlot"]
 
-_NOTE = struct.Struct("qQ")  # the sample, -1 for none; how many have been begun. Native: each is stored at once
+_FORMAT = struct.Struct("qQ")  # sample (-1: none), samples begun; native alignment, so each is stored atomically
 
 
 class ProgressSlot:
-    """One process writes, another reads."""
+    """Shared memory that one process writes and another reads."""
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = os.memfd_create("fastfeed-place") if fd is None else fd
@@ -24,10 +24,10 @@ class ProgressSlot:
             self.write(-1)
 
     def write(self, sample: int) -> None:
-        """What this process is at from now on."""
+        """Set the sample that this process works on."""
         self._begun += sample >= 0
-        _NOTE.pack_into(self._memory, 0, sample, self._begun)
+        _FORMAT.pack_into(self._memory, 0, sample, self._begun)
 
     def read(self) -> tuple[int, int]:
         """(sample, samples begun)."""
-        return _NOTE.unpack_from(self._memory, 0)
+        return _FORMAT.unpack_from(self._memory, 0)

@@ -1,7 +1,7 @@
-"""One worker process as its owner sees it: given pieces, listened to, replaced when it dies.
+"""Supervises one worker process: sends it pieces, watches its progress, and replaces it when it dies.
 
-A process that dies or hangs while it is at a photograph has that photograph tried alone, in a process of its own. If
-that one dies, too, the photograph is poison: the piece is done again without it. Else it is done again with it.
+If a process dies or hangs at a photograph, that photograph is tried alone in a process of its own. If that one dies as
+well, the photograph is poison and the piece is run again without it. Otherwise the piece is run again with it.
 """
 
 from __future__ import annotations
@@ -28,237 +28,241 @@ from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 
 __all__ = ["Supervisor", "WorkerDied", "WorkerLimits", "close_all"]
 
-_DEATHS = 3  # of one photograph that lives alone, or of a piece at no photograph; then it is given up
-# NumPy's threads, which would spin while a process starts, and have nothing to do in it
-_ALONE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-_END_S = 2.0  # a process that has not ended by itself after this is killed
-_LOOK_S = 0.25  # how often to see where a process is
-_ENDED = (
+_MAX_DEATHS = 3  # of a photograph that survives alone, or of a piece without a photograph to blame; then give up
+# NumPy's threads would spin while a process starts, and are not needed
+_SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_END_S = 2.0  # then a process is killed
+_POLL_S = 0.25  # between checks of a worker's progress
+_END_SIGNALS = (
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
     signal.SIGQUIT,
-)  # asked to end: by no photograph
+)  # requests to end, not caused by a photograph
 
 
 class WorkerDied(FastfeedError, RuntimeError):
-    """A worker process died again and again, and no photograph is to blame."""
+    """A worker process died repeatedly, and not because of a photograph."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What a worker process may do."""
+    """Memory and time that a worker process may use."""
 
-    memory: int = 1 << 30  # bytes for photographs that need more than work.FREE; shared where the budget is
+    memory: int = 1 << 30  # bytes for photographs that need more than task.FREE_BYTES; shared if the budget is
     timeout_s: float = 120.0  # for one photograph
 
 
 class _Death(Exception):
     def __init__(self, sample: int, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.sample = sample  # that it was at; -1: none
+        self.sample = sample  # that it worked on; -1: none
         self.reason, self.detail = reason, detail
 
 
 class Supervisor:
-    """Does pieces of one task in one process at a time. For one thread; `close` may come from another."""
+    """Runs pieces of a task in one process at a time. Not thread-safe, except for `close`."""
 
     def __init__(
         self,
         task: Task | bytes,  # or its pickle
         rules: WorkerLimits | None = None,
-        budget: Budget | None = None,  # of rules.memory bytes, shared by several
-        heard: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
+        budget: Budget | None = None,  # of rules.memory bytes, may be shared by several supervisors
+        on_progress: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
     ) -> None:
         self._task = task if isinstance(task, bytes) else pickle_task(task)
         self._rules = rules or WorkerLimits()
         self._budget = budget or Budget(self._rules.memory)
-        self._heard = heard
-        self._child: _Child | None = None
-        self._changing = threading.Lock()
+        self._on_progress = on_progress
+        self._worker: _Worker | None = None
+        self._lock = threading.Lock()
         self._closed = False
-        self.died = 0  # processes, so far
+        self.deaths = 0  # processes, so far
 
-    def do(self, piece: int) -> Outcome:
-        """A piece, whatever its photographs do to the process."""
+    def run_piece(self, piece: int) -> Outcome:
+        """Run a piece, whatever its photographs do to the process."""
         poison: dict[int, Bad] = {}
         deaths = Counter[int]()
         while True:
             try:
-                return Outcome(piece, self._ask(self._living(), "do", piece, poison))
+                return Outcome(piece, self._ask(self._live_worker(), "do", piece, poison))
             except _Death as death:
                 if self._closed:
                     return Outcome(piece, error=WorkerDied("closed"))
-                self.died += 1
-                self._drop()
+                self.deaths += 1
+                self._end_worker()
                 deaths[death.sample] += 1
                 if death.sample >= 0:
-                    again = self._guilty(death.sample)
-                    if again or deaths[death.sample] >= _DEATHS:
-                        blame = again or death
-                        poison[death.sample] = Bad(blame.reason, blame.detail)
-                elif deaths[-1] >= _DEATHS:
-                    return Outcome(piece, error=WorkerDied(f"piece {piece}: {death.detail}, {_DEATHS} times"))
-            except Exception as error:  # what Task.run raised there, of any kind
+                    reproduced = self._reproduce(death.sample)
+                    if reproduced or deaths[death.sample] >= _MAX_DEATHS:
+                        cause = reproduced or death
+                        poison[death.sample] = Bad(cause.reason, cause.detail)
+                elif deaths[-1] >= _MAX_DEATHS:
+                    return Outcome(piece, error=WorkerDied(f"piece {piece}: {death.detail}, {_MAX_DEATHS} times"))
+            except Exception as error:  # anything that Task.run raised in the worker
                 return Outcome(piece, error=error)
 
-    def _guilty(self, sample: int) -> _Death | None:
-        """How its process dies when it is alone; None where it can live. Whoever kills processes may mean another one,
-        so that who is killed is tried more than once."""
-        for _ in range(_DEATHS):
-            death = self._alone(sample)
+    def _reproduce(self, sample: int) -> _Death | None:
+        """How a process dies with this sample alone; None if it survives.
+
+        A process that was killed is tried several times: the kill may have been meant for another process.
+        """
+        for _ in range(_MAX_DEATHS):
+            death = self._try_alone(sample)
             if death is None or death.reason != "oom":
                 return death
         return death
 
-    def _alone(self, sample: int) -> _Death | None:
-        """Try a photograph in a process of its own; how that died, if it did."""
+    def _try_alone(self, sample: int) -> _Death | None:
+        """Try a photograph in a process of its own; how that died, or None."""
         try:
-            with self._changing:
+            with self._lock:
                 if self._closed:
                     return None
-                child = self._child = _Child(self._task, self._rules)
-            self._ask(child, "alone", sample, {})
+                worker = self._worker = _Worker(self._task, self._rules)
+            self._ask(worker, "alone", sample, {})
         except _Death as death:
-            self.died += 1
+            self.deaths += 1
             return death
-        except Exception:  # it lives, and what is wrong will be said by the piece
+        except Exception:  # the process survives; the piece will report the error
             return None
         finally:
-            self._drop()
+            self._end_worker()
         return None
 
-    def _ask(self, child: _Child, what: str, piece: int, poison: dict[int, Bad]) -> dict[str, Any]:
-        """The answer; _Death when the process gives none, and any Exception that it answers with."""
-        before = child.begun
-        child.send((what, piece, poison))
-        with ExitStack() as held:  # room, given back also when the process dies
+    def _ask(self, worker: _Worker, command: str, piece: int, poison: dict[int, Bad]) -> dict[str, Any]:
+        """Send a command and return the answer; raises _Death, or the Exception that the process answers with."""
+        before = worker.begun
+        worker.send((command, piece, poison))
+        with ExitStack() as reservations:  # memory reservations, released even if the process dies
             while True:
-                name, *content = child.receive()
+                name, *payload = worker.receive()
                 if name == "going":
-                    if self._heard and what == "do":
-                        self._heard(piece, child.begun - before)
+                    if self._on_progress and command == "do":
+                        self._on_progress(piece, worker.begun - before)
                 elif name == "need":
-                    need, limit = content[0], self._rules.memory
+                    need, limit = payload[0], self._rules.memory
                     if need <= limit:
-                        held.enter_context(self._budget.reserve(need))
-                    child.send(("given" if need <= limit else "never", limit))
+                        reservations.enter_context(self._budget.room(need))
+                    worker.send(("given" if need <= limit else "never", limit))
                 elif name == "free":
-                    held.close()
+                    reservations.close()
                 elif name == "done":
-                    return content[0]
+                    return payload[0]
                 else:
-                    raise content[0]
+                    raise payload[0]
 
-    def _living(self) -> _Child:
-        with self._changing:
+    def _live_worker(self) -> _Worker:
+        with self._lock:
             if self._closed:
                 raise _Death(-1, "worker_crash", "closed")
-            if self._child is None:
-                self._child = _Child(self._task, self._rules)
-            return self._child
+            if self._worker is None:
+                self._worker = _Worker(self._task, self._rules)
+            return self._worker
 
-    def _drop(self) -> None:
-        with self._changing:
-            child, self._child = self._child, None
-        if child is not None:
-            child.end()
+    def _end_worker(self) -> None:
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end()
 
     def close(self) -> None:
-        """End the process; a `do` under way returns soon."""
-        with self._changing:
+        """End the process; a running `run_piece` returns soon."""
+        with self._lock:
             self._closed = True
-            child, self._child = self._child, None
-        if child is not None:
-            child.end()
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end()
 
 
-def close_all(leaders: Sequence[Supervisor]) -> None:
-    """End their processes, side by side: each may take a while to let go."""
-    threads = [threading.Thread(target=leader.close, name="fastfeed-end") for leader in leaders]
+def close_all(supervisors: Sequence[Supervisor]) -> None:
+    """End their processes in parallel, as each may take a while."""
+    threads = [threading.Thread(target=supervisor.close, name="fastfeed-end") for supervisor in supervisors]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-class _Child:
-    """One process."""
+class _Worker:
+    """One worker process."""
 
     def __init__(self, task: bytes, rules: WorkerLimits) -> None:
-        self._place = place = ProgressSlot()
+        self._slot = slot = ProgressSlot()
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        safe = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not from the working folder
+        safe = ["-P"] if sys.version_info >= (3, 11) else []  # import from sys.path, not from the working directory
         with ExitStack() as opened:
-            opened.callback(os.close, place.fd)  # the memory stays
+            opened.callback(os.close, slot.fd)  # the mapping remains
             ours, theirs = socket.socketpair()
             opened.enter_context(theirs)
-            with ExitStack() as failed:  # no process can be started, say
+            with ExitStack() as failed:  # such as when no process can be started
                 failed.enter_context(ours)
                 self._connection = Connection(os.dup(ours.fileno()))
-                fds = theirs.fileno(), place.fd
+                fds = theirs.fileno(), slot.fd
                 self.process = subprocess.Popen(
                     [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds)],
                     stdin=subprocess.DEVNULL,
                     pass_fds=fds,
-                    env=os.environ | _ALONE | {"PYTHONPATH": os.pathsep.join(path)},
-                    start_new_session=True,  # Ctrl-C in a terminal is for who started this
+                    env=os.environ | _SINGLE_THREADED | {"PYTHONPATH": os.pathsep.join(path)},
+                    start_new_session=True,  # Ctrl-C in a terminal is for the parent process
                 )
                 failed.pop_all()
         self._ours = ours
         self._timeout_s = rules.timeout_s
-        self._seen, self._since = place.read(), monotonic()  # where it was, and since when
+        self._last_slot, self._since = slot.read(), monotonic()  # last progress, and its time
         self._task: tuple[Any, ...] | None = (path, task, rules.memory)
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """_Death where nobody is there to receive it."""
+        """Send a message. _Death if the process is gone."""
         try:
-            if self._task is not None:  # first, and not in the constructor: whoever made it can end it by now
+            if self._task is not None:  # not sent in the constructor, so that `end` can be called meanwhile
                 first, self._task = self._task, None
                 self._connection.send(first)
                 while self.receive()[0] != "ready":
                     pass
             self._connection.send(message)
-            self._since = monotonic()  # it may have waited for this: for work, for room
+            self._since = monotonic()  # it may have waited for this message
         except OSError:
             raise self._death() from None
 
     @property
     def sample(self) -> int:
-        """That it is at; -1: none."""
-        return self._place.read()[0]
+        """The sample it works on; -1: none."""
+        return self._slot.read()[0]
 
     @property
     def begun(self) -> int:
-        """Samples that it has begun."""
-        return self._place.read()[1]
+        """Number of samples begun."""
+        return self._slot.read()[1]
 
     def receive(self) -> tuple[Any, ...]:
-        """The next message, or ("going",) after a moment without one; _Death where none will come."""
+        """The next message, or ("going",) after a pause without one; _Death if the process died or timed out."""
         try:
-            if self._connection.poll(min(_LOOK_S, self._timeout_s)):
+            if self._connection.poll(min(_POLL_S, self._timeout_s)):
                 return self._connection.recv()
         except (EOFError, OSError):
             raise self._death() from None
-        if (now := self._place.read()) != self._seen or now[0] < 0:
-            self._seen, self._since = now, monotonic()
+        if (current := self._slot.read()) != self._last_slot or current[0] < 0:
+            self._last_slot, self._since = current, monotonic()
         elif monotonic() - self._since > self._timeout_s:
             self.process.kill()
-            raise _Death(now[0], "timeout", f"not done after {self._timeout_s:g} s")
+            raise _Death(current[0], "timeout", f"not done after {self._timeout_s:g} s")
         return ("going",)
 
     def _death(self) -> _Death:
         self.end(wait_s=_END_S)
         status = self.process.returncode
         if status == -signal.SIGKILL:
-            return _Death(self.sample, "oom", "killed, as the system does where memory runs out")
-        known = {number.value: number.name for number in signal.Signals}
-        how = f"killed by {known.get(-status, f'signal {-status}')}" if status < 0 else f"exit status {status}"
-        return _Death(-1 if -status in _ENDED else self.sample, "worker_crash", how)
+            return _Death(self.sample, "oom", "killed, as the system does when memory runs out")
+        signal_names = {number.value: number.name for number in signal.Signals}
+        detail = (
+            f"killed by {signal_names.get(-status, f'signal {-status}')}" if status < 0 else f"exit status {status}"
+        )
+        return _Death(-1 if -status in _END_SIGNALS else self.sample, "worker_crash", detail)
 
     def end(self, wait_s: float = _END_S) -> None:
-        """Leaves no process and no zombie."""
-        with suppress(OSError):  # not closed: another thread may be waiting on it, and is woken by this
+        """End the process, and kill it after `wait_s`; leaves no zombie."""
+        with suppress(OSError):  # shut down, not closed: this wakes another thread that waits on it
             self._ours.shutdown(socket.SHUT_RDWR)
         try:
             self.process.wait(wait_s)

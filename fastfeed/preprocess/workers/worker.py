@@ -1,7 +1,7 @@
-"""The process that does the work: python -m fastfeed.preprocess.workers.worker <fd> <fd>. Started by `supervisor`.
+"""The worker process: python -m fastfeed.preprocess.workers.worker <fd> <fd>. Started by `supervisor`.
 
-It does one piece at a time, notes which photograph it is at before touching it, and ends when the other end of its
-socket closes. Whatever a photograph does to it, only this process is lost.
+It runs one piece at a time, records which photograph it works on before touching it, and ends when the other end of its
+socket closes. A photograph that crashes it costs only this process.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = ["main"]
 
 
 class SupervisorChannel:
-    """The `Watch` of this process: asks and tells whoever started it."""
+    """The TaskContext of this process: talks to its supervisor."""
 
-    def __init__(self, connection: Connection, place: ProgressSlot) -> None:
-        self._connection, self._place = connection, place
-        self._ear = select.poll()
-        self._ear.register(connection.fileno(), select.POLLHUP)
+    def __init__(self, connection: Connection, slot: ProgressSlot) -> None:
+        self._connection, self._slot = connection, slot
+        self._hangup = select.poll()
+        self._hangup.register(connection.fileno(), select.POLLHUP)
 
     def begin(self, sample: int) -> None:
-        """As in Watch; -1: no photograph's fault."""
-        self._place.write(sample)
-        if self._ear.poll(0):
+        """As in TaskContext; -1: no sample."""
+        self._slot.write(sample)
+        if self._hangup.poll(0):
             raise Orphaned
 
     @contextmanager
     def room(self, need: int) -> Iterator[None]:
-        """As in Watch."""
+        """As in TaskContext."""
         if need <= FREE_BYTES:
             yield
             return
@@ -70,58 +70,58 @@ class SupervisorChannel:
 
 
 def main() -> None:
-    """Serve until nobody is there who wants it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to who started this, and what it does then decides
-    _quiet()
-    line = SupervisorChannel(Connection(int(sys.argv[1])), ProgressSlot(int(sys.argv[2])))
+    """Serve until the supervisor is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    _silence()
+    channel = SupervisorChannel(Connection(int(sys.argv[1])), ProgressSlot(int(sys.argv[2])))
     status = 0
     try:
-        _serve(line)
+        _serve(channel)
     except Orphaned:
         pass
-    except BaseException:  # a mistake of ours: whoever started this says that it died, this text says of what
+    except BaseException:  # a bug: the supervisor reports the death, this traceback the cause
         traceback.print_exc()
         status = 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)  # threads may be in reads that never return
+        os._exit(status)  # threads may hang in reads
 
 
-def _quiet() -> None:
-    """What decoders say of millions of photographs is not for a terminal; the reasons are in the records."""
+def _silence() -> None:
+    """Silence decoders, which would flood the terminal; reasons are in the records."""
     warnings.simplefilter("ignore")
     logging.disable()
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # ours: how this process ended, if it is our mistake
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # for our own tracebacks
     with open(os.devnull, "w", encoding="ascii") as nowhere:
-        os.dup2(nowhere.fileno(), 2)  # of libraries in C
+        os.dup2(nowhere.fileno(), 2)  # of C libraries
 
 
-def _serve(line: SupervisorChannel) -> None:
-    path, packed, memory = line.receive()
-    sys.path[:] = path
+def _serve(channel: SupervisorChannel) -> None:
+    sys_path, pickled, memory = channel.receive()
+    sys.path[:] = sys_path
     task: Task | Exception
     try:
-        task = pickle.loads(packed)
-    except Exception as error:  # of a class of the user's that is not importable here, with whatever that raises
-        task = ConfigError(f"a worker process cannot have the source or the target: {error!r}; {IMPORT_HINT}")
-    _limit(memory)
-    gc.freeze()  # what has been imported stays: it need not be looked at again and again
-    line.send("ready")
+        task = pickle.loads(pickled)
+    except Exception as error:  # user classes may not be importable here, and raise anything
+        task = ConfigError(f"a worker process cannot load the source or the target: {error!r}; {IMPORT_HINT}")
+    _limit_memory(memory)
+    gc.freeze()  # imported modules stay: the collector need not visit them again
+    channel.send("ready")
     while True:
-        what, piece, poison = line.receive()
-        line.begin(-1)
+        command, piece, poison = channel.receive()
+        channel.begin(-1)
         try:
             if isinstance(task, Exception):
                 raise task
-            if what == "alone":
-                task.alone(piece, line)
-                line.send("done", {})
+            if command == "alone":
+                task.alone(piece, channel)
+                channel.send("done", {})
             else:
-                line.send("done", task.run(piece, line, poison))
-        except Exception as error:  # of the piece as a whole: the disk is full, the source is gone
+                channel.send("done", task.run(piece, channel, poison))
+        except Exception as error:  # of the piece as a whole, such as a full disk or a missing source
             traceback.clear_frames(error.__traceback__)
-            line.send("failed", _sendable(error))
+            channel.send("failed", _sendable(error))
 
 
 def _sendable(error: Exception) -> Exception:
@@ -132,15 +132,15 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def _limit(memory: int) -> None:
-    """Beyond this, allocations fail here instead of the system killing someone: a decoder that asks for the moon."""
+def _limit_memory(memory: int) -> None:
+    """Limit this process's memory, so that excessive allocations fail here instead of invoking the OOM killer."""
     import resource
 
     with open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[5]) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = used + 2 * memory + (512 << 20)  # memory is what is used; the limit counts what is reserved
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard < 0 else min(most, hard), hard))
+    limit = used + 2 * memory + (512 << 20)  # `memory` is resident, the limit counts reserved memory
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
 if __name__ == "__main__":

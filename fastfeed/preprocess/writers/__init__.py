@@ -1,5 +1,4 @@
-"""Shard files, by format. A writer turns entries into files, the same bytes for the same entries; it names and commits
-nothing: `create` gives files, and whoever gave them commits."""
+"""Writers of shard files, by format. Equal entries give equal bytes; the caller of a writer commits its files."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _MODULES = {"webdataset": "tar", "tfrecord": "tfrecord", "parquet": "parquet", "
 
 
 class File(Protocol):
-    """Bytes that go to the end of a file; OSError where they cannot."""
+    """An append-only file; raises OSError."""
 
     def write(self, data: Any, /) -> int: ...
     def close(self) -> None: ...
@@ -27,17 +26,17 @@ Create = Callable[[str], File]  # a new file of this (final) name
 
 
 class Writer(Protocol):
-    """One shard's files. Made as `Writer(create, stem, packing)`; `stem` is the name without suffix: "shard-000012"."""
+    """Writes one shard. Created as `Writer(create, stem, packing)`; `stem` is such as "shard-000012"."""
 
     def add(self, entry: Entry) -> None:
         """The next sample."""
         ...
 
     def close(self) -> list[int]:
-        """Complete the files; where each sample begins in the main one, bytes ([] where that means nothing)."""
+        """Complete the files; returns each sample's byte offset in the main file ([] for formats without offsets)."""
         ...
 
 
 def writer_for(packing: Packing) -> Callable[[Create, str, Packing], Writer]:
-    """The writer of a format; MissingExtra where it needs a package that is not there."""
+    """The writer class of a format; MissingExtra if its package is not installed."""
     return importlib.import_module(f"fastfeed.preprocess.writers.{_MODULES[packing.format]}").Writer

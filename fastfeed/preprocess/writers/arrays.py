@@ -1,8 +1,8 @@
-"""Pixels as one array per shard, to be mapped with `np.load(..., mmap_mode="r")`; labels and the rest beside it.
+"""Writes pixels as one array per shard, for `np.load(..., mmap_mode="r")`, with labels and metadata in other files.
 
-`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 where there is none, `STEM.meta.jsonl` a
-line per sample: {"key", "text", "meta"}. Headers are of NumPy's format 1.0 (numpy.lib.format) and 128 bytes, written
-here as NumPy's versions differ in how they pad them.
+`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none, `STEM.meta.jsonl` a
+line per sample: {"key", "text", "meta"}. Headers are NumPy's format 1.0 (numpy.lib.format), padded to 128
+bytes here, as NumPy versions pad differently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD = 128  # bytes
 
 
 class Writer:
-    """One `.npy` with two files beside it. Pixels are held, or spooled to a temporary file, until n is known."""
+    """Writes one `.npy` and two more files. Pixels are spooled until n is known."""
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._create, self._stem = create, stem
@@ -37,7 +37,7 @@ class Writer:
         """The next image: a `.npy` file of uint8 (height, width, 3)."""
         shape, pixels = _pixels(entry)
         if self._labels and shape != self._shape:
-            raise ConfigError(f"images of one array have one shape: {self._shape} so far, {entry.key} has {shape}")
+            raise ConfigError(f"images of one array must have one shape: {self._shape} so far, {entry.key} has {shape}")
         self._shape = shape
         self._spool.write(pixels)
         self._labels.append(-1 if entry.label is None else entry.label)
@@ -45,7 +45,7 @@ class Writer:
         self._lines.append(as_json({"key": entry.key, "text": text, "meta": entry.meta}) + b"\n")
 
     def close(self) -> list[int]:
-        """Offsets of the samples in the array's file."""
+        """Byte offsets of the samples in the array file."""
         samples, size = len(self._labels), int(np.prod(self._shape))
         self._file.write(_header("|u1", (samples, *self._shape)))
         self._spool.pour(self._file)
@@ -66,10 +66,10 @@ def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, reverse, dtype = read(file)
     except ValueError as error:
-        raise ConfigError(f"{entry.key} is no .npy file: {error}; use Encoding('raw')") from error
+        raise ConfigError(f"{entry.key} is not a .npy file: {error}; use Encoding('raw')") from error
     pixels = memoryview(entry.image)[file.tell() :]
     if dtype != np.uint8 or reverse or len(shape) != 3 or shape[2] != 3 or len(pixels) != np.prod(shape):
-        raise ConfigError(f"{entry.key} must be uint8 (height, width, 3), all of it, got {dtype} {shape}")
+        raise ConfigError(f"{entry.key} must be complete uint8 (height, width, 3), got {dtype} {shape}")
     return shape, pixels
 
 

@@ -1,11 +1,11 @@
-"""Shards of MosaicML's streaming, and the index.json of their folder.
+"""Writes shards of MosaicML streaming, and the index.json of a folder.
 
 A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of those columns that
 vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian.
 
-Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all that is known, JSON), extension,
-height, key, width. To a shard, images are bytes, whatever is in them, so that empty ones are like the others; it is the
-index that streaming goes by, and there JPEG and PNG are images, of which it gives Pillow's.
+Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON), extension, height,
+key, width. In a shard images are declared as bytes, so that empty shards equal the others; streaming goes by the index,
+which declares JPEG and PNG as images, so that it returns Pillow images.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _COLUMNS = {
     "class": "str", "extension": "str", "height": "int", "image": "bytes", "key": "str", "label": "int", "meta": "json",
     "text": "str", "uri": "str", "width": "int",
 }  # fmt: skip
-_IMAGES = {"jpeg": "jpeg", "png": "png"}  # encodings of streaming, by Encoding.image; the others are bytes to it
+_IMAGES = {"jpeg": "jpeg", "png": "png"}  # streaming's encodings by Encoding.image; others are bytes
 _INT = 8  # bytes
-_MOST = (1 << 32) - 1  # bytes of a shard
+_MAX_BYTES = (1 << 32) - 1  # bytes per shard
 
 
 class Writer:
-    """One `.mds`. Its samples are held, or spooled to a temporary file, until their number is known."""
+    """Writes one `.mds`. Samples are spooled until their number is known."""
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._file = create(stem + ".mds")
@@ -61,14 +61,16 @@ class Writer:
         varying = [len(item) for item in fields.values() if not isinstance(item, int)]
         size = 4 * len(varying) + sum(map(len, data))
         samples, total = len(self._ends), self._spool.size + size
-        if total + 4 * (samples + 2) + len(_CONFIGURATION) > _MOST:
-            raise ConfigError(f"an MDS shard has up to 4 GiB, got more with sample {samples}; ask for fewer per shard")
+        if total + 4 * (samples + 2) + len(_CONFIGURATION) > _MAX_BYTES:
+            raise ConfigError(
+                f"an MDS shard holds at most 4 GiB, sample {samples} exceeds that; use fewer samples per shard"
+            )
         for piece in (np.array(varying, "<u4").tobytes(), *data):
             self._spool.write(piece)
         self._ends.append(self._spool.size)
 
     def close(self) -> list[int]:
-        """Offsets of the samples."""
+        """Byte offsets of the samples."""
         samples = len(self._ends) - 1
         first = 4 + 4 * (samples + 1) + len(_CONFIGURATION)
         offsets = [first + end for end in self._ends]
@@ -82,7 +84,7 @@ def index_json(files: Sequence[tuple[str, int, str, int]], packing: Packing, ima
     """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples.
 
     `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming
-    opens none, nor a folder of nothing else.
+    cannot open them.
     """
     shards: list[Any] = []
     for name, size, sha256, samples in files:

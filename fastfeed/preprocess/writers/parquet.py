@@ -1,7 +1,7 @@
-"""Parquet: a row per sample, in row groups of so many bytes that one can be read without much memory.
+"""Writes Parquet: one row per sample, in row groups small enough to be read with little memory.
 
 Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class, text, uri, meta
-(all that is known, JSON). Hugging Face's datasets take `image` by `cast_column("image", Image())`.
+(all metadata, JSON). Hugging Face datasets read `image` with `cast_column("image", Image())`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ except ImportError as error:
 
 __all__ = ["Writer"]
 
-_PIECE = 4 << 20  # bytes that are kept as Python's objects before they are an Arrow batch
-_MOST = 1 << 30  # bytes of a row group: readers want a column of it below 2 GiB
+_BATCH_BYTES = 4 << 20  # bytes kept as Python objects before conversion to an Arrow batch
+_MAX_GROUP = 1 << 30  # bytes per row group: readers need columns below 2 GiB
 _PAGE = 1 << 20  # bytes
-_ROWS = 8  # looked at together when a page might be full
+_ROWS = 8  # rows between checks whether a page is full
 _SCHEMA = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),
@@ -45,17 +45,17 @@ _SCHEMA = pa.schema(
 
 
 class Writer:
-    """One `.parquet`. A row group is held in memory until it is complete."""
+    """Writes one `.parquet`. A row group is kept in memory until it is complete."""
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        self._group_bytes = min(packing.group_bytes, _MOST)
-        self._sink = _Sink(create(stem + ".parquet"))
+        self._group_bytes = min(packing.group_bytes, _MAX_GROUP)
+        self._guarded = _GuardedFile(create(stem + ".parquet"))
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
-        self._bytes = self._loose = 0  # of the group; of the rows that are in no batch yet
-        with self._sink.in_use():
+        self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
+        with self._guarded.in_use():
             self._parquet = pq.ParquetWriter(
-                self._sink,
+                self._guarded,
                 _SCHEMA,
                 version="2.6",
                 data_page_version="1.0",
@@ -64,7 +64,7 @@ class Writer:
                 write_statistics=["key", "height", "width", "label"],
                 data_page_size=_PAGE,
                 write_batch_size=_ROWS,
-                store_schema=False,  # Parquet's own types say all, and PyArrow's versions differ in what they add
+                store_schema=False,  # Parquet's types suffice, and PyArrow versions add different schemas
             )
 
     def add(self, entry: Entry) -> None:
@@ -88,54 +88,54 @@ class Writer:
         self._rows.append(row)
         self._bytes += size
         self._loose += size
-        if self._loose >= _PIECE:
+        if self._loose >= _BATCH_BYTES:
             self._gather()
 
     def close(self) -> list[int]:
-        """Nothing: rows have no offsets."""
+        """Complete the file; rows have no offsets."""
         self._flush()
-        with self._sink.in_use():
+        with self._guarded.in_use():
             self._parquet.close()
-        self._sink.file.close()
+        self._guarded.file.close()
         return []
 
     def _gather(self) -> None:
-        """What is loose becomes a batch."""
+        """Convert loose rows to a batch."""
         if self._rows:
             self._batches.append(pa.RecordBatch.from_pylist(self._rows, _SCHEMA))
         self._rows, self._loose = [], 0
 
     def _flush(self) -> None:
-        """What is held becomes a row group."""
+        """Write the batches as a row group."""
         self._gather()
         if self._batches:
             table = pa.Table.from_batches(self._batches)
             try:
-                with self._sink.in_use():
+                with self._guarded.in_use():
                     self._parquet.write_table(table, row_group_size=table.num_rows)
-            except BaseException:  # whatever ends it, Ctrl-C too
-                self._parquet.is_open = False  # PyArrow would try to complete the file when it forgets it
+            except BaseException:  # including Ctrl-C
+                self._parquet.is_open = False  # else PyArrow would complete the file on deletion
                 raise
         self._batches, self._bytes = [], 0
 
 
-class _Sink:
-    """The file as PyArrow wants it. What PyArrow writes when it forgets an incomplete file goes nowhere."""
+class _GuardedFile:
+    """A file object for PyArrow. Discards what PyArrow writes when an incomplete file is deleted."""
 
     def __init__(self, file: File) -> None:
-        self.file, self.closed, self._used = file, False, False
+        self.file, self.closed, self._is_open = file, False, False
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """What is written meanwhile is wanted."""
-        self._used = True
+        """Writes inside the block go to the file."""
+        self._is_open = True
         try:
             yield
         finally:
-            self._used = False
+            self._is_open = False
 
     def write(self, data: Any) -> int:
-        if self._used:
+        if self._is_open:
             self.file.write(data)
         return len(data)
 

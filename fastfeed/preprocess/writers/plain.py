@@ -1,4 +1,4 @@
-"""What is told of a sample beside its image, as text that every reader takes."""
+"""Metadata of a sample as text that every reader accepts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def as_json(meta: dict[str, Any]) -> bytes:
-    """ASCII, sorted, on one line. Bytes of a name that are no UTF-8 come back as Python's surrogates: `os.fsencode`
-    gives them. Numbers that JSON cannot hold become null."""
+    """ASCII JSON, sorted, on one line.
+
+    Bytes of a name that are not UTF-8 are surrogates, as `os.fsdecode` makes them. Non-finite numbers become null.
+    """
     try:
         return _dump(meta)
     except ValueError:
@@ -24,7 +26,7 @@ def as_json(meta: dict[str, Any]) -> bytes:
 
 
 def as_text(text: str) -> str:
-    """With U+FFFD in place of what UTF-8 cannot hold: readers of texts stop there."""
+    """Replace surrogates by U+FFFD: readers fail on invalid UTF-8."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
@@ -41,10 +43,10 @@ def _finite(value: Any) -> Any:
 
 
 def name_of(entry: Entry) -> str:
-    """Where it came from; "" where that is not known."""
+    """The URI of the source image; "" if unknown."""
     return str(entry.meta.get("uri") or "")
 
 
 def class_of(entry: Entry) -> str:
-    """The name of its class; "" where it has none."""
+    """The class name; "" if there is none."""
     return str(entry.meta.get("class") or "")

@@ -1,4 +1,4 @@
-"""What stands behind a table of contents that is written first, but known last."""
+"""Spools data that follows a header which is known only at the end."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from fastfeed.preprocess.writers import File
 
 __all__ = ["Spool"]
 
-_IN_MEMORY = 32 << 20  # bytes; more go to a file without a name, which is gone with the process
-_AT_ONCE = 4 << 20  # bytes
+_IN_MEMORY = 32 << 20  # bytes; more go to an unnamed temporary file
+_COPY_BYTES = 4 << 20  # bytes
 
 
 class Spool:
-    """Bytes kept in their order, in memory or in the folder of temporary files (TMPDIR)."""
+    """Bytes in order, in memory or in the temporary folder (TMPDIR)."""
 
     def __init__(self) -> None:
         self.size = 0  # bytes
-        self._kept = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  closed by `pour`, or with this
-        weakref.finalize(self, self._kept.close)
+        self._spooled = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  closed by `pour`, or on deletion
+        weakref.finalize(self, self._spooled.close)
 
     def write(self, data: bytes | memoryview) -> None:
-        """To the end."""
-        self.size += self._kept.write(data)
+        """Append data."""
+        self.size += self._spooled.write(data)
 
     def pour(self, file: File) -> None:
-        """All of it to the end of a file; then nothing is kept."""
-        self._kept.seek(0)
-        while data := self._kept.read(_AT_ONCE):
+        """Append everything to a file and discard it here."""
+        self._spooled.seek(0)
+        while data := self._spooled.read(_COPY_BYTES):
             file.write(data)
-        self._kept.close()
+        self._spooled.close()

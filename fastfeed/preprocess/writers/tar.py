@@ -1,8 +1,8 @@
-"""WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json` per sample, and DALI's index of it.
+"""Writes WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json` per sample, and DALI's index.
 
-Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The index is what
-DALI's `wds2idx` writes, v1.2: the number of samples, then a line per sample: of each member extension, offset, size,
-name.
+Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The index is that
+of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with extension, offset, size and name of each
+member.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fastfeed.preprocess.writers.plain import as_json, as_text
 
 __all__ = ["Writer"]
 
-_BLOCK = 512  # bytes: headers and contents begin at multiples of it
-_RECORD = 20 * _BLOCK  # and archives end at one of this, as GNU tar's and Python's do
-_NAME = 100  # bytes
-_LARGE = 1 << 16  # bytes that are written as they are, the rest is put together
-_MOST = 8**11 - 1  # bytes of a member: the field has eleven octal digits
+_BLOCK = 512  # bytes: headers and contents start at multiples of it
+_RECORD = 20 * _BLOCK  # archives are padded to it, as by GNU tar and Python
+_MAX_NAME = 100  # bytes
+_LARGE = 1 << 16  # bytes; larger contents are written directly, smaller ones are joined
+_MAX_BYTES = 8**11 - 1  # bytes of a member: the field has eleven octal digits
 _OWNER = b"0000644\0" + b"0000000\0" * 2  # mode, user, group
 _TIME = b"0" * 11 + b"\0"
 _REST = (b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2).ljust(_BLOCK - 156, b"\0")
@@ -29,17 +29,19 @@ _SUM = sum(_OWNER) + sum(_TIME) + 8 * ord(" ") + sum(_REST)
 
 
 def header(name: str, size: int) -> bytes:
-    """Of a regular file: 512 bytes."""
+    """Header of a regular file: 512 bytes."""
     field = name.encode("ascii")
-    if len(field) > _NAME or size > _MOST:
-        raise ConfigError(f"a member of a tar has a name of up to {_NAME} bytes and {_MOST} bytes, got {name}, {size}")
+    if len(field) > _MAX_NAME or size > _MAX_BYTES:
+        raise ConfigError(
+            f"a tar member may have a name of {_MAX_NAME} bytes and {_MAX_BYTES} bytes of data, got {name}, {size}"
+        )
     digits = b"%011o\0" % size
     check = b"%06o\0 " % (_SUM + sum(field) + sum(digits))
-    return b"".join((field.ljust(_NAME, b"\0"), _OWNER, digits, _TIME, check, _REST))
+    return b"".join((field.ljust(_MAX_NAME, b"\0"), _OWNER, digits, _TIME, check, _REST))
 
 
 class Writer:
-    """One `.tar`, and its `.idx`. A shard without samples has no index: DALI knows none of that kind."""
+    """Writes one `.tar` and its `.idx`. A shard without samples has no index: DALI does not support it."""
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._create, self._stem = create, stem
@@ -49,7 +51,7 @@ class Writer:
         self._lines: list[str] = []
 
     def add(self, entry: Entry) -> None:
-        """The next sample: image, label, caption, and the rest as JSON."""
+        """The next sample: image, label, caption, and metadata as JSON."""
         parts = [(entry.extension, entry.image)]
         if entry.label is not None:
             parts.append(("cls", b"%d" % entry.label))
@@ -75,11 +77,11 @@ class Writer:
         self._lines.append(" ".join(map(str, words)))
 
     def close(self) -> list[int]:
-        """Offsets of the samples' first headers."""
+        """Byte offsets of the samples' first headers."""
         self._file.write(bytes(2 * _BLOCK + -(self._at + 2 * _BLOCK) % _RECORD))
         self._file.close()
         if self._lines:
-            index = self._create(self._stem + ".idx")  # newer than the archive, or it would not be believed
+            index = self._create(self._stem + ".idx")  # written later: readers ignore an index older than the archive
             index.write("\n".join([f"v1.2 {len(self._lines)}", *self._lines, ""]).encode())
             index.close()
         return self._offsets

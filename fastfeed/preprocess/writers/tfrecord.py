@@ -1,8 +1,8 @@
-"""TFRecord files of tf.train.Examples, and the list that DALI's `tfrecord2idx` writes: "offset length" per record.
+"""Writes TFRecord files of tf.train.Examples, and DALI's `tfrecord2idx` index: "offset length" per record.
 
-The frame of a record and the message are described in fastfeed/sources/tfrecord.py and example.py, which read them.
-Features are sorted by name, as protobuf's deterministic serialization has them. A sample without label, class or
-caption has no such feature: give `FixedLenFeature` a default there.
+The frame of a record and the message are described in fastfeed/sources, which reads them.
+Features are sorted by name, as in protobuf's deterministic serialization. A sample without label, class or
+caption has no such feature: give `FixedLenFeature` a default.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_o
 
 __all__ = ["Writer"]
 
-_FORMATS = {"jpg": b"JPEG"}  # as TensorFlow's scripts write it; others in capitals
-_MOST = (1 << 31) - 1  # bytes of a message: protobuf takes no more
+_FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
+_MAX_BYTES = (1 << 31) - 1  # bytes per message, protobuf's limit
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"  # fields 1, 2, 3 with a length
 _BYTES, _INTEGERS = _FIRST, _THIRD  # kinds of a feature
 _IMAGE = "image/encoded"
 
 
 class Writer:
-    """One `.tfrecord`, and its `.idx` where it has samples."""
+    """Writes one `.tfrecord`, and its `.idx` if it has samples."""
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._create, self._stem = create, stem
@@ -37,9 +37,9 @@ class Writer:
         """The next record."""
         before, after = _message(entry)
         size = len(before) + len(entry.image) + len(after)
-        if size > _MOST:
+        if size > _MAX_BYTES:
             raise ConfigError(
-                f"an Example has up to {_MOST} bytes, got {size}: write smaller images, or another format"
+                f"an Example may have {_MAX_BYTES} bytes, got {size}: use smaller images, or another format"
             )
         length = size.to_bytes(8, "little")
         check = google_crc32c.value(before)
@@ -52,10 +52,10 @@ class Writer:
         self._at += 12 + size + 4
 
     def close(self) -> list[int]:
-        """Offsets of the records' frames."""
+        """Byte offsets of the records' frames."""
         self._file.close()
         if self._offsets:
-            index = self._create(self._stem + ".idx")  # newer than the records, or it would not be believed
+            index = self._create(self._stem + ".idx")  # written later: readers ignore an index older than the records
             ends = [*self._offsets[1:], self._at]
             lines = (f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True))
             index.write("".join(lines).encode())
@@ -64,7 +64,7 @@ class Writer:
 
 
 def _message(entry: Entry) -> tuple[bytes, bytes]:
-    """An Example around its image: what comes before the image's bytes, and what comes after."""
+    """An Example without its image: the bytes before and after the image."""
     words: dict[str, bytes | None] = {
         "image/caption": None if entry.text is None else as_text(entry.text).encode(),
         "image/class/text": as_text(class_of(entry)).encode() or None,
@@ -86,21 +86,21 @@ def _message(entry: Entry) -> tuple[bytes, bytes]:
 
 
 def _feature(name: str, kind: bytes, value: bytes, to_follow: int = 0) -> bytes:
-    """An entry of the map of features, up to `value`; so many bytes of it are not at hand, and are to follow."""
-    one = _FIRST + _varint(len(value) + to_follow) + value  # of integers: packed
-    many = kind + _varint(len(one) + to_follow) + one
-    pair = _FIRST + _varint(len(name)) + name.encode() + _SECOND + _varint(len(many) + to_follow) + many
+    """An entry of the feature map up to `value`, of which `to_follow` bytes are written later."""
+    values = _FIRST + _varint(len(value) + to_follow) + value  # of integers: packed
+    feature = kind + _varint(len(values) + to_follow) + values
+    pair = _FIRST + _varint(len(name)) + name.encode() + _SECOND + _varint(len(feature) + to_follow) + feature
     return _FIRST + _varint(len(pair) + to_follow) + pair
 
 
 def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1  # as int64 has negative ones
-    found = bytearray()
+    number &= (1 << 64) - 1  # negative numbers as int64
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _masked(check: int) -> bytes:

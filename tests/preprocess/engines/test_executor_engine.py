@@ -125,7 +125,7 @@ def test_a_broken_executor_is_said_for_each_piece_that_is_left(tmp_path: Path) -
         rest = list(outcomes)
     assert sorted(outcome.piece for outcome in (first, *rest)) == [0, 1, 2, 3]
     assert all(isinstance(outcome.error, WorkerDied) for outcome in rest)
-    assert "BrokenProcessPool" in str(rest[0].error) and "run the same again with a new executor" in str(rest[0].error)
+    assert "BrokenProcessPool" in str(rest[0].error) and "run again with a new executor" in str(rest[0].error)
     assert gone({first.summary["pid"]})
 
 

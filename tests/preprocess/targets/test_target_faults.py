@@ -19,6 +19,7 @@ import pytest
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.targets import local, temp_files
 from fastfeed.preprocess.targets.target import Target, open_target
+from fastfeed.runtime import atomic_write
 
 WATCHED = ("mkdir", "open", "write", "fsync", "replace", "rename")
 
@@ -45,7 +46,7 @@ class Faulty:
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, faulty: Any) -> Any:
-    for module in (temp_files, local):
+    for module in (temp_files, local, atomic_write):
         monkeypatch.setattr(module, "os", faulty)
     return faulty
 

@@ -24,78 +24,80 @@ pytestmark = pytest.mark.slow
     [("segfault", "worker_crash"), ("kill", "oom"), ("exit", "worker_crash"), ("hang", "timeout")],
 )
 def test_a_sample_that_ends_its_process_is_the_only_one_lost(tmp_path: Path, fate: str, reason: str) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {4: fate}), WorkerLimits(timeout_s=1.0))
+    supervisor = Supervisor(Deadly(str(tmp_path), {4: fate}), WorkerLimits(timeout_s=1.0))
     try:
-        outcome = leader.do(0)
+        outcome = supervisor.run_piece(0)
     finally:
-        leader.close()
+        supervisor.close()
     assert outcome.error is None and outcome.summary["samples"] == 10
     assert said(tmp_path) == {i: reason if i == 4 else "good" for i in range(10)}
-    assert leader.died == (4 if fate == "kill" else 2), "in its piece, and alone; killed ones are tried more often"
+    assert supervisor.deaths == (4 if fate == "kill" else 2), (
+        "in its piece, and alone; killed ones are tried more often"
+    )
 
 
 def test_a_sample_that_lives_when_it_is_tried_again_is_innocent(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {4: "kill once", 7: "segfault once"}))
+    supervisor = Supervisor(Deadly(str(tmp_path), {4: "kill once", 7: "segfault once"}))
     try:
-        assert leader.do(0).error is None
+        assert supervisor.run_piece(0).error is None
     finally:
-        leader.close()
+        supervisor.close()
     assert set(said(tmp_path).values()) == {"good"}
-    assert leader.died == 2
+    assert supervisor.deaths == 2
 
 
 def test_a_process_that_is_asked_to_end_blames_no_photograph(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {4: "term once", 7: "term once"}))
+    supervisor = Supervisor(Deadly(str(tmp_path), {4: "term once", 7: "term once"}))
     try:
-        assert leader.do(0).error is None
+        assert supervisor.run_piece(0).error is None
     finally:
-        leader.close()
+        supervisor.close()
     assert set(said(tmp_path).values()) == {"good"}
-    assert leader.died == 2, "none was tried alone"
+    assert supervisor.deaths == 2, "none was tried alone"
 
 
 def test_several_poisonous_samples_in_one_piece(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {0: "exit", 5: "segfault", 9: "kill"}))
+    supervisor = Supervisor(Deadly(str(tmp_path), {0: "exit", 5: "segfault", 9: "kill"}))
     try:
-        assert leader.do(0).error is None
-        assert leader.do(1).error is None, "the next piece is none the worse for it"
+        assert supervisor.run_piece(0).error is None
+        assert supervisor.run_piece(1).error is None, "the next piece is none the worse for it"
     finally:
-        leader.close()
+        supervisor.close()
     bad = {0: "worker_crash", 5: "worker_crash", 9: "oom"}
     assert said(tmp_path) == {i: bad.get(i, "good") for i in range(20)}
 
 
 def test_an_error_of_the_piece_comes_back_and_the_process_lives_on(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {3: "raise once", 14: "odd once"}))
+    supervisor = Supervisor(Deadly(str(tmp_path), {3: "raise once", 14: "odd once"}))
     try:
-        first = leader.do(0)
+        first = supervisor.run_piece(0)
         assert isinstance(first.error, OSError) and first.error.errno == 28
-        second = leader.do(1)
+        second = supervisor.run_piece(1)
         assert isinstance(second.error, RuntimeError) and "_Odd" in str(second.error), "one that does not pickle"
-        again = [leader.do(0), leader.do(1)]
+        again = [supervisor.run_piece(0), supervisor.run_piece(1)]
         assert [outcome.error for outcome in again] == [None, None]
         assert again[0].summary["pid"] == again[1].summary["pid"]
     finally:
-        leader.close()
-    assert leader.died == 0
+        supervisor.close()
+    assert supervisor.deaths == 0
 
 
 def test_a_process_that_dies_at_no_sample_is_given_up_after_a_while(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {-1: "exit"}))
+    supervisor = Supervisor(Deadly(str(tmp_path), {-1: "exit"}))
     try:
-        outcome = leader.do(0)
+        outcome = supervisor.run_piece(0)
     finally:
-        leader.close()
+        supervisor.close()
     assert isinstance(outcome.error, WorkerDied) and "exit status 3, 3 times" in str(outcome.error)
 
 
 def test_a_decoder_that_asks_for_the_moon_gets_an_error(tmp_path: Path) -> None:
-    leader = Supervisor(Deadly(str(tmp_path), {2: "memory"}), WorkerLimits(memory=1 << 28))
+    supervisor = Supervisor(Deadly(str(tmp_path), {2: "memory"}), WorkerLimits(memory=1 << 28))
     try:
-        assert leader.do(0).error is None
+        assert supervisor.run_piece(0).error is None
     finally:
-        leader.close()
-    assert said(tmp_path)[2] == "oom" and leader.died == 0
+        supervisor.close()
+    assert said(tmp_path)[2] == "oom" and supervisor.deaths == 0
 
 
 def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +108,7 @@ def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys.modules[__name__], "Local", Local, raising=False)
     Local.__qualname__ = "Local"  # of this module, but not when it is imported
     (outcome,) = LocalEngine(1).run(Local(str(tmp_path)), [0])
-    assert isinstance(outcome.error, ConfigError) and "cannot have the source or the target: " in str(outcome.error)
+    assert isinstance(outcome.error, ConfigError) and "cannot load the source or the target: " in str(outcome.error)
 
 
 def test_room_is_shared_and_what_never_fits_is_told_so(tmp_path: Path) -> None:

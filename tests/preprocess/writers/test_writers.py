@@ -199,7 +199,7 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
 def test_images_of_one_array_have_one_shape() -> None:
     writer = writer_for(Packing("raw"))(lambda name: Sink(), "s", Packing("raw"))
     writer.add(next(many(1, 3000, "npy")))
-    with pytest.raises(ConfigError, match=r"images of one array have one shape: \(10, 100, 3\) so far"):
+    with pytest.raises(ConfigError, match=r"images of one array must have one shape: \(10, 100, 3\) so far"):
         writer.add(next(many(1, 6000, "npy")))
-    with pytest.raises(ConfigError, match=r"000000000 is no .npy file: .*; use Encoding\('raw'\)"):
+    with pytest.raises(ConfigError, match=r"000000000 is not a .npy file: .*; use Encoding\('raw'\)"):
         writer.add(entries(1)[0])

@@ -61,7 +61,7 @@ def test_other_arrays_are_refused(array: np.ndarray, got: str, tmp_path: Path) -
     file = io.BytesIO()
     np.save(file, array)
     one = replace(entries(1, "raw")[0], image=file.getvalue())
-    with pytest.raises(ConfigError, match=rf"000000000 must be uint8 \(height, width, 3\), all of it, got {got}"):
+    with pytest.raises(ConfigError, match=rf"000000000 must be complete uint8 \(height, width, 3\), got {got}"):
         write(tmp_path, RAW, [one])
 
 

@@ -155,6 +155,6 @@ def test_an_empty_shard_says_so(tmp_path: Path) -> None:
 
 
 def test_more_than_four_gigabytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mds, "_MOST", 3000)
-    with pytest.raises(ConfigError, match="has up to 4 GiB, got more with sample 3; ask for fewer per shard"):
+    monkeypatch.setattr(mds, "_MAX_BYTES", 3000)
+    with pytest.raises(ConfigError, match="holds at most 4 GiB, sample 3 exceeds that; use fewer samples"):
         write(tmp_path, MDS, entries(5))

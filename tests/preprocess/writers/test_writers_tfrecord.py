@@ -137,6 +137,6 @@ def test_the_index_finds_records_behind_a_damaged_length(tmp_path: Path) -> None
 
 
 def test_an_example_beyond_two_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tfrecord, "_MOST", 1000)
-    with pytest.raises(ConfigError, match=r"an Example has up to 1000 bytes, got .*: write smaller images"):
+    monkeypatch.setattr(tfrecord, "_MAX_BYTES", 1000)
+    with pytest.raises(ConfigError, match=r"an Example may have 1000 bytes, got .*: use smaller images"):
         write(tmp_path, RECORDS, entries(1))

@@ -1,4 +1,4 @@
-"""`fastfeed preprocess SRC DST`: a group of commands in which `run` need not be said."""
+"""`fastfeed preprocess SRC DST`: a group of commands whose default is `run`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import typer
 from typer.core import TyperGroup
 
 from fastfeed.cli.preprocess_inspect import preview, stats, status, verify
-from fastfeed.cli.preprocess_run import WORDS, resume, retry, run
+from fastfeed.cli.preprocess_run import ARGUMENTS, resume, retry, run
 
 __all__ = ["preprocess"]
 
 _HELP = ("-h", "--help")
 _CODES = (
     "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad ones than --max-bad; "
-    "4 the target or disk failed; 130 Ctrl-C. Whatever happens, finished shards are kept."
+    "4 the target or disk failed; 130 Ctrl-C. Finished shards are always kept."
 )
 
 
 class WithRun(TyperGroup):
-    """What is no command is an argument of `run`; its help is `run`'s, with the other commands below."""
+    """Passes arguments that are not a command to `run`; the help shows the options of `run`, then the commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """`photos/ shards/ --size 256` is `run photos/ shards/ --size 256`."""
-        ctx.meta[WORDS] = list(args)
+        ctx.meta[ARGUMENTS] = list(args)
         if args and args[0] not in self.commands and args[0] not in _HELP:
             args = ["run", *args]
         elif len(args) > 1 and args[0] != "run" and os.path.isdir(args[0]) and not os.path.isdir(args[1]):
             typer.echo(
-                f"fastfeed: {args[0]} is taken for the command; for the folder of that name: "
+                f"fastfeed: {args[0]} is interpreted as the command; for the folder of that name use: "
                 f"fastfeed preprocess run {shlex.join(args)}",
                 err=True,
             )
@@ -50,7 +50,7 @@ preprocess = typer.Typer(
     cls=WithRun, no_args_is_help=True, help=run.__doc__, epilog=_CODES, subcommand_metavar="or COMMAND ...",
     context_settings={"help_option_names": list(_HELP)},
 )  # fmt: skip
-preprocess.command("run", epilog=_CODES, help="As without a word: for a SRC that is called like a command.")(run)
+preprocess.command("run", epilog=_CODES, help="The default; needed if SRC has the name of a command.")(run)
 preprocess.command("resume")(resume)
 preprocess.command("retry")(retry)
 preprocess.command("status")(status)

@@ -1,4 +1,4 @@
-"""`fastfeed preprocess SRC DST --dry-run`: what would be done, from a sample; DST is not touched."""
+"""`fastfeed preprocess SRC DST --dry-run`: estimates a job from a sample; DST is not touched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from fastfeed.cli import preprocess_options as o
+from fastfeed.cli import preprocess_options as options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["dry_run"]
 
 
-def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> None:
-    """Count, make a sample, and say what all of it will be."""
+def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> None:
+    """Process a sample and print an estimate of the job."""
     import numpy as np
 
     from fastfeed.cli.preprocess_inspect import _print, _say
@@ -35,10 +35,10 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
     from fastfeed.preprocess.targets.overlap import check_overlap
 
     check_overlap(src, dst)
-    job, free = _there(dst, recipe, given)
-    source = o.opener(src, given)(None if job is None else job.target)
+    job, free = _existing_job(dst, recipe, values)
+    source = options.opener(src, values)(None if job is None else job.target)
     ids = None
-    part = o.part_of(given["part"])
+    part = options.part_of(values["part"])
     if job is not None:
         todo = select_part(job.todo, part or (0, 1))
         order = [job.plan.order[job.shards[k].first : job.shards[k].last] for k in todo]
@@ -46,124 +46,129 @@ def dry_run(src: str, dst: str, recipe: Recipe, given: Mapping[str, Any]) -> Non
         if not len(ids):
             _say(f"{dst}: nothing is left to do")
             return
-    engine = engine_for("local", given["workers"], given["memory"], given["timeout"])
+    engine = engine_for("local", values["workers"], values["memory"], values["timeout"])
     workers = getattr(engine, "workers", 1)
-    with _bar() as told:
-        found = estimate(source, recipe, engine, ids=ids, free=free, on_sample=told)
-    if given["as_json"]:
-        typer.echo(json.dumps(found.document(workers) | {"source": src, "target": dst}))
+    with _ProgressBar() as on_sample:
+        estimated = estimate(source, recipe, engine, ids=ids, free=free, on_sample=on_sample)
+    if values["as_json"]:
+        typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
         return
-    _print(f"{src} -> {dst} (dry run, nothing is written)", _facts(found, source, recipe, job, workers))
-    for sentence in _warnings(found, recipe, dst):
+    _print(f"{src} -> {dst} (dry run, nothing is written)", _facts(estimated, source, recipe, job, workers))
+    for sentence in _warnings(estimated, recipe, dst):
         _say(sentence, style="yellow")
 
 
-def _there(dst: str, recipe: Recipe, given: Mapping[str, Any]) -> tuple[Job | None, int | None]:
-    """The job that is in DST, if one is, and the bytes that may be written there."""
+def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[Job | None, int | None]:
+    """The job in DST, if there is one, and the free space there."""
     from fastfeed.preprocess.planning import check_plan
     from fastfeed.preprocess.state import load_plan, open_job
     from fastfeed.preprocess.targets.target import open_target
     from fastfeed.storage.byte_range import is_local
     from fastfeed.storage.storage import Storage
 
-    place, options = dst.removeprefix("file://"), o.target_options(given)
-    if is_local(place) and not os.path.exists(place):
-        return None, _free(place)
+    path, storage_options = dst.removeprefix("file://"), options.target_options(values)
+    if is_local(path) and not os.path.exists(path):
+        return None, _free(path)
     try:
-        target = open_target(dst, options, writes=False)
+        target = open_target(dst, storage_options, writes=False)
     except ConfigError:
-        if is_local(place) or Storage(options).find(dst):
+        if is_local(path) or Storage(storage_options).find(dst):
             raise
-        return None, None  # a bucket that holds nothing there
+        return None, None  # an empty place in a bucket
     plan, free = load_plan(target), target.free_bytes()
     if plan is None:
-        if others := sorted(name for name in target.files() if not name.startswith("_job/")):
-            raise ConfigError(f"{dst} is not empty, it holds {others[0]}, and no job: choose an empty folder")
+        if other_files := sorted(name for name in target.files() if not name.startswith("_job/")):
+            raise ConfigError(f"{dst} is not empty: it holds {other_files[0]} and no job; choose an empty folder")
         return None, free
     check_plan(target, plan, recipe)
     return open_job(target, plan), free
 
 
-def _free(place: str) -> int:
-    """Where a folder will be."""
-    folder = os.path.abspath(place)
+def _free(path: str) -> int:
+    """Free space where a folder will be created."""
+    folder = os.path.abspath(path)
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return shutil.disk_usage(folder).free
 
 
-def _facts(found: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int) -> list[tuple[str, str]]:
+def _facts(estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int) -> list[tuple[str, str]]:
     from fastfeed.preprocess.reports.progress import format_duration, format_reasons, format_size
 
-    images = f"{found.images:,}"
+    images = f"{estimated.images:,}"
     if job is not None:
-        images += f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards are there already"
+        images += f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards are done already"
     rows = [
         ("images", images),
-        ("shards", f"{found.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}"),
+        ("shards", f"{estimated.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}"),
     ]
     if source.left_out:
         rows.append(("left out", ", ".join(f"{n:,} {what}" for what, n in sorted(source.left_out.items())[:8])))
     if recipe.looks:
-        rows.append(("first", "all photographs are looked at, for duplicates or sizes: not counted here"))
-    rows.append(("sample", f"{found.sampled:,} photographs were really made, spread over all of them"))
-    bad = found.bad.total()
+        rows.append(("survey", "a survey of all photographs, for duplicates or sizes: not included here"))
+    rows.append(("sample", f"{estimated.sampled:,} photographs were processed, spread over all"))
+    bad = estimated.bad.total()
     rows.append(
         (
             "bad",
-            f"{bad} of these ({bad / max(found.sampled, 1):.1%}): {format_reasons(found.bad)}"
+            f"{bad} of these ({bad / max(estimated.sampled, 1):.1%}): {format_reasons(estimated.bad)}"
             if bad
             else "none of these",
         )
     )
-    spread = f", {format_size(found.least)} to {format_size(found.most)}" if found.spread else ""
-    rows.append(("output", f"about {format_size(found.output)}{spread}, {format_size(found.bytes_out)} an image"))
-    if found.bytes_in:
+    spread = f", {format_size(estimated.low)} to {format_size(estimated.high)}" if estimated.spread else ""
+    rows.append(
+        ("output", f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)} an image")
+    )
+    if estimated.bytes_in:
         rows.append(
-            ("input", f"about {format_size(found.bytes_in * found.good)}, {format_size(found.bytes_in)} an image")
+            (
+                "input",
+                f"about {format_size(estimated.bytes_in * estimated.good)}, {format_size(estimated.bytes_in)} an image",
+            )
         )
-    if found.free is not None:
-        rows.append(("free", f"{format_size(found.free)} in the target"))
-    stages = {name: took for name, took in found.stages.items() if took >= 5e-5}
-    each = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
-    long = found.seconds(workers)
-    about = f"about {format_duration(long)}" if long >= 1 else "less than a second, and some to start,"
+    if estimated.free is not None:
+        rows.append(("free", f"{format_size(estimated.free)} in the target"))
+    stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
+    stage_times = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
+    seconds = estimated.seconds(workers)
+    about = f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
     rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
-    rows.append(("ms an image", each))
+    rows.append(("ms an image", stage_times))
     return rows
 
 
-def _warnings(found: Estimate, recipe: Recipe, dst: str) -> list[str]:
+def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
     from fastfeed.errors import TargetError
     from fastfeed.preprocess.reports.estimate import check_space
 
-    said = []
+    warnings = []
     try:
-        check_space(found, dst)
-        if found.free is not None and found.most > found.free:
-            said.append(f"{dst} may have too little room: it could be full before the job is done")
+        check_space(estimated, dst)
+        if estimated.free is not None and estimated.high > estimated.free:
+            warnings.append(f"{dst} may have too little space for the whole job")
     except TargetError as error:
-        said.append(str(error))
-    encode, all_of_it = found.stages.get("encode", 0.0), sum(found.stages.values())
-    if recipe.encoding.image in ("webp", "png") and encode > all_of_it / 2:
-        said.append(
-            f"encoding {recipe.encoding.image} takes {encode / all_of_it:.0%} of the time; --image-format jpeg is many "
-            "times as fast"
+        warnings.append(str(error))
+    encode, total = estimated.stages.get("encode", 0.0), sum(estimated.stages.values())
+    if recipe.encoding.image in ("webp", "png") and encode > total / 2:
+        warnings.append(
+            f"encoding {recipe.encoding.image} takes {encode / total:.0%} of the time; --image-format jpeg is many "
+            "times faster"
         )
-    if found.sampled and found.bad.total() == found.sampled:
-        said.append("all photographs of the sample are bad: look at the reasons before you begin")
-    return said
+    if estimated.sampled and estimated.bad.total() == estimated.sampled:
+        warnings.append("all photographs of the sample are bad: check the reasons before you start")
+    return warnings
 
 
-class _bar:
-    """Tells how far the sample is, on a terminal."""
+class _ProgressBar:
+    """Shows the progress of the sample on a terminal."""
 
     def __enter__(self) -> Any:
-        self._status = Console(stderr=True, emoji=False).status("making a sample") if sys.stderr.isatty() else None
+        self._status = Console(stderr=True, emoji=False).status("processing a sample") if sys.stderr.isatty() else None
         if self._status is None:
             return None
         self._status.start()
-        return lambda done, of: self._status and self._status.update(f"making a sample: {done} of {of} photographs")
+        return lambda done, of: self._status and self._status.update(f"processing a sample: {done} of {of} photographs")
 
     def __exit__(self, *_: object) -> None:
         if self._status is not None:

@@ -1,4 +1,4 @@
-"""`fastfeed preprocess SRC DST`, `resume` and `retry`: photographs into shards, or the shards that are missing."""
+"""`fastfeed preprocess SRC DST`, `resume` and `retry`: commands that build shards."""
 
 from __future__ import annotations
 
@@ -16,215 +16,219 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from fastfeed.cli import preprocess_options as o
+from fastfeed.cli import preprocess_options as options
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.recipe import Recipe
     from fastfeed.preprocess.report import Progress, Report
 
-__all__ = ["FULL", "STOPPED", "TOO_BAD", "WORDS", "resume", "retry", "run"]
+__all__ = ["ARGUMENTS", "FULL", "STOPPED", "TOO_BAD", "resume", "retry", "run"]
 
 TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
-WORDS = "fastfeed.preprocess.words"  # what stands behind `fastfeed preprocess`, in the context's meta
+ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command-line arguments in the context's meta
 
 _SECRET = re.compile(r"^((?:--[\w-]+=)?[\w.-]*(?:secret|token|passw|credential|key)[\w.-]*=).*$", re.I | re.S)
-_SHOWN = 3  # bad photographs
+_MAX_SHOWN = 3  # bad photographs printed
 
 
-class _Ended(KeyboardInterrupt):
-    """SIGTERM."""
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM was received."""
 
 
-@o.at_work
+@options.with_job_options
 def run(
     ctx: typer.Context,
-    src: o.Source,
-    dst: o.Destination,
-    size: o.Size = "512",
-    mode: o.Mode = "short",
-    filter: o.Filter = "lanczos",
-    enlarge: o.Enlarge = False,
-    buckets: o.Buckets = "",
-    matte: o.Matte = "#ffffff",
-    fill: o.Fill = "#000000",
-    image_format: o.ImageFormat = "jpeg",
-    quality: o.Quality = 90,
-    subsampling: o.Subsampling = "4:2:0",
-    keep_small: o.KeepSmall = False,
-    format: o.Format = "webdataset",
-    shard_samples: o.ShardSamples = 1000,
-    shuffle: o.Shuffle = None,
-    val: o.Val = 0.0,
-    split_seed: o.SplitSeed = 0,
-    split_by: o.SplitBy = "looks",
-    min_side: o.MinSide = 1,
-    max_aspect: o.MaxAspect = 0.0,
-    only_formats: o.OnlyFormats = "",
-    max_pixels: o.MaxPixels = 300_000_000,
-    dedupe: o.Dedupe = "none",
-    distance: o.Distance = 4,
+    src: options.Source,
+    dst: options.Destination,
+    size: options.Size = "512",
+    mode: options.Mode = "short",
+    filter: options.Filter = "lanczos",
+    enlarge: options.Enlarge = False,
+    buckets: options.Buckets = "",
+    matte: options.Matte = "#ffffff",
+    fill: options.Fill = "#000000",
+    image_format: options.ImageFormat = "jpeg",
+    quality: options.Quality = 90,
+    subsampling: options.Subsampling = "4:2:0",
+    keep_small: options.KeepSmall = False,
+    format: options.Format = "webdataset",
+    shard_samples: options.ShardSamples = 1000,
+    shuffle: options.Shuffle = None,
+    val: options.Val = 0.0,
+    split_seed: options.SplitSeed = 0,
+    split_by: options.SplitBy = "looks",
+    min_side: options.MinSide = 1,
+    max_aspect: options.MaxAspect = 0.0,
+    only_formats: options.OnlyFormats = "",
+    max_pixels: options.MaxPixels = 300_000_000,
+    dedupe: options.Dedupe = "none",
+    distance: options.Distance = 4,
     *,
-    dry_run: o.DryRun = False,
+    dry_run: options.DryRun = False,
 ) -> None:
-    """Photographs into training shards. Broken off at any moment, the same command goes on; SRC is only read."""
-    recipe = o.recipe_of(ctx.params)
+    """Turn photographs into training shards. If interrupted, run the same command again to resume; SRC is only read."""
+    recipe = options.recipe_of(ctx.params)
     if dry_run:
-        from fastfeed.cli.preprocess_dry_run import dry_run as only_look
+        from fastfeed.cli.preprocess_dry_run import dry_run as print_estimate
 
-        only_look(src, dst, recipe, ctx.params)
+        print_estimate(src, dst, recipe, ctx.params)
         return
-    _go(ctx, src, dst, recipe)
+    _run_job(ctx, src, dst, recipe)
 
 
-@o.at_work
+@options.with_job_options
 def resume(
     ctx: typer.Context,
-    places: o.Places,
+    paths: options.Places,
 ) -> None:
-    """Go on with a job: the recipe is in its plan. What the source needs to be opened has to be said again."""
-    src, dst, recipe = _planned(places, ctx.params)
-    _go(ctx, src, dst, recipe)
+    """Resume a job with the recipe in its plan. Options for opening the source must be given again."""
+    src, dst, recipe = _job_in_plan(paths, ctx.params)
+    _run_job(ctx, src, dst, recipe)
 
 
-@o.at_work
+@options.with_job_options
 def retry(
     ctx: typer.Context,
-    places: o.Places,
+    paths: options.Places,
     reason: Annotated[str, typer.Option(help="Reasons, such as io_error,timeout.", metavar="NAMES")],
 ) -> None:
-    """Make shards anew that have bad photographs of these reasons, and those that are missing."""
+    """Rebuild shards that have bad photographs of these reasons, and those that are missing."""
     from fastfeed.preprocess.record import REASONS
 
     reasons = tuple(name.strip() for name in reason.split(",") if name.strip())
     unknown = [name for name in reasons if name not in REASONS]
     if unknown or not reasons:
-        raise ConfigError(f"--reason must be of {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}")
-    src, dst, recipe = _planned(places, ctx.params)
-    _go(ctx, src, dst, recipe, reasons)
+        raise ConfigError(f"--reason must be among {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}")
+    src, dst, recipe = _job_in_plan(paths, ctx.params)
+    _run_job(ctx, src, dst, recipe, reasons)
 
 
-def command(words: Sequence[str]) -> str:
-    """The command line, to be pasted into a shell; values of options that look like secrets are left out."""
-    return shlex.join(["fastfeed", "preprocess", *(_SECRET.sub(r"\1...", word) for word in words)])
+def command(arguments: Sequence[str]) -> str:
+    """The command line for a shell; values of options that look like secrets are left out."""
+    return shlex.join(["fastfeed", "preprocess", *(_SECRET.sub(r"\1...", word) for word in arguments)])
 
 
-def _planned(places: Sequence[str], given: Mapping[str, Any]) -> tuple[str, str, Recipe]:
-    """SRC, DST and what to make, where DST holds a job."""
+def _job_in_plan(paths: Sequence[str], values: Mapping[str, Any]) -> tuple[str, str, Recipe]:
+    """SRC, DST and recipe of the job in DST."""
     from fastfeed.preprocess.state import load_plan
     from fastfeed.preprocess.targets.target import open_target
     from fastfeed.storage.byte_range import is_local
 
-    if len(places) > 2:
-        raise ConfigError(f"SRC and DST, or DST alone, got {len(places)} places: {' '.join(places)}")
-    dst = places[-1]
-    plan = load_plan(open_target(dst, o.target_options(given), writes=False))
+    if len(paths) > 2:
+        raise ConfigError(f"expected SRC and DST, or DST alone, got {len(paths)} arguments: {' '.join(paths)}")
+    dst = paths[-1]
+    plan = load_plan(open_target(dst, options.target_options(values), writes=False))
     if plan is None:
-        raise ConfigError(f"{dst} holds no job: begin one with fastfeed preprocess SRC {shlex.quote(dst)}")
-    if len(places) == 1 and is_local(plan.source) and not glob(plan.source) and not os.path.exists(plan.source):
-        raise ConfigError(f"{plan.source}, the source in the plan, is not to be found from here: put SRC before {dst}")
-    return (places[0] if len(places) == 2 else plan.source), dst, plan.recipe
+        raise ConfigError(f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}")
+    if len(paths) == 1 and is_local(plan.source) and not glob(plan.source) and not os.path.exists(plan.source):
+        raise ConfigError(f"{plan.source}, the source in the plan, does not exist here: pass SRC before {dst}")
+    return (paths[0] if len(paths) == 2 else plan.source), dst, plan.recipe
 
 
-def _go(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = ()) -> None:
-    from fastfeed.preprocess.job import run as work
+def _run_job(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = ()) -> None:
+    from fastfeed.preprocess.job import run as run_job
     from fastfeed.preprocess.reports.progress import show_progress
     from fastfeed.preprocess.targets.overlap import check_overlap
 
-    given, errors = ctx.params, Console(stderr=True, emoji=False)
-    options, source = o.target_options(given), o.opener(src, given)
-    part, limit, engine = o.part_of(given["part"]), o.limit_of(given["max_bad"]), o.engine_of(given["ray"])
+    values, errors = ctx.params, Console(stderr=True, emoji=False)
+    storage_options, source = options.target_options(values), options.opener(src, values)
+    part, engine = options.part_of(values["part"]), options.engine_of(values["ray"])
+    limit = options.limit_of(values["max_bad"])
     check_overlap(src, dst)
-    begun = False
+    started = False
     try:
-        with _ended(), show_progress(errors, given["json_log"]) as on_progress:
+        with _sigterm_as_exception(), show_progress(errors, values["json_log"]) as on_progress:
 
             def listen(now: Progress) -> None:
-                nonlocal begun
-                begun = True
+                nonlocal started
+                started = True
                 on_progress(now)
 
-            report = work(
-                source, dst, recipe, engine=engine, workers=given["workers"], memory=given["memory"], max_bad=limit,
-                part=part, timeout_s=given["timeout"], retry=reasons, target_storage=options, on_progress=listen,
+            report = run_job(
+                source, dst, recipe, engine=engine, workers=values["workers"], memory=values["memory"], max_bad=limit,
+                part=part, timeout_s=values["timeout"], retry=reasons, target_storage=storage_options,
+                on_progress=listen,
             )  # fmt: skip
     except KeyboardInterrupt as error:
-        raise _stop(errors, ctx, "stopped", ENDED if isinstance(error, _Ended) else STOPPED) from None
+        raise _stop(errors, ctx, "stopped", ENDED if isinstance(error, _Terminated) else STOPPED) from None
     except TooManyFailures as error:
         raise _stop(errors, ctx, str(error), TOO_BAD) from None
     except ConfigError:
         raise
     except (TargetError, OSError) as error:
-        if isinstance(error, SourceError) and not begun:
+        if isinstance(error, SourceError) and not started:
             raise
         raise _stop(errors, ctx, str(error), FULL) from None
     except FastfeedError as error:
-        if not begun:
+        if not started:
             raise
         raise _stop(errors, ctx, str(error), FULL) from None
-    _say(report, dst, part, as_json=given["as_json"])
+    _print_report(report, dst, part, as_json=values["as_json"])
 
 
-def _stop(errors: Console, ctx: typer.Context, why: str, code: int) -> typer.Exit:
-    say = _plainly(errors)
-    say(f"fastfeed: {why}")
+def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
+    print_line = _printer(errors)
+    print_line(f"fastfeed: {message}")
     limit = ", with a larger --max-bad" if code == TOO_BAD else ""
-    kept = "" if "finished shards are kept" in why else "finished shards are kept; "
-    say(f"{kept}to go on{limit}:\n  {command(ctx.meta.get(WORDS, []))}")
+    kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
+    print_line(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
     return typer.Exit(code)
 
 
-def _say(report: Report, dst: str, part: tuple[int, int] | None, as_json: bool) -> None:
+def _print_report(report: Report, dst: str, part: tuple[int, int] | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
-    say, place = _plainly(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
-    say(str(report))
-    for bad in report.bad[:_SHOWN]:
-        say(f"    {bad}")
-    if len(report.bad) > _SHOWN:
-        say(f"    and {len(report.bad) - _SHOWN:,} more" + (f", all in {dst}/bad.jsonl" if report.complete else ""))
-    for note in report.notes[:_SHOWN]:
-        say(f"  of the source: {note}")
-    if len(report.notes) > _SHOWN:
-        say(f"  of the source: {len(report.notes) - _SHOWN:,} more remarks, in the report of --json")
+    print_line, quoted_dst = _printer(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
+    print_line(str(report))
+    for bad in report.bad[:_MAX_SHOWN]:
+        print_line(f"    {bad}")
+    if len(report.bad) > _MAX_SHOWN:
+        print_line(
+            f"    and {len(report.bad) - _MAX_SHOWN:,} more" + (f", all in {dst}/bad.jsonl" if report.complete else "")
+        )
+    for note in report.notes[:_MAX_SHOWN]:
+        print_line(f"  of the source: {note}")
+    if len(report.notes) > _MAX_SHOWN:
+        print_line(f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of --json")
     from fastfeed.faults import TRANSIENT
     from fastfeed.preprocess.reports.preview import DUPLICATES
 
     if any(why.startswith("duplicate") for why in report.left_out):
-        say(f"  duplicates, as pictures: {dst.rstrip('/')}/{DUPLICATES}")
-    if again := sorted(TRANSIENT & report.reasons.keys()):
-        say(f"  some may work now:  fastfeed preprocess retry {place} --reason {','.join(again)}")
+        print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{DUPLICATES}")
+    if retryable := sorted(TRANSIENT & report.reasons.keys()):
+        print_line(f"  some may succeed now:  fastfeed preprocess retry {quoted_dst} --reason {','.join(retryable)}")
     if not report.complete:
         others = f"; part {part[0]}/{part[1]} is done" if part else ""
-        say(f"  {report.shards - report.shards_done:,} shards are not done yet{others}")
+        print_line(f"  {report.shards - report.shards_done:,} shards are not done yet{others}")
         return
-    say(f"  look at it:  fastfeed preprocess preview {place}   stats {place}   verify {place}")
+    print_line(f"  inspect it:  fastfeed preprocess preview {quoted_dst}   stats {quoted_dst}   verify {quoted_dst}")
 
 
 def _document(report: Report) -> dict[str, Any]:
     from dataclasses import asdict
 
-    found = asdict(report)
-    return found | {"bad": dict(report.reasons), "complete": report.complete, "bad_images": found["bad"]}
+    document = asdict(report)
+    return document | {"bad": dict(report.reasons), "complete": report.complete, "bad_images": document["bad"]}
 
 
-def _plainly(console: Console) -> Callable[[str], None]:
+def _printer(console: Console) -> Callable[[str], None]:
     return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def _ended() -> Iterator[None]:
-    """A SIGTERM, as schedulers send it, ends a run as Ctrl-C does."""
+def _sigterm_as_exception() -> Iterator[None]:
+    """Handle SIGTERM, as sent by schedulers, like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(*_: object) -> None:
-        raise _Ended
+        raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
+    handler = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)

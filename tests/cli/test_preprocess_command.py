@@ -79,12 +79,12 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     assert out.split() == ["shards/_job/preview/shard-000000.jpg", "shards/_job/preview/index.html"]
     assert Path("shards/_job/preview/index.html").is_file()
 
-    assert "All that is there is as it was written." in fastfeed("verify", "shards")[0]
+    assert "All files are as they were written." in fastfeed("verify", "shards")[0]
     path = Path("shards/shard-000002.tar")
     path.write_bytes(path.read_bytes().replace(b"JFIF", b"JFIX"))
     out, _ = fastfeed("verify", "shards", code=1)
-    assert "shard-000002.tar: holds other bytes than were written (sha256)" in out
-    assert "1 shards are broken; --fix forgets them, then:  fastfeed preprocess resume shards" in out
+    assert "shard-000002.tar: content differs from what was written (sha256)" in out
+    assert "1 shards are broken; run with --fix, then:  fastfeed preprocess resume shards" in out
     out, _ = fastfeed("verify", "shards", "--fix", "--json", code=1)
     assert json.loads(out)["fixed"] == ["shard-000002"]
     out, _ = fastfeed("status", "shards")
@@ -105,14 +105,14 @@ def test_retry_makes_shards_with_such_reasons_again():
     out, _ = fastfeed("retry", "photos", "shards", "--reason", "not_image,timeout")
     assert "1 shard by this run" in out and "19 images" in out and "2 bad: 1 " in out
     _, err = fastfeed("retry", "shards", "--reason", "bored", code=2)
-    assert err.startswith("fastfeed: --reason must be of not_found, io_error,") and err.endswith(" got bored\n")
+    assert err.startswith("fastfeed: --reason must be among not_found, io_error,") and err.endswith(" got bored\n")
     _, err = fastfeed("resume", "a", "b", "c", code=2)
     assert err == "fastfeed: SRC and DST, or DST alone, got 3 places: a b c\n"
     _, err = fastfeed("resume", "photos", code=2)
-    assert err == "fastfeed: photos holds no job: begin one with fastfeed preprocess SRC photos\n"
+    assert err == "fastfeed: photos holds no job: start one with fastfeed preprocess SRC photos\n"
     shutil.move("photos", "moved")
     _, err = fastfeed("resume", "shards", code=2)
-    assert err == "fastfeed: photos, the source in the plan, is not to be found from here: put SRC before shards\n"
+    assert err == "fastfeed: photos, the source in the plan, does not exist here: pass SRC before shards\n"
 
 
 def test_parts_of_a_job():
@@ -128,7 +128,7 @@ def test_too_many_bad_ones():
     _, err = fastfeed(*words, code=3)
     assert "3 photographs are bad, more than max_bad allows (1)" in err and "photos/cats/0000_0.jpg: empty" in err
     assert err.endswith(
-        "to go on, with a larger --max-bad:\n"
+        "to resume, with a larger --max-bad:\n"
         "  fastfeed preprocess photos 'my shards' --size 24 --shard-samples 6 --max-bad 1\n"
     )
     out, _ = fastfeed(*words[:-1], "20%")
@@ -166,7 +166,7 @@ def test_whatever_ends_a_run_the_command_to_go_on_is_said(monkeypatch, error, co
     )
     said, advice, command = err.splitlines()
     assert said.startswith("fastfeed: ") and words in said
-    assert advice == "finished shards are kept; to go on:"
+    assert advice == "finished shards are kept; to resume:"
     assert command == (
         "  fastfeed preprocess photos 'a b' --storage-option secret=... --target-option=aws_secret_key=... --size=64"
     )
@@ -176,7 +176,7 @@ def test_whatever_ends_a_run_the_command_to_go_on_is_said(monkeypatch, error, co
 def test_a_dry_run_writes_nothing_and_is_right():
     before = sorted(os.listdir())
     out, _ = fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1)
-    assert "21 photographs were really made" in out and "3 of these (14.3%): 1 empty, 1 not_image, 1 truncated" in out
+    assert "21 photographs were processed" in out and "3 of these (14.3%): 1 empty, 1 not_image, 1 truncated" in out
     assert sorted(os.listdir()) == before
     found = json.loads(fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1, "--json")[0])
     fastfeed("photos", "shards", *SMALL)
@@ -190,7 +190,7 @@ def test_a_dry_run_writes_nothing_and_is_right():
     Path("full").mkdir()
     Path("full/x").touch()
     _, err = fastfeed("photos", "full", "--dry-run", code=2)
-    assert err == "fastfeed: full is not empty, it holds x, and no job: choose an empty folder\n"
+    assert err == "fastfeed: full is not empty: it holds x and no job; choose an empty folder\n"
 
 
 def test_a_job_in_a_bucket(s3):
@@ -205,7 +205,7 @@ def test_a_job_in_a_bucket(s3):
     out, _ = fastfeed("preview", place, *options, "--shards", 1)
     assert out.split() == [f"{place}/_job/preview/train-shard-000000.jpg", f"{place}/_job/preview/index.html"]
     out, _ = fastfeed("verify", place, *options)
-    assert "4 whole of 4 done" in out and "All that is there is as it was written." in out
+    assert "4 intact of 4 done" in out and "All files are as they were written." in out
     s3.put("test-cli-preprocess/shards/train/shard-000001.mds", b"x")
     out, _ = fastfeed("verify", place, *options, code=1)
     assert "train/shard-000001.mds: has 1 bytes, should have " in out

@@ -92,7 +92,10 @@ def test_max_bad_is_a_share_or_a_count(asked, text, value):
         ("--format zip", "format must be one of webdataset, tfrecord, parquet, mds, raw, got 'zip'"),
         ("--quality 0", "quality must be an integer in [1, 100], got 0"),
         ("--val 1", "val must be in [0, 1), the fraction of photographs in val/, got 1.0"),
-        ("--max-bad 100%", "--max-bad must be a share below 100%, such as 1%, or a count, such as 100, got '100%'"),
+        (
+            "--max-bad 100%",
+            "--max-bad must be a percentage below 100%, such as 1%, or a count, such as 100, got '100%'",
+        ),
         ("--max-bad 2.5", "got '2.5'"),
         ("--part 4/4", "part must be in [0, 4), got 4"),
         ("--part 4", "got '4'"),
@@ -125,7 +128,7 @@ def test_a_folder_that_is_called_like_a_command(tmp_path, monkeypatch):
     (tmp_path / "stats").mkdir()
     done = CliRunner().invoke(app, ["preprocess", "stats", "my shards", "--json"])
     assert done.stderr == (
-        "fastfeed: stats is taken for the command; for the folder of that name: "
+        "fastfeed: stats is interpreted as the command; for the folder of that name use: "
         "fastfeed preprocess run stats 'my shards' --json\n"
     )
 
@@ -142,9 +145,9 @@ def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     said = CliRunner().invoke(app, ["preprocess", "--help"]).stdout
     for panel in (
-        "What becomes of a photograph",
-        "How it is written",
-        "What shards are",
+        "Scaling",
+        "Encoding",
+        "Shards",
         "Which photographs",
         "Commands",
     ):

@@ -198,7 +198,7 @@ def test_duplicates_and_a_split(source: Path, tmp_path: Path) -> None:
 
 def test_a_target_that_is_not_empty_is_left_alone(source: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"is not empty, it holds mine\.txt"):
+    with pytest.raises(ConfigError, match=r"is not empty: it holds mine\.txt"):
         run(str(source), tmp_path, RECIPE)
     assert os.listdir(tmp_path) == ["mine.txt"]
     with pytest.raises(ConfigError, match="must not overlap"):

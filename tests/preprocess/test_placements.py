@@ -174,7 +174,7 @@ def test_what_no_file_can_hold() -> None:
     for image, most in (("jpeg", 65_500), ("webp", 16_383)):
         why = output_error(wide, image, 10**9)
         assert why is not None and why.reason in REASONS
-        assert why.detail == f"would become 65707x512 pixels; {image} has at most {most} a side"
+        assert why.detail == f"would become 65707x512 pixels; {image} allows at most {most} per side"
         assert output_error(wide._replace(canvas=(most, most)), image, 10**10) is None
     assert output_error(wide, "png", 10**9) is None and output_error(wide, "raw", 10**9) is None
     assert output_error(wide, "png", 512 * 65_707) is None

@@ -1,1 +1,1 @@
-"""What people are told: before, during and after a job."""
+"""Reports about a job: estimate, progress, status, statistics, verification, preview."""

@@ -1,4 +1,4 @@
-"""What a job will write and how long it will take, from a sample of its photographs that is really made."""
+"""Estimates the output size and run time of a job by processing a sample of its photographs."""
 
 from __future__ import annotations
 
@@ -29,61 +29,61 @@ if TYPE_CHECKING:
 __all__ = ["SAMPLE_SIZE", "Estimate", "check_space", "estimate", "sample_positions", "surely_fits"]
 
 SAMPLE_SIZE = 128  # photographs
-_PIECE = 16  # of them at once
-_LONGEST_S = 30.0  # then what is done must do
-_SPREAD = 2.0  # standard errors: 95 %
-_LONG = 3.0  # times its short side a photograph is long, on the average, at most
-_BESIDE = 4096  # bytes of a sample that are not its image's, at most
+_PIECE_SIZE = 16  # photographs per piece
+_MAX_S = 30.0  # then the finished pieces are used
+_STANDARD_ERRORS = 2.0  # standard errors: 95 %
+_MAX_MEAN_ASPECT = 3.0  # upper bound of the mean of long side / short side
+_METADATA_BYTES = 4096  # upper bound per sample, without the image
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of `images` photographs, from those that were made."""
+    """Estimate for `images` photographs, from those that were processed."""
 
     images: int
     sampled: int
-    bad: Counter[str]  # of the sampled ones, by reason
-    bytes_in: float  # of one photograph that is good
-    bytes_out: float  # of one in the shards, with its share of all that surrounds it
-    spread: float  # bytes, of bytes_out: as much more or less may be the mean of all, in 95 of 100 cases
-    stages: dict[str, float] = field(default_factory=dict)  # seconds of one worker for one photograph
+    bad: Counter[str]  # sampled ones, by reason
+    bytes_in: float  # per good photograph
+    bytes_out: float  # per sample in the shards, including its share of overhead
+    spread: float  # half of the 95 % confidence interval of bytes_out
+    stages: dict[str, float] = field(default_factory=dict)  # seconds per photograph of one worker
     shards: int = 0
-    free: int | None = None  # bytes that the target has room for; None: nobody says so
+    free: int | None = None  # free bytes in the target; None: unknown
 
     @property
     def good(self) -> float:
-        """Photographs that will be in the shards."""
+        """Expected photographs in the shards."""
         return self.images * (1 - self.bad.total() / self.sampled) if self.sampled else 0.0
 
     @property
     def output(self) -> float:
-        """Bytes of all shards."""
+        """Expected bytes of all shards."""
         return self.good * self.bytes_out
 
     @property
-    def least(self) -> float:
-        """Bytes of all shards, at least."""
+    def low(self) -> float:
+        """Lower bound of the bytes of all shards, at 95 % confidence."""
         return self.good * max(self.bytes_out - self.spread, 0.0)
 
     @property
-    def most(self) -> float:
-        """Bytes of all shards, at most."""
+    def high(self) -> float:
+        """Upper bound of the bytes of all shards, at 95 % confidence."""
         return self.good * (self.bytes_out + self.spread)
 
     def seconds(self, workers: int) -> float:
-        """For so many workers, each with a core of its own."""
+        """Expected run time with this many workers, each with its own core."""
         return self.images * sum(self.stages.values()) / max(min(workers, self.shards or workers), 1)
 
     def document(self, workers: int) -> dict[str, Any]:
-        """For programs."""
+        """Values for JSON."""
         return {
             "images": self.images,
             "shards": self.shards,
             "sampled": self.sampled,
             "bad": dict(sorted(self.bad.items())),
             "bytes": round(self.output),
-            "bytes_least": round(self.least),
-            "bytes_most": round(self.most),
+            "bytes_least": round(self.low),
+            "bytes_most": round(self.high),
             "bytes_in": round(self.bytes_in * self.good),
             "workers": workers,
             "seconds": round(self.seconds(workers), 1),
@@ -92,18 +92,18 @@ class Estimate:
         }
 
 
-def sample_positions(count: int, wanted: int) -> np.ndarray:
-    """Positions in [0, count), spread evenly and without a period, in such an order that any beginning is spread, too.
+def sample_positions(count: int, size: int) -> np.ndarray:
+    """Positions in [0, count), spread evenly without a period, ordered such that any prefix is spread evenly as well.
 
-    int64, shape (min(count, wanted),). The same for the same numbers.
+    int64, shape (min(count, size),). Deterministic.
     """
-    if count <= wanted:
+    if count <= size:
         strata = np.arange(count)
     else:
-        edges = np.arange(wanted + 1) * count // wanted
-        strata = edges[:-1] + (np.random.default_rng(0).random(wanted) * np.diff(edges)).astype(np.int64)
-    turns = (np.arange(len(strata)) * 0.6180339887498949) % 1.0  # multiples of the golden ratio fill [0, 1) evenly
-    return strata[np.argsort(np.argsort(turns, kind="stable"), kind="stable")].astype(np.int64)
+        edges = np.arange(size + 1) * count // size
+        strata = edges[:-1] + (np.random.default_rng(0).random(size) * np.diff(edges)).astype(np.int64)
+    order = (np.arange(len(strata)) * 0.6180339887498949) % 1.0  # multiples of the golden ratio fill [0, 1) evenly
+    return strata[np.argsort(np.argsort(order, kind="stable"), kind="stable")].astype(np.int64)
 
 
 def estimate(
@@ -115,85 +115,89 @@ def estimate(
     sample: int = SAMPLE_SIZE,
     free: int | None = None,
     on_sample: Callable[[int, int], None] | None = None,
-    longest_s: float = _LONGEST_S,
-    at_once: int = _PIECE,
+    longest_s: float = _MAX_S,
+    at_once: int = _PIECE_SIZE,
 ) -> Estimate:
-    """Make `sample` of these photographs (None: of all), pack them, and throw that away. Writes nothing.
+    """Process and pack `sample` of these photographs (None: of all), and discard the result. Writes nothing.
 
-    Errors are those of the source. After `longest_s` it is content with fewer.
+    Raises errors of the source. After `longest_s` the estimate uses the finished ones.
     """
-    chosen = np.arange(len(input.source)) if ids is None else ids
-    looked = chosen[sample_positions(len(chosen), sample)]
+    candidates = np.arange(len(input.source)) if ids is None else ids
+    sample_ids = candidates[sample_positions(len(candidates), sample)]
     plan = make_plan(
         replace(recipe, packing=replace(recipe.packing, samples=at_once)),
         source=input.text, fingerprint="", length=len(input.source), classes=tuple(input.source.classes),
-        groups=[("", looked)], left_out={}, made_with={},
+        groups=[("", sample_ids)], left_out={}, made_with={},
     )  # fmt: skip
     from fastfeed.preprocess.shard import ShardTask
 
-    pieces, begun = range(len(plan.shards)), monotonic()
-    found: list[dict[str, Any]] = []
-    under_way: dict[int, int] = {}
-    outcomes = engine.run(_Trial(ShardTask(input, _Nowhere(), plan)), pieces)
+    pieces, started = range(len(plan.shards)), monotonic()
+    summaries: list[dict[str, Any]] = []
+    in_progress: dict[int, int] = {}
+    outcomes = engine.run(_SizedTask(ShardTask(input, _NullTarget(), plan)), pieces)
     try:
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
-            under_way[outcome.piece] = outcome.samples
+            in_progress[outcome.piece] = outcome.samples
             if outcome.summary:
-                found.append(outcome.summary)
-                del under_way[outcome.piece]
+                summaries.append(outcome.summary)
+                del in_progress[outcome.piece]
             if on_sample is not None:
-                done = sum(one["samples"] for one in found) + sum(under_way.values())
-                on_sample(done, len(looked))
-            if found and monotonic() - begun > longest_s:
+                done = sum(summary["samples"] for summary in summaries) + sum(in_progress.values())
+                on_sample(done, len(sample_ids))
+            if summaries and monotonic() - started > longest_s:
                 break
     finally:
         outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
-    shards = -(-len(chosen) // recipe.packing.samples)
-    return _of(found, len(chosen), shards, free)
+    shards = -(-len(candidates) // recipe.packing.samples)
+    return _summarize(summaries, len(candidates), shards, free)
 
 
-def check_space(found: Estimate, target: str) -> None:
-    """TargetError where the target surely has too little room."""
-    if found.free is not None and found.least > found.free:
+def check_space(estimated: Estimate, target: str) -> None:
+    """TargetError if the target certainly has too little free space."""
+    if estimated.free is not None and estimated.low > estimated.free:
         raise TargetError(
-            f"{target} has {format_size(found.free)} free, the shards need {format_size(found.output)} "
-            f"(estimated from {found.sampled} photographs); make room, choose another target, or a smaller size",
+            f"{target} has {format_size(estimated.free)} free, the shards need {format_size(estimated.output)} "
+            f"(estimated from {estimated.sampled} photographs); free some space, or choose another target or size",
             errno.ENOSPC,
         )
 
 
 def surely_fits(images: int, recipe: Recipe, free: int) -> bool:
-    """So many bytes are enough, whatever the photographs hold. False: it takes an estimate to know."""
+    """Whether the free space suffices for any photographs. False: an estimate is needed."""
     scaling, lossless = recipe.scaling, recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95
     sides = [(side, side) if isinstance(side, int) else side for side in (scaling.size, *scaling.buckets) if side]
     if scaling.mode == "none" or not sides:
         return False
     if scaling.mode == "buckets":
         sides = sides[1:] if scaling.size else sides
-    pixels = max(height * width for height, width in sides) * (_LONG if scaling.mode == "short" else 1)
-    return free >= images * (pixels * (3.2 if lossless else 1.5) + _BESIDE)
+    pixels = max(height * width for height, width in sides) * (_MAX_MEAN_ASPECT if scaling.mode == "short" else 1)
+    return free >= images * (pixels * (3.2 if lossless else 1.5) + _METADATA_BYTES)
 
 
-def _of(found: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None) -> Estimate:
-    count = sum(one["samples"] for one in found)
+def _summarize(summaries: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None) -> Estimate:
+    count = sum(summary["samples"] for summary in summaries)
     bad, stages = Counter[str](), Counter[str]()
-    for one in found:
-        bad.update(one["bad"])
-        stages.update(one["seconds"])
-    sizes = np.array([size for one in found for size in one["sizes"]], float)
+    for summary in summaries:
+        bad.update(summary["bad"])
+        stages.update(summary["seconds"])
+    sizes = np.array([size for summary in summaries for size in summary["sizes"]], float)
     good = count - bad.total()
-    share = math.sqrt(max(1 - count / images, 0.0)) if images else 0.0  # of a sample of all, nothing is uncertain
-    each = np.append(sizes, np.zeros(bad.total()))  # how many are bad is uncertain, too
-    error = float(each.std(ddof=1)) / math.sqrt(len(each)) / (good / count) if good and len(each) > 1 else 0.0
+    correction = math.sqrt(max(1 - count / images, 0.0)) if images else 0.0  # a complete sample has no uncertainty
+    sizes_with_bad = np.append(sizes, np.zeros(bad.total()))  # the number of bad ones is uncertain as well
+    error = (
+        float(sizes_with_bad.std(ddof=1)) / math.sqrt(len(sizes_with_bad)) / (good / count)
+        if good and len(sizes_with_bad) > 1
+        else 0.0
+    )
     return Estimate(
         images=images,
         sampled=count,
         bad=bad,
-        bytes_in=sum(one["bytes_in"] for one in found) / good if good else 0.0,
+        bytes_in=sum(summary["bytes_in"] for summary in summaries) / good if good else 0.0,
         bytes_out=float(sizes.mean()) if len(sizes) else 0.0,
-        spread=_SPREAD * error * share,
+        spread=_STANDARD_ERRORS * error * correction,
         stages={name: stages[name] / count for name in sorted(stages) if name != "commit"} if count else {},
         shards=shards,
         free=free,
@@ -201,32 +205,32 @@ def _of(found: Sequence[Mapping[str, Any]], images: int, shards: int, free: int 
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    """A ShardTask that also tells how large each sample is."""
+class _SizedTask:
+    """A ShardTask that also reports the size of each sample."""
 
     task: ShardTask
 
-    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        summary = self.task.run(piece, watch, poison)
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        summary = self.task.run(piece, context, poison)
         target = self.task.target
-        assert isinstance(target, _Nowhere)
+        assert isinstance(target, _NullTarget)
         return {**summary, "sizes": _sizes(target.last.pop())}
 
-    def alone(self, sample: int, watch: TaskContext) -> None:
-        self.task.alone(sample, watch)
+    def alone(self, sample: int, context: TaskContext) -> None:
+        self.task.alone(sample, context)
 
 
 def _sizes(record: Record) -> list[float]:
-    """Bytes of each sample, without what a file has at its beginning and end: a whole shard has that once, too."""
+    """Bytes of each sample, without the file's header and footer, which occur once per shard."""
     if not record.ids:
         return []
-    beside = sum(part.bytes for part in record.files[1:]) / len(record.ids)
+    index_bytes = sum(part.bytes for part in record.files[1:]) / len(record.ids)
     if len(record.offsets) < 2:
         return [record.bytes / len(record.ids)] * len(record.ids)
-    return [float(size) + beside for size in np.diff(record.offsets)]
+    return [float(size) + index_bytes for size in np.diff(record.offsets)]
 
 
-class _Nowhere:
+class _NullTarget:
     """A target that counts."""
 
     text = "nowhere"
@@ -246,8 +250,8 @@ class _Nowhere:
     def remove(self, name: str) -> None:
         pass
 
-    def attempt(self) -> _Attempt:
-        return _Attempt(self)
+    def attempt(self) -> _NullAttempt:
+        return _NullAttempt(self)
 
     def sweep(self, everything: bool = False) -> int:
         return 0
@@ -256,13 +260,13 @@ class _Nowhere:
         return None
 
 
-class _Attempt:
-    def __init__(self, target: _Nowhere) -> None:
+class _NullAttempt:
+    def __init__(self, target: _NullTarget) -> None:
         self._target = target
-        self._files: dict[str, _Counted] = {}
+        self._files: dict[str, _CountingFile] = {}
 
-    def create(self, name: str) -> _Counted:
-        return self._files.setdefault(name, _Counted())
+    def create(self, name: str) -> _CountingFile:
+        return self._files.setdefault(name, _CountingFile())
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         name, content = record(
@@ -274,8 +278,8 @@ class _Attempt:
         self._files.clear()
 
 
-class _Counted:
-    """Hashes what it is given, for that takes time as well."""
+class _CountingFile:
+    """Counts and hashes bytes, as hashing takes time in a real run."""
 
     def __init__(self) -> None:
         self.bytes, self.digest = 0, hashlib.sha256()

@@ -1,4 +1,4 @@
-"""A job to look at: a contact sheet per shard, and one page with them, the numbers, and what is bad."""
+"""Writes a preview of a job: contact sheets of shards, and an HTML page with them, statistics and bad images."""
 
 from __future__ import annotations
 
@@ -61,56 +61,56 @@ details { margin: 8px 0; } summary { cursor: pointer; } ul { margin: 6px 0; padd
 def preview(
     job: Job, *, shards: int = 8, count: int = 24, side: int = 160, on_shard: Callable[[int, int], None] | None = None
 ) -> list[str]:
-    """Write `_job/preview/`: a JPEG per drawn shard, and the page. The names, the page's last."""
-    drawn = _spread([job.records[index] for index in sorted(job.records)], shards)
+    """Write `_job/preview/`: a JPEG per drawn shard, and the page. Returns the names, the page last."""
+    drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
     pictures: list[tuple[Record, bytes]] = []
     written = []
-    for number, record in enumerate(drawn):
-        found = draw_cells(job, record, count, side)
-        if found:
+    for number, record in enumerate(drawn_records):
+        cells = draw_cells(job, record, count, side)
+        if cells:
             file = io.BytesIO()
-            draw_sheet(found, side).save(file, "JPEG", quality=_QUALITY)
+            draw_sheet(cells, side).save(file, "JPEG", quality=_QUALITY)
             written.append(f"_job/preview/{record.shard.replace('/', '-')}.jpg")
             job.target.write(written[-1], file.getvalue())
             pictures.append((record, file.getvalue()))
         if on_shard is not None:
-            on_shard(number + 1, len(drawn))
-    bad = [one for index in sorted(job.records) for one in job.records[index].bad]
+            on_shard(number + 1, len(drawn_records))
+    bad = [sample for index in sorted(job.records) for sample in job.records[index].bad]
     job.target.write(PAGE, page(statistics(job), pictures, bad, job.plan.recipe.document()).encode())
     return [*written, PAGE]
 
 
 def page(
-    found: Statistics, pictures: Sequence[tuple[Record, bytes]], bad: Sequence[BadSample], recipe: Mapping[str, object]
+    stats: Statistics, pictures: Sequence[tuple[Record, bytes]], bad: Sequence[BadSample], recipe: Mapping[str, object]
 ) -> str:
-    """One HTML file that needs no other."""
-    tally = found.tally
+    """The page as one self-contained HTML file."""
+    counts = stats.tally
     charts = [
-        _chart("Formats", top_rows(tally.formats, 8)),
-        _chart("Megapixels", bins(tally.megapixels, megapixel)),
-        _chart("Width : height", bins(tally.aspects, aspect)),
-        _chart("Sizes written, height x width", top_rows(tally.sizes, 8)),
-        _chart("Color modes", top_rows(tally.modes, 8)),
-        _chart("Color profiles", top_rows(tally.icc, 8)),
-        _chart("EXIF orientations", top_rows(tally.orientations, 8)),
+        _chart("Formats", top_rows(counts.formats, 8)),
+        _chart("Megapixels", bins(counts.megapixels, megapixel)),
+        _chart("Width : height", bins(counts.aspects, aspect)),
+        _chart("Sizes written, height x width", top_rows(counts.sizes, 8)),
+        _chart("Color modes", top_rows(counts.modes, 8)),
+        _chart("Color profiles", top_rows(counts.icc, 8)),
+        _chart("EXIF orientations", top_rows(counts.orientations, 8)),
     ]
-    busy = sum(found.took.stages.values())
+    busy = sum(stats.took.stages.values())
     if busy:
-        stages = [(STAGES.get(name, name), round(100 * took / busy)) for name, took in found.took.stages.items()]
+        stages = [(STAGES.get(name, name), round(100 * took / busy)) for name, took in stats.took.stages.items()]
         charts.append(_chart("Where the time went, percent", stages))
-    said = bottleneck(found.took)
+    advice = bottleneck(stats.took)
     parts = [
         "<!doctype html>\n<html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{escape(found.target)}: fastfeed preprocess</title><style>{_STYLE}</style>",
-        f"<div class='soft'>fastfeed preprocess</div><h1>{escape(found.target)}</h1>",
-        f"<div class='soft'>from {escape(found.source)}</div>",
-        f"<div class='say'>{escape(said[0].upper() + said[1:])}.</div>" if said else "",
-        _facts([fact for fact in summary(found) if fact[0][0] != " "]),  # stages are a chart
-        "<p><a href='../duplicates.html'>Duplicates, as pictures</a></p>"
-        if any(why.startswith("duplicate") for why in found.left_out) else "",
-        "<h2>What came in, and what came out</h2><div class='grid'>", *charts, "</div>",
-        _sheets(found, pictures),
+        f"<title>{escape(stats.target)}: fastfeed preprocess</title><style>{_STYLE}</style>",
+        f"<div class='soft'>fastfeed preprocess</div><h1>{escape(stats.target)}</h1>",
+        f"<div class='soft'>from {escape(stats.source)}</div>",
+        f"<div class='say'>{escape(advice[0].upper() + advice[1:])}.</div>" if advice else "",
+        _facts([fact for fact in summary(stats) if fact[0][0] != " "]),  # stages have a chart
+        "<p><a href='../duplicates.html'>Duplicates with thumbnails</a></p>"
+        if any(why.startswith("duplicate") for why in stats.left_out) else "",
+        "<h2>Input and output</h2><div class='grid'>", *charts, "</div>",
+        _sheets(stats, pictures),
         _bad(bad),
         _recipe(recipe),
         "</html>\n",
@@ -123,19 +123,19 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     return f"<table class='facts'>{lines}</table>"
 
 
-def _chart(title: str, counted: Sequence[tuple[str, int]], kind: str = "") -> str:
-    if not counted:
+def _chart(title: str, bars: Sequence[tuple[str, int]], kind: str = "") -> str:
+    if not bars:
         return ""
-    most = max(*(n for _, n in counted), 1)
+    largest = max(*(n for _, n in bars), 1)
     lines = "".join(
         f"<tr><td>{escape(name)}</td><td class='n'>{n:,}</td>"
-        f"<td class='b'><i style='width:{100 * n / most:.1f}%'></i></td></tr>"
-        for name, n in counted
+        f"<td class='b'><i style='width:{100 * n / largest:.1f}%'></i></td></tr>"
+        for name, n in bars
     )
     return f"<div class='{kind}'><h3>{escape(title)}</h3><table>{lines}</table></div>"
 
 
-def _sheets(found: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
+def _sheets(stats: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
     if not pictures:
         return ""
     figures = "".join(
@@ -145,8 +145,8 @@ def _sheets(found: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
         f"src='data:image/jpeg;base64,{base64.b64encode(picture).decode()}'></figure>"
         for record, picture in pictures
     )
-    all_of_them = len(pictures) == found.shards_done
-    which = "" if all_of_them else f", {len(pictures):,} of {found.shards_done:,} shards, spread over the job"
+    all_of_them = len(pictures) == stats.shards_done
+    which = "" if all_of_them else f", {len(pictures):,} of {stats.shards_done:,} shards, spread over the job"
     return f"<h2>First samples{which}</h2>{figures}"
 
 
@@ -154,21 +154,26 @@ def _bad(bad: Sequence[BadSample]) -> str:
     if not bad:
         return "<h2>Bad photographs</h2><p>None.</p>"
     by_reason: dict[str, list[BadSample]] = defaultdict(list)
-    for one in bad:
-        by_reason[one.reason].append(one)
+    for sample in bad:
+        by_reason[sample.reason].append(sample)
     ranked = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     lists = []
-    for reason, ones in ranked:
+    for reason, samples in ranked:
         lines = "".join(
-            f"<li>{escape(one.uri)}{' <span class=soft>' + escape(one.detail) + '</span>' if one.detail else ''}</li>"
-            for one in ones[:_LISTED]
+            f"<li>{escape(sample.uri)}"
+            f"{' <span class=soft>' + escape(sample.detail) + '</span>' if sample.detail else ''}</li>"
+            for sample in samples[:_LISTED]
         )
-        more = f"<div class='soft'>and {len(ones) - _LISTED:,} more, in bad.jsonl</div>" if len(ones) > _LISTED else ""
+        more = (
+            f"<div class='soft'>and {len(samples) - _LISTED:,} more, in bad.jsonl</div>"
+            if len(samples) > _LISTED
+            else ""
+        )
         lists.append(
-            f"<details{' open' if len(ranked) < 4 else ''}><summary>{len(ones):,} <b>{escape(reason)}</b> "
+            f"<details{' open' if len(ranked) < 4 else ''}><summary>{len(samples):,} <b>{escape(reason)}</b> "
             f"<span class='soft'>{escape(REASONS.get(reason, ''))}</span></summary><ul>{lines}</ul>{more}</details>"
         )
-    chart = _chart("By reason", [(reason, len(ones)) for reason, ones in ranked], "bad")
+    chart = _chart("By reason", [(reason, len(samples)) for reason, samples in ranked], "bad")
     return f"<h2>{len(bad):,} bad photographs</h2>{chart}{''.join(lists)}"
 
 
@@ -182,10 +187,10 @@ def _recipe(recipe: Mapping[str, object]) -> str:
     return f"<h2>Recipe</h2><details><summary>All of it</summary>{_facts(lines)}</details>"
 
 
-def _spread(records: Sequence[Record], most: int) -> list[Record]:
-    """Up to so many, the first and the last among them."""
-    if len(records) <= most:
+def _spread(records: Sequence[Record], limit: int) -> list[Record]:
+    """Up to `limit` records, evenly spread, including the first and the last."""
+    if len(records) <= limit:
         return list(records)
-    if most == 1:
+    if limit == 1:
         return [records[0]]
-    return [records[k * (len(records) - 1) // (most - 1)] for k in range(most)]
+    return [records[k * (len(records) - 1) // (limit - 1)] for k in range(limit)]

@@ -1,4 +1,4 @@
-"""How far a job is, for people and for programs: a live picture on a terminal, lines in a log, JSON lines in a file."""
+"""Shows the progress of a job: live on a terminal, as plain lines, or as JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ __all__ = [
 ]
 
 LINES_S = 10.0  # between plain lines
-_SHOWN = 4  # reasons
+_MAX_REASONS = 4  # reasons
 
 OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What this run does in a second, on the average since its first shard was begun."""
+    """Speed of this run per second, averaged since its first shard was started."""
 
     images: float = 0.0
     bytes_in: float = 0.0
     bytes_out: float = 0.0
-    left_s: float | None = None  # for the rest at this speed; None: not known yet
+    left_s: float | None = None  # remaining time at this speed; None: unknown
 
 
 class SpeedMeter:
-    """Turns counts into speeds. What was there before this run, and the time before its first shard, do not count."""
+    """Computes speeds from Progress. Excludes earlier runs and the time before the first shard."""
 
     def __init__(self) -> None:
         self._first: Progress | None = None
-        self._last: Progress | None = None  # when bytes changed: they are counted by whole shards
+        self._last: Progress | None = None  # when bytes last changed: they are counted per shard
 
     def __call__(self, now: Progress) -> Speed:
-        """With this news."""
+        """The speed at this Progress."""
         if self._first is None or self._first.phase != now.phase:
             self._first, self._last = now, None
         first = self._first
         if now.bytes_in > (first.bytes_in if self._last is None else self._last.bytes_in):
             self._last = now
         images = _per_second(now.images_done - first.images_done, now.seconds - first.seconds)
-        left = max(now.images - now.images_done, 0)
-        left_s = 0.0 if not left else left / images if images else None
+        remaining = max(now.images - now.images_done, 0)
+        left_s = 0.0 if not remaining else remaining / images if images else None
         if self._last is None:
             return Speed(images, left_s=left_s)
         span = self._last.seconds - first.seconds
@@ -78,36 +78,36 @@ class SpeedMeter:
 def show_progress(
     console: Console, log: Path | None = None, every_s: float = LINES_S, clock: Callable[[], float] = time.time
 ) -> Iterator[OnProgress]:
-    """Give this to `run(on_progress=...)`. On a terminal a picture that is gone at the end, else a line now and then.
+    """Yields a callback for `run(on_progress=...)`. Shows a live display on a terminal, else prints lines.
 
-    `log` gets one JSON object per line, whenever a shard is done. ConfigError where it cannot be written.
+    `log` gets one JSON object per line for each completed shard. ConfigError if it cannot be written.
     """
     listeners: list[OnProgress] = []
-    file = _opened(log)
+    file = _open_log(log)
     try:
         if file is not None:
-            listeners.append(_logger(file, clock))
+            listeners.append(_json_logger(file, clock))
         if not console.is_terminal:
-            listeners.append(_lines(console, every_s))
-            yield lambda now: _tell(listeners, now)
+            listeners.append(_line_printer(console, every_s))
+            yield lambda now: _notify(listeners, now)
             return
         with Live(console=console, transient=True, auto_refresh=False) as live:
             pace = SpeedMeter()
-            listeners.append(lambda now: live.update(picture(now, pace(now), console.width), refresh=True))
-            yield lambda now: _tell(listeners, now)
+            listeners.append(lambda now: live.update(render(now, pace(now), console.width), refresh=True))
+            yield lambda now: _notify(listeners, now)
     finally:
         if file is not None:
             file.close()
 
 
-def picture(now: Progress, speed: Speed, width: int) -> Group:
-    """A bar, and three lines under it."""
+def render(now: Progress, speed: Speed, width: int) -> Group:
+    """A progress bar with up to three lines below."""
     share = now.images_done / now.images if now.images else 0.0
     bar = Table.grid(padding=(0, 1))
     left = "" if speed.left_s is None else f"{format_duration(speed.left_s)} left"
-    # the bar's width follows from the words', or else their growing digits would make it twitch
+    # fixed width: else growing digits would make the bar flicker
     bar.add_row(ProgressBar(1.0, share, width=max(10, min(width, 100) - 28)), f"{share:5.1%}", Text(left, "bold cyan"))
-    lines = [Text(f"{_what(now)}", style="bold"), Text(", ".join(_speeds(speed)))]
+    lines = [Text(f"{_describe(now)}", style="bold"), Text(", ".join(_speeds(speed)))]
     if now.bad:
         lines.append(Text(f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}", style="yellow"))
     for line in lines:
@@ -115,9 +115,9 @@ def picture(now: Progress, speed: Speed, width: int) -> Group:
     return Group(bar, *lines)
 
 
-def line(now: Progress, speed: Speed) -> str:
-    """All of it, for a log."""
-    words = [_what(now), *_speeds(speed)]
+def format_line(now: Progress, speed: Speed) -> str:
+    """Progress as one line of text."""
+    words = [_describe(now), *_speeds(speed)]
     if speed.left_s is not None:
         words.append(f"{format_duration(speed.left_s)} left")
     if now.bad:
@@ -126,7 +126,7 @@ def line(now: Progress, speed: Speed) -> str:
 
 
 def document(now: Progress, speed: Speed, at: float) -> dict[str, object]:
-    """All of it, for programs. `at` is seconds since 1970."""
+    """Progress as JSON values. `at` is seconds since 1970."""
     return {
         "time": round(at, 3),
         "seconds": round(now.seconds, 3),
@@ -146,29 +146,29 @@ def document(now: Progress, speed: Speed, at: float) -> dict[str, object]:
     }
 
 
-def format_reasons(bad: Mapping[str, int], most: int = _SHOWN) -> str:
+def format_reasons(bad: Mapping[str, int], limit: int = _MAX_REASONS) -> str:
     """`8 truncated, 4 corrupt`, the most frequent first."""
     ranked = sorted(Counter(bad).items(), key=lambda item: (-item[1], item[0]))
-    words = [f"{n:,} {why}" for why, n in ranked[:most]]
-    if len(ranked) > most:
-        words.append(f"{sum(n for _, n in ranked[most:]):,} others")
+    words = [f"{n:,} {why}" for why, n in ranked[:limit]]
+    if len(ranked) > limit:
+        words.append(f"{sum(n for _, n in ranked[limit:]):,} others")
     return ", ".join(words)
 
 
 def format_duration(seconds: float) -> str:
     """`42 s`, `3:05 min`, `1:02:03 h`, `3 d 4 h`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    if whole < 172_800:
-        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
-    return f"{whole // 86_400} d {whole // 3600 % 24} h"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60}:{total % 60:02} min"
+    if total < 172_800:
+        return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02} h"
+    return f"{total // 86_400} d {total // 3600 % 24} h"
 
 
 def format_megabytes(count: float) -> str:
-    """Of a second: `4.5 MB`; one decimal below 100."""
+    """`4.5 MB`; one decimal below 100."""
     return f"{count / 1e6:,.1f} MB" if count < 1e8 else f"{count / 1e6:,.0f} MB"
 
 
@@ -182,12 +182,12 @@ def format_size(count: float) -> str:
     return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
-def _what(now: Progress) -> str:
+def _describe(now: Progress) -> str:
     images = f"{now.images_done:,} of {now.images:,} images"
     if now.phase == "room":
-        return f"a sample first, to see whether there is room: {images}"
+        return f"processing a sample to estimate the output size: {images}"
     if now.phase != "shards":
-        return f"looking at them first: {images}"
+        return f"survey: {images}"
     return f"{now.shards_done:,} of {now.shards:,} shards, {images}"
 
 
@@ -200,39 +200,39 @@ def _speeds(speed: Speed) -> list[str]:
     return words
 
 
-def _lines(console: Console, every_s: float) -> OnProgress:
-    pace, said = SpeedMeter(), -every_s
+def _line_printer(console: Console, every_s: float) -> OnProgress:
+    pace, last_printed = SpeedMeter(), -every_s
 
     def listen(now: Progress) -> None:
-        nonlocal said
+        nonlocal last_printed
         speed = pace(now)
-        if now.seconds - said >= every_s:
-            said = now.seconds
-            console.print(line(now, speed), markup=False, highlight=False, soft_wrap=True)
+        if now.seconds - last_printed >= every_s:
+            last_printed = now.seconds
+            console.print(format_line(now, speed), markup=False, highlight=False, soft_wrap=True)
 
     return listen
 
 
-def _logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
-    pace, before = SpeedMeter(), ("", -1)
+def _json_logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
+    pace, last_logged = SpeedMeter(), ("", -1)
 
     def listen(now: Progress) -> None:
-        nonlocal before
+        nonlocal last_logged
         speed = pace(now)
-        if (now.phase, now.shards_done) != before:
-            before = (now.phase, now.shards_done)
+        if (now.phase, now.shards_done) != last_logged:
+            last_logged = (now.phase, now.shards_done)
             file.write(json.dumps(document(now, speed, clock())) + "\n")
             file.flush()
 
     return listen
 
 
-def _tell(listeners: list[OnProgress], now: Progress) -> None:
+def _notify(listeners: list[OnProgress], now: Progress) -> None:
     for listen in listeners:
         listen(now)
 
 
-def _opened(log: Path | None) -> TextIO | None:
+def _open_log(log: Path | None) -> TextIO | None:
     try:
         return None if log is None else log.open("a", encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Whether a job goes on, how fast, and when it will be done: from its files, so that any machine can ask."""
+"""The status of a job from its files alone: whether it runs, how fast, and when it will be done."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fastfeed.preprocess.targets.target import Target
 __all__ = ["JobStatus", "count_surveyed", "job_status", "shard_pace"]
 
 SURVEY = piece_name(0).rpartition("/")[0]
-_AROUND = 640  # bytes in a piece that are no rows, at most
-_PAUSE = 8.0  # times as long as between others: one run ended there, and another began
-_SHORTEST_S = 60.0  # that a pause lasts
-_FRESH_S = 20.0  # since the last shard: a job that other machines do may be running
-_RECENT = 200  # records that the speed is taken from
+_HEADER_BYTES = 640  # bytes in a piece besides its rows, at most
+_PAUSE_FACTOR = 8.0  # a gap this many times the median separates two runs
+_MIN_PAUSE_S = 60.0  # shortest gap that separates two runs
+_RECENT_S = 20.0  # after the last shard, a job of other machines may still be running
+_MAX_RECORDS = 200  # records to compute the speed from
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How far a job is."""
+    """The status of a job."""
 
     source: str
     shards: int
@@ -41,9 +41,9 @@ class JobStatus:
     bad: Counter[str]  # by reason
     left_out: dict[str, int]
     running: bool
-    writers: int  # processes of this machine that are writing
-    last_s: float | None  # seconds since the last shard was done; None: not known
-    seconds_left: float | None  # at the speed of the last shards; None: not running, or not known
+    writers: int  # processes of this machine that write to the target
+    last_s: float | None  # seconds since the last shard was completed; None: unknown
+    seconds_left: float | None  # at the speed of the last shards; None: not running, or unknown
 
     @property
     def todo(self) -> int:
@@ -51,7 +51,7 @@ class JobStatus:
         return self.shards - self.done
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """Values for JSON."""
         return {
             "source": self.source, "shards": self.shards, "shards_done": self.done, "planned": self.planned,
             "images": self.images, "bytes": self.bytes, "bad": dict(sorted(self.bad.items())),
@@ -60,42 +60,42 @@ class JobStatus:
         }  # fmt: skip
 
     def rows(self) -> list[tuple[str, str]]:
-        """For people."""
-        share = self.done / self.shards if self.shards else 1.0
-        found = [
+        """The status as rows of text."""
+        fraction = self.done / self.shards if self.shards else 1.0
+        rows = [
             ("source", self.source),
-            ("shards", f"{self.done:,} of {self.shards:,} done, {share:.1%}"),
+            ("shards", f"{self.done:,} of {self.shards:,} done, {fraction:.1%}"),
             ("images", f"{self.images:,} in them, {format_size(self.bytes)}; {self.planned:,} planned"),
         ]
         if self.bad:
-            found.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
+            rows.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
         if self.left_out:
-            found.append(("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(self.left_out.items()))))
+            rows.append(("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(self.left_out.items()))))
         last = "" if self.last_s is None else f", the last shard {format_duration(self.last_s)} ago"
         if not self.todo:
-            found.append(("state", "complete"))
+            rows.append(("state", "complete"))
         elif self.writers:
-            who = "1 process writes" if self.writers == 1 else f"{self.writers} processes write"
-            found.append(("state", f"running, {who} on this machine{last}"))
+            writing = "1 process writes" if self.writers == 1 else f"{self.writers} processes write"
+            rows.append(("state", f"running, {writing} on this machine{last}"))
         elif self.running:
-            found.append(("state", f"running on another machine, or just stopped{last}"))
+            rows.append(("state", f"running on another machine, or just stopped{last}"))
         else:
-            found.append(("state", f"not running, as far as can be seen from here{last}"))
+            rows.append(("state", f"not running, as far as this machine can tell{last}"))
         if self.seconds_left is not None:
-            found.append(("left", f"about {format_duration(self.seconds_left)}, at the speed of the last shards"))
-        return found
+            rows.append(("left", f"about {format_duration(self.seconds_left)}, at the speed of the last shards"))
+        return rows
 
 
 def job_status(job: Job, now: float | None = None) -> JobStatus:
-    """Of a job as it is now. Times are known of folders, not of buckets."""
+    """The current status of a job. Times are known for folders only, not for buckets."""
     records, now = job.records.values(), time.time() if now is None else now
     writers = sum(not has_ended(name.rpartition("/")[2]) for name in temporary_names(job.target))
     times = _times(job)
-    each, last = shard_pace(times)
+    interval, last = shard_pace(times)
     last_s = None if last is None else max(now - last, 0.0)
-    fresh = last_s is not None and last_s < max(_FRESH_S, _PAUSE * (each or 0.0))
+    is_recent = last_s is not None and last_s < max(_RECENT_S, _PAUSE_FACTOR * (interval or 0.0))
     todo = len(job.shards) - len(job.records)
-    running = bool(todo) and (writers > 0 or fresh)
+    running = bool(todo) and (writers > 0 or is_recent)
     return JobStatus(
         source=job.plan.source,
         shards=len(job.shards),
@@ -108,38 +108,38 @@ def job_status(job: Job, now: float | None = None) -> JobStatus:
         running=running,
         writers=writers,
         last_s=last_s,
-        seconds_left=todo * each if running and each is not None else None,
+        seconds_left=todo * interval if running and interval is not None else None,
     )
 
 
 def count_surveyed(target: Target) -> int:
-    """Photographs that were looked at for a plan that is not made yet, at least; 0: there is a plan, or nothing."""
+    """Lower bound of the photographs surveyed for a plan that is not made yet; 0 if there is a plan, or no survey."""
     if target.read(PLAN) is not None:
         return 0
-    begun = [bytes for name, bytes in target.files().items() if name.startswith(f"{SURVEY}/")]
-    return sum(max(1, (bytes - _AROUND) // ROW.itemsize) for bytes in begun)
+    sizes = [bytes for name, bytes in target.files().items() if name.startswith(f"{SURVEY}/")]
+    return sum(max(1, (bytes - _HEADER_BYTES) // ROW.itemsize) for bytes in sizes)
 
 
 def shard_pace(times: list[float]) -> tuple[float | None, float | None]:
-    """Seconds from one shard to the next since the last pause, and when the last one was done; `times` in any order."""
-    ordered = sorted(times)[-_RECENT:]
+    """Mean seconds per shard since the last pause, and the time of the last shard; `times` in any order."""
+    ordered = sorted(times)[-_MAX_RECORDS:]
     if len(ordered) < 2:
         return None, ordered[-1] if ordered else None
     gaps = [after - before for before, after in pairwise(ordered)]
-    usual = sorted(gaps)[len(gaps) // 2]
-    begin = max((k + 1 for k, gap in enumerate(gaps) if gap > max(_SHORTEST_S, _PAUSE * usual)), default=0)
-    run = ordered[begin:]
-    return (run[-1] - run[0]) / (len(run) - 1) if len(run) > 1 else None, ordered[-1]
+    median_gap = sorted(gaps)[len(gaps) // 2]
+    start = max((k + 1 for k, gap in enumerate(gaps) if gap > max(_MIN_PAUSE_S, _PAUSE_FACTOR * median_gap)), default=0)
+    last_run = ordered[start:]
+    return (last_run[-1] - last_run[0]) / (len(last_run) - 1) if len(last_run) > 1 else None, ordered[-1]
 
 
 def _times(job: Job) -> list[float]:
-    """When the records were written, seconds since 1970."""
+    """Modification times of the records, seconds since 1970."""
     if not isinstance(job.target, LocalTarget):
         return []
-    found = []
+    times = []
     for record in job.records.values():
         try:
-            found.append(os.stat(os.path.join(job.target.folder, record.name)).st_mtime)
-        except OSError:  # `verify --fix` is at work
+            times.append(os.stat(os.path.join(job.target.folder, record.name)).st_mtime)
+        except OSError:  # removed by `verify --fix`
             continue
-    return found
+    return times

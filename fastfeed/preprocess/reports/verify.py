@@ -1,4 +1,4 @@
-"""Is everything that a job has written still what it wrote? Reads all of it again."""
+"""Verifies the output of a job by reading all of it again."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ __all__ = [
     "verify",
 ]
 
-DERIVED = (MANIFEST, BAD, "index.json")  # made from records, for readers
+DERIVED = (MANIFEST, BAD, "index.json")  # derived from the records
 INDEX = ".ffindex"
 _PIECE = 8 << 20  # bytes read at once
 _READERS = 4
 
 Read = Callable[[int, int], bytes]  # bytes [start, start + count) of a file
-OnShard = Callable[[int, int], None]  # shards looked at, and of how many
+OnShard = Callable[[int, int], None]  # (shards checked, shards)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is not as it should be."""
+    """One problem in the output."""
 
     kind: str  # "missing", "size", "content", "samples", "record", "foreign", "temporary"
     name: str  # below the target
     detail: str
-    shard: int | None = None  # in the plan; it has to be made again
+    shard: int | None = None  # index of a shard that must be rebuilt
 
     def __str__(self) -> str:
         return f"{self.name}: {self.detail}"
@@ -61,53 +61,55 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found."""
+    """The result of a verification."""
 
     shards: int  # planned
     done: int  # with a record of this plan
-    whole: int  # of these, without a problem
-    samples: int  # in the whole ones
-    bytes: int  # that were read
+    whole: int  # without a problem
+    samples: int  # in shards without a problem
+    bytes: int  # bytes read
     problems: tuple[Problem, ...] = ()
 
     @property
     def broken(self) -> list[int]:
-        """Shards that have to be made again, by their index."""
+        """Indexes of the shards that must be rebuilt."""
         return sorted({problem.shard for problem in self.problems if problem.shard is not None})
 
 
 def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
-    """Read every file of every shard again: size, sha256, and the number of samples as the format's reader sees it."""
-    target, there, records = job.target, job.target.files(), matching_records(job)
+    """Check size, sha256 and number of samples of every file of every shard."""
+    target, present, records = job.target, job.target.files(), matching_records(job)
     problems: list[Problem] = []
     whole = samples = read = 0
     with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
         order = [records[index] for index in sorted(records)]
-        looks = pool.map(lambda record: _look(job, record, there), order)
-        for number, (record, (found, count)) in enumerate(zip(order, looks, strict=True)):
-            problems += found
+        results = pool.map(lambda record: _check_shard(job, record, present), order)
+        for number, (record, (shard_problems, count)) in enumerate(zip(order, results, strict=True)):
+            problems += shard_problems
             read += count
-            if not found:
+            if not shard_problems:
                 whole, samples = whole + 1, samples + len(record.ids)
             if on_shard is not None:
                 on_shard(number + 1, len(records))
-    problems += _strangers(job, records, there)
-    left = _temporary(target)
-    if left:
-        said = "left behind by a run that was killed" + (f", and {len(left) - 1} more" if len(left) > 1 else "")
-        problems.append(Problem("temporary", left[0], said + "; the next run removes it"))
+    problems += _foreign_files(job, records, present)
+    stale_names = _stale_temporary(target)
+    if stale_names:
+        detail = "left by a run that was killed" + (
+            f", and {len(stale_names) - 1} more" if len(stale_names) > 1 else ""
+        )
+        problems.append(Problem("temporary", stale_names[0], detail + "; the next run removes it"))
     return Verification(len(job.shards), len(records), whole, samples, read, tuple(problems))
 
 
 def matching_records(job: Job) -> dict[int, Record]:
-    """Records of this plan, whether or not their files are there."""
-    digest, there = job.plan.hash, job.target.files()
-    shards = [shard for shard in job.shards if f"{shard.name}.json" in there]
+    """Records of this plan, whether or not their files exist."""
+    digest, present = job.plan.hash, job.target.files()
+    shards = [shard for shard in job.shards if f"{shard.name}.json" in present]
 
     def load(shard: Shard) -> Record | None:
         try:
             record = Record.load(job.target.read(f"{shard.name}.json") or b"", shard.name)
-        except SourceError:  # _strangers says so
+        except SourceError:  # reported by _foreign_files
             return None
         fits = record.plan == digest and record.index == shard.index and record.shard == shard.name
         return record if fits else None
@@ -117,7 +119,7 @@ def matching_records(job: Job) -> dict[int, Record]:
 
 
 def repair(job: Job, verified: Verification) -> list[str]:
-    """Remove the records of broken shards, so that the next run makes these again; the names of the shards."""
+    """Remove the records of broken shards, so that the next run rebuilds them; returns the names of the shards."""
     names = [job.shards[index].name for index in verified.broken]
     for name in names:
         job.target.remove(f"{name}.json")
@@ -125,45 +127,47 @@ def repair(job: Job, verified: Verification) -> list[str]:
 
 
 def samples_in(format: str, name: str, size: int, read: Read) -> int:
-    """How many samples the reader of a format sees in a shard's main file. SourceError where it cannot be read."""
+    """Number of samples that the format's reader finds in a shard's main file. SourceError if it is unreadable."""
     try:
         return _COUNTERS[format](Peek(name, size, read, 1 << 16))
     except (ValueError, KeyError, OSError) as error:
         raise SourceError(f"{name} cannot be read: {error}") from error
 
 
-def _look(job: Job, record: Record, there: dict[str, int]) -> tuple[list[Problem], int]:
-    """What is wrong with a shard, and the bytes read."""
-    found: list[Problem] = []
+def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[list[Problem], int]:
+    """Problems of a shard, and the bytes read."""
+    problems: list[Problem] = []
     count = 0
     for part in record.files:
-        if part.name not in there:
-            found.append(Problem("missing", part.name, "is not there", record.index))
+        if part.name not in present:
+            problems.append(Problem("missing", part.name, "is not there", record.index))
             continue
-        if there[part.name] != part.bytes:
-            said = f"has {there[part.name]:,} bytes, should have {part.bytes:,}"
-            found.append(Problem("size", part.name, said, record.index))
+        if present[part.name] != part.bytes:
+            detail = f"has {present[part.name]:,} bytes, should have {part.bytes:,}"
+            problems.append(Problem("size", part.name, detail, record.index))
             continue
         read, digest = reader(job.target, part.name), hashlib.sha256()
         try:
             for start in range(0, part.bytes, _PIECE):
                 digest.update(read(start, min(_PIECE, part.bytes - start)))
         except OSError as error:
-            found.append(Problem("content", part.name, f"cannot be read: {error}", record.index))
+            problems.append(Problem("content", part.name, f"cannot be read: {error}", record.index))
             continue
         count += part.bytes
         if digest.hexdigest() != part.sha256:
-            found.append(Problem("content", part.name, "holds other bytes than were written (sha256)", record.index))
-    if not found:
-        found += _counted(job, record)
-    return found, count
+            problems.append(
+                Problem("content", part.name, "content differs from what was written (sha256)", record.index)
+            )
+    if not problems:
+        problems += _check_samples(job, record)
+    return problems, count
 
 
-def _counted(job: Job, record: Record) -> Iterator[Problem]:
+def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
     planned = job.shards[record.index]
     if len(record.ids) + len(record.bad) != planned.last - planned.first:
-        said = f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are planned"
-        yield Problem("record", record.name, said, record.index)
+        detail = f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are planned"
+        yield Problem("record", record.name, detail, record.index)
         return
     if not record.files:
         if record.ids:
@@ -171,40 +175,42 @@ def _counted(job: Job, record: Record) -> Iterator[Problem]:
         return
     main = record.files[0]
     try:
-        seen = samples_in(job.plan.recipe.packing.format, main.name, main.bytes, reader(job.target, main.name))
+        sample_count = samples_in(job.plan.recipe.packing.format, main.name, main.bytes, reader(job.target, main.name))
     except SourceError as error:
         yield Problem("samples", main.name, str(error).removeprefix(f"{main.name} "), record.index)
         return
-    if seen != len(record.ids):
-        yield Problem("samples", main.name, f"holds {seen} samples, should hold {len(record.ids)}", record.index)
+    if sample_count != len(record.ids):
+        yield Problem(
+            "samples", main.name, f"holds {sample_count} samples, should hold {len(record.ids)}", record.index
+        )
 
 
-def _strangers(job: Job, records: dict[int, Record], there: dict[str, int]) -> Iterator[Problem]:
-    """Files that no record names."""
-    known = {part.name for record in records.values() for part in record.files}
-    known |= {record.name for record in records.values()}
+def _foreign_files(job: Job, records: dict[int, Record], present: dict[str, int]) -> Iterator[Problem]:
+    """Files that belong to no record."""
+    recorded = {part.name for record in records.values() for part in record.files}
+    recorded |= {record.name for record in records.values()}
     index = {f"{shard.name}.json": shard.index for shard in job.shards}
     stems = {shard.name: shard.index for shard in job.shards}
-    for name in sorted(there.keys() - known):
+    for name in sorted(present.keys() - recorded):
         if name.startswith(PLAN.partition("/")[0] + "/") or name.rpartition("/")[2] in DERIVED:
             continue
-        if name.endswith(INDEX):  # readers keep it beside the shards
+        if name.endswith(INDEX):  # readers write it next to the shards
             continue
         if name in index:
             yield Problem("record", name, "is damaged, or of another plan", index[name])
         elif os.path.splitext(name)[0] in stems:
-            yield Problem("foreign", name, "of a shard that is not complete; a run makes it again")
+            yield Problem("foreign", name, "of a shard that is not complete; a run rebuilds it")
         else:
             yield Problem("foreign", name, "is not of this job")
 
 
-def _temporary(target: Target) -> list[str]:
-    """Names of temporary files whose owners have ended; those of others are being written."""
+def _stale_temporary(target: Target) -> list[str]:
+    """Names of temporary files whose owner has ended."""
     return [name for name in temporary_names(target) if has_ended(name.rpartition("/")[2])]
 
 
 def temporary_names(target: Target) -> list[str]:
-    """Names of temporary folders, one per process that writes or wrote; of buckets none are known."""
+    """Names of temporary folders, one per process; unknown for buckets."""
     if not isinstance(target, LocalTarget):
         return []
     try:
@@ -214,16 +220,16 @@ def temporary_names(target: Target) -> list[str]:
 
 
 def location_of(target: Target) -> tuple[str, Storage]:
-    """Where the files of a target lie, and what they are read through."""
+    """Root of a target's files, and the storage to read them with."""
     storage = getattr(target, "storage", None) or Storage()
     return str(getattr(target, "folder", "") or getattr(target, "url", "") or target.text).rstrip("/"), storage
 
 
 def reader(target: Target, name: str) -> Read:
-    """Reads of a file below a target. OSError."""
-    place, storage = location_of(target)
-    path = f"{place}/{name}"
-    if is_local(place):
+    """A function that reads ranges of a file below a target. OSError."""
+    root, storage = location_of(target)
+    path = f"{root}/{name}"
+    if is_local(root):
 
         def of_file(start: int, count: int) -> bytes:
             with open(path, "rb") as file:
@@ -246,7 +252,7 @@ def _in_tar(peek: Peek) -> int:
 
     notes: list[str] = []
     keys = {member.name.partition(".")[0] for member in members(peek, notes)}
-    _sound(notes)
+    _raise_notes(notes)
     return len(keys)
 
 
@@ -255,7 +261,7 @@ def _in_tfrecord(peek: Peek) -> int:
 
     notes = Notes()
     count = sum(1 for _ in records(peek, notes))
-    _sound(notes.all())
+    _raise_notes(notes.all())
     return count
 
 
@@ -271,8 +277,8 @@ def _in_mds(peek: Peek) -> int:
     """u32 count, u32 offsets[count + 1], JSON, samples (MosaicML streaming, base/format/mds)."""
     count = int.from_bytes(peek.at(0, 4), "little")
     offsets = np.frombuffer(peek.at(4, 4 * (count + 1)), "<u4").astype(np.int64)
-    whole = len(offsets) == count + 1 and int(offsets[-1]) == peek.size
-    if not whole or bool(np.any(np.diff(offsets) < 0)):
+    is_complete = len(offsets) == count + 1 and int(offsets[-1]) == peek.size
+    if not is_complete or bool(np.any(np.diff(offsets) < 0)):
         raise ValueError(f"its table of offsets does not end at {peek.size}")
     return count
 
@@ -288,7 +294,7 @@ def _in_arrays(peek: Peek) -> int:
     return int(shape[0])
 
 
-def _sound(notes: list[str]) -> None:
+def _raise_notes(notes: list[str]) -> None:
     if notes:
         raise ValueError("; ".join(notes[:3]))
 

@@ -163,7 +163,7 @@ def test_parts_of_a_job_list_one_after_another(tmp_path: Path) -> None:
 
 def test_a_place_where_no_list_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "job").write_text("a file")
-    with pytest.raises(SourceError, match=r"cannot keep the list of .*/p at .*/job/listing.ffarrays"):
+    with pytest.raises(SourceError, match=r"cannot keep the listing of .*/p at .*/job/listing.ffarrays"):
         open_input(str(folder(tmp_path / "p", {"a": 2})), keep=str(tmp_path / "job") + "/")
 
 

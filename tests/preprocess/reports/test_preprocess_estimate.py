@@ -54,8 +54,8 @@ def test_a_part_stands_for_all(photographs, tmp_path):
     whole = estimate(photographs, recipe(), Here(), sample=83)
     part = estimate(photographs, recipe(), Here(), sample=32)
     assert part.sampled == 32 and part.images == 83 and part.spread > 0
-    assert part.least <= whole.output * part.good / whole.good <= part.most
-    assert part.least <= whole.output <= part.most, "also where the share of bad ones is not the same"
+    assert part.low <= whole.output * part.good / whole.good <= part.high
+    assert part.low <= whole.output <= part.high, "also where the share of bad ones is not the same"
     few = estimate(photographs, recipe(), Here(), ids=np.arange(4, 14), sample=32)
     assert (few.images, few.sampled, few.shards, few.bad.total()) == (10, 10, 2, 0)
 
@@ -74,7 +74,7 @@ def test_time_is_divided_among_workers_as_far_as_there_are_shards():
 
 def test_too_little_room():
     found = Estimate(1000, 100, Counter(corrupt=10), 1e6, 1e5, 1e4, shards=4, free=80_000_000)
-    assert (found.output, found.least, found.most) == (90e6, 81e6, 99e6)
+    assert (found.output, found.low, found.high) == (90e6, 81e6, 99e6)
     with pytest.raises(
         TargetError, match=r"out has 80\.0 MB free, the shards need 90\.0 MB \(estimated from 100 photo"
     ):

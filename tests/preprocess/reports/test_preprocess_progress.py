@@ -15,10 +15,10 @@ from fastfeed.preprocess.report import Progress
 from fastfeed.preprocess.reports.progress import (
     SpeedMeter,
     format_duration,
+    format_line,
     format_reasons,
     format_size,
-    line,
-    picture,
+    render,
     show_progress,
 )
 
@@ -55,7 +55,7 @@ def test_the_picture_fits_the_terminal():
     bad = replace(LATER, bad=Counter(truncated=8, corrupt=1200, io_error=1))
     for width in (40, 80, 200):
         console = Console(file=io.StringIO(), width=width, force_terminal=False)
-        console.print(picture(bad, pace(BEGUN, bad), width))
+        console.print(render(bad, pace(BEGUN, bad), width))
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert len(lines) == 4 and max(map(len, lines)) <= width
         assert "70.0%" in lines[0] and "10 s left" in lines[0]
@@ -66,9 +66,9 @@ def test_the_picture_fits_the_terminal():
 
 def test_a_line_says_all_of_it():
     survey = Progress("survey", 1, 5, 0, 200, 1000, 0, seconds=1.0)
-    assert line(survey, pace(survey)) == "looking at them first: 200 of 1,000 images"
+    assert format_line(survey, pace(survey)) == "survey: 200 of 1,000 images"
     bad = replace(LATER, bad=Counter(timeout=2))
-    assert line(bad, pace(BEGUN, bad)) == (
+    assert format_line(bad, pace(BEGUN, bad)) == (
         "7 of 10 shards, 700 of 1,000 images, 30.0 images/s, 9.0 MB/s in, 0.6 MB/s out, 10 s left, 2 bad (2 timeout)"
     )
 

@@ -61,7 +61,7 @@ def test_a_job_that_has_stopped(job):
     found = job_status(job, NOW + 3600)
     assert not found.running and found.seconds_left is None
     assert rows(job, NOW + 3600)["state"].startswith(
-        "not running, as far as can be seen from here, the last shard 1:00:00"
+        "not running, as far as this machine can tell, the last shard 1:00:00"
     )
 
 

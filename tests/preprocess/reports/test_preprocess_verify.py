@@ -60,7 +60,7 @@ def test_a_changed_byte_is_found_and_mended(job, tmp_path):
     path.write_bytes(before[:-30] + bytes([before[-30] ^ 1]) + before[-29:])
     kinds, found = problems(job)
     assert kinds == {("content", name)} and found.broken == [1] and found.whole == 3
-    assert "holds other bytes than were written (sha256)" in str(found.problems[0])
+    assert "content differs from what was written (sha256)" in str(found.problems[0])
     assert repair(job, found) == ["shard-000001"]
     again = open_job(job.target)
     assert again.todo == [1]
@@ -88,7 +88,7 @@ def test_files_that_are_gone_cut_off_or_not_of_the_job(job, tmp_path):
     said = {problem.name: str(problem) for problem in found.problems}
     assert said["shard-000000.tar"] == "shard-000000.tar: is not there"
     assert "has 700 bytes, should have " in said["shard-000001.tar"]
-    assert said["shard-000002.tar"] == "shard-000002.tar: of a shard that is not complete; a run makes it again"
+    assert said["shard-000002.tar"] == "shard-000002.tar: of a shard that is not complete; a run rebuilds it"
     assert said["notes.txt"] == "notes.txt: is not of this job"
 
 

@@ -62,14 +62,14 @@ class TaskContext(Protocol):
 class Task(Protocol):
     """Pieces of work, each run and committed by one process at a time. Must pickle."""
 
-    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """Run a piece, commit it, and return a summary of JSON values. Samples in `poison` are skipped: they are bad.
 
         Running a piece twice, even concurrently, writes the same bytes.
         """
         ...
 
-    def alone(self, sample: int, watch: TaskContext) -> None:
+    def alone(self, sample: int, context: TaskContext) -> None:
         """Do what `run` does with this one sample and discard the result: does the process survive?"""
         ...
 

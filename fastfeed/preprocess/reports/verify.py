@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
-
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.finalize import BAD, MANIFEST
 from fastfeed.preprocess.plan import PLAN, Shard
 from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.reports.count_samples import Read, count_samples
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.tables.parquet_footer import row_groups
 from fastfeed.storage.byte_range import Span, is_local
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
@@ -32,7 +28,6 @@ __all__ = [
     "location_of",
     "matching_records",
     "repair",
-    "samples_in",
     "temporary_names",
     "verify",
 ]
@@ -42,7 +37,6 @@ INDEX = ".ffindex"
 _PIECE = 8 << 20  # bytes read at once
 _READERS = 4
 
-Read = Callable[[int, int], bytes]  # bytes [start, start + count) of a file
 OnShard = Callable[[int, int], None]  # (shards checked, shards)
 
 
@@ -126,14 +120,6 @@ def repair(job: Job, verified: Verification) -> list[str]:
     return names
 
 
-def samples_in(format: str, name: str, size: int, read: Read) -> int:
-    """Number of samples that the format's reader finds in a shard's main file. SourceError if it is unreadable."""
-    try:
-        return _COUNTERS[format](Peek(name, size, read, 1 << 16))
-    except (ValueError, KeyError, OSError) as error:
-        raise SourceError(f"{name} cannot be read: {error}") from error
-
-
 def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[list[Problem], int]:
     """Problems of a shard, and the bytes read."""
     problems: list[Problem] = []
@@ -175,7 +161,9 @@ def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
         return
     main = record.files[0]
     try:
-        sample_count = samples_in(job.plan.recipe.packing.format, main.name, main.bytes, reader(job.target, main.name))
+        sample_count = count_samples(
+            job.plan.recipe.packing.format, main.name, main.bytes, reader(job.target, main.name)
+        )
     except SourceError as error:
         yield Problem("samples", main.name, str(error).removeprefix(f"{main.name} "), record.index)
         return
@@ -245,64 +233,3 @@ def reader(target: Target, name: str) -> Read:
         return data
 
     return of_object
-
-
-def _in_tar(peek: Peek) -> int:
-    from fastfeed.sources.shards.tar_headers import members
-
-    notes: list[str] = []
-    keys = {member.name.partition(".")[0] for member in members(peek, notes)}
-    _raise_notes(notes)
-    return len(keys)
-
-
-def _in_tfrecord(peek: Peek) -> int:
-    from fastfeed.sources.tfrecord import Notes, records
-
-    notes = Notes()
-    count = sum(1 for _ in records(peek, notes))
-    _raise_notes(notes.all())
-    return count
-
-
-def _in_parquet(peek: Peek) -> int:
-    tail = peek.at(peek.size - 8, 8)  # the footer's length, and the magic
-    length = int.from_bytes(tail[:4], "little")
-    if tail[4:] != b"PAR1" or length > peek.size - 12:
-        raise ValueError("it does not end as a Parquet file does")
-    return sum(group.rows for group in row_groups(peek.at(peek.size - 8 - length, length), peek.size))
-
-
-def _in_mds(peek: Peek) -> int:
-    """u32 count, u32 offsets[count + 1], JSON, samples (MosaicML streaming, base/format/mds)."""
-    count = int.from_bytes(peek.at(0, 4), "little")
-    offsets = np.frombuffer(peek.at(4, 4 * (count + 1)), "<u4").astype(np.int64)
-    is_complete = len(offsets) == count + 1 and int(offsets[-1]) == peek.size
-    if not is_complete or bool(np.any(np.diff(offsets) < 0)):
-        raise ValueError(f"its table of offsets does not end at {peek.size}")
-    return count
-
-
-def _in_arrays(peek: Peek) -> int:
-    from numpy.lib import format as npy
-
-    file = io.BytesIO(peek.at(0, 1 << 12))
-    version = npy.read_magic(file)
-    shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
-    if file.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize != peek.size:
-        raise ValueError(f"an array {shape} of {dtype} does not fit {peek.size} bytes")
-    return int(shape[0])
-
-
-def _raise_notes(notes: list[str]) -> None:
-    if notes:
-        raise ValueError("; ".join(notes[:3]))
-
-
-_COUNTERS = {
-    "webdataset": _in_tar,
-    "tfrecord": _in_tfrecord,
-    "parquet": _in_parquet,
-    "mds": _in_mds,
-    "raw": _in_arrays,
-}

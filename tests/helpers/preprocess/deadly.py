@@ -22,27 +22,27 @@ class Deadly:
     folder: str
     fates: dict[int, str] = field(default_factory=dict)
 
-    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         lines = []
         for sample in range(10 * piece, 10 * piece + 10):
             if sample in poison:
                 lines.append(f"{sample} {poison[sample].reason}")
                 continue
-            lines.append(f"{sample} {self.meet(sample, watch)}")
-        watch.begin(-1)
-        self.meet(-1 - piece, watch)
+            lines.append(f"{sample} {self.meet(sample, context)}")
+        context.begin(-1)
+        self.meet(-1 - piece, context)
         path = Path(self.folder, f"{piece}.txt")
         path.with_suffix(f".{os.getpid()}").write_text("\n".join(lines))
         path.with_suffix(f".{os.getpid()}").replace(path)
         return {"samples": 10, "pid": os.getpid()}
 
-    def alone(self, sample: int, watch: TaskContext) -> None:
-        self.meet(sample, watch)
+    def alone(self, sample: int, context: TaskContext) -> None:
+        self.meet(sample, context)
 
-    def meet(self, sample: int, watch: TaskContext) -> str:
+    def meet(self, sample: int, context: TaskContext) -> str:
         """What becomes of a sample; -1 - piece: at the end of a piece."""
         if sample >= 0:
-            watch.begin(sample)
+            context.begin(sample)
         what, _, rest = self.fates.get(sample, "").partition(" ")
         once = Path(self.folder, f"once-{sample}")
         if rest == "once":
@@ -70,11 +70,11 @@ class Deadly:
                 except MemoryError:
                     return "oom"
             case "roomdie":
-                with watch.room(int(rest)):
+                with context.room(int(rest)):
                     os.kill(os.getpid(), signal.SIGKILL)
             case "need":
                 try:
-                    with watch.room(int(rest)):
+                    with context.room(int(rest)):
                         time.sleep(0.05)
                 except MemoryLimitError:
                     return "oom"

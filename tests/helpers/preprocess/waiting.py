@@ -35,18 +35,18 @@ class Waiting:
     free: int
     fatal: int = -1
 
-    def run(self, piece: int, watch: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        watch.begin(-1)
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        context.begin(-1)
         name = Begun(piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex)
         Path(self.folder, "begun-" + "-".join(map(str, name))).touch()
         if piece == self.fatal:
             os.kill(os.getppid(), signal.SIGKILL)
         if piece < self.free:
-            until(lambda: watch.begin(-1) or Path(self.folder, "go").exists())
+            until(lambda: context.begin(-1) or Path(self.folder, "go").exists())
         Path(self.folder, f"done-{piece}").touch()
         return {"samples": 1, "pid": os.getpid()}
 
-    def alone(self, sample: int, watch: TaskContext) -> None:
+    def alone(self, sample: int, context: TaskContext) -> None:
         raise AssertionError(sample)
 
 

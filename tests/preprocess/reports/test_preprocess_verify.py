@@ -16,7 +16,8 @@ from helpers.small_jobs import FORMATS, Here, made, recipe
 from fastfeed.errors import SourceError
 from fastfeed.preprocess import run
 from fastfeed.preprocess.record import Record
-from fastfeed.preprocess.reports.verify import repair, samples_in, verify
+from fastfeed.preprocess.reports.count_samples import count_samples
+from fastfeed.preprocess.reports.verify import repair, verify
 from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
@@ -148,7 +149,7 @@ def test_a_job_that_is_under_way(job, tmp_path):
 )
 def test_what_no_reader_takes(format, content, words):
     with pytest.raises(SourceError, match=f"x cannot be read: .*{words}"):
-        samples_in(format, "x", len(content), lambda start, count: content[start : start + count])
+        count_samples(format, "x", len(content), lambda start, count: content[start : start + count])
 
 
 def test_the_problems_are_json(job, tmp_path):

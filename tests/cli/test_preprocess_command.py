@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from helpers.small_jobs import Here, source
+from helpers.small_jobs import InlineEngine, source
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
@@ -25,7 +25,7 @@ SMALL = ("--size", "24", "--shard-samples", "6")
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(job_module, "engine_for", lambda *_: Here())
+    monkeypatch.setattr(job_module, "engine_for", lambda *_: InlineEngine())
     source(tmp_path / "photos")
 
 
@@ -107,7 +107,7 @@ def test_retry_makes_shards_with_such_reasons_again():
     _, err = fastfeed("retry", "shards", "--reason", "bored", code=2)
     assert err.startswith("fastfeed: --reason must be among not_found, io_error,") and err.endswith(" got bored\n")
     _, err = fastfeed("resume", "a", "b", "c", code=2)
-    assert err == "fastfeed: SRC and DST, or DST alone, got 3 places: a b c\n"
+    assert err == "fastfeed: expected SRC and DST, or DST alone, got 3 arguments: a b c\n"
     _, err = fastfeed("resume", "photos", code=2)
     assert err == "fastfeed: photos holds no job: start one with fastfeed preprocess SRC photos\n"
     shutil.move("photos", "moved")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.photos import jpeg
 from helpers.shards import tar_of
-from helpers.small_jobs import Here
+from helpers.small_jobs import InlineEngine
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
@@ -22,7 +22,7 @@ from fastfeed.preprocess.workers.memory import divide_memory
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(job_module, "engine_for", lambda *_: Here())
+    monkeypatch.setattr(job_module, "engine_for", lambda *_: InlineEngine())
 
 
 def fastfeed(*arguments: str) -> str:

@@ -18,7 +18,7 @@ from helpers.photos import broken, folder
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 
 
-class Here:
+class InlineEngine:
     """An engine without processes: for photographs that do no harm."""
 
     workers = 1
@@ -27,14 +27,14 @@ class Here:
         poison: Mapping[int, Bad] = {}
         for piece in pieces:
             try:
-                summary: dict[str, Any] = task.run(piece, _Watch(), poison)
+                summary: dict[str, Any] = task.run(piece, _UnlimitedContext(), poison)
             except OSError as error:
                 yield Outcome(piece, error=error)
             else:
                 yield Outcome(piece, summary)
 
 
-class _Watch:
+class _UnlimitedContext:
     def begin(self, sample: int) -> None:
         pass
 
@@ -58,7 +58,7 @@ def recipe(format: str = "webdataset", samples: int = 6) -> Recipe:
     return Recipe(Scaling(24), packing=Packing(format, samples))
 
 
-def made(root: Path, format: str = "webdataset") -> Job:
+def finished_job(root: Path, format: str = "webdataset") -> Job:
     """21 photographs, 18 good ones, in four shards: root/source to root/shards."""
-    run(str(source(root / "source")), root / "shards", recipe(format), engine=Here())
+    run(str(source(root / "source")), root / "shards", recipe(format), engine=InlineEngine())
     return open_job(open_target(root / "shards", writes=False))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from helpers import small_jobs
-from helpers.preprocess.surveying import Shelf
+from helpers.preprocess.surveying import MemoryTarget
 
 from fastfeed.preprocess.finalize import BAD, MANIFEST, TIMES
 from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan
@@ -116,7 +116,7 @@ def test_a_record() -> None:
 
 
 def test_a_piece_of_a_survey() -> None:
-    rows, shelf = np.zeros(3, ROW), Shelf()
+    rows, shelf = np.zeros(3, ROW), MemoryTarget()
     rows["id"] = range(3)
     array = npy(rows)
     footer = json.dumps(SURVEY_JSON | {"crc32": zlib.crc32(array)}, sort_keys=True).encode()
@@ -126,7 +126,7 @@ def test_a_piece_of_a_survey() -> None:
 
 
 def test_keys_of_what_a_job_writes(tmp_path: Path) -> None:
-    job = small_jobs.made(tmp_path)
+    job = small_jobs.finished_job(tmp_path)
 
     def read(name: str) -> str:
         return (job.target.read(name) or b"").decode()

@@ -16,7 +16,7 @@ from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 
 
 @dataclass(frozen=True)
-class Deadly:
+class HostileTask:
     """Pieces of ten samples. `fates` says what happens at a sample; all others are written down as good."""
 
     folder: str
@@ -63,7 +63,7 @@ class Deadly:
             case "raise":
                 raise OSError(28, "No space left on device")
             case "odd":
-                raise _Odd(lambda: None)
+                raise _UnpicklableError(lambda: None)
             case "memory":
                 try:
                     bytearray(1 << 42)
@@ -81,11 +81,11 @@ class Deadly:
         return "good"
 
 
-class _Odd(Exception):
+class _UnpicklableError(Exception):
     """Does not pickle."""
 
 
-def said(folder: Path) -> dict[int, str]:
+def written_results(folder: Path) -> dict[int, str]:
     """What became of every sample of all pieces."""
     lines = [line for path in folder.glob("*.txt") for line in path.read_text().splitlines()]
     return {int(sample): what for sample, what in (line.split() for line in lines)}

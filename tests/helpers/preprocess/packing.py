@@ -61,7 +61,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-class Sink:
+class NullFile:
     """A file that forgets; it fails once it has `room` bytes."""
 
     def __init__(self, room: int | None = None, error: OSError | None = None) -> None:
@@ -79,7 +79,7 @@ class Sink:
     def close(self) -> None: ...
 
 
-def many(count: int, size: int, extension: str = "jpg") -> Iterator[Entry]:
+def large_entries(count: int, size: int, extension: str = "jpg") -> Iterator[Entry]:
     """Large samples, one at a time."""
     for i in range(count):
         if extension == "npy":

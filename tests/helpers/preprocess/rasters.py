@@ -62,7 +62,7 @@ def png(samples: np.ndarray, depth: int = 8, key: Sequence[int] = (), interlaced
     return b"\x89PNG\r\n\x1a\n" + body
 
 
-def seen(blob: bytes, **want: Any) -> ImageInfo:
+def info_of(blob: bytes, **want: Any) -> ImageInfo:
     """What it looks like, which must be an image."""
     found = image_info(blob)
     assert isinstance(found, ImageInfo), found
@@ -71,9 +71,11 @@ def seen(blob: bytes, **want: Any) -> ImageInfo:
     return found
 
 
-def made(blob: bytes, box: Any = None, size: Any = None, filter: str = "lanczos", matte=(255, 255, 255)) -> np.ndarray:
+def decoded(
+    blob: bytes, box: Any = None, size: Any = None, filter: str = "lanczos", matte=(255, 255, 255)
+) -> np.ndarray:
     """Pixels of a box, or of all of it; in its own size, or another."""
-    found = seen(blob)
+    found = info_of(blob)
     box = box or (0, 0, found.height, found.width)
     got = Rasterizer(matte, filter).pixels(blob, found, box, size or (found.height, found.width))
     assert isinstance(got, np.ndarray), got

@@ -19,7 +19,7 @@ from fastfeed.spec import ENCODED
 POISONED = Bad("worker_crash")
 
 
-class Shelf:
+class MemoryTarget:
     """As much of a Target as a survey needs."""
 
     text = "shelf"
@@ -34,7 +34,7 @@ class Shelf:
         self.held[name] = content
 
 
-class Diary:
+class RecordingContext:
     """A Watch that allows `limit` bytes, and knows what it was told."""
 
     def __init__(self, limit: int = 1 << 40) -> None:
@@ -51,7 +51,7 @@ class Diary:
         yield
 
 
-class Files:
+class BytesSource:
     """A source of these bytes; None is a file that cannot be read."""
 
     spec, classes = ENCODED, ()
@@ -90,14 +90,14 @@ def surveyed(
     source: Any, bounds: Sequence[int], pixels: bool = True, poison: Mapping[int, Bad] | None = None
 ) -> Survey:
     """All pieces, done in reverse."""
-    shelf = Shelf()
+    shelf = MemoryTarget()
     task = SurveyTask(source, shelf, np.array(bounds), pixels)  # type: ignore[arg-type]
     for piece in reversed(range(len(bounds) - 1)):
-        task.run(piece, Diary(), poison or {})
+        task.run(piece, RecordingContext(), poison or {})
     return load_survey(shelf, range(len(bounds) - 1))  # type: ignore[arg-type]
 
 
-def by_hand(contents: Sequence[int], hashes: Sequence[int], states: Sequence[int] | None = None) -> Survey:
+def make_survey(contents: Sequence[int], hashes: Sequence[int], states: Sequence[int] | None = None) -> Survey:
     """A survey in which equal `contents` are equal bytes."""
     rows = np.zeros(len(contents), ROW)
     rows["id"] = np.arange(len(contents))

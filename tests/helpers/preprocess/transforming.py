@@ -17,7 +17,7 @@ from fastfeed.preprocess.recipe import Encoding, Limits, Recipe, Scaling
 from fastfeed.preprocess.task import MemoryLimitError
 
 
-class Counted:
+class CountingContext:
     """A Watch with a limit in bytes; knows what it was asked for."""
 
     def __init__(self, limit: int = 1 << 40) -> None:
@@ -47,23 +47,23 @@ def recipe(scaling: Scaling | None = None, encoding: Encoding | None = None, lim
 
 def transformed(blob: bytes, *parts: Any) -> ProcessedImage | Bad:
     """With these parts of a recipe, in their order."""
-    return Transformer(recipe(*parts))(blob, Counted())
+    return Transformer(recipe(*parts))(blob, CountingContext())
 
 
-def made(blob: bytes, *parts: Any) -> ProcessedImage:
+def processed(blob: bytes, *parts: Any) -> ProcessedImage:
     found = transformed(blob, *parts)
     assert isinstance(found, ProcessedImage), found
     return found
 
 
-def file(pixels: np.ndarray | Image.Image, format: str, **options: Any) -> bytes:
+def saved_as(pixels: np.ndarray | Image.Image, format: str, **options: Any) -> bytes:
     image = Image.fromarray(pixels) if isinstance(pixels, np.ndarray) else pixels
     written = io.BytesIO()
     image.save(written, format, **options)
     return written.getvalue()
 
 
-def shown(found: ProcessedImage) -> np.ndarray:
+def pixels_of(found: ProcessedImage) -> np.ndarray:
     """The pixels of a result."""
     if found.extension == "npy":
         return np.load(io.BytesIO(found.image), allow_pickle=False)

@@ -20,7 +20,7 @@ from fastfeed.sources.base import Source
 PATIENCE_S = 60.0  # ends what would hang for ever
 
 
-class Begun(NamedTuple):
+class StartedPiece(NamedTuple):
     piece: int
     node: int  # its raylet's process
     pid: int
@@ -28,7 +28,7 @@ class Begun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingTask:
     """Pieces from `free` on are done at once, others when there is a file "go"; `fatal` kills who started it."""
 
     folder: str
@@ -37,7 +37,7 @@ class Waiting:
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         context.begin(-1)
-        name = Begun(piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex)
+        name = StartedPiece(piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex)
         Path(self.folder, "begun-" + "-".join(map(str, name))).touch()
         if piece == self.fatal:
             os.kill(os.getppid(), signal.SIGKILL)
@@ -51,7 +51,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Unhurried:
+class SlowSource:
     """A source that takes its time."""
 
     source: Source
@@ -79,10 +79,10 @@ def until(holds: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
-def begun(folder: Path) -> list[Begun]:
+def started_pieces(folder: Path) -> list[StartedPiece]:
     """All tries at pieces, so far."""
     found = [path.name.split("-")[1:] for path in folder.glob("begun-*")]
-    return [Begun(int(piece), int(node), int(pid), id) for piece, node, pid, id in found]
+    return [StartedPiece(int(piece), int(node), int(pid), id) for piece, node, pid, id in found]
 
 
 def alive(pid: int) -> bool:

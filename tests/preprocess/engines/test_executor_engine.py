@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.preprocess.deadly import Deadly, alive, said
+from helpers.preprocess.deadly import HostileTask, alive, written_results
 from helpers.preprocess.outcomes import photographs, tree
 
 from fastfeed.errors import ConfigError
@@ -48,11 +48,11 @@ def gone(pids: set[int]) -> bool:
 def test_samples_that_kill_are_the_only_ones_lost(tmp_path: Path, kind: str, workers: int) -> None:
     rules = WorkerLimits(memory=1 << 28)
     with executor(kind, workers) as pool:
-        outcomes = list(ExecutorEngine(pool, rules=rules).run(Deadly(str(tmp_path), FATES), range(4)))
+        outcomes = list(ExecutorEngine(pool, rules=rules).run(HostileTask(str(tmp_path), FATES), range(4)))
         assert pool.submit(len, "abc").result() == 3, "the executor is none the worse for it"
     assert [outcome.error for outcome in outcomes] == [None] * 4
     assert sorted(outcome.piece for outcome in outcomes) == list(range(4))
-    assert said(tmp_path) == EXPECTED
+    assert written_results(tmp_path) == EXPECTED
     assert gone({outcome.summary["pid"] for outcome in outcomes})
 
 
@@ -87,7 +87,7 @@ class Slow(Executor):
 
 
 def test_few_pieces_are_with_the_executor_and_the_task_is_sent_once(tmp_path: Path) -> None:
-    heavy = Deadly(str(tmp_path), dict.fromkeys(range(10_000, 110_000), "none"))
+    heavy = HostileTask(str(tmp_path), dict.fromkeys(range(10_000, 110_000), "none"))
     with Slow() as slow:
         outcomes = list(ExecutorEngine(slow, window=2).run(heavy, range(30)))
     assert len(outcomes) == 30 and slow.most <= 2
@@ -97,7 +97,9 @@ def test_few_pieces_are_with_the_executor_and_the_task_is_sent_once(tmp_path: Pa
 def test_closing_ends_what_threads_are_at(tmp_path: Path) -> None:
     fates = dict.fromkeys(range(20, 40), "hang")
     with ThreadPoolExecutor(2) as pool:
-        outcomes = ExecutorEngine(pool, rules=WorkerLimits(timeout_s=600)).run(Deadly(str(tmp_path), fates), range(4))
+        outcomes = ExecutorEngine(pool, rules=WorkerLimits(timeout_s=600)).run(
+            HostileTask(str(tmp_path), fates), range(4)
+        )
         pids = {next(outcomes).summary["pid"] for _ in range(2)}
         outcomes.close()  # type: ignore[attr-defined]
         assert not any(map(alive, pids))
@@ -109,15 +111,15 @@ def test_worker_processes_of_an_executor_that_lives_on_end_when_idle(
 ) -> None:
     monkeypatch.setattr(hosted, "IDLE_S", 0.2)
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:  # which takes the time with it
-        (outcome,) = ExecutorEngine(pool).run(Deadly(str(tmp_path)), [0])
+        (outcome,) = ExecutorEngine(pool).run(HostileTask(str(tmp_path)), [0])
         assert gone({outcome.summary["pid"]})
-        (again,) = ExecutorEngine(pool).run(Deadly(str(tmp_path)), [1])
+        (again,) = ExecutorEngine(pool).run(HostileTask(str(tmp_path)), [1])
         assert again.error is None and again.summary["pid"] != outcome.summary["pid"]
 
 
 def test_a_broken_executor_is_said_for_each_piece_that_is_left(tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        outcomes = ExecutorEngine(pool, window=1).run(Deadly(str(tmp_path)), range(4))
+        outcomes = ExecutorEngine(pool, window=1).run(HostileTask(str(tmp_path)), range(4))
         first = next(outcomes)
         assert first.error is None
         for process in pool._processes.values():
@@ -132,13 +134,13 @@ def test_a_broken_executor_is_said_for_each_piece_that_is_left(tmp_path: Path) -
 def test_an_executor_that_was_shut_down_is_said_so(tmp_path: Path) -> None:
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    (outcome,) = ExecutorEngine(pool).run(Deadly(str(tmp_path)), [0])
+    (outcome,) = ExecutorEngine(pool).run(HostileTask(str(tmp_path)), [0])
     assert "cannot schedule new futures after shutdown" in str(outcome.error)
 
 
 def test_errors_of_a_piece_come_back(tmp_path: Path) -> None:
     with executor("forkserver", 1) as pool:
-        (full,) = ExecutorEngine(pool).run(Deadly(str(tmp_path), {3: "raise"}), [0])
+        (full,) = ExecutorEngine(pool).run(HostileTask(str(tmp_path), {3: "raise"}), [0])
     assert isinstance(full.error, OSError) and full.error.errno == 28
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from helpers.preprocess.deadly import Deadly, said
+from helpers.preprocess.deadly import HostileTask, log
 from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
-from helpers.preprocess.waiting import Waiting, alive, begun, until
+from helpers.preprocess.waiting import WaitingTask, alive, started_pieces, until
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.job import run
@@ -61,16 +61,16 @@ def cluster() -> Iterator[Nodes]:
     command = [sys.executable, str(TESTS / "helpers/preprocess/ray_cluster.py"), folder]
     with (
         pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
     ):
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_AUTH_MODE", "disabled")
         assert process.stdin is not None and process.stdout is not None
         address, *workers = process.stdout.readline().split() or [""]
         if not address:
-            said.seek(0)
-            pytest.fail(f"no cluster: {said.read().decode()}")
+            log.seek(0)
+            pytest.fail(f"no cluster: {log.read().decode()}")
         yield Nodes(process, address, [int(node) for node in workers])
         process.stdin.close()
         process.wait(60)
@@ -86,19 +86,19 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
 
 def test_samples_that_kill_are_the_only_ones_lost(nodes: Nodes, tmp_path: Path) -> None:
     fates = {4: "segfault", 13: "exit", 25: "hang", 31: "memory", 44: "kill once"}
-    outcomes = list(RayEngine(nodes.address, rules=RULES).run(Deadly(str(tmp_path), fates), range(6)))
+    outcomes = list(RayEngine(nodes.address, rules=RULES).run(HostileTask(str(tmp_path), fates), range(6)))
     assert sorted(outcome.piece for outcome in outcomes) == list(range(6))
     assert [outcome.error for outcome in outcomes] == [None] * 6
     bad = {4: "worker_crash", 13: "worker_crash", 25: "timeout", 31: "oom"}
-    assert said(tmp_path) == dict.fromkeys(range(60), "good") | bad
+    assert log(tmp_path) == dict.fromkeys(range(60), "good") | bad
 
 
 def test_pieces_of_a_node_that_dies_are_done_elsewhere(nodes: Nodes, tmp_path: Path) -> None:
     lost = []
 
     def power_cut() -> None:
-        until(lambda: len(begun(tmp_path)) == 3)  # one on each node
-        lost.extend(one for one in begun(tmp_path) if one.node in nodes.workers)
+        until(lambda: len(started_pieces(tmp_path)) == 3)  # one on each node
+        lost.extend(one for one in started_pieces(tmp_path) if one.node in nodes.workers)
         nodes.kill(lost[0].node)
         until(lambda: not alive(lost[0].pid))
         (tmp_path / "go").touch()
@@ -106,43 +106,45 @@ def test_pieces_of_a_node_that_dies_are_done_elsewhere(nodes: Nodes, tmp_path: P
     killer = threading.Thread(target=power_cut)
     killer.start()
     try:
-        outcomes = list(RayEngine(nodes.address, rules=RULES).run(Waiting(str(tmp_path), 3), range(9)))
+        outcomes = list(RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 3), range(9)))
     finally:
         killer.join()
     assert [outcome.error for outcome in outcomes] == [None] * 9
     assert len(list(tmp_path.glob("done-*"))) == 9
-    tries = Counter(one.piece for one in begun(tmp_path))
+    tries = Counter(one.piece for one in started_pieces(tmp_path))
     assert tries == dict.fromkeys(range(9), 1) | {lost[0].piece: 2}, "what was not lost was done once"
 
 
 def test_closing_ends_what_is_under_way(nodes: Nodes, tmp_path: Path) -> None:
-    outcomes = RayEngine(nodes.address, rules=RULES).run(Waiting(str(tmp_path), 2), [2, 0, 1])
+    outcomes = RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 2), [2, 0, 1])
     assert next(outcomes).piece == 2
-    until(lambda: len(begun(tmp_path)) == 3)
+    until(lambda: len(started_pieces(tmp_path)) == 3)
     outcomes.close()  # type: ignore[attr-defined]
-    until(lambda: not any(alive(one.pid) for one in begun(tmp_path) if one.piece < 2))
+    until(lambda: not any(alive(one.pid) for one in started_pieces(tmp_path) if one.piece < 2))
     assert not list(tmp_path.glob("done-[01]"))
 
 
 def test_a_piece_that_takes_its_ray_process_along_is_given_up(nodes: Nodes, tmp_path: Path) -> None:
-    outcomes = {o.piece: o for o in RayEngine(nodes.address, rules=RULES).run(Waiting(str(tmp_path), 0, 1), range(3))}
+    outcomes = {
+        o.piece: o for o in RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 0, 1), range(3))
+    }
     assert outcomes[0].error is None and outcomes[2].error is None
     assert isinstance(outcomes[1].error, WorkerDied)
     assert "Ray lost piece 1 4 times, last: WorkerCrashedError" in str(outcomes[1].error)
-    assert len([one for one in begun(tmp_path) if one.piece == 1]) == 4
+    assert len([one for one in started_pieces(tmp_path) if one.piece == 1]) == 4
 
 
 def test_no_node_has_room(nodes: Nodes, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"needs a node with 1 CPU and \d+\.\d GB of memory, and .* 1 CPU and .*; add"
     ):
-        list(RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(Deadly(str(tmp_path)), [0]))
+        list(RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(HostileTask(str(tmp_path)), [0]))
 
 
 def test_the_ray_of_this_process_is_used_and_left_running(nodes: Nodes, tmp_path: Path) -> None:
     ray.init(nodes.address, log_to_driver=False, logging_level="error")
     try:
-        (outcome,) = RayEngine("never.read:1", rules=RULES).run(Deadly(str(tmp_path)), [0])
+        (outcome,) = RayEngine("never.read:1", rules=RULES).run(HostileTask(str(tmp_path)), [0])
         assert outcome.error is None and ray.is_initialized()
     finally:
         ray.shutdown()
@@ -154,9 +156,9 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     target = tmp_path / "ray"
     code = (
         "import sys; from helpers.preprocess.job_driver import RECIPE\n"
-        "from helpers.preprocess.waiting import Unhurried\n"
+        "from helpers.preprocess.waiting import SlowSource\n"
         "from fastfeed.preprocess.inputs.inputs import open_input; from fastfeed.preprocess.job import run\n"
-        "run(Unhurried(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE, engine='ray:' + sys.argv[3])\n"
+        "run(SlowSource(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE, engine='ray:' + sys.argv[3])\n"
     )
     command = [sys.executable, "-c", code, source, str(target), nodes.address]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}) as driver:
@@ -172,16 +174,16 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "nowhere.invalid:6379"])
 def test_nobody_at_the_address(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no Ray cluster answers at .*; start one with `ray start --head`, or use"):
-        list(RayEngine(address).run(Deadly(str(tmp_path)), [0]))
+        list(RayEngine(address).run(HostileTask(str(tmp_path)), [0]))
 
 
 def test_nobody_at_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     with pytest.raises(ConfigError, match=r"no Ray cluster answers at 127.0.0.1:9: .*Connection refused"):
-        list(RayEngine().run(Deadly(str(tmp_path)), [0]))
+        list(RayEngine().run(HostileTask(str(tmp_path)), [0]))
 
 
 @pytest.mark.parametrize("address", ["", "somewhere", "host:name"])
 def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='a Ray address is "auto", "local"'):
-        list(RayEngine(address).run(Deadly(str(tmp_path)), [0]))
+        list(RayEngine(address).run(HostileTask(str(tmp_path)), [0]))

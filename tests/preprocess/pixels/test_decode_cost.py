@@ -80,7 +80,7 @@ def test_the_cost_is_what_it_takes(name, tmp_path):
 
 
 def said(blob: bytes, size: tuple[int, int] = (512, 512)) -> int:
-    found = rasters.seen(blob)
+    found = rasters.info_of(blob)
     return cost(found, len(blob), (0, 0, found.height, found.width), size)
 
 

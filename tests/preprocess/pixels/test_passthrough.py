@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.jpegs import NO_KERNEL, native, with_orientation
 from helpers.photos import picture
-from helpers.preprocess.transforming import file, made, shown, transformed
+from helpers.preprocess.transforming import pixels_of, processed, saved_as, transformed
 from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
@@ -39,15 +39,15 @@ def other_colors() -> bytes:
 
 
 KEPT: list[tuple[str, bytes]] = [
-    ("jpeg", file(RGB, "JPEG")),
-    ("jpeg", file(RGB, "JPEG", progressive=True, quality=40)),
-    ("jpeg", file(RGB, "JPEG", optimize=True, subsampling=1)),
-    ("jpeg", file(RGB, "JPEG", icc_profile=SRGB)),
-    ("jpeg", file(RGB, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0")),
+    ("jpeg", saved_as(RGB, "JPEG")),
+    ("jpeg", saved_as(RGB, "JPEG", progressive=True, quality=40)),
+    ("jpeg", saved_as(RGB, "JPEG", optimize=True, subsampling=1)),
+    ("jpeg", saved_as(RGB, "JPEG", icc_profile=SRGB)),
+    ("jpeg", saved_as(RGB, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0")),
     ("jpeg", with_orientation(PIXELS, 1, big=True)),
-    ("png", file(RGB, "PNG")),
-    ("webp", file(RGB, "WEBP", quality=70)),
-    ("webp", file(RGB, "WEBP", lossless=True, icc_profile=SRGB)),
+    ("png", saved_as(RGB, "PNG")),
+    ("webp", saved_as(RGB, "WEBP", quality=70)),
+    ("webp", saved_as(RGB, "WEBP", lossless=True, icc_profile=SRGB)),
 ]
 
 
@@ -55,56 +55,56 @@ KEPT: list[tuple[str, bytes]] = [
 @pytest.mark.parametrize("image,blob", KEPT)
 @pytest.mark.parametrize("scaling", [LARGE, Scaling(None, "none"), Scaling(48), Scaling((48, 64), "cover")], ids=str)
 def test_kept(image: str, blob: bytes, scaling: Scaling) -> None:
-    found = made(blob, scaling, keeping(image))
+    found = processed(blob, scaling, keeping(image))
     assert found.image == blob and found.facts["kept"] is True
     assert (found.height, found.width) == (48, 64) and found.extension == Encoding(image).extension
     assert found.facts["sha256"] == hashlib.sha256(found.image).hexdigest()
-    again = made(blob, scaling, Encoding(image))
+    again = processed(blob, scaling, Encoding(image))
     assert again.facts["kept"] is False and again.image != blob
 
 
 def fewer_scans() -> bytes:
     """A progressive file that ends, in good order, before its last scans."""
-    blob = file(RGB, "JPEG", progressive=True)
+    blob = saved_as(RGB, "JPEG", progressive=True)
     scans = [at for at in range(len(blob)) if blob[at : at + 2] == b"\xff\xda"]
     tables = blob.rindex(b"\xff\xc4", 0, scans[3])  # in front of the fourth scan
     return blob[:tables] + b"\xff\xd9"
 
 
 CHANGED: list[tuple[str, bytes]] = [
-    ("jpeg", file(RGB, "PNG")),
-    ("jpeg", file(RGB, "WEBP")),
+    ("jpeg", saved_as(RGB, "PNG")),
+    ("jpeg", saved_as(RGB, "WEBP")),
     ("jpeg", with_orientation(PIXELS, 3, big=True)),
-    ("jpeg", file(RGB.convert("L"), "JPEG")),
-    ("jpeg", file(RGB.convert("CMYK"), "JPEG")),
-    ("jpeg", file(RGB, "JPEG", icc_profile=other_colors())),
-    ("jpeg", file(RGB, "JPEG", icc_profile=b"no profile")),
-    ("jpeg", file(RGB, "JPEG") + b"a film"),
-    ("jpeg", file(RGB, "MPO", save_all=True, append_images=[RGB])),
-    ("jpeg", file(RGB, "JPEG")[:2] + b"\xff\xe0\x00\x07JFIF\x00" + file(RGB, "JPEG")[2:]),
+    ("jpeg", saved_as(RGB.convert("L"), "JPEG")),
+    ("jpeg", saved_as(RGB.convert("CMYK"), "JPEG")),
+    ("jpeg", saved_as(RGB, "JPEG", icc_profile=other_colors())),
+    ("jpeg", saved_as(RGB, "JPEG", icc_profile=b"no profile")),
+    ("jpeg", saved_as(RGB, "JPEG") + b"a film"),
+    ("jpeg", saved_as(RGB, "MPO", save_all=True, append_images=[RGB])),
+    ("jpeg", saved_as(RGB, "JPEG")[:2] + b"\xff\xe0\x00\x07JFIF\x00" + saved_as(RGB, "JPEG")[2:]),
     ("jpeg", fewer_scans()),
-    ("png", file(RGB, "JPEG")),
-    ("png", file(CLEAR, "PNG")),
-    ("png", file(RGB.convert("P"), "PNG")),
-    ("png", file(RGB.convert("L"), "PNG")),
-    ("png", file(Image.fromarray(PIXELS[:, :, 0].astype(np.uint16) * 257), "PNG")),
-    ("png", file(RGB, "PNG", transparency=(1, 2, 3))),
-    ("png", file(RGB, "PNG", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)])),
-    ("png", file(RGB, "PNG") + b"more"),
-    ("png", file(RGB, "PNG", exif=b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0")),
-    ("webp", file(CLEAR, "WEBP")),
-    ("webp", file(RGB, "WEBP", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)])),
-    ("webp", file(RGB, "WEBP") + b"more"),
-    ("raw", file(RGB, "PNG")),
+    ("png", saved_as(RGB, "JPEG")),
+    ("png", saved_as(CLEAR, "PNG")),
+    ("png", saved_as(RGB.convert("P"), "PNG")),
+    ("png", saved_as(RGB.convert("L"), "PNG")),
+    ("png", saved_as(Image.fromarray(PIXELS[:, :, 0].astype(np.uint16) * 257), "PNG")),
+    ("png", saved_as(RGB, "PNG", transparency=(1, 2, 3))),
+    ("png", saved_as(RGB, "PNG", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)])),
+    ("png", saved_as(RGB, "PNG") + b"more"),
+    ("png", saved_as(RGB, "PNG", exif=b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0")),
+    ("webp", saved_as(CLEAR, "WEBP")),
+    ("webp", saved_as(RGB, "WEBP", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)])),
+    ("webp", saved_as(RGB, "WEBP") + b"more"),
+    ("raw", saved_as(RGB, "PNG")),
 ]
 
 
 @pytest.mark.parametrize("image,blob", CHANGED)
 def test_written_anew(image: str, blob: bytes) -> None:
-    found = made(blob, LARGE, keeping(image))
+    found = processed(blob, LARGE, keeping(image))
     assert found.facts["kept"] is False and found.image != blob
-    assert found.image == made(blob, LARGE, Encoding(image)).image
-    assert shown(found).shape == (found.height, found.width, 3), "all readers see three channels"
+    assert found.image == processed(blob, LARGE, Encoding(image)).image
+    assert pixels_of(found).shape == (found.height, found.width, 3), "all readers see three channels"
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_written_anew(image: str, blob: bytes) -> None:
 )
 @pytest.mark.parametrize("image,format", [("jpeg", "JPEG"), ("png", "PNG"), ("webp", "WEBP")])
 def test_of_another_size(scaling: Scaling, image: str, format: str) -> None:
-    blob = file(RGB, format)
-    found = made(blob, scaling, keeping(image))
+    blob = saved_as(RGB, format)
+    found = processed(blob, scaling, keeping(image))
     assert found.facts["kept"] is False and found.image != blob
-    assert shown(found).shape == (found.height, found.width, 3)
+    assert pixels_of(found).shape == (found.height, found.width, 3)
 
 
 def damaged() -> list[tuple[str, bytes, str]]:
-    jpeg, png, webp = (file(RGB, format, **options) for format, options in FORMATS)
+    jpeg, png, webp = (saved_as(RGB, format, **options) for format, options in FORMATS)
     scan = jpeg.index(b"\xff\xda") + 14
     return [
         ("jpeg", jpeg[: len(jpeg) // 2], "truncated"),
@@ -153,16 +153,16 @@ def test_damage_is_found(image: str, blob: bytes, reason: str) -> None:
 
 
 def test_without_the_kernel_no_jpeg_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transform, "is_built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.is_built", lambda: False)
-    assert made(file(RGB, "JPEG"), LARGE, keeping("jpeg")).facts["kept"] is False
-    assert made(file(RGB, "PNG"), LARGE, keeping("png")).facts["kept"] is True
+    monkeypatch.setattr(transform, "built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
+    assert processed(saved_as(RGB, "JPEG"), LARGE, keeping("jpeg")).facts["kept"] is False
+    assert processed(saved_as(RGB, "PNG"), LARGE, keeping("png")).facts["kept"] is True
 
 
 @pytest.mark.parametrize("row", [0, 300, 599])
 def test_one_pixel_that_readers_see_otherwise_is_found(row: int) -> None:
-    pixels = np.asarray(Image.open(io.BytesIO(file(picture(1, (600, 20)), "JPEG")))).copy()
-    blob = file(picture(1, (600, 20)), "JPEG")
+    pixels = np.asarray(Image.open(io.BytesIO(saved_as(picture(1, (600, 20)), "JPEG")))).copy()
+    blob = saved_as(picture(1, (600, 20)), "JPEG")
     assert decodes_alike(blob, pixels) and not decodes_alike(blob, pixels[:-1])
     pixels[row, 7, 1] ^= 64
     assert not decodes_alike(blob, pixels)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import jpegs
 from helpers.jpegs import resized, textured
-from helpers.preprocess.rasters import TURNED, made, png, saved, seen
+from helpers.preprocess.rasters import TURNED, decoded, info_of, png, saved
 from PIL import Image
 
 from fastfeed.decode import Bad
@@ -43,16 +43,18 @@ def test_orientation(format, orientation, path):
     stored = textured(40, 64, orientation)
     blob = saved(stored, format, orientation)
     shown = TURNED[orientation](stored)
-    found = seen(blob, format=format, orientation=orientation, height=shown.shape[0], width=shown.shape[1], icc="none")
+    found = info_of(
+        blob, format=format, orientation=orientation, height=shown.shape[0], width=shown.shape[1], icc="none"
+    )
     ways = {
         "native": {"JPEG": "kernel"},
         "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if decode.built() else {}),
     }
     assert found.path == ways.get(path, {}).get(format, "pillow")
-    off = np.abs(made(blob).astype(int) - shown)
+    off = np.abs(decoded(blob).astype(int) - shown)
     assert off.max() <= (4 if format == "JPEG" else 0)
     box = (3.5, 2.25, 30.0, 33.5)
-    off = np.abs(made(blob, box, (17, 23)) - resized(shown, box, (17, 23), "lanczos"))
+    off = np.abs(decoded(blob, box, (17, 23)) - resized(shown, box, (17, 23), "lanczos"))
     assert off.max() <= (4 if format == "JPEG" else 1.6)
 
 
@@ -63,8 +65,8 @@ def test_orientation_that_follows_the_pixels_of_a_png():
     at = blob.index(b"eXIf") - 4
     length = 12 + int.from_bytes(blob[at : at + 4], "big")
     moved = blob[:at] + blob[at + length : -12] + blob[at : at + length] + blob[-12:]
-    seen(moved, orientation=6, height=64, width=40)
-    assert np.array_equal(made(moved), TURNED[6](stored))
+    info_of(moved, orientation=6, height=64, width=40)
+    assert np.array_equal(decoded(moved), TURNED[6](stored))
 
 
 @pytest.mark.parametrize("filter", FILTERS)
@@ -72,7 +74,7 @@ def test_orientation_that_follows_the_pixels_of_a_png():
 def test_filters_are_antialiased(format, filter, path):
     pixels = textured(90, 120)
     for box, size in (((0, 0, 90, 120), (20, 30)), ((10.5, 20, 60, 80.5), (48, 44)), ((0, 0, 90, 120), (180, 200))):
-        off = np.abs(made(saved(pixels, format), box, size, filter) - resized(pixels, box, size, FILTERS[filter]))
+        off = np.abs(decoded(saved(pixels, format), box, size, filter) - resized(pixels, box, size, FILTERS[filter]))
         assert np.percentile(off, 99) <= (5 if format == "JPEG" else 1.6), (box, size)
 
 
@@ -81,12 +83,12 @@ def test_filters_are_antialiased(format, filter, path):
 def test_kernel_and_pillow_agree(layout, monkeypatch):
     blob = jpegs.LAYOUTS[layout](160, 256, 3)
     cases = [((0, 0, 160, 256), (40, 60)), ((11, 7, 99.5, 140.25), (70, 90)), ((0, 0, 160, 256), (160, 256))]
-    found = seen(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
-    one = [made(blob, *case).astype(int) for case in cases]
+    found = info_of(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
+    one = [decoded(blob, *case).astype(int) for case in cases]
     monkeypatch.setattr(decode, "built", lambda: False)
-    assert seen(blob, path="pillow").mode == found.mode
+    assert info_of(blob, path="pillow").mode == found.mode
     for case, pixels in zip(cases, one, strict=True):
-        off = np.abs(made(blob, *case) - pixels)
+        off = np.abs(decoded(blob, *case) - pixels)
         assert off.max() <= 4 and off.mean() < 0.5
 
 
@@ -102,8 +104,8 @@ def test_sixteen_bits_keep_the_high_byte(format, channels, mode, path):
     want = np.broadcast_to(high[:, :, : min(channels, 3)], (50, 60, 3)).copy()
     if channels == 4:
         want[:25] = (9, 200, 90)
-    seen(blob, mode=mode, alpha=channels == 4)
-    assert np.array_equal(made(blob, matte=(9, 200, 90)), want)
+    info_of(blob, mode=mode, alpha=channels == 4)
+    assert np.array_equal(decoded(blob, matte=(9, 200, 90)), want)
 
 
 def test_twelve_bits_are_not_taken_for_dark_sixteen():
@@ -115,8 +117,8 @@ def test_twelve_bits_are_not_taken_for_dark_sixteen():
     tags.append((279, len(strip)))
     entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
     blob = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + strip
-    seen(blob, mode="I;16")
-    assert np.array_equal(made(blob), np.broadcast_to((samples >> 4)[:, :, None], (6, 8, 3)))
+    info_of(blob, mode="I;16")
+    assert np.array_equal(decoded(blob), np.broadcast_to((samples >> 4)[:, :, None], (6, 8, 3)))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
@@ -130,7 +132,7 @@ def test_a_transparent_color_at_every_depth(depth, channels, path):
     want = np.broadcast_to(samples * 255 // ((1 << depth) - 1) if depth < 16 else samples >> 8, (12, 40, 3)).copy()
     want[clear] = (1, 2, 250)
     blob = png(samples, depth, key)
-    assert seen(blob).alpha and np.array_equal(made(blob, matte=(1, 2, 250)), want)
+    assert info_of(blob).alpha and np.array_equal(decoded(blob, matte=(1, 2, 250)), want)
 
 
 @pytest.mark.parametrize("format", ["PNG", "WEBP", "TIFF"])
@@ -148,9 +150,9 @@ def test_hidden_colors_do_not_bleed(channels, format, path):
     share = alpha[..., None] / 255
     whole = np.rint(color * share + np.array(matte) * (1 - share))
     blob = saved(image, format)
-    assert seen(blob).alpha
-    assert np.abs(made(blob, matte=matte) - whole).max() <= 1
-    off = np.abs(made(blob, size=(12, 16), matte=matte) - resized(whole, (0, 0, 48, 64), (12, 16), "lanczos"))
+    assert info_of(blob).alpha
+    assert np.abs(decoded(blob, matte=matte) - whole).max() <= 1
+    off = np.abs(decoded(blob, size=(12, 16), matte=matte) - resized(whole, (0, 0, 48, 64), (12, 16), "lanczos"))
     assert off.max() <= 2
 
 
@@ -158,10 +160,10 @@ def test_hidden_colors_do_not_bleed(channels, format, path):
 def test_palette(format, path):
     image = Image.fromarray(textured(48, 64)).quantize(32)
     blob = saved(image, format)
-    seen(blob, mode="P", alpha=False)
+    info_of(blob, mode="P", alpha=False)
     want = np.asarray(image.convert("RGB"))
-    assert np.array_equal(made(blob), want)
-    off = np.abs(made(blob, size=(20, 30)) - resized(want, (0, 0, 48, 64), (20, 30), "lanczos"))
+    assert np.array_equal(decoded(blob), want)
+    off = np.abs(decoded(blob, size=(20, 30)) - resized(want, (0, 0, 48, 64), (20, 30), "lanczos"))
     assert off.max() <= 1.6
 
 
@@ -172,29 +174,29 @@ def test_palette_with_transparency(format, path):
     blob = saved(image, format, transparency=int(index[0, 0]))
     want = np.asarray(image.convert("RGB")).copy()
     want[index == index[0, 0]] = (250, 0, 10)
-    assert seen(blob, mode="P").alpha and np.array_equal(made(blob, matte=(250, 0, 10)), want)
+    assert info_of(blob, mode="P").alpha and np.array_equal(decoded(blob, matte=(250, 0, 10)), want)
 
 
 @pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF"])
 def test_the_first_frame_of_several(format, path):
     frames = [Image.fromarray(np.full((20, 30, 3), 60 * k + 30, np.uint8)) for k in range(3)]
     blob = saved(frames[0], format, save_all=True, append_images=frames[1:])
-    assert (made(blob) == 30).all()
+    assert (decoded(blob) == 30).all()
 
 
 def test_interlaced(path):
     pixels = textured(37, 53)
     blob = png(pixels, interlaced=True)
-    seen(blob, interlaced=True, path="pillow")
-    assert np.array_equal(made(blob), pixels) and not seen(png(pixels)).interlaced
+    info_of(blob, interlaced=True, path="pillow")
+    assert np.array_equal(decoded(blob), pixels) and not info_of(png(pixels)).interlaced
 
 
 @pytest.mark.parametrize("format", ["BMP", "PPM", "JPEG2000", "AVIF"])
 def test_other_formats(format):
     pixels = textured(48, 64)
     blob = saved(pixels, format, **({"quality": 100, "subsampling": "4:4:4"} if format == "AVIF" else {}))
-    assert np.abs(made(blob).astype(int) - pixels).max() <= (12 if format == "AVIF" else 0)
-    seen(blob, format=format, mode="RGB", path="pillow")
+    assert np.abs(decoded(blob).astype(int) - pixels).max() <= (12 if format == "AVIF" else 0)
+    info_of(blob, format=format, mode="RGB", path="pillow")
 
 
 def test_what_is_refused():
@@ -224,7 +226,7 @@ def test_damage_below_the_box_is_found(path):
     """A file is good or bad whatever is cut out of it."""
     blob = saved(np.random.default_rng(0).integers(0, 256, (400, 90, 3), dtype=np.uint8), "PNG")
     short = blob[: len(blob) * 3 // 4]
-    got = Rasterizer().pixels(short, seen(short), (0, 0, 40, 90), (20, 45))
+    got = Rasterizer().pixels(short, info_of(short), (0, 0, 40, 90), (20, 45))
     assert isinstance(got, Bad) and got.reason == "truncated"
 
 
@@ -233,14 +235,14 @@ def test_one_rasterizer_for_several_threads():
     rasterizer, got = Rasterizer(), [None] * len(blobs)
 
     def work(k: int) -> None:
-        got[k] = rasterizer.pixels(blobs[k], seen(blobs[k]), (0, 0, 90, 120), (30, 40))
+        got[k] = rasterizer.pixels(blobs[k], info_of(blobs[k]), (0, 0, 90, 120), (30, 40))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(len(blobs))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(np.array_equal(one, made(blob, size=(30, 40))) for one, blob in zip(got, blobs, strict=True))
+    assert all(np.array_equal(one, decoded(blob, size=(30, 40))) for one, blob in zip(got, blobs, strict=True))
 
 
 def test_arguments():

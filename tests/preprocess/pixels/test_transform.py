@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.jpegs import LAYOUTS, NO_KERNEL, native, with_orientation
 from helpers.photos import BROKEN, broken, picture
-from helpers.preprocess.transforming import Counted, file, made, recipe, shown, transformed
+from helpers.preprocess.transforming import CountingContext, pixels_of, processed, recipe, saved_as, transformed
 from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
@@ -45,22 +45,22 @@ BUCKETS = ((32, 32), (24, 48))
     ids=str,
 )
 def test_modes(scaling: Scaling, box: Any, size: tuple[int, int], format: str) -> None:
-    blob = file(PIXELS, format, **({"quality": 95, "subsampling": 0} if format == "JPEG" else {}))
-    found = made(blob, scaling, RAW)
+    blob = saved_as(PIXELS, format, **({"quality": 95, "subsampling": 0} if format == "JPEG" else {}))
+    found = processed(blob, scaling, RAW)
     assert (found.height, found.width) == size and found.facts["box"] == list(box)
     top, left, height, width = box
     source = Image.open(io.BytesIO(blob))
     want = source.resize(size[::-1], Image.Resampling.LANCZOS, box=(left, top, left + width, top + height))
-    assert shown(found).shape == (*size, 3)
-    assert np.abs(shown(found).astype(int) - np.asarray(want)).max() <= 6, "the same part, the same way up"
+    assert pixels_of(found).shape == (*size, 3)
+    assert np.abs(pixels_of(found).astype(int) - np.asarray(want)).max() <= 6, "the same part, the same way up"
 
 
 @pytest.mark.parametrize("enlarge", [False, True])
 def test_borders_are_filled(enlarge: bool) -> None:
-    found = made(file(PIXELS, "PNG"), Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)), RAW)
+    found = processed(saved_as(PIXELS, "PNG"), Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)), RAW)
     height, width = (80, 120) if enlarge else (60, 90)
     top, left = (100 - height) // 2, (120 - width) // 2
-    pixels = shown(found)
+    pixels = pixels_of(found)
     assert pixels.shape == (100, 120, 3) == (found.height, found.width, 3)
     inside = np.zeros((100, 120), bool)
     inside[top : top + height, left : left + width] = True
@@ -68,8 +68,10 @@ def test_borders_are_filled(enlarge: bool) -> None:
     if not enlarge:
         assert np.array_equal(pixels[inside].reshape(60, 90, 3), PIXELS), "pixels are copied"
     fine = Encoding("jpeg", 98, "4:4:4")
-    jpeg = made(file(PIXELS, "JPEG", quality=95), Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)), fine)
-    assert np.abs(shown(jpeg)[0].astype(int) - (9, 8, 7)).max() <= 2
+    jpeg = processed(
+        saved_as(PIXELS, "JPEG", quality=95), Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)), fine
+    )
+    assert np.abs(pixels_of(jpeg)[0].astype(int) - (9, 8, 7)).max() <= 2
 
 
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
@@ -85,17 +87,17 @@ def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(layout: str, mon
                 goal = output_geometry(scaling, height, width)
                 pixels = Rasterizer(filter=scaling.filter).pixels(blob, seen, goal.box, goal.size)
                 assert isinstance(pixels, np.ndarray)
-                assert made(blob, scaling, encoding).image == encode(pixels, encoding)
+                assert processed(blob, scaling, encoding).image == encode(pixels, encoding)
 
 
 def test_sizes_of_jpegs_are_rounded_alike_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    blob = file(PIXELS, "JPEG")
-    one = made(blob, Scaling(31))
-    monkeypatch.setattr(transform, "is_built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.is_built", lambda: False)
-    other = made(blob, Scaling(31))
+    blob = saved_as(PIXELS, "JPEG")
+    one = processed(blob, Scaling(31))
+    monkeypatch.setattr(transform, "built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
+    other = processed(blob, Scaling(31))
     assert (one.height, one.width, one.facts) == (other.height, other.width, other.facts)
-    assert np.abs(shown(one).astype(int) - shown(other)).max() <= 8
+    assert np.abs(pixels_of(one).astype(int) - pixels_of(other)).max() <= 8
 
 
 FACTS = {
@@ -123,7 +125,7 @@ def p3() -> bytes:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_facts_of_turned_photographs(orientation: int) -> None:
     blob = with_orientation(PIXELS, orientation, big=False)
-    found = made(blob, Scaling((20, 20), "cover"), RAW)
+    found = processed(blob, Scaling((20, 20), "cover"), RAW)
     height, width = (60, 90) if orientation < 5 else (90, 60)
     assert found.facts == {
         "format": "JPEG", "source_height": height, "source_width": width, "source_bytes": len(blob),
@@ -151,20 +153,20 @@ def test_facts_of_turned_photographs(orientation: int) -> None:
 )
 def test_facts_of_other_kinds(image: Image.Image, format: str, options: Any, facts: dict[str, str]) -> None:
     for encoding in (Encoding(), Encoding("webp", 80), PNG, RAW):
-        found = made(file(image, format, **options), Scaling(30), encoding)
+        found = processed(saved_as(image, format, **options), Scaling(30), encoding)
         assert found.facts.keys() == FACTS and found.facts == found.facts | facts
-        assert shown(found).shape == (30, 45, 3) and found.extension == encoding.extension
+        assert pixels_of(found).shape == (30, 45, 3) and found.extension == encoding.extension
         assert set(found.seconds) == {"decode", "encode"} and min(found.seconds.values()) >= 0
 
 
 def test_profiles_are_converted_and_named() -> None:
-    plain = file(PIXELS, "JPEG", quality=95)
-    other = file(PIXELS, "JPEG", quality=95, icc_profile=p3())
-    one, two = (made(blob, Scaling(30), RAW) for blob in (plain, other))
+    plain = saved_as(PIXELS, "JPEG", quality=95)
+    other = saved_as(PIXELS, "JPEG", quality=95, icc_profile=p3())
+    one, two = (processed(blob, Scaling(30), RAW) for blob in (plain, other))
     assert one.facts["icc"] == "none" and two.facts["icc"] not in ("none", "sRGB")
-    assert np.abs(shown(one).astype(int) - shown(two)).mean() > 5
-    jpeg = shown(made(other, Scaling(30), Encoding("jpeg", 95, "4:4:4")))
-    assert np.abs(jpeg.astype(int) - shown(two)).mean() < 3, "into JPEGs as well"
+    assert np.abs(pixels_of(one).astype(int) - pixels_of(two)).mean() > 5
+    jpeg = pixels_of(processed(other, Scaling(30), Encoding("jpeg", 95, "4:4:4")))
+    assert np.abs(jpeg.astype(int) - pixels_of(two)).mean() < 3, "into JPEGs as well"
 
 
 @pytest.mark.parametrize("reason", BROKEN)
@@ -191,7 +193,7 @@ def test_limits(limits: Limits, reason: str) -> None:
 
 
 def test_results_that_are_too_large_have_a_reason() -> None:
-    blob = file(np.zeros((2, 300, 3), np.uint8), "JPEG")
+    blob = saved_as(np.zeros((2, 300, 3), np.uint8), "JPEG")
     for encoding, most in ((Encoding(), 65_500), (Encoding("webp"), 16_383)):
         found = transformed(blob, Scaling(500, enlarge=True), encoding)
         detail = f"would become 75000x500 pixels; {encoding.image} has at most {most} a side"
@@ -201,21 +203,21 @@ def test_results_that_are_too_large_have_a_reason() -> None:
 
 
 def test_memory_is_asked_for_once_and_refusals_have_a_reason() -> None:
-    blob, watch = file(PIXELS, "JPEG"), Counted()
+    blob, watch = saved_as(PIXELS, "JPEG"), CountingContext()
     for scaling in (Scaling(30), Scaling(64, "contain")):
         for encoding in (Encoding(), RAW, Encoding(keep_small=True)):
             assert not isinstance(Transformer(recipe(scaling, encoding))(blob, watch), Bad)
     assert len(watch.needs) == 6 and not watch.inside
-    found = Transformer(recipe())(blob, Counted(limit=1000))
+    found = Transformer(recipe())(blob, CountingContext(limit=1000))
     assert isinstance(found, Bad) and found.reason == "oom"
     assert found.detail == f"needs {watch.needs[0] / 1e6:.0f} MB, the limit is 0 MB"
 
 
 def test_larger_results_need_more_memory() -> None:
-    blob = file(PIXELS, "PNG")
+    blob = saved_as(PIXELS, "PNG")
     needs: list[int] = []
     for size in (100, 1000, 2000):
-        watch = Counted(limit=0)
+        watch = CountingContext(limit=0)
         Transformer(recipe(Scaling(size, "contain"), PNG))(blob, watch)
         needs += watch.needs
     assert needs[2] - needs[1] >= 6 * (2000**2 - 1000**2) and needs == sorted(needs)
@@ -226,19 +228,19 @@ def test_no_memory_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr(transform, "encode", none)
-    found = transformed(file(PIXELS, "PNG"))
+    found = transformed(saved_as(PIXELS, "PNG"))
     assert isinstance(found, Bad) and found.reason == "oom"
 
 
 def test_the_same_bytes_from_every_transformer_and_thread() -> None:
-    blobs = [file(picture(k, (50 + k, 71)), "PNG" if k % 3 == 0 else "JPEG") for k in range(9)]
+    blobs = [saved_as(picture(k, (50 + k, 71)), "PNG" if k % 3 == 0 else "JPEG") for k in range(9)]
     for scaling, encoding in ((Scaling(32), Encoding()), (Scaling(64, "contain"), Encoding("webp", 75))):
         first = Transformer(recipe(scaling, encoding))
         second = Transformer(recipe(scaling, encoding))
-        want = [made(blob, scaling, encoding) for blob in blobs]
+        want = [processed(blob, scaling, encoding) for blob in blobs]
         with ThreadPoolExecutor(3) as pool:
             for one in (first, second):
-                got = list(pool.map(lambda blob, one=one: one(blob, Counted()), blobs))
+                got = list(pool.map(lambda blob, one=one: one(blob, CountingContext()), blobs))
                 assert [(m.image, m.facts) for m in got] == [(m.image, m.facts) for m in want]  # type: ignore[union-attr]
 
 
@@ -246,6 +248,6 @@ def test_facts_can_be_counted() -> None:
     from fastfeed.preprocess.record import Counts
 
     tally = Counts()
-    tally.add(made(file(PIXELS, "JPEG"), Scaling(120, enlarge=True)))
+    tally.add(processed(saved_as(PIXELS, "JPEG"), Scaling(120, enlarge=True)))
     assert tally.samples == tally.enlarged == 1 and tally.sizes == {"120x180": 1}
     assert math.isclose(float(next(iter(tally.megapixels))), 2.0**-8)

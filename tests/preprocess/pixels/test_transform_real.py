@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.jpegs import NO_KERNEL, native, shown, ssim
-from helpers.preprocess.transforming import Counted, file, made, recipe
-from helpers.preprocess.transforming import shown as result
+from helpers.jpegs import NO_KERNEL, native, pixels_of, ssim
+from helpers.preprocess.transforming import CountingContext, processed, recipe, saved_as
+from helpers.preprocess.transforming import pixels_of as result
 from PIL import Image
 
 from fastfeed.decode.base import Bad
@@ -34,8 +34,8 @@ def photos(data: Path) -> list[bytes]:
 def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
     values = []
     for blob in photos:
-        found = made(blob, Scaling(512), Encoding("raw"))
-        want = Image.fromarray(shown(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS)
+        found = processed(blob, Scaling(512), Encoding("raw"))
+        want = Image.fromarray(pixels_of(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS)
         values.append(ssim(result(found), np.asarray(want)))
     assert np.mean(values) >= 0.998 and min(values) >= 0.996, values  # the latter: little above 1.5 times the size
 
@@ -43,9 +43,9 @@ def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 def test_either_way_the_same_file(photos: list[bytes]) -> None:
     for blob in photos:
-        pixels = result(made(blob, Scaling(512), Encoding("raw")))
-        want = file(pixels, "JPEG", quality=90, subsampling="4:2:0")
-        assert made(blob, Scaling(512), Encoding("jpeg", 90)).image == want
+        pixels = result(processed(blob, Scaling(512), Encoding("raw")))
+        want = saved_as(pixels, "JPEG", quality=90, subsampling="4:2:0")
+        assert processed(blob, Scaling(512), Encoding("jpeg", 90)).image == want
 
 
 @pytest.mark.parametrize("image", ["jpeg", "png", "webp"])
@@ -56,7 +56,7 @@ def test_bad_files_become_readable_ones_or_have_a_reason(data: Path, image: str)
     paths = sorted(path for path in (data / "bad-images").rglob("*") if path.is_file())
     reasons, good = set(), 0
     for path in paths[::STEP]:
-        found = one(path.read_bytes(), Counted())
+        found = one(path.read_bytes(), CountingContext())
         if isinstance(found, Bad):
             reasons.add(found.reason)
             continue

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.small_jobs import FORMATS, Here, made, recipe, source
+from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe, source
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,9 +39,9 @@ def photographs(tmp_path_factory):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_sample_of_all_is_what_is_written(tmp_path, format):
-    job = made(tmp_path, format)
+    job = finished_job(tmp_path, format)
     given = open_input(str(tmp_path / "source"))
-    found = estimate(given, recipe(format), Here())
+    found = estimate(given, recipe(format), InlineEngine())
     assert (found.images, found.sampled, found.shards) == (21, 21, 4)
     assert found.bad == {"empty": 1, "truncated": 1, "not_image": 1} and found.good == 18 and found.spread == 0
     # what surrounds the samples of a file weighs much in files as small as these
@@ -51,17 +51,17 @@ def test_a_sample_of_all_is_what_is_written(tmp_path, format):
 
 
 def test_a_part_stands_for_all(photographs, tmp_path):
-    whole = estimate(photographs, recipe(), Here(), sample=83)
-    part = estimate(photographs, recipe(), Here(), sample=32)
+    whole = estimate(photographs, recipe(), InlineEngine(), sample=83)
+    part = estimate(photographs, recipe(), InlineEngine(), sample=32)
     assert part.sampled == 32 and part.images == 83 and part.spread > 0
     assert part.low <= whole.output * part.good / whole.good <= part.high
     assert part.low <= whole.output <= part.high, "also where the share of bad ones is not the same"
-    few = estimate(photographs, recipe(), Here(), ids=np.arange(4, 14), sample=32)
+    few = estimate(photographs, recipe(), InlineEngine(), ids=np.arange(4, 14), sample=32)
     assert (few.images, few.sampled, few.shards, few.bad.total()) == (10, 10, 2, 0)
 
 
 def test_it_ends_after_a_while(photographs):
-    found = estimate(photographs, recipe(), Here(), longest_s=0.0)
+    found = estimate(photographs, recipe(), InlineEngine(), longest_s=0.0)
     assert found.sampled == 16 and found.images == 83
 
 
@@ -97,7 +97,7 @@ def test_where_there_is_plenty_nothing_is_made(photographs):
 
     target, told = Target(), []
     with pytest.raises(TargetError, match="out has 0 bytes free"):
-        check_free_space(photographs, recipe(), Here(), target, lambda *now: told.append(now))  # type: ignore[arg-type]
+        check_free_space(photographs, recipe(), InlineEngine(), target, lambda *now: told.append(now))  # type: ignore[arg-type]
     assert told[0][0] == 0 and told[-1][0] == told[-1][1] == len(photographs.source) and told == sorted(told)
     target.free = 10**9
     check_free_space(photographs, recipe(), Never(), target)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from helpers.photos import picture
-from helpers.small_jobs import FORMATS, made
+from helpers.small_jobs import FORMATS, finished_job
 from PIL import Image
 
 from fastfeed.preprocess.record import BadSample
@@ -38,7 +38,7 @@ class Links(HTMLParser):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_cells_are_the_samples_of_the_shard(tmp_path, format):
-    job = made(tmp_path, format)
+    job = finished_job(tmp_path, format)
     record = job.records[1]
     found = draw_cells(job, record, 4, 64)
     assert [cell.title for cell in found] == [f"cats  #{id}" for id in record.ids[:4]]
@@ -53,7 +53,7 @@ def test_cells_are_the_samples_of_the_shard(tmp_path, format):
 
 
 def test_a_sheet_is_a_grid(tmp_path):
-    job = made(tmp_path)
+    job = finished_job(tmp_path)
     found = draw_cells(job, job.records[1], 6, 50)
     drawn = draw_sheet(found, 50)
     assert drawn.size == (3 * 58 + 8, 2 * 76 + 8)
@@ -64,7 +64,7 @@ def test_a_sheet_is_a_grid(tmp_path):
 
 
 def test_a_page_for_the_job(tmp_path):
-    job = made(tmp_path)
+    job = finished_job(tmp_path)
     told = []
     names = preview(job, shards=2, count=3, side=40, on_shard=lambda done, of: told.append((done, of)))
     assert names == ["_job/preview/shard-000000.jpg", "_job/preview/shard-000003.jpg", PAGE] and told == [
@@ -90,7 +90,7 @@ FILES = ("plan.json", "order.npy", "times.jsonl", "listing.ffarrays", "listing.l
 
 
 def test_what_is_named_strangely_does_no_harm(tmp_path):
-    job = made(tmp_path)
+    job = finished_job(tmp_path)
     bad = [BadSample(k, f"<script>alert({k})</script>&.jpg", "corrupt", "<b>") for k in range(60)]
     text = page(statistics(job), [], bad, job.plan.recipe.document())
     assert "<script" not in text and "<b>&" not in text and "&lt;script&gt;alert(0)&lt;/script&gt;&amp;.jpg" in text
@@ -98,7 +98,7 @@ def test_what_is_named_strangely_does_no_harm(tmp_path):
 
 
 def test_damaged_and_empty_shards_are_shown_as_such(tmp_path):
-    job = made(tmp_path)
+    job = finished_job(tmp_path)
     (tmp_path / "shards" / "shard-000001.tar").write_bytes(b"no tar".ljust(4096))
     (cell,) = draw_cells(job, job.records[1], 4, 64)
     assert cell.image is None and "no images in 1 shards" in cell.title

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.small_jobs import made
+from helpers.small_jobs import finished_job
 
 from fastfeed.preprocess.finalize import TIMES
 from fastfeed.preprocess.reports.statistics import (
@@ -22,7 +22,7 @@ from fastfeed.preprocess.reports.statistics import (
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    return made(tmp_path_factory.mktemp("statistics"))
+    return finished_job(tmp_path_factory.mktemp("statistics"))
 
 
 def test_sums_over_all_shards(job):

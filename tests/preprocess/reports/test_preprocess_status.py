@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.small_jobs import Here, made, recipe, source
+from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 
 from fastfeed.preprocess import Choice, open_input, run
 from fastfeed.preprocess.reports.status import count_surveyed, job_status, shard_pace
@@ -37,7 +37,7 @@ def test_pace(times, each, last):
 @pytest.fixture
 def job(tmp_path):
     """Three of four shards, ten seconds apart; the last one at NOW."""
-    job = made(tmp_path)
+    job = finished_job(tmp_path)
     job.target.remove("shard-000003.json")
     for k in range(3):
         os.utime(tmp_path / "shards" / f"shard-{k:06d}.json", (NOW, NOW - 20 + 10 * k))
@@ -77,13 +77,18 @@ def test_a_job_that_has_no_plan_yet(tmp_path):
     found = open_input(str(source(tmp_path / "source", 30)))
     target = open_target(tmp_path / "shards")
     assert count_surveyed(target) == 0
-    list(Here().run(SurveyTask(found.source, target, np.array([0, 40, 63]), False), [0, 1]))
+    list(InlineEngine().run(SurveyTask(found.source, target, np.array([0, 40, 63]), False), [0, 1]))
     assert 45 <= count_surveyed(target) <= 63
-    run(str(tmp_path / "source"), tmp_path / "shards", replace(recipe(), choice=Choice(dedupe="exact")), engine=Here())
+    run(
+        str(tmp_path / "source"),
+        tmp_path / "shards",
+        replace(recipe(), choice=Choice(dedupe="exact")),
+        engine=InlineEngine(),
+    )
     assert count_surveyed(target) == 0
 
 
 def test_a_job_that_is_complete(tmp_path):
-    job = made(tmp_path)
+    job = finished_job(tmp_path)
     assert rows(job, NOW)["state"] == "complete" and "left" not in rows(job, NOW)
     assert job_status(job).document()["running"] is False

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from helpers.small_jobs import FORMATS, Here, made, recipe
+from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess import run
@@ -27,7 +27,7 @@ from fastfeed.preprocess.writers import SUFFIXES
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A job of each format, to be copied."""
-    return {format: Path(made(tmp_path_factory.mktemp(format), format).target.text) for format in FORMATS}
+    return {format: Path(finished_job(tmp_path_factory.mktemp(format), format).target.text) for format in FORMATS}
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_changed_byte_is_found_and_mended(job, tmp_path):
     assert repair(job, found) == ["shard-000001"]
     again = open_job(job.target)
     assert again.todo == [1]
-    run(job.plan.source, tmp_path / "shards", recipe(format), engine=Here())
+    run(job.plan.source, tmp_path / "shards", recipe(format), engine=InlineEngine())
     assert path.read_bytes() == before and not verify(open_job(job.target)).problems
 
 

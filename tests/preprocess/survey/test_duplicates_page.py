@@ -9,14 +9,14 @@ import re
 
 import numpy as np
 import pytest
-from helpers.preprocess.surveying import Files, Shelf, saved, scene
+from helpers.preprocess.surveying import BytesSource, MemoryTarget, saved, scene
 from PIL import Image
 
 from fastfeed.preprocess.survey.duplicates_page import DUPLICATES, PAGE, write_duplicates
 from fastfeed.preprocess.survey.select import DuplicatePair
 
 
-class Flowers(Files):
+class Flowers(BytesSource):
     """With labels, and names that are trouble."""
 
     classes = ("<roses>", "tulips")
@@ -29,7 +29,7 @@ class Flowers(Files):
 
 
 def written(pairs: list[DuplicatePair], blobs: list[bytes | None]) -> tuple[list[dict], str]:
-    shelf = Shelf()
+    shelf = MemoryTarget()
     write_duplicates(shelf, Flowers(blobs), pairs)  # type: ignore[arg-type]
     assert set(shelf.held) == {DUPLICATES, PAGE}
     lines = [json.loads(line) for line in shelf.held[DUPLICATES].splitlines()]

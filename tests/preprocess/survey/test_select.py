@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from helpers.preprocess.surveying import by_hand
+from helpers.preprocess.surveying import make_survey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +50,7 @@ def test_all_in_the_source_s_order() -> None:
 
 
 def test_of_the_same_bytes_the_first_stays() -> None:
-    survey = by_hand([7, 8, 7, 9, 8, 7], [1 << i for i in range(6)])
+    survey = make_survey([7, 8, 7, 9, 8, 7], [1 << i for i in range(6)])
     found = chosen(Choice(dedupe="exact"), survey, labels=[0, 0, 1, 0, -1, 0])
     assert ids(found) == {"": [0, 1, 3]}
     assert found.left_out == {"duplicate_exact": 3}
@@ -62,7 +62,7 @@ def test_of_the_same_bytes_the_first_stays() -> None:
 
 
 def test_chains_are_not_followed() -> None:
-    survey = by_hand(range(4), [0b0, 0b111, 0b111111, 0b111111111])  # 0 ~ 1 ~ 2 ~ 3, three bits each
+    survey = make_survey(range(4), [0b0, 0b111, 0b111111, 0b111111111])  # 0 ~ 1 ~ 2 ~ 3, three bits each
     found = chosen(Choice(dedupe="near"), survey)
     assert ids(found) == {"": [0, 2]}
     assert found.pairs == [DuplicatePair(0, 1, "duplicate_near", 3), DuplicatePair(2, 3, "duplicate_near", 3)]
@@ -71,7 +71,7 @@ def test_chains_are_not_followed() -> None:
 
 
 def test_copies_of_one_that_is_left_out_go_with_it() -> None:
-    survey = by_hand([0, 1, 1, 3], [0b0, 0b11, 0b11, 0b11])  # 2 has the bytes of 1, 3 its hash
+    survey = make_survey([0, 1, 1, 3], [0b0, 0b11, 0b11, 0b11])  # 2 has the bytes of 1, 3 its hash
     found = chosen(Choice(dedupe="near"), survey)
     assert found.pairs == [DuplicatePair(0, id, "duplicate_near", 2) for id in (1, 2, 3)]
     assert found.left_out == {"duplicate_near": 3}
@@ -82,7 +82,7 @@ def test_copies_of_one_that_is_left_out_go_with_it() -> None:
 
 
 def test_bad_ones_stay_and_plain_ones_go_by_their_bytes() -> None:
-    survey = by_hand([1, 1, 2, 2, 3, 4], [0] * 6, [BAD, BAD, PLAIN, PLAIN, PLAIN, GOOD])
+    survey = make_survey([1, 1, 2, 2, 3, 4], [0] * 6, [BAD, BAD, PLAIN, PLAIN, PLAIN, GOOD])
     found = chosen(Choice(dedupe="near"), survey)
     assert ids(found) == {"": [0, 1, 2, 4, 5]}
     assert found.pairs == [DuplicatePair(2, 3, "duplicate_exact")]
@@ -99,7 +99,7 @@ def test_laws_of_near_duplicates(contents: list[int], seed: int, distance: int, 
     centers = rng.integers(0, 2**64, 3, dtype=np.uint64)
     of_content = [int(centers[rng.integers(3)]) ^ int(rng.integers(0, 256)) for _ in range(13)]
     hashes = [of_content[content] for content in contents]
-    survey = by_hand(contents, hashes)
+    survey = make_survey(contents, hashes)
     found = chosen(Choice(dedupe="near", distance=distance, val=val), survey)
     stay = sorted(id for members in ids(found).values() for id in members)
     assert sorted(stay + [pair.dropped for pair in found.pairs]) == list(range(len(contents)))
@@ -121,7 +121,7 @@ def test_what_is_alike_is_on_one_side(seed: int, dedupe: str, distance: int) -> 
         np.uint64
     )
     hashes = of_content[contents]
-    found = chosen(Choice(dedupe=dedupe, distance=distance, val=0.5), by_hand(contents.tolist(), hashes.tolist()))
+    found = chosen(Choice(dedupe=dedupe, distance=distance, val=0.5), make_survey(contents.tolist(), hashes.tolist()))
     sides = {id: folder for folder, members in ids(found).items() for id in members}
     for i in sides:
         for j in sides:
@@ -133,7 +133,7 @@ def test_what_is_alike_is_on_one_side(seed: int, dedupe: str, distance: int) -> 
 @pytest.mark.parametrize("val", [0.05, 0.5])
 def test_the_share_is_what_chance_gives(surveyed: bool, val: float) -> None:
     n = 20_000
-    survey = by_hand(range(n), random_hashes(n)) if surveyed else None
+    survey = make_survey(range(n), random_hashes(n)) if surveyed else None
     count = len(ids(chosen(Choice(val=val), survey, n))["val"])
     assert abs(count - n * val) < 4 * (n * val * (1 - val)) ** 0.5
 
@@ -142,14 +142,14 @@ def test_the_share_is_what_chance_gives(surveyed: bool, val: float) -> None:
 def test_more_photographs_move_none_of_the_others(surveyed: bool) -> None:
     hashes, more = random_hashes(400), random_hashes(300, 1)
     place = np.random.default_rng(2).permutation(700)  # where the old and the new ones lie then
-    before = chosen(Choice(val=0.3), by_hand(range(400), hashes) if surveyed else None, 400)
+    before = chosen(Choice(val=0.3), make_survey(range(400), hashes) if surveyed else None, 400)
     contents = [0] * 700
     bits = [0] * 700
     for old, (new, bit) in enumerate(zip(place.tolist(), hashes + more, strict=True)):
         contents[new], bits[new] = old, bit
     was = np.argsort(place)
     after = chosen(
-        Choice(val=0.3), by_hand(contents, bits) if surveyed else None, 700, uris=lambda i: f"/photos/{was[i]}.jpg"
+        Choice(val=0.3), make_survey(contents, bits) if surveyed else None, 700, uris=lambda i: f"/photos/{was[i]}.jpg"
     )
     assert [side(before, id) for id in range(400)] == [side(after, place[id]) for id in range(400)]
     assert {"train", "val"} == set(ids(before))
@@ -164,26 +164,26 @@ def test_names_count_where_there_is_no_survey_but_not_where_they_lie() -> None:
 
 
 def test_another_seed_is_another_split() -> None:
-    survey = by_hand(range(300), random_hashes(300))
+    survey = make_survey(range(300), random_hashes(300))
     one, same, other = (chosen(Choice(val=0.3, split_seed=seed), survey) for seed in (1, 1, 2))
     assert ids(one) == ids(same) != ids(other)
 
 
 def test_split_and_order_are_the_same_everywhere() -> None:
-    survey = by_hand(range(12), [0] * 12, [PLAIN] * 12)
+    survey = make_survey(range(12), [0] * 12, [PLAIN] * 12)
     assert ids(chosen(Choice(val=0.4, shuffle=3), survey)) == {"train": [11, 4, 5, 2, 1, 8, 3], "val": [7, 9, 10, 0, 6]}
     assert ids(chosen(Choice(val=0.4), None, 12)) == {"train": [0, 4, 5, 6, 7, 8, 9, 11], "val": [1, 2, 3, 10]}
 
 
 def test_unreadable_ones_are_split_by_name() -> None:
-    survey = by_hand(range(200), [0] * 200, [BAD] * 200)
+    survey = make_survey(range(200), [0] * 200, [BAD] * 200)
     survey.rows["sha"] = 0
     groups = ids(chosen(Choice(val=0.5), survey))
     assert groups == ids(chosen(Choice(val=0.5), None, 200))
 
 
 def test_the_order_is_a_permutation_of_each_group() -> None:
-    survey = by_hand(range(500), random_hashes(500))
+    survey = make_survey(range(500), random_hashes(500))
     plain, shuffled, again = (ids(chosen(Choice(val=0.2, shuffle=seed), survey)) for seed in (None, 5, 6))
     for folder, members in plain.items():
         assert sorted(shuffled[folder]) == members
@@ -192,7 +192,7 @@ def test_the_order_is_a_permutation_of_each_group() -> None:
 
 
 def test_buckets_by_shape_and_bad_ones_in_the_first() -> None:
-    survey = by_hand(range(5), random_hashes(5), [GOOD, GOOD, GOOD, BAD, PLAIN])
+    survey = make_survey(range(5), random_hashes(5), [GOOD, GOOD, GOOD, BAD, PLAIN])
     survey.rows["height"] = [100, 3000, 500, 0, 499]
     survey.rows["width"] = [150, 2000, 510, 0, 500]
     found = chosen(Choice(), survey, buckets=BUCKETS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.preprocess.surveying import POISONED, Diary, Files, Shelf, saved, scene, surveyed
+from helpers.preprocess.surveying import POISONED, BytesSource, MemoryTarget, RecordingContext, saved, scene, surveyed
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.survey import survey
@@ -28,16 +28,18 @@ BLOBS: list[bytes | None] = [
 STATES = [GOOD, GOOD, BAD, BAD, BAD, PLAIN, GOOD, BAD]
 
 
-def task(source: object, shelf: Shelf, bounds: list[int], pixels: bool = True, **more: int) -> SurveyTask:
+def task(source: object, shelf: MemoryTarget, bounds: list[int], pixels: bool = True, **more: int) -> SurveyTask:
     return SurveyTask(source, shelf, np.array(bounds), pixels, **more)  # type: ignore[arg-type]
 
 
-def done(shelf: Shelf, bounds: list[int], fingerprint: str = "files", pixels: bool = True, **more: int) -> set[int]:
+def done(
+    shelf: MemoryTarget, bounds: list[int], fingerprint: str = "files", pixels: bool = True, **more: int
+) -> set[int]:
     return completed_pieces(shelf, np.array(bounds), fingerprint, pixels, **more)  # type: ignore[arg-type]
 
 
 def test_each_photograph_is_described() -> None:
-    rows = surveyed(Files(BLOBS), [0, 8]).rows
+    rows = surveyed(BytesSource(BLOBS), [0, 8]).rows
     assert rows["id"].tolist() == list(range(8))
     assert rows["state"].tolist() == STATES
     for row, blob in zip(rows, BLOBS, strict=True):
@@ -51,24 +53,24 @@ def test_each_photograph_is_described() -> None:
 
 @pytest.mark.parametrize("bounds", [[0, 3, 8], [0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 8, 8]])
 def test_pieces_do_not_matter(bounds: list[int]) -> None:
-    assert surveyed(Files(BLOBS), bounds).rows.tobytes() == surveyed(Files(BLOBS), [0, 8]).rows.tobytes()
+    assert surveyed(BytesSource(BLOBS), bounds).rows.tobytes() == surveyed(BytesSource(BLOBS), [0, 8]).rows.tobytes()
 
 
 def test_without_pixels_headers_are_enough() -> None:
-    rows = surveyed(Files(BLOBS), [0, 8], pixels=False).rows
+    rows = surveyed(BytesSource(BLOBS), [0, 8], pixels=False).rows
     assert not rows["dhash"].any()
     assert rows["height"].tolist() == [150, 150, 150, 0, 0, 150, 99, 0]  # the one that ends early is not decoded
     assert rows["state"].tolist() == [PLAIN, PLAIN, PLAIN, BAD, BAD, PLAIN, PLAIN, BAD]
 
 
 def test_a_piece_says_how_many_and_how_many_are_bad() -> None:
-    shelf = Shelf()
-    assert task(Files(BLOBS), shelf, [0, 3, 8]).run(1, Diary(), {}) == {"samples": 5, "bad": 3}
+    shelf = MemoryTarget()
+    assert task(BytesSource(BLOBS), shelf, [0, 3, 8]).run(1, RecordingContext(), {}) == {"samples": 5, "bad": 3}
     assert list(shelf.held) == [piece_name(1)] == ["_job/survey/000001.npy"]
 
 
 def test_what_is_poison_is_not_touched() -> None:
-    source, diary, shelf = Files(BLOBS), Diary(), Shelf()
+    source, diary, shelf = BytesSource(BLOBS), RecordingContext(), MemoryTarget()
     assert task(source, shelf, [0, 8]).run(0, diary, {0: POISONED, 6: POISONED})["bad"] == 6
     assert not {0, 6} & set(source.asked)
     assert not {0, 6} & set(diary.begun)
@@ -78,15 +80,15 @@ def test_what_is_poison_is_not_touched() -> None:
 
 
 def test_each_is_named_before_it_is_decoded_and_nobody_is_to_blame_for_the_end() -> None:
-    diary = Diary()
-    task(Files(BLOBS), Shelf(), [0, 8]).run(0, diary, {})
+    diary = RecordingContext()
+    task(BytesSource(BLOBS), MemoryTarget(), [0, 8]).run(0, diary, {})
     named = list(dict.fromkeys(id for id in diary.begun if id >= 0))
     assert named == list(range(8))
     assert diary.begun[-1] == -1
 
 
 def test_alone_looks_at_one_and_writes_nothing() -> None:
-    source, diary, shelf = Files(BLOBS), Diary(), Shelf()
+    source, diary, shelf = BytesSource(BLOBS), RecordingContext(), MemoryTarget()
     task(source, shelf, [0, 8]).alone(6, diary)
     assert source.asked == [6]
     assert diary.begun[-1] == 6
@@ -94,8 +96,8 @@ def test_alone_looks_at_one_and_writes_nothing() -> None:
 
 
 def test_what_needs_more_memory_than_there_is_is_bad() -> None:
-    diary, shelf = Diary(limit=1000), Shelf()
-    assert task(Files(BLOBS), shelf, [0, 8]).run(0, diary, {})["bad"] == 8
+    diary, shelf = RecordingContext(limit=1000), MemoryTarget()
+    assert task(BytesSource(BLOBS), shelf, [0, 8]).run(0, diary, {})["bad"] == 8
     assert max(diary.needs) > 1000
 
 
@@ -105,7 +107,7 @@ def test_large_files_are_read_when_there_is_room_for_them(tmp_path: Path, monkey
     expected = surveyed(source := ImageFolder(tmp_path, labeled=False), [0, 3]).rows
     monkeypatch.setattr("fastfeed.preprocess.inputs.readahead.FREE_BYTES", 100)  # all of them are large
     monkeypatch.setattr(survey, "FREE_BYTES", 1)  # and need more than usual
-    diary, shelf = Diary(), Shelf()
+    diary, shelf = RecordingContext(), MemoryTarget()
     task(source, shelf, [0, 3]).run(0, diary, {})
     assert load_survey(shelf, [0]).rows.tobytes() == expected.tobytes()  # type: ignore[arg-type]
     sizes = [len(BLOBS[i] or b"") for i in (0, 1, 6)]
@@ -114,23 +116,23 @@ def test_large_files_are_read_when_there_is_room_for_them(tmp_path: Path, monkey
 
 
 def test_pieces_count_only_for_what_they_were_made_of() -> None:
-    shelf, bounds = Shelf(), [0, 3, 6, 8]
+    shelf, bounds = MemoryTarget(), [0, 3, 6, 8]
     for piece in (0, 2):
-        task(Files(BLOBS), shelf, bounds).run(piece, Diary(), {})
+        task(BytesSource(BLOBS), shelf, bounds).run(piece, RecordingContext(), {})
     assert done(shelf, bounds) == {0, 2}
     assert done(shelf, bounds, pixels=False) == {0, 2}  # more was looked at than is needed
     assert done(shelf, bounds, fingerprint="others") == set()
     assert done(shelf, [0, 3, 5, 8]) == {0}
     assert done(shelf, bounds, max_pixels=1000) == set()
-    task(Files(BLOBS), shelf, bounds, pixels=False).run(1, Diary(), {})
+    task(BytesSource(BLOBS), shelf, bounds, pixels=False).run(1, RecordingContext(), {})
     assert done(shelf, bounds) == {0, 2}
     assert done(shelf, bounds, pixels=False) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200, -2, -40, None])
 def test_damaged_pieces_do_not_count(keep: int | None) -> None:
-    shelf = Shelf()
-    task(Files(BLOBS), shelf, [0, 8]).run(0, Diary(), {})
+    shelf = MemoryTarget()
+    task(BytesSource(BLOBS), shelf, [0, 8]).run(0, RecordingContext(), {})
     whole = bytearray(shelf.held[piece_name(0)])
     whole[300] ^= 1 if keep is None else 0
     shelf.held[piece_name(0)] = bytes(whole[:keep])
@@ -140,25 +142,25 @@ def test_damaged_pieces_do_not_count(keep: int | None) -> None:
 
 
 def test_pieces_that_do_not_fit_together_are_refused() -> None:
-    shelf = Shelf()
-    task(Files(BLOBS), shelf, [0, 3, 8]).run(0, Diary(), {})
-    task(Files(BLOBS), shelf, [0, 4, 8]).run(1, Diary(), {})
+    shelf = MemoryTarget()
+    task(BytesSource(BLOBS), shelf, [0, 3, 8]).run(0, RecordingContext(), {})
+    task(BytesSource(BLOBS), shelf, [0, 4, 8]).run(1, RecordingContext(), {})
     with pytest.raises(SourceError, match="are not of one survey: remove that folder"):
         load_survey(shelf, [0, 1])  # type: ignore[arg-type]
 
 
 def test_a_task_pickles_and_does_the_same() -> None:
-    shelf = Shelf()
-    made = task(Files(BLOBS), shelf, [0, 8])
+    shelf = MemoryTarget()
+    made = task(BytesSource(BLOBS), shelf, [0, 8])
     copy: SurveyTask = pickle.loads(pickle.dumps(made))
     for one in (made, copy):
-        one.run(0, Diary(), {})
+        one.run(0, RecordingContext(), {})
     assert copy.target.read(piece_name(0)) == shelf.held[piece_name(0)]
 
 
 def test_any_file_at_all_is_good_or_bad(data: Path) -> None:
     files = sorted(path for path in (data / "bad-images").rglob("*") if path.is_file())[::9]
-    rows = surveyed(Files([path.read_bytes() for path in files]), [0, len(files)]).rows
+    rows = surveyed(BytesSource([path.read_bytes() for path in files]), [0, len(files)]).rows
     assert set(rows["state"].tolist()) == {GOOD, BAD, PLAIN}
     good = rows["state"] != BAD
     assert (rows["height"][good] > 0).all()

@@ -182,7 +182,7 @@ def test_opening_makes_folders_or_says_what_is_wrong(tmp_path):
     assert os.listdir(tmp_path / "a" / "b" / "c") == []  # trying it out left nothing
     (tmp_path / "file").write_bytes(b"")
     for place in (tmp_path / "file", tmp_path / "file" / "x" / "y"):
-        with pytest.raises(ConfigError, match=f"must be a folder, got {place}: {tmp_path}/file is none"):
+        with pytest.raises(ConfigError, match=f"must be a folder, got {place}: {tmp_path}/file is not a folder"):
             open_target(place)
     with pytest.raises(ConfigError, match="there is no folder"):
         open_target(tmp_path / "none", writes=False)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.preprocess.packing import Sink, entries, files, many, write
+from helpers.preprocess.packing import NullFile, entries, files, large_entries, write
 
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.recipe import FORMATS, Packing
@@ -59,9 +59,9 @@ def test_files_are_named_after_the_shard(packing: Packing, tmp_path: Path) -> No
 def test_the_main_file_comes_first(packing: Packing) -> None:
     names: list[str] = []
 
-    def create(name: str) -> Sink:
+    def create(name: str) -> NullFile:
         names.append(name)
-        return Sink()
+        return NullFile()
 
     writer = writer_for(packing)(create, "s", packing)
     assert names == ["s" + SUFFIXES[packing.format]]  # a target that takes no files says so at once
@@ -89,8 +89,10 @@ def test_an_error_of_the_file_comes_through(packing: Packing, room: int) -> None
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def run() -> None:
-        writer = writer_for(packing)(lambda name: Sink(room, error), "s", Packing(packing.format, group_bytes=1 << 20))
-        for one in many(10, 600_000, "npy" if packing.format == "raw" else "jpg"):
+        writer = writer_for(packing)(
+            lambda name: NullFile(room, error), "s", Packing(packing.format, group_bytes=1 << 20)
+        )
+        for one in large_entries(10, 600_000, "npy" if packing.format == "raw" else "jpg"):
             writer.add(one)
         writer.close()
 
@@ -103,15 +105,15 @@ def test_an_error_of_the_file_comes_through(packing: Packing, room: int) -> None
 
 @pytest.mark.parametrize("count", [0, 1, 70])
 def test_a_writer_that_is_given_up_is_silent(packing: Packing, count: int) -> None:
-    sinks: list[Sink] = []
+    sinks: list[NullFile] = []
 
-    def create(name: str) -> Sink:
-        sinks.append(Sink())
+    def create(name: str) -> NullFile:
+        sinks.append(NullFile())
         return sinks[-1]
 
     def run() -> int:
         writer = writer_for(packing)(create, "s", packing)
-        for one in many(count, 600_000, "npy" if packing.format == "raw" else "jpg"):
+        for one in large_entries(count, 600_000, "npy" if packing.format == "raw" else "jpg"):
             writer.add(one)
         return sinks[0].bytes
 
@@ -131,16 +133,16 @@ def test_a_large_shard_needs_little_memory(packing: Packing) -> None:
             return 0
 
     before, most = allocated(), 0
-    sinks: list[Sink] = []
+    sinks: list[NullFile] = []
 
-    def create(name: str) -> Sink:
-        sinks.append(Sink())
+    def create(name: str) -> NullFile:
+        sinks.append(NullFile())
         return sinks[-1]
 
     writer = writer_for(packing)(create, "s", packing)
     tracemalloc.start()
     try:
-        for one in many(100, 1 << 20, "npy" if packing.format == "raw" else "jpg"):
+        for one in large_entries(100, 1 << 20, "npy" if packing.format == "raw" else "jpg"):
             writer.add(one)
             most = max(most, allocated() - before)
         writer.close()
@@ -173,7 +175,7 @@ def test_bytes_stay_what_they_are(packing: Packing, golden: list[str], tmp_path:
     """A job that goes on after an update mixes shards of both versions: a change here is one of the format."""
     found = [
         replace(one, text="caption é", meta=one.meta | {"class": "rosé"}) if i else one
-        for i, one in enumerate(many(3, 300 * 4, "npy" if packing.format == "raw" else "jpg"))
+        for i, one in enumerate(large_entries(3, 300 * 4, "npy" if packing.format == "raw" else "jpg"))
     ]
     write(tmp_path, packing, found)
     digests = [hashlib.sha256(content).hexdigest()[:16] for content in files(tmp_path).values()]
@@ -197,9 +199,9 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
 
 
 def test_images_of_one_array_have_one_shape() -> None:
-    writer = writer_for(Packing("raw"))(lambda name: Sink(), "s", Packing("raw"))
-    writer.add(next(many(1, 3000, "npy")))
+    writer = writer_for(Packing("raw"))(lambda name: NullFile(), "s", Packing("raw"))
+    writer.add(next(large_entries(1, 3000, "npy")))
     with pytest.raises(ConfigError, match=r"images of one array must have one shape: \(10, 100, 3\) so far"):
-        writer.add(next(many(1, 6000, "npy")))
+        writer.add(next(large_entries(1, 6000, "npy")))
     with pytest.raises(ConfigError, match=r"000000000 is not a .npy file: .*; use Encoding\('raw'\)"):
         writer.add(entries(1)[0])

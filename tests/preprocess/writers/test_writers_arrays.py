@@ -67,5 +67,5 @@ def test_other_arrays_are_refused(array: np.ndarray, got: str, tmp_path: Path) -
 
 def test_an_array_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     one = entries(1, "raw")[0]
-    with pytest.raises(ConfigError, match="all of it"):
+    with pytest.raises(ConfigError, match="must be complete"):
         write(tmp_path, RAW, [replace(one, image=one.image[:-1])])

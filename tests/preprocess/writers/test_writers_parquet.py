@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.preprocess.packing import entries, many, write
+from helpers.preprocess.packing import entries, large_entries, write
 
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.sources import Table
@@ -55,7 +55,7 @@ def test_pyarrow_reads_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most", [1, 100_000, 1_000_000, 1 << 40])
 def test_row_groups_are_counted_in_bytes(most: int, tmp_path: Path) -> None:
-    found = list(many(40, 60_000))
+    found = list(large_entries(40, 60_000))
     found[7] = replace(found[7], image=bytes(1_500_000))
     write(tmp_path, Packing("parquet", group_bytes=most), found)
     about = pq.ParquetFile(tmp_path / NAME).metadata

@@ -58,7 +58,7 @@ def test_headers_are_those_of_tarfile(size: int) -> None:
 
 
 def test_a_member_too_large_for_a_header_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"100 bytes and 8589934591 bytes, got a.npy, 8589934592"):
+    with pytest.raises(ConfigError, match=r"100 bytes and 8589934591 bytes of data, got a.npy, 8589934592"):
         header("a.npy", 8**11)
 
 

@@ -35,7 +35,7 @@ def versions(recipe: Recipe) -> dict[str, str]:
         candidates = (features.version(feature) for feature in feature_names)
         result[name] = next((version for version in candidates if version), "none")
     vips = libvips()
-    result["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if built() else "none"
+    result["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
     result["vips"] = vips.VERSION if vips else "none"
     if recipe.packing.format == "parquet":
         from importlib.metadata import version

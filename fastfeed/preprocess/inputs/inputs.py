@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,9 +69,7 @@ class Input:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Parts of the source that are left out, and why: files without an image extension, damaged parts of shards."""
-        most_common = Counter(self.left_out).most_common(8)
-        others = f"files without an image extension: {', '.join(f'{n:,} {what}' for what, n in most_common)}"
-        return (*((others,) if most_common else ()), *getattr(self.source, "notes", ()))
+        return tuple(notes_of(self.source))
 
     @property
     def fingerprint(self) -> str:

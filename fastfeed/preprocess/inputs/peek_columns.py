@@ -38,7 +38,7 @@ def peek_columns(kind: str, paths: Paths, storage: Storage) -> list[str]:
     SourceError, ConfigError: nothing is there, or it is of another kind.
     """
     if kind == "table":
-        return _columns(*find_table(paths, storage)[0], storage)
+        return _columns(*find_table(paths, storage)[0][0], storage)
     if kind == "mds":
         return list(columns_of(*find_files(listed(paths, storage), ".mds", storage, "MDSShards")[0], storage))
     if kind == "tar":

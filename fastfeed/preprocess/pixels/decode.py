@@ -78,7 +78,7 @@ def libvips() -> Any:
 
 def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
     """Parse a file's header; Bad if the file is refused. Never raises for what a file contains."""
-    if built() and bytes(blob[:3]) == b"\xff\xd8\xff":
+    if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
         header = markers(blob, max_pixels)
         if isinstance(header, Bad):
             return header if header.reason not in DECLINED else _pillow_info(blob, max_pixels)
@@ -109,7 +109,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
         jpeg = read_markers(blob) if header.format == "JPEG" else None
         in_strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
     except Exception as error:  # hostile bytes make plugins raise anything
-        return why(error, blob, header.format)
+        return as_bad(error, blob, header.format)
     return ImageInfo(
         header.format, header.height, header.width, orientation, mode, icc, "vips" if in_strips else "pillow",
         progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
@@ -218,7 +218,7 @@ class Rasterizer:
                 return self._through_vips(blob, info, box, size)
             return self._through_pillow(blob, box, size)
         except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
-            bad = why(error, blob, info.format)
+            bad = as_bad(error, blob, info.format)
             is_truncated = info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
             return Bad("truncated", bad.detail) if is_truncated else bad
 

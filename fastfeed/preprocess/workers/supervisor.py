@@ -67,12 +67,12 @@ class Supervisor:
         self,
         task: Task | bytes,  # or its pickle
         rules: WorkerLimits | None = None,
-        budget: Budget | None = None,  # of rules.memory bytes, may be shared by several supervisors
+        budget: MemoryLimit | None = None,  # of rules.memory bytes, may be shared by several supervisors
         on_progress: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
     ) -> None:
         self._task = task if isinstance(task, bytes) else pickle_task(task)
         self._rules = rules or WorkerLimits()
-        self._budget = budget or Budget(self._rules.memory)
+        self._budget = budget or MemoryLimit(self._rules.memory)
         self._on_progress = on_progress
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
@@ -143,7 +143,7 @@ class Supervisor:
                 elif name == "need":
                     need, limit = payload[0], self._rules.memory
                     if need <= limit:
-                        reservations.enter_context(self._budget.room(need))
+                        reservations.enter_context(self._budget.reserve(need))
                     worker.send(("given" if need <= limit else "never", limit))
                 elif name == "free":
                     reservations.close()

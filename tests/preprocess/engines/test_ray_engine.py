@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from helpers.preprocess.deadly import HostileTask, log
+from helpers.preprocess.deadly import HostileTask, written_results
 from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
 from helpers.preprocess.waiting import WaitingTask, alive, started_pieces, until
@@ -90,7 +90,7 @@ def test_samples_that_kill_are_the_only_ones_lost(nodes: Nodes, tmp_path: Path) 
     assert sorted(outcome.piece for outcome in outcomes) == list(range(6))
     assert [outcome.error for outcome in outcomes] == [None] * 6
     bad = {4: "worker_crash", 13: "worker_crash", 25: "timeout", 31: "oom"}
-    assert log(tmp_path) == dict.fromkeys(range(60), "good") | bad
+    assert written_results(tmp_path) == dict.fromkeys(range(60), "good") | bad
 
 
 def test_pieces_of_a_node_that_dies_are_done_elsewhere(nodes: Nodes, tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def middles(image: np.ndarray) -> np.ndarray:
 @pytest.fixture(params=["native", "pillow"])
 def kernel(request, monkeypatch):
     """With the kernel for JPEGs, and without."""
-    if request.param == "native" and not decode.built():
+    if request.param == "native" and not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     if request.param == "pillow":
-        monkeypatch.setattr(decode, "built", lambda: False)
+        monkeypatch.setattr(decode, "is_built", lambda: False)
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
@@ -149,7 +149,7 @@ def test_a_long_profile_in_segments_in_any_order(kernel):
     assert np.array_equal(pixels(head + parts[2] + parts[0] + parts[1] + tail, icc="Display P3"), want)
     plain = pixels(head + tail, icc="none")
     assert np.abs(want.astype(int) - plain).max() > 20
-    if decode.built():
+    if decode.is_built():
         assert np.array_equal(pixels(head + parts[0] + parts[2] + tail, icc="damaged"), plain)
 
 

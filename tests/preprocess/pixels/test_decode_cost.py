@@ -56,7 +56,7 @@ FILES = {  # path, and the file
 
 
 def needs(path: str) -> None:
-    if path == "kernel" and not decode.built():
+    if path == "kernel" and not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     if path == "vips":
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
@@ -87,7 +87,7 @@ def said(blob: bytes, size: tuple[int, int] = (512, 512)) -> int:
 def test_costs_follow_what_is_in_the_file():
     small = Image.fromarray(jpegs.textured(600, 800))
     progressive = {s: said(rasters.saved(small, "JPEG", quality=90, progressive=True, subsampling=s)) for s in (0, 2)}
-    if decode.built():
+    if decode.is_built():
         plain = said(rasters.saved(small, "JPEG", quality=90))
         assert progressive[0] - plain > 1.9 * (progressive[2] - plain) > 2 * 600 * 800, (
             "three or one and a half samples"

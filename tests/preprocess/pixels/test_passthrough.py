@@ -153,8 +153,8 @@ def test_damage_is_found(image: str, blob: bytes, reason: str) -> None:
 
 
 def test_without_the_kernel_no_jpeg_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transform, "built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
+    monkeypatch.setattr(transform, "is_built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.is_built", lambda: False)
     assert processed(saved_as(RGB, "JPEG"), LARGE, keeping("jpeg")).facts["kept"] is False
     assert processed(saved_as(RGB, "PNG"), LARGE, keeping("png")).facts["kept"] is True
 

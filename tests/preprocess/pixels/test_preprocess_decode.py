@@ -30,9 +30,9 @@ def path(request, monkeypatch):
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
         monkeypatch.setattr(decode, "LARGE", 1)
     elif request.param == "pillow":
-        monkeypatch.setattr(decode, "built", lambda: False)
+        monkeypatch.setattr(decode, "is_built", lambda: False)
         monkeypatch.setattr(decode, "libvips", lambda: None)
-    elif not decode.built():
+    elif not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     return request.param
 
@@ -48,7 +48,7 @@ def test_orientation(format, orientation, path):
     )
     ways = {
         "native": {"JPEG": "kernel"},
-        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if decode.built() else {}),
+        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if decode.is_built() else {}),
     }
     assert found.path == ways.get(path, {}).get(format, "pillow")
     off = np.abs(decoded(blob).astype(int) - shown)
@@ -78,14 +78,14 @@ def test_filters_are_antialiased(format, filter, path):
         assert np.percentile(off, 99) <= (5 if format == "JPEG" else 1.6), (box, size)
 
 
-@pytest.mark.skipif(not decode.built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.skipif(not decode.is_built(), reason=jpegs.NO_KERNEL)
 @pytest.mark.parametrize("layout", jpegs.LAYOUTS)
 def test_kernel_and_pillow_agree(layout, monkeypatch):
     blob = jpegs.LAYOUTS[layout](160, 256, 3)
     cases = [((0, 0, 160, 256), (40, 60)), ((11, 7, 99.5, 140.25), (70, 90)), ((0, 0, 160, 256), (160, 256))]
     found = info_of(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
     one = [decoded(blob, *case).astype(int) for case in cases]
-    monkeypatch.setattr(decode, "built", lambda: False)
+    monkeypatch.setattr(decode, "is_built", lambda: False)
     assert info_of(blob, path="pillow").mode == found.mode
     for case, pixels in zip(cases, one, strict=True):
         off = np.abs(decoded(blob, *case) - pixels)

@@ -93,8 +93,8 @@ def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(layout: str, mon
 def test_sizes_of_jpegs_are_rounded_alike_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
     blob = saved_as(PIXELS, "JPEG")
     one = processed(blob, Scaling(31))
-    monkeypatch.setattr(transform, "built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.built", lambda: False)
+    monkeypatch.setattr(transform, "is_built", lambda: False)
+    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.is_built", lambda: False)
     other = processed(blob, Scaling(31))
     assert (one.height, one.width, one.facts) == (other.height, other.width, other.facts)
     assert np.abs(pixels_of(one).astype(int) - pixels_of(other)).max() <= 8

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.jpegs import NO_KERNEL, native, pixels_of, ssim
-from helpers.preprocess.transforming import CountingContext, processed, recipe, saved_as
-from helpers.preprocess.transforming import pixels_of as result
+from helpers.jpegs import NO_KERNEL, native, shown, ssim
+from helpers.preprocess.transforming import CountingContext, pixels_of, processed, recipe, saved_as
 from PIL import Image
 
 from fastfeed.decode.base import Bad
@@ -35,15 +34,15 @@ def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
     values = []
     for blob in photos:
         found = processed(blob, Scaling(512), Encoding("raw"))
-        want = Image.fromarray(pixels_of(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS)
-        values.append(ssim(result(found), np.asarray(want)))
+        want = Image.fromarray(shown(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS)
+        values.append(ssim(pixels_of(found), np.asarray(want)))
     assert np.mean(values) >= 0.998 and min(values) >= 0.996, values  # the latter: little above 1.5 times the size
 
 
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 def test_either_way_the_same_file(photos: list[bytes]) -> None:
     for blob in photos:
-        pixels = result(processed(blob, Scaling(512), Encoding("raw")))
+        pixels = pixels_of(processed(blob, Scaling(512), Encoding("raw")))
         want = saved_as(pixels, "JPEG", quality=90, subsampling="4:2:0")
         assert processed(blob, Scaling(512), Encoding("jpeg", 90)).image == want
 
@@ -63,5 +62,5 @@ def test_bad_files_become_readable_ones_or_have_a_reason(data: Path, image: str)
         good += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # kept metadata may be odd
-            assert result(found).shape == (found.height, found.width, 3), path
+            assert pixels_of(found).shape == (found.height, found.width, 3), path
     assert good and reasons and reasons <= REASONS.keys()

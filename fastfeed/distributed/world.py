@@ -147,9 +147,7 @@ def tf_config(environ: Environ) -> World | None:
             'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, '
             f"with the task in the cluster, got {environ['TF_CONFIG'][:200]!r}; correct it or unset TF_CONFIG"
         ) from error
-    tasks = [
-        (name, i, _host(address)) for name in TRAINING_TASKS for i, address in sorted(cluster.get(name, {}).items())
-    ]
+    tasks = [(name, i, _host(at)) for name in TRAINING_TASKS for i, at in sorted(cluster.get(name, {}).items())]
     local = [(name, i) for name, i, address in tasks if address == host]
     return World(
         rank=[(name, i) for name, i, _ in tasks].index((kind, index)),

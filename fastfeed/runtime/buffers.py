@@ -36,10 +36,6 @@ class BufferPool:
         self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
 
-    def like(self, shape: tuple[int, ...], dtype: str) -> BufferPool:
-        """A pool of the same size and memory for another shape."""
-        return BufferPool(shape, dtype, self._keep, self._allocate)
-
     def use_allocator(self, allocate: Allocate) -> None:
         """Allocate from other memory from now on."""
         with self._lock:

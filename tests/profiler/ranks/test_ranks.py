@@ -121,7 +121,7 @@ def test_only_judged_time_counts() -> None:
 
 
 def test_waits_behind_compute_cost_nothing() -> None:
-    """They are told as waits, and charged to nobody."""
+    """They count as waits, and are not charged to any rank."""
     blame = analyze_ranks(members(talks(2), late_loader, hidden=True)).blames[0]
     assert blame.comm_wait > STEPS // 2 * 8 * MS - STEPS * JITTER
     assert blame.charges == ()

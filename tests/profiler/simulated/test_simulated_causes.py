@@ -159,7 +159,7 @@ def test_all_causes_together(dialect: str, seed: int) -> None:
 
 @pytest.mark.parametrize("dialect", ("nsys", "nvprof"))
 def test_what_no_record_explains_could_be_input(dialect: str) -> None:
-    """Without frames of the interpreter nobody can rule it out, unless waits for input are in the record."""
+    """Without Python frames it cannot be ruled out, unless waits for input are in the record."""
     assert judged("metrics", dialect).result.verdict.word == "not_starved"
     (trace,) = read_back(run_of("metrics"), dialect)
     other = range_activities(trace) != Activity.INPUT

@@ -135,7 +135,7 @@ def test_a_gpu_of_two_processes_is_busy_with_either() -> None:
 @pytest.mark.parametrize("dialect", ("nsys", "chrome"))
 @pytest.mark.parametrize("name", ("slow_loader", "hidden_wait"))
 def test_the_feeds_timeline_names_the_wait(name: str, dialect: str) -> None:
-    """A loader that nobody annotated, in a trace merged with the feed's own timeline."""
+    """A loader without annotations, in a trace merged with the feed's own timeline."""
     run = run_of(name)
     (trace,), (timeline,) = read_back(unmarked(run), dialect), read_back(run, "timeline")
     result = analyze([merge(trace, timeline)])

@@ -1,4 +1,4 @@
-"""Figures and notes beside a verdict: per step only where steps are judged, and of which file a note is."""
+"""Figures and notes of a verdict: per step only where steps are judged, and of which file a note is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_counts_of_the_whole_recording_are_not_told_per_step(tmp_path: Path) -> 
 
 
 def test_pageable_copies_are_to_be_pinned(tmp_path: Path) -> None:
-    """The driver stages for 300 of each 1000 microseconds, and nobody waits for batches."""
+    """The driver stages for 300 of each 1000 microseconds, and no thread waits for batches."""
     events: list[Any] = []
     for at in range(40):
         start = 1000 * at

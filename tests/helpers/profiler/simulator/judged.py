@@ -74,5 +74,5 @@ def read_back(run: Run, dialect: str, *, together: bool = False) -> tuple[Trace,
 
 
 def unmarked(run: Run) -> Run:
-    """The same run with a loader that nobody annotated and no Python frames: nothing names the wait."""
+    """The same run with a loader without annotations and without Python frames: nothing names the wait."""
     return replace(run, ranges=tuple(one for one in run.ranges if "__next__" not in one.name))

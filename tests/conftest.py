@@ -38,9 +38,11 @@ settings.load_profile("fastfeed")
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own hook, which reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers get whole files, and one of them all that run Nsight Systems: two of it at a time wait for each other."""
+    """Workers get whole files, one of them all simulated traces (each is analyzed once per process), and one of them
+    all that run Nsight Systems: two of it at a time wait for each other."""
     for item in items:
-        group = "nsys" if _NSYS.fullmatch(item.path.name) else str(item.path.relative_to(ROOT))
+        shared = "simulated" if item.path.parent.name == "simulated" else str(item.path.relative_to(ROOT))
+        group = "nsys" if _NSYS.fullmatch(item.path.name) else shared
         item.add_marker(pytest.mark.xdist_group(group))
 
 

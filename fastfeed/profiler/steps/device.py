@@ -48,25 +48,6 @@ def device_result(
         else None
     )
     judged = steady or whole
-    metrics = dict(device_metrics(trace, host, attribution, steps, judged))
-    ops = trace.ops
-    longest = int((ops.end[attribution.rows] - ops.start[attribution.rows]).max(initial=0))
-    metrics["longest_op_share"] = longest / max(last - first, 1)
-    for name, part in (
-        ("late", attribution.gaps.late),
-        ("call", attribution.gaps.in_call),
-        ("queued", attribution.gaps.queued),
-    ):
-        metrics[f"{name}_share"] = float(overlap(part, judged.spans).sum()) / max(judged.budget.idle, 1)
-    unexplained = (attribution.slices.cause == Cause.DEPENDENCY) & (attribution.slices.name < 0)
-    unexplained &= attribution.slices.end - attribution.slices.start > _MAX_HELD_NS
-    unexplained &= not _shares_process(
-        trace, device
-    )  # else work of another device may hold it in ways that are not recorded
-    held = overlap(
-        spans(attribution.slices.start[unexplained], attribution.slices.end[unexplained]), judged.spans
-    ).sum()
-    metrics["held_share"] = float(held) / max(judged.budget.idle, 1)
     main = main_process(trace, attribution.rows)
     rank = trace.processes[main].rank if main >= 0 else None
     return DeviceResult(
@@ -87,11 +68,33 @@ def device_result(
         worst=_worst_gaps(trace, host, attribution, steps, judged),
         ops=len(attribution.rows),
         launches=int((attribution.launch >= 0).sum()),
-        metrics=metrics,
+        metrics={
+            **device_metrics(trace, host, attribution, steps, judged),
+            **_gap_metrics(trace, device, attribution, judged),
+        },
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
         per_step=step_spreads(attribution, steps, judged),
     )
+
+
+def _gap_metrics(trace: Trace, device: int, attribution: Attribution, judged: Period) -> dict[str, float]:
+    """How the idle gaps split, and which signs there are that operations are missing from the trace."""
+    ops, rows, gaps, slices = trace.ops, attribution.rows, attribution.gaps, attribution.slices
+    idle = max(judged.budget.idle, 1)
+    longest_op = int((ops.end[rows] - ops.start[rows]).max(initial=0))
+    unexplained = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
+    unexplained &= slices.end - slices.start > _MAX_HELD_NS
+    if _shares_process(trace, device):  # work of another device may hold it back in ways that are not recorded
+        unexplained[:] = False
+    held_back = spans(slices.start[unexplained], slices.end[unexplained])
+    return {
+        "longest_op_share": longest_op / max(int(attribution.edges[1] - attribution.edges[0]), 1),
+        "late_share": float(overlap(gaps.late, judged.spans).sum()) / idle,
+        "call_share": float(overlap(gaps.in_call, judged.spans).sum()) / idle,
+        "queued_share": float(overlap(gaps.queued, judged.spans).sum()) / idle,
+        "held_share": float(overlap(held_back, judged.spans).sum()) / idle,
+    }
 
 
 def main_process(trace: Trace, rows: np.ndarray) -> int:
@@ -102,27 +105,27 @@ def main_process(trace: Trace, rows: np.ndarray) -> int:
 
 def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
     """What reports call each device: its rank if there are several, its number, its name."""
-    labels = []
+    texts = []
     for trace, number in devices:
         device = trace.devices[number]
         process = trace.processes[device.process] if 0 <= device.process < len(trace.processes) else None
         rank = process.rank if process is not None else None
         gpu = f"GPU {device.ordinal}" + (f" ({device.name})" if device.name else "")
         is_multiple = len(devices) > 1 or trace_count > 1
-        labels.append(f"rank {rank}, {gpu}" if is_multiple and rank is not None else gpu)
-    for text in {text for text in labels if labels.count(text) > 1}:  # two ranks that each call theirs GPU 0
-        duplicates = [index for index, label in enumerate(labels) if label == text]
+        texts.append(f"rank {rank}, {gpu}" if is_multiple and rank is not None else gpu)
+    for text in {text for text in texts if texts.count(text) > 1}:  # two ranks that each call theirs GPU 0
+        duplicates = [index for index, label in enumerate(texts) if label == text]
         for index in duplicates:
             trace, number = devices[index]
             process = trace.devices[number].process
             process_label = (
                 f"pid {trace.processes[process].pid}" if 0 <= process < len(trace.processes) else f"trace {index}"
             )
-            labels[index] = f"{process_label}, {text}"
-        if len({labels[index] for index in duplicates}) < len(duplicates):
+            texts[index] = f"{process_label}, {text}"
+        if len({texts[index] for index in duplicates}) < len(duplicates):
             for index in duplicates:
-                labels[index] = f"{labels[index]} #{index}"
-    return labels
+                texts[index] = f"{texts[index]} #{index}"
+    return texts
 
 
 def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:

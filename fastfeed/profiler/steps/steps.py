@@ -78,9 +78,8 @@ def _from_ranges(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...
         )
         if len(rows)
     ]
-    sufficient = [
-        (rows, source) for rows, source in witnesses if len(rows) >= _MIN_STEPS
-    ]  # a single "batch 1" is not a step
+    # a single "batch 1" is not a step
+    sufficient = [(rows, source) for rows, source in witnesses if len(rows) >= _MIN_STEPS]
     return _in_order(trace, *(sufficient or witnesses)[0]) if witnesses else None
 
 

@@ -103,9 +103,8 @@ def _abstention_reasons(device: DeviceResult, origins: Sequence[Origin]) -> tupl
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + missing
     min_waits = device.metrics.get("steps", 0) / 2 or _MIN_WAITS
-    waits_recorded = (
-        judged.input.waits >= min_waits
-    )  # then input waits are recorded, and the unknown time is something else
+    # with recorded input waits, the unknown time is something else
+    waits_recorded = judged.input.waits >= min_waits
     flips = not waits_recorded and word(device.share.value) != word(device.share.value + unknown / window)
     if origin.host_calls and unknown > 0.2 * idle and device.share.value < STARVED and flips:
         reasons.append(

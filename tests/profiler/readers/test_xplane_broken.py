@@ -145,7 +145,7 @@ def test_stats_in_an_unusual_order(tmp_path: Path) -> None:
 
 
 def test_very_many_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastfeed.profiler.readers.xplane.planes._MOST_LINES", 1000)
+    monkeypatch.setattr("fastfeed.profiler.readers.xplane.planes._MAX_LINES", 1000)
     work = field_of(1, 1) + field_of(2, 4000) + field_of(3, 5000)
     trace = xplane.read(written(tmp_path, plane_with(work, *[b""] * 10_000)))
     assert len(trace.ops.start) == 1
@@ -153,5 +153,5 @@ def test_very_many_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     trace = xplane.read(written(tmp_path, plane_with(work) + field_of(1, gpu_plane)))
     assert "damaged planes were read in part: /device:GPU:0" in trace.origin.notes
     trace = xplane.read(written(tmp_path, plane_with(work) + b"\x0a\x00" * 9000))  # planes
-    assert "the file is cut off or damaged: planes behind that place are left out" in trace.origin.notes
+    assert "the file is cut off or damaged: planes after that position are left out" in trace.origin.notes
     assert len(trace.ops.start) == 1

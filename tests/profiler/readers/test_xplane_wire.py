@@ -13,8 +13,8 @@ from fastfeed.profiler.readers.xplane.protobuf import (
     LEN,
     PAD,
     VARINT,
-    Damaged,
-    Walk,
+    DamagedMessage,
+    FieldIterator,
     double,
     fields,
     signed,
@@ -67,7 +67,7 @@ def test_many_at_once_say_what_one_says(many: list[list[tuple[int, int | float |
     raw = [encoded(message) for message in many]
     data = b"".join(raw) + bytes(PAD)
     edges = np.cumsum([0, *map(len, raw)])
-    walk = Walk(words(data), edges[:-1], edges[1:])
+    walk = FieldIterator(words(data), edges[:-1], edges[1:])
     found: list[list[tuple[int, int, int, int]]] = [[] for _ in many]
     for columns in walk:
         for row, number, wire, value, stop in zip(*(column.tolist() for column in columns), strict=True):
@@ -85,9 +85,9 @@ def test_garbage_ends_both_ways_alike(raw: bytes) -> None:
     try:
         for _ in fields(data, 0, len(raw)):
             alone += 1
-    except Damaged:
+    except DamagedMessage:
         damaged = 1
-    walk = Walk(words(data), np.array([0]), np.array([len(raw)]))
+    walk = FieldIterator(words(data), np.array([0]), np.array([len(raw)]))
     rounds = sum(len(columns[0]) for columns in walk)
     # a number of eleven bytes or more is damage to one and a small number to the other: never more than the end
     assert rounds >= alone
@@ -121,18 +121,18 @@ def test_split_finds_the_repeated_field(parts: list[bytes]) -> None:
 )
 def test_damage_is_told(raw: bytes) -> None:
     data = raw + bytes(PAD)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedMessage):
         list(fields(data, 0, len(raw)))
     assert not split(data, 0, len(raw), 4)[3]
     if raw[0] != 8:
-        walk = Walk(words(data), np.array([0]), np.array([len(raw)]))
+        walk = FieldIterator(words(data), np.array([0]), np.array([len(raw)]))
         assert sum(len(columns[0]) for columns in walk) == 0
         assert walk.damaged == 1
 
 
 def test_a_message_of_very_many_fields_is_left_in_time() -> None:
     raw = field_of(1, 1) * 5000
-    walk = Walk(words(raw + bytes(PAD)), np.array([0]), np.array([len(raw)]))
+    walk = FieldIterator(words(raw + bytes(PAD)), np.array([0]), np.array([len(raw)]))
     assert sum(1 for _ in walk) < 1000
     assert walk.damaged == 1
 

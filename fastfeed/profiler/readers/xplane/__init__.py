@@ -1,4 +1,4 @@
-"""XPlanes of JAX or TensorFlow."""
+"""Reads XPlanes of JAX or TensorFlow."""
 
 from fastfeed.profiler.readers.xplane.reader import knows, read
 

@@ -1,4 +1,4 @@
-"""The device planes of an XSpace: streams of kernels and copies."""
+"""Reads the device planes of an XSpace: streams of kernels and copies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind
 from fastfeed.profiler.model.trace import Calls, Device, Kind, Ops, Overheads, Strings, table
-from fastfeed.profiler.readers.xplane.planes import Events, Plane, events_of
+from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, events_of
 
-__all__ = ["Copied", "Work", "copied", "device_of", "refined", "work_of"]
+__all__ = ["CopyDetails", "DeviceWork", "copy_details", "device_of", "with_launch_details", "work_of"]
 
 _STREAM = re.compile(r"Stream #(-?\d+)")
 _MEMORY = ("memalloc_details", "memfree_details", "memoryresidency_details")  # records that are no work
@@ -23,34 +23,36 @@ _HOST_SIDE = {"pageable": 1, "pinned": 0}
 _BY_KERNEL = re.compile(r"^__amd_rocclr_copyBuffer")  # ROCm copies with kernels, in every direction
 
 
-class Copied(NamedTuple):
-    """What the details of copies say, one row per event."""
+class CopyDetails(NamedTuple):
+    """The details of copies, one row per event."""
 
     bytes: np.ndarray  # int64, -1 unknown
     source: np.ndarray  # int8: 1 pageable, 0 pinned, -1 something else
     target: np.ndarray
 
 
-class Work(NamedTuple):
-    """One device."""
+class DeviceWork(NamedTuple):
+    """The work of one device."""
 
     device: Device
     ops: Ops  # `device` is 0 in all rows
     overheads: Overheads
     group: np.ndarray  # int64, the step of each op; -1 unknown
-    lines: tuple[str, ...]  # lines with events that are no streams
+    lines: tuple[str, ...]  # lines with events that are not streams
     damaged: int
     impossible: int
 
 
 def device_of(plane: Plane) -> Device:
-    """`/device:GPU:3` and what its plane says of it."""
-    about = plane.about
-    name = str(about.get("gpu_device_name", ""))
+    """The device of a plane such as `/device:GPU:3`, named by its properties."""
+    properties = plane.properties
+    name = str(properties.get("gpu_device_name", ""))
     if not name:
-        vendor = str(about.get("device_vendor", ""))
-        cores = f"{about['core_count']} {'CUs' if vendor == 'AMD' else 'SMs'}" if "core_count" in about else ""
-        memory = about.get("memory_size", 0)
+        vendor = str(properties.get("device_vendor", ""))
+        cores = (
+            f"{properties['core_count']} {'CUs' if vendor == 'AMD' else 'SMs'}" if "core_count" in properties else ""
+        )
+        memory = properties.get("memory_size", 0)
         size = f"{memory / 2**30:.0f} GiB" if isinstance(memory, int) and memory > 0 else ""
         facts = ", ".join(fact for fact in (cores, size) if fact)
         name = f"{vendor} GPU ({facts})".strip() if facts else vendor
@@ -58,14 +60,14 @@ def device_of(plane: Plane) -> Device:
     return Device(int(ordinal[1]) if ordinal else 0, name, process=0)
 
 
-def work_of(plane: Plane, names: Strings) -> Work:
+def work_of(plane: Plane, names: Strings) -> DeviceWork:
     """Everything that ran on one device. Lines that xprof derives from the streams are left alone."""
     streams = tuple(line for line in plane.lines if _STREAM.match(line.name))
     events = events_of(plane, streams, _WANTED)
     number = [_STREAM.match(line.name) for line in streams]
-    stream = np.array([int(found[1]) if found else 0 for found in number] or [0], np.int64)
+    stream = np.array([int(match[1]) if match else 0 for match in number] or [0], np.int64)
     kinds = np.array([_kind(name) for name in events.names], np.uint8)
-    copies = copied(events)
+    copies = copy_details(events)
     kind = kinds[events.code]
     at_host = np.where(kind == Kind.H2D, copies.source, np.where(kind == Kind.D2H, copies.target, -1))
     correlation = events.ints("correlation_id")
@@ -91,10 +93,10 @@ def work_of(plane: Plane, names: Strings) -> Work:
     others = tuple(line.name for line in plane.lines if len(line.begin) and not _STREAM.match(line.name))
     overheads = table(Overheads, start=flushes.start, end=flushes.end, process=0)
     device = device_of(plane)
-    return Work(device, ops, overheads, events.ints("group_id")[work], others, events.damaged, events.impossible)
+    return DeviceWork(device, ops, overheads, events.ints("group_id")[work], others, events.damaged, events.impossible)
 
 
-def copied(events: Events) -> Copied:
+def copy_details(events: PlaneEvents) -> CopyDetails:
     """Sizes and memory kinds of copies, from their details: `kind_src:pageable kind_dst:device size:512 async:1`."""
     size = np.full(len(events), -1, np.int64)
     source, target = np.full((2, len(events)), -1, np.int8)
@@ -102,17 +104,17 @@ def copied(events: Events) -> Copied:
         codes, texts = events.texts(stat)
         if not texts:
             continue
-        told = [_told(text) for text in texts]
-        for column, values in zip((size, source, target), zip(*told, strict=True), strict=True):
-            known = codes >= 0
-            column[known] = np.array(values, column.dtype)[codes[known]]
-    return Copied(size, source, target)
+        details = [_parse_details(text) for text in texts]
+        for column, values in zip((size, source, target), zip(*details, strict=True), strict=True):
+            has_details = codes >= 0
+            column[has_details] = np.array(values, column.dtype)[codes[has_details]]
+    return CopyDetails(size, source, target)
 
 
-def _told(text: str) -> tuple[int, int, int]:
-    size, ends = _BYTES.search(text), _ENDS.search(text)
+def _parse_details(text: str) -> tuple[int, int, int]:
+    size, sides_ = _BYTES.search(text), _ENDS.search(text)
     count = int(size[1][:18]) if size else 0
-    sides = [_HOST_SIDE.get(side.lower(), -1) for side in ends.groups()] if ends else [-1, -1]
+    sides = [_HOST_SIDE.get(side.lower(), -1) for side in sides_.groups()] if sides_ else [-1, -1]
     return count or -1, sides[0], sides[1]  # ROCm writes size:0 where it does not know
 
 
@@ -124,25 +126,28 @@ def _kind(name: str) -> Kind:
     return Kind.GRAPH if name.startswith("CudaGraphExec") else kernel_kind(name)
 
 
-def refined(ops: Ops, calls: Calls, sizes: Copied, names: Sequence[str]) -> Ops:
-    """The same ops, with what only their launches know: which way a copy goes, its size, its memory.
+def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Sequence[str]) -> Ops:
+    """The same ops, with details that only their launches have: direction, size and memory of copies.
 
     `sizes` has a row per call.
     """
     by_kernel = np.array([bool(_BY_KERNEL.match(name)) for name in names] or [False])
-    unsure = (by_kernel[ops.name] | (ops.kind == Kind.OTHER)) & (ops.corr >= 0)
-    lacking = unsure | ((ops.bytes < 0) & np.isin(ops.kind, (Kind.H2D, Kind.D2H, Kind.D2D, Kind.P2P)))
-    rows = np.flatnonzero(lacking & (ops.corr >= 0))
-    given = np.flatnonzero(calls.corr >= 0)
-    if not len(rows) or not len(given):
+    unknown_direction = (by_kernel[ops.name] | (ops.kind == Kind.OTHER)) & (ops.corr >= 0)
+    incomplete = unknown_direction | ((ops.bytes < 0) & np.isin(ops.kind, (Kind.H2D, Kind.D2H, Kind.D2D, Kind.P2P)))
+    rows = np.flatnonzero(incomplete & (ops.corr >= 0))
+    launches = np.flatnonzero(calls.corr >= 0)
+    if not len(rows) or not len(launches):
         return ops
-    given = given[np.argsort(calls.corr[given], kind="stable")]
-    at = np.minimum(np.searchsorted(calls.corr[given], ops.corr[rows]), len(given) - 1)
-    rows, call = rows[calls.corr[given[at]] == ops.corr[rows]], given[at[calls.corr[given[at]] == ops.corr[rows]]]
-    way = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[calls.name[call]]
+    launches = launches[np.argsort(calls.corr[launches], kind="stable")]
+    at = np.minimum(np.searchsorted(calls.corr[launches], ops.corr[rows]), len(launches) - 1)
+    rows, call = (
+        rows[calls.corr[launches[at]] == ops.corr[rows]],
+        launches[at[calls.corr[launches[at]] == ops.corr[rows]]],
+    )
+    direction = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[calls.name[call]]
     kind = ops.kind.copy()
-    told = unsure[rows] & (way != Kind.OTHER)
-    kind[rows[told]] = way[told]
+    has_direction = unknown_direction[rows] & (direction != Kind.OTHER)
+    kind[rows[has_direction]] = direction[has_direction]
     size, pageable = ops.bytes.copy(), ops.pageable.copy()
     size[rows] = np.where(size[rows] < 0, sizes.bytes[call], size[rows])
     at_host = np.where(kind[rows] == Kind.H2D, sizes.source[call], sizes.target[call])

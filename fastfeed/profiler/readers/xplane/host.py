@@ -1,4 +1,4 @@
-"""The host planes of an XSpace: API calls, TraceMe annotations, Python frames, and steps, per thread."""
+"""Reads the host planes of an XSpace: API calls, TraceMe annotations, Python frames, and steps, per thread."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from fastfeed.profiler.model.kernel_names import strip_version
 from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Strings, Thread, table
-from fastfeed.profiler.readers.xplane.device import Copied, Work, copied
-from fastfeed.profiler.readers.xplane.planes import Events, Line, Plane, events_of
+from fastfeed.profiler.readers.xplane.device import CopyDetails, DeviceWork, copy_details
+from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, PlaneLine, events_of
 
-__all__ = ["Host", "Threads", "device_steps", "host_of", "is_host"]
+__all__ = ["HostActivity", "ThreadTable", "device_steps", "host_of", "is_host"]
 
 _IGNORED = ("/host:metadata", "/host:tfstreamz", "/host:__ScopeRangeCallStack__", "/host:TPU-runtime")
 _WANTED = frozenset({"correlation_id", "memcpy_details", "step_num", "_a"})
@@ -25,7 +25,7 @@ _COMPILE = re.compile(
     r"XlaCompile|PjRt\w*(::|Client::)?Compile|::Compile(AndLoad|Backend)?\b|GpuCompiler|(^|[ :])backend_compile"
     r"|XlaCompilationCache|compile_or_get_cached|HloPassPipeline|RunBackend|LlvmCompile|Autotun"
 )
-# What the frameworks themselves say; anything else may be the user's own annotation.
+# Names that the frameworks use; anything else may be the user's own annotation.
 _FRAMEWORK = re.compile(
     r"::|^[\w.>/-]+:[A-Z_]\w*$|^(PJRT|Pjrt)_|^DevicePut$|^ThenExecute"
     r"|^Pjit|^Wait for|^Record|^Execut|^Memory(Allocation|Deallocation)|^Parse|^Thunk|^Prefetch"
@@ -42,22 +42,22 @@ _LAUNCHES = (  # calls that carry the name of what they launch, as TensorFlow's 
 )
 
 
-class Host(NamedTuple):
-    """One host plane."""
+class HostActivity(NamedTuple):
+    """Calls and ranges of one host plane."""
 
     calls: Calls
-    copies: Copied  # a row per call
+    copies: CopyDetails  # a row per call
     ranges: Ranges
     damaged: int
     impossible: int
 
 
 def is_host(plane: Plane) -> bool:
-    """Whether threads of the profiled process are its lines."""
+    """Whether its lines are threads of the profiled process."""
     return plane.name.startswith("/host:") and plane.name not in _IGNORED
 
 
-def host_of(plane: Plane, threads: Threads, names: Strings, amd: bool) -> Host:
+def host_of(plane: Plane, threads: ThreadTable, names: Strings, amd: bool) -> HostActivity:
     """Calls and ranges of the threads of one plane."""
     events = events_of(plane, plane.lines, _WANTED)
     thread = np.array([threads.of(line) for line in plane.lines] or [-1], np.int32)[events.line]
@@ -72,24 +72,24 @@ def host_of(plane: Plane, threads: Threads, names: Strings, amd: bool) -> Host:
         name=_call_names(events, rows, names, "hip" if amd else "cu"),
         corr=np.where(correlation > 0, correlation, -1)[rows],
     )
-    copies = Copied(*(column[rows] for column in copied(events)))
+    copies = CopyDetails(*(column[rows] for column in copy_details(events)))
     rest = (events.end > events.start) & (correlation <= 0) & ~api[events.code]
     ranges = _ranges(events, np.flatnonzero(rest), thread, names)
-    return Host(calls, copies, ranges, events.damaged, events.impossible)
+    return HostActivity(calls, copies, ranges, events.damaged, events.impossible)
 
 
-def _call_names(events: Events, rows: np.ndarray, names: Strings, prefix: str) -> np.ndarray:
-    """Two names for what may block: a copy with async:0 in its details is the one that waits."""
+def _call_names(events: PlaneEvents, rows: np.ndarray, names: Strings, prefix: str) -> np.ndarray:
+    """Indexes of call names; a copy with async:0 in its details gets the name of the blocking call."""
     codes, texts = events.texts("memcpy_details")
     waits = np.array([*("async:0" in text for text in texts), False])[codes]
     queued, blocking = [], []
     used = np.zeros(len(events.names), bool)
     used[events.code[rows]] = True
-    for name, wanted in zip(events.names, used, strict=True):
-        called = _called(name, prefix) if wanted else ""
+    for name, is_used in zip(events.names, used, strict=True):
+        called = _called(name, prefix) if is_used else ""
         copies = called.startswith((f"{prefix}Memcpy",)) and not _API.match(name)
-        queued.append(names[called + "Async" if copies else called] if wanted else -1)
-        blocking.append(names[called] if wanted else -1)
+        queued.append(names[called + "Async" if copies else called] if is_used else -1)
+        blocking.append(names[called] if is_used else -1)
     both = np.array([queued, blocking], np.int32)
     return both[waits[rows].astype(np.int64), events.code[rows]]
 
@@ -97,19 +97,19 @@ def _call_names(events: Events, rows: np.ndarray, names: Strings, prefix: str) -
 def _called(name: str, prefix: str) -> str:
     if _API.match(name):
         return strip_version(_GRAPH_ID.sub("", name))
-    found = next((pattern.sub(call, name) for pattern, call in _LAUNCHES if pattern.match(name)), "LaunchKernel")
-    return prefix + found
+    name_ = next((pattern.sub(call, name) for pattern, call in _LAUNCHES if pattern.match(name)), "LaunchKernel")
+    return prefix + name_
 
 
-def _ranges(events: Events, rows: np.ndarray, thread: np.ndarray, names: Strings) -> Ranges:
+def _ranges(events: PlaneEvents, rows: np.ndarray, thread: np.ndarray, names: Strings) -> Ranges:
     used = np.zeros(len(events.names), bool)
     used[events.code[rows]] = True
     annotated = events.plane.name == "/host:NVTX-CUPTI"
-    meant = [
+    meanings = [
         _meaning(name, annotated) if at else (RangeKind.OTHER, "") for name, at in zip(events.names, used, strict=True)
     ]
-    kind = np.array([one for one, _ in meant], np.uint8)[events.code[rows]]
-    name = np.array([names[text] if at else -1 for (_, text), at in zip(meant, used, strict=True)], np.int32)
+    kind = np.array([kind_ for kind_, _ in meanings], np.uint8)[events.code[rows]]
+    name = np.array([names[text] if at else -1 for (_, text), at in zip(meanings, used, strict=True)], np.int32)
     name = name[events.code[rows]]
     kind[events.ints("_a")[rows] > 0] = RangeKind.OTHER  # asynchronous: it began on this thread, which then went on
     if "step_num" in events.stats:
@@ -121,7 +121,7 @@ def _ranges(events: Events, rows: np.ndarray, thread: np.ndarray, names: Strings
 
 
 def _meaning(name: str, annotated: bool) -> tuple[RangeKind, str]:
-    """Who said it, and the name as other dialects write it."""
+    """The kind of a range, and its name as other dialects write it."""
     if annotated or name.startswith("NVTX:"):
         return RangeKind.NVTX, name.removeprefix("NVTX:")
     if name.startswith("$"):
@@ -132,52 +132,52 @@ def _meaning(name: str, annotated: bool) -> tuple[RangeKind, str]:
     return RangeKind.OP if _FRAMEWORK.search(name) else RangeKind.NVTX, name
 
 
-def device_steps(planes: Sequence[Plane], works: Sequence[Work], names: Strings) -> Ranges:
+def device_steps(planes: Sequence[Plane], works: Sequence[DeviceWork], names: Strings) -> Ranges:
     """Steps as a device saw them, for recordings in which no host thread marks any. Their thread is -1."""
     derived = [
         events_of(plane, tuple(line for line in plane.lines if line.name == "Steps"), frozenset({"step_name"}))
         for plane in planes
     ]
-    most = max(derived, key=len, default=None)
-    if most is not None and len(most):
-        codes, texts = most.texts("step_name")
-        labels = [texts[code] if code >= 0 else most.names[at] for code, at in zip(codes, most.code, strict=True)]
+    longest = max(derived, key=len, default=None)
+    if longest is not None and len(longest):
+        codes, texts = longest.texts("step_name")
+        labels = [texts[code] if code >= 0 else longest.names[at] for code, at in zip(codes, longest.code, strict=True)]
         return table(
             Ranges,
-            start=most.start,
-            end=most.end,
+            start=longest.start,
+            end=longest.end,
             name=names.many(f"step {label}" for label in labels),
             kind=RangeKind.STEP,
         )
     busiest = max(works, key=lambda work: np.count_nonzero(work.group >= 0), default=None)
     if busiest is None or not (busiest.group >= 0).any():
         return table(Ranges)
-    known = busiest.group >= 0
-    groups, place = np.unique(busiest.group[known], return_inverse=True)
+    has_step = busiest.group >= 0
+    groups, step_index = np.unique(busiest.group[has_step], return_inverse=True)
     start = np.full(len(groups), np.iinfo(np.int64).max)
     end = np.full(len(groups), np.iinfo(np.int64).min)
-    np.minimum.at(start, place, busiest.ops.start[known])
-    np.maximum.at(end, place, busiest.ops.end[known])
+    np.minimum.at(start, step_index, busiest.ops.start[has_step])
+    np.maximum.at(end, step_index, busiest.ops.end[has_step])
     return table(
         Ranges, start=start, end=end, name=names.many(f"step {group}" for group in groups), kind=RangeKind.STEP
     )
 
 
-class Threads:
-    """Threads by their ids: lines of several planes can be of one."""
+class ThreadTable:
+    """Threads by id: lines of several planes can belong to one thread."""
 
     def __init__(self) -> None:
         self._index: dict[int, int] = {}
         self._names: list[str] = []
 
-    def of(self, line: Line) -> int:
+    def of(self, line: PlaneLine) -> int:
         """Index into `all`."""
-        found = _THREAD.match(line.name)
-        tid = int(found[1]) if found else line.id
+        match = _THREAD.match(line.name)
+        tid = int(match[1]) if match else line.id
         at = self._index.setdefault(tid, len(self._index))
         if at == len(self._names):
             self._names.append("")
-        self._names[at] = self._names[at] or ("" if found else re.sub(r"/-?\d+$", "", line.name))
+        self._names[at] = self._names[at] or ("" if match else re.sub(r"/-?\d+$", "", line.name))
         return at
 
     @property

@@ -1,4 +1,4 @@
-"""XSpace, as JAX and TensorFlow save it: planes (a device, the host) of lines (a stream, a thread) of events.
+"""Parses an XSpace, as JAX and TensorFlow save it: planes (a device, the host) of lines (a stream, a thread) of events.
 
 The schema is tsl/profiler/protobuf/xplane.proto. Event and stat names are kept once per plane, behind the events that
 use them. An event's start is `line.timestamp_ns * 1000 + offset_ps`, in picoseconds; start and end are both cut down to
@@ -16,8 +16,8 @@ from fastfeed.profiler.readers.xplane.protobuf import (
     FIXED64,
     LEN,
     Content,
-    Damaged,
-    Walk,
+    DamagedMessage,
+    FieldIterator,
     double,
     fields,
     signed,
@@ -27,18 +27,18 @@ from fastfeed.profiler.readers.xplane.protobuf import (
     words,
 )  # fmt: skip
 
-__all__ = ["Events", "Line", "Plane", "Stats", "events_of", "plane_of"]
+__all__ = ["Plane", "PlaneEvents", "PlaneLine", "Stats", "events_of", "plane_of"]
 
 _CHUNK = 1 << 17  # events that are decoded together: what fits the caches
-_MOST_FIELDS = 1 << 22  # of a plane, not counting events: lines, names, and its own stats
-_MOST_LINES = 1 << 17
-_LEAST = 4  # bytes of an event with a name and a time
-_FAR = 1 << 62  # no real time is later than this
+_MAX_FIELDS = 1 << 22  # of a plane, not counting events: lines, names, and its own stats
+_MAX_LINES = 1 << 17
+_MIN_EVENT_SIZE = 4  # bytes of an event with a name and a time
+_MAX_TIME = 1 << 62  # real times are smaller
 _DOUBLE, _TEXT, _REF = 2, 5, 7  # numbers of the values of a stat
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlaneLine:
     id: int
     name: str
     timestamp_ns: int
@@ -61,16 +61,16 @@ class Plane:
     """One plane, its events not decoded yet."""
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlaneLine, ...]
     names: Mapping[int, str]  # of events
     stat_names: Mapping[int, str]
-    about: Mapping[str, int | float | str]  # the plane's own stats
+    properties: Mapping[str, int | float | str]  # the plane's own stats
     data: Content = field(repr=False)
-    whole: bool = True
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class PlaneEvents:
     """Events of some lines of a plane."""
 
     plane: Plane
@@ -88,48 +88,48 @@ class Events:
 
     def ints(self, stat: str) -> np.ndarray:
         """An integer stat of every event: int64, -1 where it has none."""
-        found = np.full(len(self), -1, np.int64)
+        values = np.full(len(self), -1, np.int64)
         if stat in self.stats:
-            of = self.stats[stat]
-            number = (of.number == 3) | (of.number == 4)
-            found[of.event[number]] = of.value[number]
-            for row in np.flatnonzero((of.number == _TEXT) | (of.number == _REF)):
-                said = self._text(of, int(row))
-                if said.isdecimal() and len(said) < 19:
-                    found[of.event[row]] = int(said)
-        return found
+            stats = self.stats[stat]
+            number = (stats.number == 3) | (stats.number == 4)
+            values[stats.event[number]] = stats.value[number]
+            for row in np.flatnonzero((stats.number == _TEXT) | (stats.number == _REF)):
+                digits = self._text(stats, int(row))
+                if digits.isdecimal() and len(digits) < 19:
+                    values[stats.event[row]] = int(digits)
+        return values
 
     def texts(self, stat: str) -> tuple[np.ndarray, list[str]]:
         """A text stat of every event: int32 codes, -1 where it has none, and what they stand for."""
         codes = np.full(len(self), -1, np.int32)
         if stat not in self.stats:
             return codes, []
-        of = self.stats[stat]
+        stats = self.stats[stat]
         index: dict[str, int] = {}
-        refs, place = np.unique(np.where(of.number == _REF, of.value, -1), return_inverse=True)
+        refs, ref_index = np.unique(np.where(stats.number == _REF, stats.value, -1), return_inverse=True)
         of_ref = [index.setdefault(self.plane.stat_names.get(int(ref), ""), len(index)) for ref in refs]
-        coded = np.asarray(of_ref, np.int32)[place]
-        for row in np.flatnonzero(of.number == _TEXT):
-            coded[row] = index.setdefault(self._text(of, int(row)), len(index))
-        codes[of.event] = coded
+        coded = np.asarray(of_ref, np.int32)[ref_index]
+        for row in np.flatnonzero(stats.number == _TEXT):
+            coded[row] = index.setdefault(self._text(stats, int(row)), len(index))
+        codes[stats.event] = coded
         return codes, list(index)
 
-    def _text(self, of: Stats, row: int) -> str:
-        if of.number[row] == _REF:
-            return self.plane.stat_names.get(int(of.value[row]), "")
-        return text(self.plane.data, int(of.value[row]), int(of.stop[row]))
+    def _text(self, stats: Stats, row: int) -> str:
+        if stats.number[row] == _REF:
+            return self.plane.stat_names.get(int(stats.value[row]), "")
+        return text(self.plane.data, int(stats.value[row]), int(stats.stop[row]))
 
 
 def plane_of(data: Content, start: int, end: int) -> Plane:
-    """The plane in data[start:end]; what came before damage, where there is some."""
-    name, lines, whole = "", [], True
+    """The plane in data[start:end]; where it is damaged, the part before the damage."""
+    name, lines, is_complete = "", [], True
     names: dict[int, str] = {}
     stat_names: dict[int, str] = {}
     stats: list[tuple[int, int]] = []
     try:
         for count, (number, wire, value, stop) in enumerate(fields(data, start, end)):
-            if count == _MOST_FIELDS or len(lines) > _MOST_LINES:
-                raise Damaged("more lines and names than any recording has")
+            if count == _MAX_FIELDS or len(lines) > _MAX_LINES:
+                raise DamagedMessage("more lines and names than any recording has")
             if wire != LEN:
                 continue
             if number == 2:
@@ -137,87 +137,87 @@ def plane_of(data: Content, start: int, end: int) -> Plane:
             elif number == 3:
                 lines.append((value, stop))
             elif number in (4, 5):
-                whole &= _name_of(data, value, stop, names if number == 4 else stat_names)
+                is_complete &= _name_of(data, value, stop, names if number == 4 else stat_names)
             elif number == 6:
                 stats.append((value, stop))
-    except Damaged:
-        whole = False
-    about: dict[str, int | float | str] = {}
+    except DamagedMessage:
+        is_complete = False
+    properties: dict[str, int | float | str] = {}
     for begin, stop in stats:
-        whole &= _stat_of(data, begin, stop, stat_names, about)
-    made = [_line_of(data, begin, stop) for begin, stop in lines]
-    whole &= all(good for _, good in made)
-    return Plane(name, tuple(line for line, _ in made), names, stat_names, about, data, whole)
+        is_complete &= _stat_of(data, begin, stop, stat_names, properties)
+    parsed = [_line_of(data, begin, stop) for begin, stop in lines]
+    is_complete &= all(complete for _, complete in parsed)
+    return Plane(name, tuple(line for line, _ in parsed), names, stat_names, properties, data, is_complete)
 
 
 def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool:
-    """One entry of a map from id to metadata, of which only the name is of use. False where it is damaged."""
-    at, said = 0, ""
+    """One entry of a map from id to metadata, of which only the name is used. False where it is damaged."""
+    at, name = 0, ""
     try:
         for number, wire, value, stop in fields(data, start, end):
             if number == 1 and wire != LEN:
                 at = signed(value)
             elif number == 2 and wire == LEN:
                 inner = fields(data, value, stop)
-                said = next((text(data, one.value, one.stop) for one in inner if one[:2] == (2, LEN)), "")
-    except Damaged:
+                name = next((text(data, field_.value, field_.stop) for field_ in inner if field_[:2] == (2, LEN)), "")
+    except DamagedMessage:
         return False
-    names[at] = said
+    names[at] = name
     return True
 
 
 def _stat_of(
-    data: Content, start: int, end: int, names: Mapping[int, str], about: dict[str, int | float | str]
+    data: Content, start: int, end: int, names: Mapping[int, str], properties: dict[str, int | float | str]
 ) -> bool:
-    """One stat of a plane, into `about`. False where it is damaged."""
+    """One stat of a plane, into `properties`. False where it is damaged."""
     name = ""
     try:
         for number, wire, value, stop in fields(data, start, end):
             if number == 1:
                 name = names.get(signed(value), "")
             elif wire == LEN:
-                about[name] = text(data, value, min(stop, value + 1000))
+                properties[name] = text(data, value, min(stop, value + 1000))
             elif number == _REF:
-                about[name] = names.get(value, "")
+                properties[name] = names.get(value, "")
             else:
-                about[name] = double(value) if wire == FIXED64 else signed(value)
-    except Damaged:
+                properties[name] = double(value) if wire == FIXED64 else signed(value)
+    except DamagedMessage:
         return False
     return True
 
 
-def _line_of(data: Content, start: int, end: int) -> tuple[Line, bool]:
-    others, begin, stop, whole = split(data, start, end, 4, _LEAST)
-    number = {one.number: signed(one.value) for one in others if one.wire != LEN}
-    said = {one.number: text(data, one.value, one.stop) for one in others if one.wire == LEN}
-    return Line(number.get(1, 0), said.get(2) or said.get(11, ""), number.get(3, 0), begin, stop), whole
+def _line_of(data: Content, start: int, end: int) -> tuple[PlaneLine, bool]:
+    others, begin, stop, is_complete = split(data, start, end, 4, _MIN_EVENT_SIZE)
+    number = {field_.number: signed(field_.value) for field_ in others if field_.wire != LEN}
+    texts = {field_.number: text(data, field_.value, field_.stop) for field_ in others if field_.wire == LEN}
+    return PlaneLine(number.get(1, 0), texts.get(2) or texts.get(11, ""), number.get(3, 0), begin, stop), is_complete
 
 
-def events_of(plane: Plane, lines: tuple[Line, ...], wanted: frozenset[str]) -> Events:
-    """The events of these lines with the stats whose names, in lower case, are wanted."""
+def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]) -> PlaneEvents:
+    """The events of these lines with the stats whose lower-case names are in `wanted`."""
     ids = sorted(plane.names)
-    keep = {at: name.lower() for at, name in plane.stat_names.items() if name.lower() in wanted}
+    wanted_names = {at: name.lower() for at, name in plane.stat_names.items() if name.lower() in wanted}
     begin = np.concatenate([np.empty(0, np.int64), *(line.begin for line in lines)])
     end = np.concatenate([np.empty(0, np.int64), *(line.end for line in lines)])
     of_line = np.repeat(np.arange(len(lines), dtype=np.int32), [len(line.begin) for line in lines])
     zero = np.array([line.timestamp_ns for line in lines] or [0], np.int64)
-    view, kept = words(plane.data), np.array(sorted(keep), np.int64)
+    view, wanted_ids = words(plane.data), np.array(sorted(wanted_names), np.int64)
     parts, stats, damaged, impossible, count = [], [], 0, 0, 0
     for low in range(0, len(begin), _CHUNK):
         rows = slice(low, low + _CHUNK)
-        values, found, bad = _decoded(view, begin[rows], end[rows], kept)
-        damaged += bad
+        values, stat_rows, damaged_here = _decoded(view, begin[rows], end[rows], wanted_ids)
+        damaged += damaged_here
         meta, offset, length, timed = values
         base = zero[of_line[rows]]
-        good = timed & (length >= 0) & (length < _FAR)
+        valid = timed & (length >= 0) & (length < _MAX_TIME)
         for value in (offset, base):
-            good &= (value > -_FAR) & (value < _FAR)
-        impossible += int(np.count_nonzero(timed & ~good))
-        moved = np.cumsum(good) - 1 + count  # where each event stands after the others are left out
+            valid &= (value > -_MAX_TIME) & (value < _MAX_TIME)
+        impossible += int(np.count_nonzero(timed & ~valid))
+        new_row = np.cumsum(valid) - 1 + count  # where each event stands after the others are left out
         start, stop = base + offset // 1000, base + (offset + length) // 1000
-        parts.append((of_line[rows][good], meta[good], start[good], stop[good]))
-        stats.append([column[good[found[0]]] for column in (moved[found[0]], *found[1:])])
-        count += int(np.count_nonzero(good))
+        parts.append((of_line[rows][valid], meta[valid], start[valid], stop[valid]))
+        stats.append([column[valid[stat_rows[0]]] for column in (new_row[stat_rows[0]], *stat_rows[1:])])
+        count += int(np.count_nonzero(valid))
     line, meta, start, stop = (
         np.concatenate(column) for column in zip(*parts or [(np.empty(0, np.int64),) * 4], strict=True)
     )
@@ -225,49 +225,55 @@ def events_of(plane: Plane, lines: tuple[Line, ...], wanted: frozenset[str]) -> 
         np.concatenate(column) for column in zip(*stats or [(np.empty(0, np.int64),) * 5], strict=True)
     )
     by_name: dict[str, Stats] = {}
-    for at, name in keep.items():
-        mine = which == at
-        if mine.any():
-            by_name[name] = Stats(event[mine], number[mine], value[mine], ends[mine])
+    for at, name in wanted_names.items():
+        rows_ = which == at
+        if rows_.any():
+            by_name[name] = Stats(event[rows_], number[rows_], value[rows_], ends[rows_])
     code = np.searchsorted(ids, meta) if ids else np.zeros(len(meta), np.int64)
-    known = code < len(ids)
-    known[known] = np.asarray(ids, np.int64)[code[known]] == meta[known]
+    has_name = code < len(ids)
+    has_name[has_name] = np.asarray(ids, np.int64)[code[has_name]] == meta[has_name]
     names = (*(plane.names[at] for at in ids), "")  # the last is that of events without one
-    code = np.where(known, code, len(ids)).astype(np.int32)
-    return Events(plane, line, code, start, stop, names, by_name, damaged, impossible)
+    code = np.where(has_name, code, len(ids)).astype(np.int32)
+    return PlaneEvents(plane, line, code, start, stop, names, by_name, damaged, impossible)
 
 
 def _decoded(
-    view: np.ndarray, begin: np.ndarray, end: np.ndarray, kept: np.ndarray
+    view: np.ndarray, begin: np.ndarray, end: np.ndarray, wanted_ids: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], list[np.ndarray], int]:
     """(metadata id, offset ps, duration ps, has a time) of events; (event, id, number, value, stop) of their stats."""
     meta, offset, length = np.zeros((3, len(begin)), np.int64)
     timed = np.ones(len(begin), bool)
-    places: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    walk = Walk(view, begin, end)
-    for rows, number, wire, value, stop in walk:
+    stat_spans: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    event_fields = FieldIterator(view, begin, end)
+    for rows, number, wire, value, stop in event_fields:
         for at, column in ((1, meta), (2, offset), (3, length)):
-            mine = (number == at) & (wire != LEN)
-            column[rows[mine]] = value[mine]
-        timed[rows[number == 5]] = False  # a sum over many occurrences, which has no place in time
-        mine = np.flatnonzero((number == 4) & (wire == LEN))
-        if len(mine) and len(kept):
-            mine = mine[_may_be(view, value[mine], stop[mine], kept)]
-            places.append((rows[mine], value[mine], stop[mine]))
-    of, first, last = (np.concatenate(column) for column in zip(*places or [(np.empty(0, np.int64),) * 3], strict=True))
-    which, kind, said, ends = np.zeros((4, len(of)), np.int64)
-    inner = Walk(view, first, last)
-    for rows, number, wire, value, stop in inner:
-        named = (number == 1) & (wire != LEN)
-        which[rows[named]] = value[named]
-        for column, given in ((kind, number), (said, value), (ends, stop)):
-            column[rows[~named]] = given[~named]
-    mine = np.isin(which, kept)
-    return (meta, offset, length, timed), [one[mine] for one in (of, which, kind, said, ends)], walk.damaged
+            rows_ = (number == at) & (wire != LEN)
+            column[rows[rows_]] = value[rows_]
+        timed[rows[number == 5]] = False  # a sum over many occurrences, without a time
+        rows_ = np.flatnonzero((number == 4) & (wire == LEN))
+        if len(rows_) and len(wanted_ids):
+            rows_ = rows_[_may_be_wanted(view, value[rows_], stop[rows_], wanted_ids)]
+            stat_spans.append((rows[rows_], value[rows_], stop[rows_]))
+    event, first, last = (
+        np.concatenate(column) for column in zip(*stat_spans or [(np.empty(0, np.int64),) * 3], strict=True)
+    )
+    which, kind, number_or_start, ends = np.zeros((4, len(event)), np.int64)
+    stat_fields = FieldIterator(view, first, last)
+    for rows, number, wire, value, stop in stat_fields:
+        is_id = (number == 1) & (wire != LEN)
+        which[rows[is_id]] = value[is_id]
+        for column, new_values in ((kind, number), (number_or_start, value), (ends, stop)):
+            column[rows[~is_id]] = new_values[~is_id]
+    rows_ = np.isin(which, wanted_ids)
+    return (
+        (meta, offset, length, timed),
+        [one[rows_] for one in (event, which, kind, number_or_start, ends)],
+        event_fields.damaged,
+    )
 
 
-def _may_be(view: np.ndarray, begin: np.ndarray, stop: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Whether a stat is one of those kept: its id comes first, unless an unusual writer wrote it."""
-    plain = ((view[begin] & np.uint64(0xFF)) == 8) & (stop - begin > 1)
+def _may_be_wanted(view: np.ndarray, begin: np.ndarray, stop: np.ndarray, wanted_ids: np.ndarray) -> np.ndarray:
+    """Whether a stat may be a wanted one: its id usually comes first; where it does not, the answer is yes."""
+    starts_with_id = ((view[begin] & np.uint64(0xFF)) == 8) & (stop - begin > 1)
     which, _ = varints(view, begin + 1)
-    return np.where(plain, np.isin(which, kept), True)
+    return np.where(starts_with_id, np.isin(which, wanted_ids), True)

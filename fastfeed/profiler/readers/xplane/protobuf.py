@@ -1,4 +1,4 @@
-"""Protocol buffers without their compiler: the fields of one message, or of a million messages at once.
+"""Decodes protocol buffers without generated code: the fields of one message, or of a million messages at once.
 
 A field is a number, a wire type (VARINT, FIXED64, LEN, FIXED32) and a value. The value of LEN is where its bytes begin;
 all of these functions say where a field ends, and none copies what is in it. Nothing here recurses, and nothing takes
@@ -15,21 +15,22 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "FIXED32", "FIXED64", "LEN", "PAD", "VARINT", "Content", "Damaged", "Field", "Walk", "double", "fields", "signed",
+    "FIXED32", "FIXED64", "LEN", "PAD", "VARINT", "Content", "DamagedMessage", "Field", "FieldIterator", "double",
+    "fields", "signed",
     "split", "text", "varints", "words",
 ]  # fmt: skip
 
 VARINT, FIXED64, LEN, FIXED32 = 0, 1, 2, 5
-PAD = 32  # zero bytes behind the content, so that `words` and `Walk` can read whole words near its end
-_DEEPEST = 256  # fields of one message that `Walk` reads; real events have twenty
-_MOST = 1 << 26  # messages that `split` finds; and of other fields
-_FEW = 1 << 10
+PAD = 32  # zero bytes behind the content, so that `words` and `FieldIterator` can read whole words near its end
+_MAX_FIELDS = 256  # fields of one message that `FieldIterator` reads; real events have twenty
+_MAX_MESSAGES = 1 << 26  # messages that `split` finds; and of other fields
+_MAX_OTHERS = 1 << 10
 
 Content = bytes | bytearray
 
 
-class Damaged(ValueError):
-    """These bytes are no message."""
+class DamagedMessage(ValueError):
+    """These bytes are not a valid message."""
 
 
 class Field(NamedTuple):
@@ -40,7 +41,7 @@ class Field(NamedTuple):
 
 
 def fields(data: Content, start: int, end: int) -> Iterator[Field]:
-    """Every field of the message in data[start:end]. Damaged where it is none, after what came before."""
+    """Every field of the message in data[start:end]. DamagedMessage after the valid ones where it is damaged."""
     while start < end:
         tag, at = _varint(data, start, end)
         number, wire = tag >> 3, tag & 7
@@ -53,26 +54,26 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
             stop = at + (8 if wire == FIXED64 else 4)
             value = int.from_bytes(data[at:stop], "little")
         else:
-            raise Damaged(f"a field of wire type {wire} at byte {start}")
+            raise DamagedMessage(f"a field of wire type {wire} at byte {start}")
         if not number or stop > end:
-            raise Damaged(f"field {number} at byte {start} ends at byte {stop}, after its message")
+            raise DamagedMessage(f"field {number} at byte {start} ends at byte {stop}, after its message")
         yield Field(number, wire, value, stop)
         start = stop
 
 
 def split(
-    data: Content, start: int, end: int, number: int, least: int = 0
+    data: Content, start: int, end: int, number: int, min_size: int = 0
 ) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
     """A message with very many LEN fields of one number below 16: the other fields, and where those begin and end.
 
-    Those of fewer than `least` bytes are left out. The last value says whether the message is whole; what came before
-    the damage is given in any case. More fields than any real message has are damage, too.
+    Those of fewer than `least` bytes are left out. The last value says whether the message is complete; fields
+    before the damage are returned in any case. More fields than any real message has count as damage.
     """
     tag = number << 3 | LEN
     others: list[Field] = []
     begins, ends = array("q"), array("q")
     add_begin, add_end = begins.append, ends.append
-    whole = True
+    is_complete = True
     try:
         while start < end:
             if data[start] == tag:
@@ -81,26 +82,26 @@ def split(
                     size, at = _varint(data, start + 1, end)
                 start = at + size
                 if start > end:
-                    raise Damaged("it ends after its message")
-                if size < least:
+                    raise DamagedMessage("it ends after its message")
+                if size < min_size:
                     continue
                 add_begin(at)
                 add_end(start)
-                if len(begins) > _MOST:
-                    raise Damaged("more messages than a file can mean")
-            elif len(others) > _FEW:
-                raise Damaged("more fields than such a message has")
+                if len(begins) > _MAX_MESSAGES:
+                    raise DamagedMessage("more messages than a file can mean")
+            elif len(others) > _MAX_OTHERS:
+                raise DamagedMessage("more fields than such a message has")
             else:
                 other = next(fields(data, start, end))
                 others.append(other)
                 start = other.stop
-    except Damaged:
-        whole = False
-    return others, np.frombuffer(begins, np.int64), np.frombuffer(ends, np.int64), whole
+    except DamagedMessage:
+        is_complete = False
+    return others, np.frombuffer(begins, np.int64), np.frombuffer(ends, np.int64), is_complete
 
 
 def text(data: Content, start: int, stop: int) -> str:
-    """A text; bytes that are no UTF-8 are replaced."""
+    """A text; bytes that are not UTF-8 are replaced."""
     return data[start:stop].decode("utf-8", "replace")
 
 
@@ -115,21 +116,21 @@ def double(bits: int) -> float:
 
 
 def words(data: Content) -> np.ndarray:
-    """The eight bytes from every place of padded data, as uint64, without a copy."""
+    """The eight bytes from every position of padded data, as uint64, without a copy."""
     return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
 
 
 _BYTE_ENDS = np.uint64(0x8080808080808080)
 _EACH_BYTE = np.uint64(0x0101010101010101)
-_ONE = np.uint64(1)
+_UINT_ONE = np.uint64(1)
 
 
 def varints(words: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The varints at these places of `words`, as int64, and where each ends."""
+    """The varints at these positions of `words`, as int64, and where each ends."""
     word = words[at]
     last = ~word & _BYTE_ENDS
-    last &= ~last + _ONE  # the top bit of the last byte; 0 if that is not among these eight
-    below = last - _ONE
+    last &= ~last + _UINT_ONE  # the top bit of the last byte; 0 if that is not among these eight
+    below = last - _UINT_ONE
     size = (((below & _BYTE_ENDS) >> np.uint64(7)) * _EACH_BYTE) >> np.uint64(56)
     word &= below
     value = word & np.uint64(0x7F)
@@ -141,7 +142,7 @@ def varints(words: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rest = words[at[long] + 8]
         value[long] |= (rest & np.uint64(0x7F)) << np.uint64(56)
         ten = (rest & np.uint64(0x80)) != 0
-        value[long] |= np.where(ten, (rest >> np.uint64(8)) & _ONE, np.uint64(0)) << np.uint64(63)
+        value[long] |= np.where(ten, (rest >> np.uint64(8)) & _UINT_ONE, np.uint64(0)) << np.uint64(63)
         stop[long] = at[long] + 9 + ten
     return value.view(np.int64), stop
 
@@ -150,7 +151,7 @@ def _varint(data: Content, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= end or shift > 63:
-            raise Damaged(f"a number at byte {at} does not end")
+            raise DamagedMessage(f"a number at byte {at} does not end")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -159,8 +160,8 @@ def _varint(data: Content, at: int, end: int) -> tuple[int, int]:
         shift += 7
 
 
-class Walk:
-    """Many messages side by side: each round gives the next field of all that have one.
+class FieldIterator:
+    """Iterates over the fields of many messages at once: each step yields the next field of all that have one.
 
     `begin` and `end` are int64 arrays. Iterating gives (rows, number, wire, value, stop), arrays of one length: `rows`
     are indexes into `begin`. After that, `damaged` counts the messages that were read in part.
@@ -172,10 +173,10 @@ class Walk:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         rows, at, end = np.arange(len(self._begin)), self._begin, self._end
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_FIELDS):
             if not (at < end).all():
-                live = at < end
-                rows, at, end = rows[live], at[live], end[live]
+                unfinished = at < end
+                rows, at, end = rows[unfinished], at[unfinished], end[unfinished]
             if not len(rows):
                 return
             tag, at = varints(self._words, at)
@@ -189,10 +190,12 @@ class Walk:
                 stop[fixed] = at[fixed] + np.where(wire[fixed] == FIXED64, 8, 4)
                 value[fixed] = self._words[at[fixed]].view(np.int64)
             # a length near 2^63 wraps around to before its own beginning
-            good = (number > 0) & (stop <= end) & (stop > at) & ((wire <= LEN) | (wire == FIXED32))
-            if not good.all():
-                self.damaged += int(len(good) - np.count_nonzero(good))
-                rows, number, wire, value, stop, end = (one[good] for one in (rows, number, wire, value, stop, end))
+            valid = (number > 0) & (stop <= end) & (stop > at) & ((wire <= LEN) | (wire == FIXED32))
+            if not valid.all():
+                self.damaged += int(len(valid) - np.count_nonzero(valid))
+                rows, number, wire, value, stop, end = (
+                    column[valid] for column in (rows, number, wire, value, stop, end)
+                )
             yield rows, number, wire, value, stop
             at = stop
         self.damaged += int(np.count_nonzero(at < end))

@@ -1,4 +1,4 @@
-"""XPlane files (.xplane.pb), which the profilers of JAX and TensorFlow write: GPUs of NVIDIA and of AMD."""
+"""Reads XPlane files (.xplane.pb), which the profilers of JAX and TensorFlow write: GPUs of NVIDIA and of AMD."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import fields as columns_of
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,15 +25,15 @@ from fastfeed.profiler.model.trace import (
     table,
 )
 from fastfeed.profiler.readers.decompress import open_stream
-from fastfeed.profiler.readers.xplane.device import Copied, Work, refined, work_of
-from fastfeed.profiler.readers.xplane.host import Host, Threads, device_steps, host_of, is_host
+from fastfeed.profiler.readers.xplane.device import CopyDetails, DeviceWork, with_launch_details, work_of
+from fastfeed.profiler.readers.xplane.host import HostActivity, ThreadTable, device_steps, host_of, is_host
 from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
-from fastfeed.profiler.readers.xplane.protobuf import LEN, PAD, Content, Damaged, fields, text
+from fastfeed.profiler.readers.xplane.protobuf import LEN, PAD, Content, DamagedMessage, fields, text
 
 __all__ = ["knows", "read"]
 
 _LARGEST = 2 << 30  # bytes; no protocol buffer is larger
-_MOST_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
+_MAX_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
 _FIRST = re.compile(rb"\n.{1,18}?\x12.(/(device|host|virtualdevice):|Task Environment|Host CPUs|#Chip)", re.DOTALL)
 _RESULT = re.compile(
     r"\.(input_pipeline|overview_page|op_stats|kernel_stats|tensorflow_stats|framework_op_stats|hlo_stats|pod_viewer"
@@ -47,7 +46,7 @@ _REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it doe
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """Whether this is an XSpace, or another file of xprof that `read` can say something about."""
+    """Whether this is an XSpace, or another file of xprof for which `read` has a specific error."""
     if _FIRST.match(head):
         return True
     named = ".xplane.pb" in path.name or bool(_result_of(path, head))
@@ -67,8 +66,8 @@ def read(path: Path) -> Trace:
     if not any(plane.name.startswith(_GPU) for plane in planes):
         _refuse(path, data, planes)
     trace = _trace(path, planes, hosts)
-    dropped, said = _lost(errors, planes)
-    origin = replace(trace.origin, dropped=dropped, notes=(*notes, *said, *trace.origin.notes))
+    dropped, messages = _dropped(errors, planes)
+    origin = replace(trace.origin, dropped=dropped, notes=(*notes, *messages, *trace.origin.notes))
     return replace(trace, origin=origin)
 
 
@@ -109,23 +108,23 @@ def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]
             if wire != LEN:
                 continue
             if number == 1:
-                if len(planes) == _MOST_PLANES:
-                    raise Damaged("more planes than any host has")
+                if len(planes) == _MAX_PLANES:
+                    raise DamagedMessage("more planes than any host has")
                 planes.append(plane_of(data, value, stop))
             elif number in (2, 3):
                 errors.append(text(data, value, min(stop, value + 300)))
             elif number == 4:
                 hosts.append(text(data, value, min(stop, value + 300)))
-    except Damaged:
-        notes.append("the file is cut off or damaged: planes behind that place are left out")
-    broken = [" ".join(plane.name.split()) or "one without a name" for plane in planes if not plane.whole]
+    except DamagedMessage:
+        notes.append("the file is cut off or damaged: planes after that position are left out")
+    broken = [" ".join(plane.name.split()) or "one without a name" for plane in planes if not plane.is_complete]
     if broken:
         notes.append(f"damaged planes were read in part: {', '.join(broken[:5])}")
     return planes, errors, hosts, notes
 
 
 def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
-    """TraceError for a file without a GPU, unless it has a host that is worth looking at."""
+    """TraceError for a file without a GPU, unless it has events of a host."""
     tpu = any(plane.name.startswith(_TPU) for plane in planes)
     if tpu or (data.find(_TPU.encode()) >= 0 and data.find(_GPU.encode()) < 0):
         raise TraceError(f"{path} is a profile of a TPU; only profiles of GPUs can be analyzed, for TPUs use xprof")
@@ -138,61 +137,56 @@ def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
 
 
 def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
-    names, threads, notes = Strings(), Threads(), []
+    names, threads, notes = Strings(), ThreadTable(), []
     gpus = [plane for plane in planes if plane.name.startswith(_GPU)]
-    amd = any(plane.about.get("device_vendor") == "AMD" for plane in gpus)
+    amd = any(plane.properties.get("device_vendor") == "AMD" for plane in gpus)
     works = [work_of(plane, names) for plane in gpus]
-    sides = [host_of(plane, threads, names, amd) for plane in planes if is_host(plane)]
-    calls = joined(Calls, [side.calls for side in sides])
-    sizes = (
-        Copied(*(np.concatenate(column) for column in zip(*(side.copies for side in sides), strict=True)))
-        if sides
-        else None
-    )
-    ranges = joined(Ranges, [side.ranges for side in sides])
+    activities = [host_of(plane, threads, names, amd) for plane in planes if is_host(plane)]
+    calls = concatenate(Calls, [host.calls for host in activities])
+    ranges = concatenate(Ranges, [host.ranges for host in activities])
     if not (ranges.kind == RangeKind.STEP).any():
-        ranges = joined(Ranges, [ranges, device_steps(gpus, works, names)])
+        ranges = concatenate(Ranges, [ranges, device_steps(gpus, works, names)])
     active = [work for work in works if len(work.ops.start)]
-    ops = joined(Ops, [replace(work.ops, device=np.full_like(work.ops.device, at)) for at, work in enumerate(active)])
-    if sides:
-        sizes = zip(*(side.copies for side in sides), strict=True)
-        ops = refined(ops, calls, Copied(*map(np.concatenate, sizes)), names.all)
+    ops = concatenate(
+        Ops, [replace(work.ops, device=np.full_like(work.ops.device, at)) for at, work in enumerate(active)]
+    )
+    if activities:
+        sizes = zip(*(host.copies for host in activities), strict=True)
+        ops = with_launch_details(ops, calls, CopyDetails(*map(np.concatenate, sizes)), names.all)
     launched = bool((calls.corr >= 0).any())
     wall = _wall(planes, ops, ranges)
-    notes += _notes(works, sides, launched)
-    host = hosts[0] if hosts else ""
-    about: dict[str, Any] = {"gpus_visible": len(gpus)}
+    notes += _notes(works, activities, launched)
     return Trace(
         Origin(str(path), "xplane", wall_ns=wall, host_calls=launched, notes=tuple(notes)),
         tuple(names.all),
-        (Process(0, host),),
+        (Process(0, hosts[0] if hosts else ""),),
         threads.all,
         tuple(work.device for work in active),
         ops,
         calls,
         ranges,
-        overheads=joined(Overheads, [work.overheads for work in works]),
-        metadata=about,
+        overheads=concatenate(Overheads, [work.overheads for work in works]),
+        metadata={"gpus_visible": len(gpus)},
     )
 
 
-def joined(kind: type[Table], parts: Sequence[Table]) -> Table:
-    """Tables of one kind, one after the other."""
+def concatenate(kind: type[Table], parts: Sequence[Table]) -> Table:
+    """The rows of all tables."""
     if not parts:
         return table(kind)
-    return kind(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in columns_of(kind)))
+    return kind(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in columns_of(kind)))
 
 
 def _wall(planes: Sequence[Plane], ops: Ops, ranges: Ranges) -> int | None:
     """Nanoseconds since 1970 of time 0: the profile's start, unless the events say their time in full."""
-    first = min((int(one.start.min()) for one in (ops, ranges) if len(one.start)), default=0)
+    first = min((int(table_.start.min()) for table_ in (ops, ranges) if len(table_.start)), default=0)
     if first > 10**18:  # after 2001
         return 0
-    begun = [plane.about.get("profile_start_time") for plane in planes if plane.name == "Task Environment"]
-    return next((at for at in begun if isinstance(at, int) and at > 10**18), None)
+    starts = [plane.properties.get("profile_start_time") for plane in planes if plane.name == "Task Environment"]
+    return next((at for at in starts if isinstance(at, int) and at > 10**18), None)
 
 
-def _notes(works: Sequence[Work], sides: Sequence[Host], launched: bool) -> list[str]:
+def _notes(works: Sequence[DeviceWork], hosts: Sequence[HostActivity], launched: bool) -> list[str]:
     notes = []
     quiet = [str(work.device.ordinal) for work in works if not len(work.ops.start)]
     if works and len(quiet) == len(works):
@@ -202,10 +196,10 @@ def _notes(works: Sequence[Work], sides: Sequence[Host], launched: bool) -> list
     derived = [str(work.device.ordinal) for work in works if not len(work.ops.start) and work.lines]
     if derived:
         notes.append(f"GPU {', '.join(derived)} has summaries but no streams; record with the device tracer on")
-    damaged = sum(part.damaged for part in (*works, *sides))
+    damaged = sum(part.damaged for part in (*works, *hosts))
     if damaged:
         notes.append(f"{damaged:,} damaged events were read in part")
-    impossible = sum(part.impossible for part in (*works, *sides))
+    impossible = sum(part.impossible for part in (*works, *hosts))
     if impossible:
         notes.append(f"{impossible:,} events with impossible times were left out")
     if not launched and any(len(work.ops.start) for work in works):
@@ -215,14 +209,14 @@ def _notes(works: Sequence[Work], sides: Sequence[Host], launched: bool) -> list
     return notes
 
 
-def _lost(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[str]]:
-    """How many events the profiler says it dropped, and what else it complained of."""
+def _dropped(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[str]]:
+    """How many events the profiler says it dropped, and its other messages."""
     lost = 0
     for error in errors:
-        found = sum(int((one or other).replace(",", "")) for one, other in _DROPPED.findall(error))
-        lost += found or ("dropped" in error.lower())
+        count = sum(int((before or after).replace(",", "")) for before, after in _DROPPED.findall(error))
+        lost += count or ("dropped" in error.lower())
     for plane in planes:
         if plane.name.startswith((_GPU, "/host:")):
-            traces = plane.about.get("dropped_traces", 0)
+            traces = plane.properties.get("dropped_traces", 0)
             lost += traces if isinstance(traces, int) and traces > 0 else 0
     return lost, [f"the profiler said: {error}" for error in errors[:5]]

@@ -59,7 +59,7 @@ def index(
 
 
 def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tuple[Facts, str]:
-    from fastfeed.sources.listing.journal import kept
+    from fastfeed.sources.listing.journal import folders_listed
     from fastfeed.sources.listing.listing import list_images
     from fastfeed.storage.storage import is_local
 
@@ -69,7 +69,7 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
     try:
         found = list_images(place, to, storage=storage, at_once=workers, who="index")
     except KeyboardInterrupt:
-        done, folders = kept(f"{to}.partial")
+        done, folders = folders_listed(f"{to}.partial")
         raise _stopped(f"{done:,} of {folders:,} folders are listed, and kept in {to}.partial") from None
     classed = sum(found.classes.values())
     facts = [("images", f"{found.images:,}"), ("classes", _spread(list(found.classes.values()), "image"))]

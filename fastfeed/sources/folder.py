@@ -13,13 +13,13 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import with_notes
-from fastfeed.sources.listing.file_table import Rows
+from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather
-from fastfeed.sources.listing.listing_file import read
+from fastfeed.sources.listing.listing_file import read_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.sources.shards.base import cache_of
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import fingerprint
@@ -72,7 +72,7 @@ class ImageFolder:
         self._given = None if classes is None else tuple(classes)
         if listing is not None:
             versions = self.remote and self._storage.cache is not None
-            rows, folders, self._left_out = read(os.fspath(listing), self._storage, versions, "ImageFolder")
+            rows, folders, self._left_out = read_listing(os.fspath(listing), self._storage, versions, "ImageFolder")
         else:
             if self.remote:
                 tree = RemoteTree(str(self.root), self._storage, extensions, "ImageFolder")
@@ -106,7 +106,7 @@ class ImageFolder:
             raise SourceError(f"ImageFolder: {self.root} has folders that are not in classes: {', '.join(extra[:5])}")
         return [name for name in names if name in there]  # given in classes: a split may lack one
 
-    def _label(self, rows: Rows, folders: Sequence[str], least: int) -> tuple[Rows, np.ndarray]:
+    def _label(self, rows: FileTable, folders: Sequence[str], least: int) -> tuple[FileTable, np.ndarray]:
         """Sort images by class. Those in no folder are dropped."""
         assert rows.labels is not None
         there = np.flatnonzero(rows.labels >= 0)
@@ -155,7 +155,7 @@ class ImageFolder:
         return Path(self.uri(i))
 
     @property
-    def paths(self) -> Strings:
+    def paths(self) -> StringColumn:
         """Below the root, sample by sample."""
         return self._paths
 

@@ -13,11 +13,11 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths, cache_of
-from fastfeed.sources.tables.columns import Where
-from fastfeed.sources.tables.image_files import Loose
-from fastfeed.sources.tables.open_table import Asked, Opened, open_table, reopen_table
+from fastfeed.sources.tables.columns import RowLocator
+from fastfeed.sources.tables.image_files import ImageFiles
+from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, open_table, reopen_table
 from fastfeed.sources.tables.read_files import find_table
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache, in_bytes
 from fastfeed.storage.event_loop import results
@@ -88,7 +88,7 @@ class Table:
             if isinstance(names, str):
                 raise ConfigError(f"Table: {what} must be a list of names, got {names!r}; pass [{names!r}]")
         boxes = () if box is None else (box,) if isinstance(box, str) else tuple(box)
-        self._asked = Asked(image, label, weight, boxes, tuple(columns))
+        self._asked = RequestedColumns(image, label, weight, boxes, tuple(columns))
         self._root = None if root is None else os.fspath(root)
         self._given = None if classes is None else tuple(classes)
         self._memory = _in_bytes(memory)
@@ -96,16 +96,18 @@ class Table:
         files, self.notes = find_table(table, self._storage)
         self._set(open_table(files, self._asked, self._storage))
 
-    def _set(self, opened: Opened) -> None:
+    def _set(self, opened: OpenedTable) -> None:
         uris = [uri for uri, _ in opened.files]
         self._opened, self._arrays, self._fingerprint = opened, opened.arrays, ""
-        self._where = Where(uris, opened.rows)
+        self._where = RowLocator(uris, opened.rows)
         self.classes, self._labels = _classes(opened, self._given, self._where)
         if opened.leaf is None:
-            paths = Strings(self._arrays["paths"], self._arrays["path_ends"])
+            paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
             roots = [self._root or _folder(uri) for uri in uris]
             remote = opened.urls or not all(map(is_local, roots))
-            self._images: Images = Loose(paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote)
+            self._images: Images = ImageFiles(
+                paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote
+            )
         else:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
 
@@ -131,11 +133,11 @@ class Table:
         return self._images.uri(int(i))
 
     @property
-    def paths(self) -> Strings | None:
+    def paths(self) -> StringColumn | None:
         """As the table has them; None where it holds the images themselves."""
         if self._opened.leaf is not None:
             return None
-        return Strings(self._arrays["paths"], self._arrays["path_ends"])
+        return StringColumn(self._arrays["paths"], self._arrays["path_ends"])
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
@@ -228,8 +230,8 @@ class Table:
             for name in self._asked.columns
         }
 
-    def _texts(self, name: str) -> Strings:
-        return Strings(self._arrays[f"carried {name}"], self._arrays[f"ends {name}"])
+    def _texts(self, name: str) -> StringColumn:
+        return StringColumn(self._arrays[f"carried {name}"], self._arrays[f"ends {name}"])
 
     def __str__(self) -> str:
         return with_notes(self._summary(), self.notes)
@@ -252,7 +254,9 @@ def _folder(uri: str) -> str:
     return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]
 
 
-def _classes(opened: Opened, given: tuple[str, ...] | None, where: Where) -> tuple[tuple[str, ...], np.ndarray | None]:
+def _classes(
+    opened: OpenedTable, given: tuple[str, ...] | None, where: RowLocator
+) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Names by label, and labels that count them; no labels where none were asked for."""
     labels = opened.arrays.get("labels")
     names = opened.classes if given is None else given

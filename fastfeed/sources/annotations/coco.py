@@ -14,9 +14,9 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source
-from fastfeed.sources.tables.columns import Where
-from fastfeed.sources.tables.image_files import Loose
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.columns import RowLocator
+from fastfeed.sources.tables.image_files import ImageFiles
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
@@ -26,7 +26,7 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Then
 from fastfeed.storage.storage import Span, Storage, is_local
 
-__all__ = ["Files", "read_coco"]
+__all__ = ["ListedFiles", "read_coco"]
 
 _KEY = b'"segmentation"'
 
@@ -35,9 +35,9 @@ def read_coco(
     images: str | os.PathLike[str] | Source, annotations: str, storage: Storage
 ) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
     """Images, their boxes, the names of categories by label, and notes on what is left out."""
-    listed = _Listed(annotations, _parsed(annotations, storage))
+    listed = _CocoFile(annotations, _parsed(annotations, storage))
     if isinstance(images, (str, os.PathLike)):
-        source: Source = Files(os.fspath(images).removeprefix("file://"), listed.names, storage)
+        source: Source = ListedFiles(os.fspath(images).removeprefix("file://"), listed.names, storage)
         order = np.arange(len(listed.names), dtype=np.int64)
     else:
         source, order = images, _matched(images, listed)
@@ -85,7 +85,7 @@ def _rows(found: Any, key: str) -> bool:
     return isinstance(found, dict) and isinstance(found.get(key), list) and (key == "annotations" or bool(found[key]))
 
 
-class _Listed:
+class _CocoFile:
     """What the file says, as arrays."""
 
     def __init__(self, place: str, found: dict[str, Any]) -> None:
@@ -151,10 +151,10 @@ class _Listed:
 _SHOWN = ("id", "image_id", "category_id", "bbox")
 
 
-def _matched(source: Source, listed: _Listed) -> np.ndarray:
+def _matched(source: Source, listed: _CocoFile) -> np.ndarray:
     """Which image of the file each sample is: int64 (len(source),)."""
     paths = getattr(source, "paths", None)
-    if not isinstance(paths, Strings):
+    if not isinstance(paths, StringColumn):
         raise ConfigError(
             f"Objects.coco: images must be a folder, an ImageFolder or a Table of paths, got {source!r}; "
             "for other sources pass boxes and labels to Objects"
@@ -175,7 +175,7 @@ def _matched(source: Source, listed: _Listed) -> np.ndarray:
     return found
 
 
-class Files:
+class ListedFiles:
     """Files of a folder, local or remote, by a list of names: nothing is listed, what is missing is a bad sample."""
 
     spec = ENCODED
@@ -183,9 +183,9 @@ class Files:
     notes: tuple[str, ...] = ()  # all names are samples
 
     def __init__(self, root: str, names: Sequence[str], storage: Storage) -> None:
-        self.root, self.paths = root, Strings.of(names)
+        self.root, self.paths = root, StringColumn.of(names)
         self.remote = not is_local(root)
-        self._files = Loose(self.paths, None, Where([root], [len(names)]), [root], storage, self.remote)
+        self._files = ImageFiles(self.paths, None, RowLocator([root], [len(names)]), [root], storage, self.remote)
         if not self.remote and not os.path.isdir(root):
             raise SourceError(f"Objects.coco: {root} is no folder; pass the one that holds the images")
 

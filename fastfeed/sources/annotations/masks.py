@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.tables.columns import Where
-from fastfeed.sources.tables.image_files import Loose
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.columns import RowLocator
+from fastfeed.sources.tables.image_files import ImageFiles
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.storage import Storage
 
@@ -51,12 +51,12 @@ def masks_of(given: Any, where: Callable[[int], str], storage: Storage) -> Masks
             )
     if any(isinstance(one, str) for one in masks):
         if all(one is None or isinstance(one, str) for one in masks):
-            return _Paths(Strings.of([one or "" for one in masks]), storage)
+            return _MaskFiles(StringColumn.of([one or "" for one in masks]), storage)
         raise ConfigError("Objects: masks must be all paths, or none of them; read some, or write the others to files")
-    return _Held(masks)
+    return _MasksInMemory(masks)
 
 
-class _Held:
+class _MasksInMemory:
     """In memory."""
 
     def __init__(self, masks: list[Any]) -> None:
@@ -74,13 +74,13 @@ class _Held:
             yield b"" if one is None else np.ascontiguousarray(one).data if isinstance(one, np.ndarray) else one
 
 
-class _Paths:
+class _MaskFiles:
     """In files. Of a path counts its name, not what the file holds."""
 
-    def __init__(self, paths: Strings, storage: Storage) -> None:
+    def __init__(self, paths: StringColumn, storage: Storage) -> None:
         self._paths = paths
         remote = b"://" in paths.blob.tobytes()
-        self._files = Loose(paths, None, Where(["masks"], [len(paths)]), [""], storage, remote)
+        self._files = ImageFiles(paths, None, RowLocator(["masks"], [len(paths)]), [""], storage, remote)
 
     def __len__(self) -> int:
         return len(self._paths)

@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["ROWS", "Rows", "in_pieces", "joined", "packed", "unpacked"]
+__all__ = ["ROWS", "FileTable", "in_pieces", "joined", "packed", "unpacked"]
 
 ROWS = 1 << 16  # of a piece
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class FileTable:
     """Files in their order."""
 
-    paths: Strings  # below the root, folders set off by /
+    paths: StringColumn  # below the root, folders set off by /
     sizes: np.ndarray | None = None  # bytes, int64 (n,); -1: not known. None: no size is known
-    versions: Strings | None = None  # what changes with the content; None: not known
+    versions: StringColumn | None = None  # what changes with the content; None: not known
     labels: np.ndarray | None = None  # int32 (n,): in which of some folders; -1: in none of them
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
+    def joined(cls, parts: Sequence[FileTable]) -> FileTable:
         """One after the other; what one of them knows, all do."""
         if len(parts) == 1:
             return parts[0]
@@ -41,52 +41,54 @@ class Rows:
             np.concatenate(labels) if labels else None,
         )
 
-    def cut(self, first: int, last: int) -> Rows:
+    def cut(self, first: int, last: int) -> FileTable:
         """Those in [first, last)."""
-        return Rows(
+        return FileTable(
             _cut(self.paths, first, last),
             None if self.sizes is None else self.sizes[first:last],
             None if self.versions is None else _cut(self.versions, first, last),
             None if self.labels is None else self.labels[first:last],
         )
 
-    def take(self, order: np.ndarray) -> Rows:
+    def take(self, order: np.ndarray) -> FileTable:
         """In this order, or only some of them, each once."""
-        return Rows(
+        return FileTable(
             _taken(self.paths, order),
             None if self.sizes is None else self.sizes[order],
             None if self.versions is None else _taken(self.versions, order),
             None if self.labels is None else self.labels[order],
         )
 
-    def in_order(self) -> Rows:
+    def in_order(self) -> FileTable:
         """As a walk from folder to folder meets them: what is in a/ before what is in a-b/, unlike by text."""
         keys = [path.replace(b"/", b"\0") for path in unpacked(self.paths)]
         return self.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
 
 
-def in_pieces(parts: Iterable[Rows], rows: int = ROWS) -> Iterator[Rows]:
+def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTable]:
     """The same files in pieces of this many; the last has fewer."""
-    held: list[Rows] = []
+    held: list[FileTable] = []
     count = 0
     for part in parts:
         held.append(part)
         count += len(part)
         if count >= rows:
-            whole = Rows.joined(held)
+            whole = FileTable.joined(held)
             for first in range(0, count - rows + 1, rows):
                 yield whole.cut(first, first + rows)
             held, count = [whole.cut(count - count % rows, count)], count % rows
     if count:
-        yield Rows.joined(held)
+        yield FileTable.joined(held)
 
 
-def packed(texts: Sequence[bytes]) -> Strings:
+def packed(texts: Sequence[bytes]) -> StringColumn:
     """From bytes, which need not be UTF-8."""
-    return Strings(np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64))
+    return StringColumn(
+        np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64)
+    )
 
 
-def unpacked(texts: Strings) -> Iterator[bytes]:
+def unpacked(texts: StringColumn) -> Iterator[bytes]:
     """Each as bytes; not all of them Python objects at once."""
     for first in range(0, len(texts), ROWS):
         part = _cut(texts, first, min(first + ROWS, len(texts)))
@@ -96,20 +98,20 @@ def unpacked(texts: Strings) -> Iterator[bytes]:
             start = end
 
 
-def joined(parts: Sequence[Strings]) -> Strings:
+def joined(parts: Sequence[StringColumn]) -> StringColumn:
     starts = np.cumsum([0] + [len(part.blob) for part in parts], dtype=np.int64)
     ends = [part.ends + start for part, start in zip(parts, starts, strict=False)]
     blobs = [part.blob for part in parts]
-    return Strings(np.concatenate([np.empty(0, np.uint8), *blobs]), np.concatenate([np.empty(0, np.int64), *ends]))
+    return StringColumn(np.concatenate([np.empty(0, np.uint8), *blobs]), np.concatenate([np.empty(0, np.int64), *ends]))
 
 
-def _cut(texts: Strings, first: int, last: int) -> Strings:
+def _cut(texts: StringColumn, first: int, last: int) -> StringColumn:
     start = int(texts.ends[first - 1]) if first else 0
     stop = int(texts.ends[last - 1]) if last else 0
-    return Strings(texts.blob[start:stop], texts.ends[first:last] - start)
+    return StringColumn(texts.blob[start:stop], texts.ends[first:last] - start)
 
 
-def _taken(texts: Strings, order: np.ndarray) -> Strings:
+def _taken(texts: StringColumn, order: np.ndarray) -> StringColumn:
     lengths = texts.lengths()
     starts, blob = texts.ends - lengths, texts.blob
     found = bytearray()
@@ -117,4 +119,4 @@ def _taken(texts: Strings, order: np.ndarray) -> Strings:
         rows = order[first : first + ROWS]
         spans = zip(starts[rows].tolist(), texts.ends[rows].tolist(), strict=True)
         found += b"".join([blob[start:end].tobytes() for start, end in spans])
-    return Strings(np.frombuffer(found, np.uint8), np.cumsum(lengths[order], dtype=np.int64))
+    return StringColumn(np.frombuffer(found, np.uint8), np.cumsum(lengths[order], dtype=np.int64))

@@ -21,11 +21,11 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import ROWS, Rows, unpacked
+from fastfeed.sources.listing.file_table import ROWS, FileTable, unpacked
 from fastfeed.sources.listing.left_out import LeftOut
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["End", "Held", "Partial", "Sink", "kept"]
+__all__ = ["End", "FileJournal", "Journal", "MemoryJournal", "folders_listed"]
 
 _MAGIC = b"fastfeed listing 2\n"
 _RECORD = struct.Struct("<III")
@@ -41,12 +41,12 @@ class End:
     more: dict[str, Any] = field(default_factory=dict)  # plain values
 
 
-class Sink(Protocol):
+class Journal(Protocol):
     """Takes rows from several threads, those of a folder in order. Images beside the folders belong to folder ""."""
 
     ends: dict[str, End]
 
-    def add(self, folder: str, rows: Rows) -> None:
+    def add(self, folder: str, rows: FileTable) -> None:
         """Some more images."""
         ...
 
@@ -54,20 +54,20 @@ class Sink(Protocol):
         """These were all."""
         ...
 
-    def rows(self, folder: str) -> Iterator[Rows]:
+    def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder that has ended, in order, in pieces. To be asked for once."""
         ...
 
 
-class Held:
+class MemoryJournal:
     """In memory."""
 
     def __init__(self) -> None:
         self.ends: dict[str, End] = {}
-        self._parts: dict[str, list[Rows]] = {}
-        self._order = _Order()
+        self._parts: dict[str, list[FileTable]] = {}
+        self._order = _OrderCheck()
 
-    def add(self, folder: str, rows: Rows) -> None:
+    def add(self, folder: str, rows: FileTable) -> None:
         """Some more images."""
         self._order.look(folder, rows)
         self._parts.setdefault(folder, []).append(rows)
@@ -76,14 +76,14 @@ class Held:
         """These were all."""
         self.ends[folder] = End(*self._order.result(folder), left_out, more)
 
-    def rows(self, folder: str) -> Iterator[Rows]:
+    def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder."""
         parts = self._parts.pop(folder, [])
-        yield from parts if self.ends[folder].ordered else [Rows.joined(parts).in_order()]
+        yield from parts if self.ends[folder].ordered else [FileTable.joined(parts).in_order()]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Record:
     """Of a record in the file."""
 
     start: int
@@ -95,14 +95,14 @@ class _Place:
         return self.start + _RECORD.size + self.head + self.body
 
 
-class Partial:
+class FileJournal:
     """In a file. `kind` says what is listed; a file about something else is left as it is, with a SourceError."""
 
     def __init__(self, path: str, kind: dict[str, Any]) -> None:
         self.path, self.ends = path, dict[str, End]()
-        self._at: dict[str, list[_Place]] = {}  # the pieces of each folder
-        self._waiting: dict[str, list[Rows]] = {}  # too few for a piece
-        self._order, self._lock = _Order(), threading.Lock()
+        self._at: dict[str, list[_Record]] = {}  # the pieces of each folder
+        self._waiting: dict[str, list[FileTable]] = {}  # too few for a piece
+        self._order, self._lock = _OrderCheck(), threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +120,7 @@ class Partial:
 
     def _recall(self, kind: dict[str, Any]) -> int:
         """Read what earlier processes wrote: up to what size the file is whole."""
-        begun: dict[str, list[_Place]] = {}
+        begun: dict[str, list[_Record]] = {}
         with open(self.path, "rb") as file:
             magic = file.read(len(_MAGIC))
             if magic != _MAGIC:
@@ -147,7 +147,7 @@ class Partial:
                 whole = place.stop
         return whole
 
-    def add(self, folder: str, rows: Rows) -> None:
+    def add(self, folder: str, rows: FileTable) -> None:
         """Some more images."""
         self._order.look(folder, rows)
         waiting = self._waiting.setdefault(folder, [])
@@ -171,10 +171,10 @@ class Partial:
         )
         self.ends[folder] = end
 
-    def rows(self, folder: str) -> Iterator[Rows]:
+    def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder."""
         parts = (self._read(place) for place in self._at.pop(folder, []))
-        yield from parts if self.ends[folder].ordered else [Rows.joined(list(parts)).in_order()]
+        yield from parts if self.ends[folder].ordered else [FileTable.joined(list(parts)).in_order()]
 
     def close(self, done: bool = False) -> None:
         """Let go of the file; `done`: it is not needed any more."""
@@ -183,7 +183,7 @@ class Partial:
         os.close(self._fd)
 
     def _flush(self, folder: str) -> None:
-        rows = Rows.joined(self._waiting.pop(folder, []))
+        rows = FileTable.joined(self._waiting.pop(folder, []))
         if not len(rows):
             return
         assert rows.sizes is not None and rows.versions is not None
@@ -193,27 +193,27 @@ class Partial:
         place = self._write(head, body)
         self._at.setdefault(folder, []).append(place)
 
-    def _write(self, head: dict[str, Any], body: bytes = b"") -> _Place:
+    def _write(self, head: dict[str, Any], body: bytes = b"") -> _Record:
         text = json.dumps(head).encode()
         data = memoryview(_RECORD.pack(len(text), len(body), zlib.crc32(body, zlib.crc32(text))) + text + body)
         with self._lock:
-            place = _Place(self._size, len(text), len(body))
+            place = _Record(self._size, len(text), len(body))
             while data:
                 written = os.pwrite(self._fd, data, self._size)
                 self._size += written
                 data = data[written:]
         return place
 
-    def _read(self, place: _Place) -> Rows:
+    def _read(self, place: _Record) -> FileTable:
         data = os.pread(self._fd, place.head + place.body, place.start + _RECORD.size)
         head, body = json.loads(data[: place.head]), data[place.head :]
         n = head["rows"]
         ends, sizes, version_ends = (np.frombuffer(body, np.int64, n, 8 * n * i) for i in range(3))
         paths, versions = np.split(np.frombuffer(body, np.uint8, offset=24 * n), [head["paths"]])
-        return Rows(Strings(paths, ends), sizes, Strings(versions, version_ends))
+        return FileTable(StringColumn(paths, ends), sizes, StringColumn(versions, version_ends))
 
 
-def kept(path: str) -> tuple[int, int]:
+def folders_listed(path: str) -> tuple[int, int]:
     """Of how many folders an unfinished listing has the images, and how many there are; 0, 0 where there is none."""
     listed, folders = -1, 0
     try:
@@ -227,28 +227,28 @@ def kept(path: str) -> tuple[int, int]:
     return max(listed, 0), folders
 
 
-def _records(file: BinaryIO) -> Iterator[tuple[_Place, dict[str, Any]]]:
+def _records(file: BinaryIO) -> Iterator[tuple[_Record, dict[str, Any]]]:
     """All that are whole."""
     size = os.fstat(file.fileno()).st_size
     while len(lengths := file.read(_RECORD.size)) == _RECORD.size:
         head, body, checksum = _RECORD.unpack(lengths)
-        place = _Place(file.tell() - _RECORD.size, head, body)
+        place = _Record(file.tell() - _RECORD.size, head, body)
         if place.stop > size or zlib.crc32(data := file.read(head + body)) != checksum:
             return
         yield place, json.loads(data[:head])
 
 
-class _Order:
+class _OrderCheck:
     """Counts the images of each folder, and looks whether they are in order."""
 
     def __init__(self) -> None:
         self._folders: dict[str, tuple[int, bool, bytes]] = {}  # images, whether they are, the last one
 
-    def look(self, folder: str, rows: Rows) -> None:
+    def look(self, folder: str, rows: FileTable) -> None:
         """Some more."""
         images, ordered, last = self._folders.get(folder, (0, True, b""))
         for path in unpacked(rows.paths):
-            key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in Rows.in_order
+            key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in FileTable.in_order
             ordered, last = ordered and last <= key, key
         self._folders[folder] = images + len(rows), ordered, last
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import Rows, in_pieces, packed, unpacked
-from fastfeed.sources.listing.journal import Held, Partial, Sink
+from fastfeed.sources.listing.file_table import FileTable, in_pieces, packed, unpacked
+from fastfeed.sources.listing.journal import FileJournal, Journal, MemoryJournal
 from fastfeed.sources.listing.left_out import LeftOut
-from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write
+from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
-from fastfeed.sources.listing.progress import Tally, tally
+from fastfeed.sources.listing.progress import ListingProgress, listing_progress
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.storage.storage import Storage, is_local
 
@@ -67,8 +67,8 @@ def list_images(
     else:
         root = trimmed(root)
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
-    with _disk(who, out), tally(f"listing {root}", progress) as count:
-        partial, done = Partial(out + ".partial", {"root": root, "extensions": kinds}), False
+    with _disk(who, out), listing_progress(f"listing {root}", progress) as count:
+        partial, done = FileJournal(out + ".partial", {"root": root, "extensions": kinds}), False
         try:
             resumed = len(partial.ends.keys() - {""})
             folders = _top(tree, partial, count)
@@ -95,11 +95,11 @@ def _disk(who: str, out: str) -> Iterator[None]:
         raise SourceError(f"{who}: cannot write {out}: {error}") from error
 
 
-def _write(sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
+def _write(sink: Journal, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
     left_out, images, size = _left_out(sink), Counter[str](), 0
     classes: list[str] = []
 
-    def labeled() -> Iterator[Rows]:
+    def labeled() -> Iterator[FileTable]:
         nonlocal size
         for folder, listed in _merged(sink, folders):
             rows = listed if out.lower().endswith(ARRAYS) else _utf8(listed, left_out)
@@ -110,13 +110,13 @@ def _write(sink: Sink, folders: Sequence[str], root: str, resumed: int, out: str
             size += int(np.maximum(rows.sizes, 0).sum())
             yield replace(rows, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32))
 
-    write(out, in_pieces(labeled()), classes, left_out, root)
+    write_listing(out, in_pieces(labeled()), classes, left_out, root)
     return Summary(
         root, images.total(), size, {name: images[name] for name in classes}, len(folders), resumed, left_out.counts
     )
 
 
-def _utf8(rows: Rows, left_out: LeftOut) -> Rows:
+def _utf8(rows: FileTable, left_out: LeftOut) -> FileTable:
     """Less those whose names no table can hold."""
     if not len(rows) or rows.paths.blob.max(initial=0) < 128:
         return rows
@@ -137,14 +137,14 @@ def _is_utf8(path: bytes) -> bool:
 
 def gather(
     tree: Tree, choose: Callable[[Sequence[str], int], Sequence[str]], beside: bool, progress: bool | None, what: str
-) -> tuple[Rows, list[str], LeftOut]:
+) -> tuple[FileTable, list[str], LeftOut]:
     """Images in memory, labeled by folder; the folders' names; what was left out.
 
     `choose` says which folders, and in which order; it is told their names, and how many images lie beside them.
     Those are taken where `beside` says so: then all is in the order of paths.
     """
-    sink = Held()
-    with tally(what, progress) as count:
+    sink = MemoryJournal()
+    with listing_progress(what, progress) as count:
         found, loose = _top(tree, sink, count), sink.ends[""]
         if loose.images and not beside:
             loose.left_out.add("(no class)", loose.more["first"], loose.images)
@@ -152,10 +152,10 @@ def gather(
         _walk(tree, folders, sink, count)
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
     walked = _merged(sink, folders) if beside else ((folder, rows) for folder in folders for rows in sink.rows(folder))
-    parts = [Rows(packed([]), labels=np.empty(0, np.int32))]
+    parts = [FileTable(packed([]), labels=np.empty(0, np.int32))]
     for folder, rows in walked:
         parts.append(replace(rows, labels=np.full(len(rows), number[folder], np.int32)))
-    return Rows.joined(parts), folders, _left_out(sink)
+    return FileTable.joined(parts), folders, _left_out(sink)
 
 
 def _left_out_text(left_out: LeftOut) -> str:
@@ -165,14 +165,14 @@ def _left_out_text(left_out: LeftOut) -> str:
     return f"; left out: {shown}{hint}" if shown else ""
 
 
-def _left_out(sink: Sink) -> LeftOut:
+def _left_out(sink: Journal) -> LeftOut:
     total = LeftOut()
     for folder in sorted(sink.ends):  # folders may end in any order, the examples are always the same
         total.update(sink.ends[folder].left_out)
     return total
 
 
-def _top(tree: Tree, sink: Sink, count: Tally) -> list[str]:
+def _top(tree: Tree, sink: Journal, count: ListingProgress) -> list[str]:
     """The folders below the root, sorted; what lies beside them goes to the sink."""
     if "" in sink.ends:
         return sink.ends[""].more["folders"]
@@ -187,7 +187,7 @@ def _top(tree: Tree, sink: Sink, count: Tally) -> list[str]:
     return folders
 
 
-def _walk(tree: Tree, folders: Sequence[str], sink: Sink, count: Tally) -> None:
+def _walk(tree: Tree, folders: Sequence[str], sink: Journal, count: ListingProgress) -> None:
     """List these folders, less those that have been."""
 
     def one(folder: str) -> None:
@@ -215,7 +215,7 @@ def _walk(tree: Tree, folders: Sequence[str], sink: Sink, count: Tally) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _merged(sink: Sink, folders: Sequence[str]) -> Iterator[tuple[str, Rows]]:
+def _merged(sink: Journal, folders: Sequence[str]) -> Iterator[tuple[str, FileTable]]:
     """All images in the order of their paths, those beside the folders between them."""
     beside = _Beside(sink.rows(""))
     for folder in folders:
@@ -230,10 +230,10 @@ def _merged(sink: Sink, folders: Sequence[str]) -> Iterator[tuple[str, Rows]]:
 class _Beside:
     """Sorted images, handed out up to a name."""
 
-    def __init__(self, parts: Iterator[Rows]) -> None:
-        self._parts, self._held = parts, Rows(packed([]))
+    def __init__(self, parts: Iterator[FileTable]) -> None:
+        self._parts, self._held = parts, FileTable(packed([]))
 
-    def before(self, name: bytes | None) -> Iterator[Rows]:
+    def before(self, name: bytes | None) -> Iterator[FileTable]:
         """Those that come before this name, and were not handed out yet; None: all."""
         while True:
             held = self._held

@@ -20,19 +20,19 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.runtime.atomic_write import atomic_write
-from fastfeed.sources.listing.file_table import Rows, joined, unpacked
+from fastfeed.sources.listing.file_table import FileTable, joined, unpacked
 from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.tables import mmap_arrays as mapped
-from fastfeed.sources.tables.columns import Codes, Part
+from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.parse_numbers import numbers
 from fastfeed.sources.tables.read_files import read_files
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.expand import local_stat
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Stat, Storage, is_local
 
-__all__ = ["ARRAYS", "facts_of", "read", "suffix_of", "write"]
+__all__ = ["ARRAYS", "facts_of", "read_listing", "suffix_of", "write_listing"]
 
 ARRAYS = ".ffarrays"
 
@@ -52,7 +52,7 @@ def suffix_of(path: str, who: str) -> str:
 # -- writing
 
 
-def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: LeftOut, root: str) -> None:
+def write_listing(path: str, parts: Iterable[FileTable], classes: Sequence[str], left_out: LeftOut, root: str) -> None:
     """Images with labels, sizes and versions, whole or not at all. `classes` and `left_out` may grow on the way."""
     with atomic_write(path, hidden=True) as file:
         writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
@@ -61,15 +61,15 @@ def write(path: str, parts: Iterable[Rows], classes: Sequence[str], left_out: Le
         writer.end({"root": root, "left_out": left_out.counts, "left_out_examples": left_out.examples})
 
 
-class _Writer(Protocol):
+class _ListingWriter(Protocol):
     def __init__(self, file: Any) -> None: ...
 
-    def add(self, rows: Rows, classes: Sequence[str]) -> None: ...
+    def add(self, rows: FileTable, classes: Sequence[str]) -> None: ...
 
     def end(self, facts: dict[str, Any]) -> None: ...
 
 
-class _Parquet:
+class _ParquetWriter:
     def __init__(self, file: Any) -> None:
         import pyarrow as pa
         from pyarrow import parquet
@@ -79,7 +79,7 @@ class _Parquet:
         self._schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
 
-    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
         pa = self._pa
         assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
         names = pa.DictionaryArray.from_arrays(rows.labels + np.int32(1), pa.array(["", *classes], pa.string()))
@@ -88,7 +88,7 @@ class _Parquet:
         columns = [texts, names.cast(pa.string()), pa.array(rows.labels, pa.int32()), sizes, versions]
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
-    def _strings(self, texts: Strings) -> Any:
+    def _strings(self, texts: StringColumn) -> Any:
         ends = np.concatenate([[0], texts.ends]).astype(np.int32)
         buffers = [None, self._pa.py_buffer(ends), self._pa.py_buffer(np.ascontiguousarray(texts.blob))]
         return self._pa.Array.from_buffers(self._pa.string(), len(texts), buffers)
@@ -98,24 +98,24 @@ class _Parquet:
         self._writer.close()
 
 
-class _Csv:
+class _CsvWriter:
     def __init__(self, file: Any) -> None:
         self._file = io.TextIOWrapper(file, "utf-8", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
         self._writer.writerow(_COLUMNS)
 
-    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
         self._writer.writerows(_values(rows, classes))
 
     def end(self, facts: dict[str, Any]) -> None:
         self._file.detach()
 
 
-class _Jsonl:
+class _JsonlWriter:
     def __init__(self, file: Any) -> None:
         self._file = file
 
-    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
         for values in _values(rows, classes):
             self._file.write(json.dumps(dict(zip(_COLUMNS, values, strict=True))).encode() + b"\n")
 
@@ -123,18 +123,18 @@ class _Jsonl:
         pass
 
 
-class _Arrays:
+class _ArraysWriter:
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._parts: list[Rows] = []
+        self._parts: list[FileTable] = []
         self._classes: Sequence[str] = ()
 
-    def add(self, rows: Rows, classes: Sequence[str]) -> None:
+    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
         self._parts.append(rows)
         self._classes = classes
 
     def end(self, facts: dict[str, Any]) -> None:
-        rows = Rows.joined(self._parts)
+        rows = FileTable.joined(self._parts)
         assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
         arrays = {
             "paths": rows.paths.blob, "path_ends": rows.paths.ends, "sizes": rows.sizes, "labels": rows.labels,
@@ -144,10 +144,15 @@ class _Arrays:
         mapped.put(self._file, header, {name: [array] for name, array in arrays.items()})
 
 
-_WRITERS: dict[str, type[_Writer]] = {".parquet": _Parquet, ".csv": _Csv, ".jsonl": _Jsonl, ARRAYS: _Arrays}
+_WRITERS: dict[str, type[_ListingWriter]] = {
+    ".parquet": _ParquetWriter,
+    ".csv": _CsvWriter,
+    ".jsonl": _JsonlWriter,
+    ARRAYS: _ArraysWriter,
+}
 
 
-def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _values(rows: FileTable, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
     sizes = [size if size >= 0 else None for size in rows.sizes.tolist()]
     columns = zip(unpacked(rows.paths), rows.labels.tolist(), sizes, unpacked(rows.versions), strict=True)
@@ -158,20 +163,20 @@ def _values(rows: Rows, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 # -- reading
 
 
-def read(path: str, storage: Storage, versions: bool, who: str) -> tuple[Rows, list[str], LeftOut]:
+def read_listing(path: str, storage: Storage, versions: bool, who: str) -> tuple[FileTable, list[str], LeftOut]:
     """Images, labeled by folder, with or without versions; the folders' names; what was left out, as far as the file
     says. SourceError for other files."""
     if suffix_of(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
     others = {"class": True, "size": False} | ({"version": False} if versions else {})
-    found: dict[str, list[Part]] = {name: [] for name in ("path", *others)}
+    found: dict[str, list[ColumnPart]] = {name: [] for name in ("path", *others)}
     stat = _stat(path, storage, who)
     for part_of in read_files([(path, stat)], "path", others, None, storage):
         for name, part in part_of.parts:
             found[name].append(part)
     folders: dict[str, int] = {"": -1}
     labels = [_codes(part, folders) for part in found["class"]]
-    rows = Rows(
+    rows = FileTable(
         joined([_texts(part, path, who) for part in found["path"]]),
         _sizes(found["size"], path, who),
         joined([_texts(part, path, who) for part in found["version"]]) if versions else None,
@@ -194,15 +199,15 @@ def _left_out(facts: dict[str, Any]) -> LeftOut:
     return LeftOut(Counter(facts.get("left_out", {})), facts.get("left_out_examples", {}))
 
 
-def _read_arrays(path: str, versions: bool, who: str) -> tuple[Rows, list[str], LeftOut]:
+def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[str], LeftOut]:
     """Into memory: a mapped file that is cut off ends the process."""
     header, found = _arrays(path, who)
     try:
         held = {name: np.array(array) for name, array in found.items()}
-        rows = Rows(
-            Strings(held["paths"], held["path_ends"]),
+        rows = FileTable(
+            StringColumn(held["paths"], held["path_ends"]),
             held["sizes"],
-            Strings(held["versions"], held["version_ends"]) if versions else None,
+            StringColumn(held["versions"], held["version_ends"]) if versions else None,
             labels=held["labels"],
         )
         folders = [str(name) for name in header["classes"]]
@@ -234,7 +239,7 @@ def _stat(path: str, storage: Storage, who: str) -> Stat:
     return found
 
 
-def _codes(part: Part, folders: dict[str, int]) -> np.ndarray:
+def _codes(part: ColumnPart, folders: dict[str, int]) -> np.ndarray:
     """In which folder each image is; `folders` learns new ones."""
     if not isinstance(part.values, Codes):  # all are null
         return np.full(len(part), -1, np.int32)
@@ -242,16 +247,16 @@ def _codes(part: Part, folders: dict[str, int]) -> np.ndarray:
     return np.where(part.missing(), np.int32(-1), table[part.values.codes] if len(table) else np.int32(-1))
 
 
-def _texts(part: Part, path: str, who: str) -> Strings:
-    if isinstance(part.values, Strings):
+def _texts(part: ColumnPart, path: str, who: str) -> StringColumn:
+    if isinstance(part.values, StringColumn):
         return part.values
     if part.missing().all():
-        return Strings(np.empty(0, np.uint8), np.zeros(len(part), np.int64))
+        return StringColumn(np.empty(0, np.uint8), np.zeros(len(part), np.int64))
     raise _none(path, who, "its paths, classes or versions are no texts")
 
 
-def _sizes(parts: Sequence[Part], path: str, who: str) -> np.ndarray:
-    texts = [part.values for part in parts if isinstance(part.values, Strings)]
+def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
+    texts = [part.values for part in parts if isinstance(part.values, StringColumn)]
     arrays = [part.values for part in parts if isinstance(part.values, np.ndarray)]
     arrays = (numbers(texts) or []) if texts else arrays
     if len(arrays) != len(parts) or any(array.ndim > 1 for array in arrays):
@@ -260,7 +265,7 @@ def _sizes(parts: Sequence[Part], path: str, who: str) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *known])
 
 
-def _check(paths: Strings, path: str, who: str) -> None:
+def _check(paths: StringColumn, path: str, who: str) -> None:
     """Every path is one, and leads to below the root."""
     for row, name in enumerate(unpacked(paths)):
         if not name or name.startswith(b"/") or (b".." in name and b".." in name.split(b"/")):

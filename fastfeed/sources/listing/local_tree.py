@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import ROWS, Rows, packed
+from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of
 
 __all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
@@ -33,11 +33,11 @@ class Tree(Protocol):
 
     at_once: int  # folders that may be walked at the same time
 
-    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], Rows]]:
+    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
         """The first level, in pieces: names of folders, and the images beside them. To be called first."""
         ...
 
-    def below(self, folder: str, left_out: LeftOut) -> Iterator[Rows]:
+    def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:
         """The images below one of these folders, in pieces."""
         ...
 
@@ -65,7 +65,7 @@ class LocalTree:
         self._id = _identity(root)
         self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
 
-    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], Rows]]:
+    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
         """The first level."""
         folders: list[str] = []
         images: list[os.DirEntry[str]] = []
@@ -76,7 +76,7 @@ class LocalTree:
                 images.append(entry)
         yield folders, self._rows([entry.path for entry in images])
 
-    def below(self, folder: str, left_out: LeftOut) -> Iterator[Rows]:
+    def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:
         """The images below a folder, sorted."""
         path = os.path.join(self.root, folder)
         walk = self._walk(path, os.path.islink(path), left_out, (self._id,))
@@ -130,17 +130,17 @@ class LocalTree:
     def stop(self) -> None:
         """There is one walk at a time, in the thread that would stop it."""
 
-    def _rows(self, paths: list[str]) -> Rows:
+    def _rows(self, paths: list[str]) -> FileTable:
         names = packed([os.fsencode(path[self._start :]) for path in paths])
         if not self._stats:
-            return Rows(names)
+            return FileTable(names)
         groups = [paths[i : i + _STATS] for i in range(0, len(paths), _STATS)]
         with ThreadPoolExecutor(
             _STATS_AT_ONCE, thread_name_prefix="fastfeed-stat"
         ) as pool:  # where the disk is a network's
             stats = [stat for group in pool.map(_stat_all, groups) for stat in group]
         sizes = np.array([size for size, _ in stats], np.int64)
-        return Rows(names, sizes, packed([version for _, version in stats]))
+        return FileTable(names, sizes, packed([version for _, version in stats]))
 
 
 def _stat_all(paths: Iterable[str]) -> list[tuple[int, bytes]]:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Tally", "tally"]
+__all__ = ["ListingProgress", "listing_progress"]
 
 
-class Tally:
+class ListingProgress:
     """Counts folders and images; from several threads."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
@@ -42,10 +42,10 @@ class Tally:
 
 
 @contextlib.contextmanager
-def tally(what: str, shown: bool | None) -> Iterator[Tally]:
+def listing_progress(what: str, shown: bool | None) -> Iterator[ListingProgress]:
     """A count with a bar; None: where stderr is a terminal."""
     if shown is False or (shown is None and not sys.stderr.isatty()):
-        yield Tally()
+        yield ListingProgress()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -59,4 +59,4 @@ def tally(what: str, shown: bool | None) -> Iterator[Tally]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield Tally(bar, bar.add_task(what, total=None, images=0, rate=0.0))
+        yield ListingProgress(bar, bar.add_task(what, total=None, images=0, rate=0.0))

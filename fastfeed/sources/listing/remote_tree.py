@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import Rows, packed
+from fastfeed.sources.listing.file_table import FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of
 from fastfeed.storage.filesystem import call, find
 from fastfeed.storage.retry import Patience, Unread
@@ -44,7 +44,7 @@ class RemoteTree:
         self._asked: set[Future[Any]] = set()
         self._stopped = False
 
-    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], Rows]]:
+    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
         """The first level."""
         empty = True
         for page in self._pages(self.root, deep=False):
@@ -61,7 +61,7 @@ class RemoteTree:
                 f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that holds the images"
             )
 
-    def below(self, folder: str, left_out: LeftOut) -> Iterator[Rows]:
+    def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:
         """The images below a folder, as storage sorts them: by text."""
         hidden = [""]  # the hidden folder that was met last: it is counted once
         for page in self._pages(f"{self.root}/{folder}", deep=True):
@@ -75,7 +75,7 @@ class RemoteTree:
 
     def _rows(
         self, files: list[tuple[str, Stat]], above: str, left_out: LeftOut, hidden: list[str] | None = None
-    ) -> Rows:
+    ) -> FileTable:
         images = []
         for path, stat in files:
             if path.startswith(".") or "/." in path:
@@ -92,7 +92,7 @@ class RemoteTree:
                 images.append((above + path, stat))
             else:
                 left_out.add(kind, above + path)
-        return Rows(
+        return FileTable(
             packed([path.encode("utf-8", "surrogateescape") for path, _ in images]),
             np.array([stat.size for _, stat in images], np.int64),
             packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in images]),

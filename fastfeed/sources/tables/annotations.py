@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.sources.tables.columns import Arrays, Codes, Meaning, Part, Where, without_null
+from fastfeed.sources.tables.columns import Codes, ColumnArrays, ColumnParser, ColumnPart, RowLocator, without_null
 from fastfeed.sources.tables.parse_numbers import numbers
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["Boxes", "Carried", "Weights"]
+__all__ = ["BoxColumn", "ExtraColumn", "WeightColumn"]
 
 _EXACT = 1 << 53  # integers up to this are themselves as float64
 _AT_ONCE = 1 << 18  # rows checked together: they fit into the processor's caches
 
 
-class Weights(Meaning):
+class WeightColumn(ColumnParser):
     """`weights`: float32."""
 
-    def __init__(self, names: Sequence[str], where: Where) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self._parts: list[np.ndarray] = []
 
-    def _take(self, name: str, part: Part, first: int) -> None:
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
         found = self._floats(name, part, first, "numbers >= 0")
         with np.errstate(over="ignore"):
             weights = found.astype(np.float32)
@@ -38,20 +38,20 @@ class Weights(Meaning):
             raise self._wrong(first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else found[row])
         self._parts.append(weights)
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ColumnArrays:
         return {"weights": self._parts}
 
 
-class Boxes(Meaning):
+class BoxColumn(ColumnParser):
     """`boxes`: top, left, height, width, from x, y, width, height; NaN where there is none."""
 
     _NEEDED = "[x, y, width, height] in pixels, width and height above 0"
 
-    def __init__(self, names: Sequence[str], where: Where) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
 
-    def _take(self, name: str, part: Part, first: int) -> None:
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if len(self.names) == 4:
             found = self._floats(name, part, first, "numbers")
             if found.ndim != 1:
@@ -60,9 +60,9 @@ class Boxes(Meaning):
             found = self._lists(name, part, first)
         self._parts[name].append(_compact(found))
 
-    def _lists(self, name: str, part: Part, first: int) -> np.ndarray:
+    def _lists(self, name: str, part: ColumnPart, first: int) -> np.ndarray:
         values, missing = part.values, part.missing()
-        if isinstance(values, Strings) and not part.typed:
+        if isinstance(values, StringColumn) and not part.typed:
             rows = [self._list(name, text, first + i) for i, text in enumerate(values.tolist())]
             return np.array(rows, np.float64).reshape(-1, 4)
         if bool(np.all(missing)):
@@ -81,7 +81,7 @@ class Boxes(Meaning):
             raise self._wrong(row, name, self._NEEDED, repr(text[:60]))
         return found
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ColumnArrays:
         columns = [np.concatenate(parts) for parts in self._parts.values()]
         found = []
         for first in range(0, len(columns[0]), _AT_ONCE):
@@ -105,18 +105,18 @@ def _compact(values: np.ndarray) -> np.ndarray:
     return small if bool(np.all((small == values) | np.isnan(values))) else values
 
 
-class Carried(Meaning):
+class ExtraColumn(ColumnParser):
     """`carried NAME`, and for texts `ends NAME`; NaN or an empty text where there is none."""
 
-    def __init__(self, names: Sequence[str], where: Where) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
-        self._parts: list[Part] = []
-        self._known: Part | None = None  # the first with a value
+        self._parts: list[ColumnPart] = []
+        self._known: ColumnPart | None = None  # the first with a value
 
-    def _take(self, name: str, part: Part, first: int) -> None:
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if isinstance(part.values, Codes):  # the column is also the label
             texts, codes = part.values.texts, part.values.codes.tolist()
-            part = replace(part, values=Strings.of([str(texts[code] or "") for code in codes]))
+            part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
         if self._known is None and not bool(np.all(part.missing())):
             self._known = part
         elif self._known is not None and not bool(np.all(part.missing())) and _width(self._known) != _width(part):
@@ -125,22 +125,22 @@ class Carried(Meaning):
             raise self._wrong(first + row, name, needed, repr(part[row]))
         self._parts.append(part)
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ColumnArrays:
         key, parts = f"carried {self.names[0]}", self._parts
-        untyped = [p.values for p in parts if isinstance(p.values, Strings) and not p.typed]
+        untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
         if parsed is not None:
-            parts = [Part(values, part.null) for values, part in zip(parsed, parts, strict=True)]
+            parts = [ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)]
         known = [p for p in parts if not bool(np.all(p.missing()))]
         if not known:
             return {key: [np.full(self.rows[self.names[0]], np.nan)]}
         return (
             _texts(parts, self.names[0])
-            if isinstance(known[0].values, Strings)
+            if isinstance(known[0].values, StringColumn)
             else {key: [self._values(parts, known)]}
         )
 
-    def _values(self, parts: list[Part], known: list[Part]) -> np.ndarray:
+    def _values(self, parts: list[ColumnPart], known: list[ColumnPart]) -> np.ndarray:
         arrays = [p.values for p in known if isinstance(p.values, np.ndarray)]
         kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
         if missing.any() and kind.kind != "f":
@@ -160,15 +160,15 @@ class Carried(Meaning):
         return out
 
 
-def _texts(parts: Sequence[Part], name: str) -> Arrays:
+def _texts(parts: Sequence[ColumnPart], name: str) -> ColumnArrays:
     found, at = [], 0
     for part in parts:
         own = without_null(part)
-        found.append(Strings(own.blob, own.ends.astype(np.int64) + at))
+        found.append(StringColumn(own.blob, own.ends.astype(np.int64) + at))
         at += len(own.blob)
     return {f"carried {name}": [t.blob for t in found], f"ends {name}": [t.ends for t in found]}
 
 
-def _width(part: Part) -> tuple[int, ...] | None:
+def _width(part: ColumnPart) -> tuple[int, ...] | None:
     """The shape of a value; None for texts."""
     return part.values.shape[1:] if isinstance(part.values, np.ndarray) else None

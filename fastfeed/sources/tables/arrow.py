@@ -8,26 +8,26 @@ import numpy as np
 import pyarrow as pa
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.tables.columns import Codes, Part
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.columns import Codes, ColumnPart
+from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["is_bytes", "is_text", "part"]
 
 
-def part(array: Any, coded: bool, name: str, uri: str, first: int) -> Part:
+def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart:
     """Some rows, the first of them being row `first` of its file. SourceError."""
     null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_dictionary(array.type) and not (coded and is_text(array.type)):
         array = array.dictionary_decode()
     kind = array.type
     if pa.types.is_null(kind):
-        return Part(np.full(len(array), np.nan), null)
+        return ColumnPart(np.full(len(array), np.nan), null)
     if is_text(kind):
-        return Part(_codes(array) if coded else _strings(array), null)
+        return ColumnPart(_codes(array) if coded else _strings(array), null)
     if _is_number(kind):
-        return Part(_numbers(array), null)
+        return ColumnPart(_numbers(array), null)
     if _is_list(kind) and _is_number(kind.value_type):
-        return Part(_lists(array, null, name, uri, first), null)
+        return ColumnPart(_lists(array, null, name, uri, first), null)
     raise SourceError(
         f"Table: column {name!r} of {uri} holds {kind}; numbers, bools, texts and lists of numbers can be read"
     )
@@ -59,14 +59,14 @@ def _codes(array: Any) -> Codes:
     return Codes(codes.astype(np.int64), tuple(coded.dictionary.to_pylist()))
 
 
-def _strings(array: Any) -> Strings:
+def _strings(array: Any) -> StringColumn:
     array = array.cast(pa.large_string())
     _, ends, blob = array.buffers()
     if not len(array):
-        return Strings.of([])
+        return StringColumn.of([])
     ends = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
     data = np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]] if blob is not None else np.empty(0, np.uint8)
-    return Strings(data.copy(), ends[1:] - ends[0])  # Arrow's memory is given back
+    return StringColumn(data.copy(), ends[1:] - ends[0])  # Arrow's memory is given back
 
 
 def _numbers(array: Any) -> np.ndarray:

@@ -17,11 +17,20 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.tables.parse_numbers import integers
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["Arrays", "Codes", "Labels", "Meaning", "Part", "Paths", "Where", "without_null"]
+__all__ = [
+    "Codes",
+    "ColumnArrays",
+    "ColumnParser",
+    "ColumnPart",
+    "LabelColumn",
+    "PathColumn",
+    "RowLocator",
+    "without_null",
+]
 
-Arrays = dict[str, list[np.ndarray]]
+ColumnArrays = dict[str, list[np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +42,10 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class ColumnPart:
     """Some rows of a column."""
 
-    values: np.ndarray | Strings | Codes  # numbers and bools: (n,), or (n, k) for lists
+    values: np.ndarray | StringColumn | Codes  # numbers and bools: (n,), or (n, k) for lists
     null: np.ndarray | None = None  # bool (n,): there is no value; None: all are there
     typed: bool = True  # False: what is written as a text may be a number (CSV)
 
@@ -55,7 +64,7 @@ class Part:
         return np.zeros(len(self), bool) if self.null is None else self.null
 
 
-class Where:
+class RowLocator:
     """Says where a row lies: `train.csv, row 7`. Rows are counted from 0."""
 
     def __init__(self, uris: Sequence[str] = (), rows: Sequence[int] = ()) -> None:
@@ -83,34 +92,34 @@ class Where:
         return f"{self.uris[self.file(i)]}, row {self.row(i)}"
 
 
-class Meaning(ABC):
+class ColumnParser(ABC):
     """Of a column, or of four."""
 
     coded = False  # texts are wanted as Codes
 
-    def __init__(self, names: Sequence[str], where: Where) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         self.names, self.where = tuple(names), where
         self.rows = dict.fromkeys(self.names, 0)  # added so far
 
-    def add(self, name: str, part: Part) -> None:
+    def add(self, name: str, part: ColumnPart) -> None:
         """The next rows of a column. SourceError where they cannot mean this."""
         self._take(name, part, self.rows[name])
         self.rows[name] += len(part)
 
     @abstractmethod
-    def _take(self, name: str, part: Part, first: int) -> None: ...
+    def _take(self, name: str, part: ColumnPart, first: int) -> None: ...
 
     @abstractmethod
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ColumnArrays:
         """All rows."""
 
     def _wrong(self, row: int, name: str, needed: str, got: object) -> SourceError:
         return SourceError(f"Table: {self.where(row)}: column {name!r} must hold {needed}, got {got}")
 
-    def _floats(self, name: str, part: Part, first: int, needed: str) -> np.ndarray:
+    def _floats(self, name: str, part: ColumnPart, first: int, needed: str) -> np.ndarray:
         """float64 (n,), or (n, k) for lists; NaN where there is nothing."""
         values = part.values
-        if isinstance(values, Strings) and not part.typed:
+        if isinstance(values, StringColumn) and not part.typed:
             texts = values.tolist()
             try:
                 values = np.array([float(text) if text else np.nan for text in texts], np.float64)
@@ -133,29 +142,29 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class Paths(Meaning):
+class PathColumn(ColumnParser):
     """`paths`, `path_ends`, and `repeated` where a path occurs in several rows."""
 
-    def __init__(self, names: Sequence[str], where: Where) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self.urls = False  # there are any
-        self._parts: list[Strings] = []
+        self._parts: list[StringColumn] = []
         self._bytes = 0
 
-    def _take(self, name: str, part: Part, first: int) -> None:
-        if not isinstance(part.values, Strings) and not bool(np.all(part.missing())):
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
+        if not isinstance(part.values, StringColumn) and not bool(np.all(part.missing())):
             row = int(np.argmin(part.missing()))
             raise self._wrong(first + row, name, "paths, or images as bytes", part[row])
         texts = without_null(part)
         self.urls = self.urls or b"://" in texts.blob.tobytes()
-        self._parts.append(Strings(texts.blob, texts.ends.astype(np.int64) + self._bytes))
+        self._parts.append(StringColumn(texts.blob, texts.ends.astype(np.int64) + self._bytes))
         self._bytes += len(texts.blob)
 
-    def arrays(self) -> Arrays:
-        found: Arrays = {"paths": [t.blob for t in self._parts], "path_ends": [t.ends for t in self._parts]}
+    def arrays(self) -> ColumnArrays:
+        found: ColumnArrays = {"paths": [t.blob for t in self._parts], "path_ends": [t.ends for t in self._parts]}
         hashes, at = [], 0
         for texts in self._parts:
-            hashes.append(Strings(texts.blob, texts.ends - at).hashes())
+            hashes.append(StringColumn(texts.blob, texts.ends - at).hashes())
             at += len(texts.blob)
         every = np.concatenate(hashes)
         ordered = np.sort(every)
@@ -163,13 +172,13 @@ class Paths(Meaning):
         return found | {"repeated": [np.isin(every, again)]} if len(again) else found
 
 
-class Labels(Meaning):
+class LabelColumn(ColumnParser):
     """`labels`: -1 where there is none. Strings are numbered in their order, and `texts` are they."""
 
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
 
-    def __init__(self, names: Sequence[str], where: Where) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self.texts: tuple[str, ...] | None = None
         self._code: dict[str, int] = {}
@@ -177,7 +186,7 @@ class Labels(Meaning):
         self._textual: bool | None = None  # None: not known yet
         self._typed = True
 
-    def _take(self, name: str, part: Part, first: int) -> None:
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
         missing, values = part.missing(), part.values
         if bool(np.all(missing)):
             self._parts.append(np.full(len(part), -1, np.int64))
@@ -194,7 +203,7 @@ class Labels(Meaning):
             labels, missing = self._numbers(name, part, missing, first)
         self._parts.append(np.where(missing, -1, labels))
 
-    def _numbers(self, name: str, part: Part, missing: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    def _numbers(self, name: str, part: ColumnPart, missing: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
         values = part.values
         if not isinstance(values, np.ndarray) or values.ndim != 1:
             row = int(np.argmin(missing))
@@ -211,7 +220,7 @@ class Labels(Meaning):
             raise self._wrong(first + row, name, self._NEEDED, safe[row])
         return safe.astype(np.int64), missing
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ColumnArrays:
         labels = np.concatenate(self._parts)
         if self._textual:
             labels = self._number_texts(labels)
@@ -234,12 +243,12 @@ class Labels(Meaning):
         return np.array([*(place[text] for text in texts), -1], np.int64)[labels]
 
 
-def without_null(part: Part) -> Strings:
+def without_null(part: ColumnPart) -> StringColumn:
     """A part's texts, empty where the row is null. One without any value may not know that it holds texts."""
-    if not isinstance(part.values, Strings):
-        return Strings.of([""] * len(part))
+    if not isinstance(part.values, StringColumn):
+        return StringColumn.of([""] * len(part))
     if part.null is None:
         return part.values
     lengths = part.values.lengths()
     blob = part.values.blob[np.repeat(~part.null, lengths)]  # there may be bytes behind a null
-    return Strings(blob, np.cumsum(np.where(part.null, 0, lengths)))
+    return StringColumn(blob, np.cumsum(np.where(part.null, 0, lengths)))

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.tables.columns import Codes, Part
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.columns import Codes, ColumnPart
+from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["no_column", "read_csv", "read_json"]
 
 _ROWS = 1 << 16  # that are Python objects at the same time
 
 Wanted = Mapping[str, bool]  # names of columns, and whether their texts are wanted as Codes
-Parts = Iterator[dict[str, Part]]
+Parts = Iterator[dict[str, ColumnPart]]
 
 
 def no_column(name: str, uri: str, there: Iterable[str], hint: str = "") -> ConfigError:
@@ -83,9 +83,9 @@ def _place(name: str, header: Sequence[str], uri: str) -> int:
     raise no_column(name, uri, header, hint or "; the first line must name the columns")
 
 
-def _fields(fields: Sequence[str], coded: bool) -> Part:
+def _fields(fields: Sequence[str], coded: bool) -> ColumnPart:
     null = np.fromiter(map(len, fields), np.int64, len(fields)) == 0
-    return Part(_codes(fields) if coded else Strings.of(fields), null if null.any() else None, typed=False)
+    return ColumnPart(_codes(fields) if coded else StringColumn.of(fields), null if null.any() else None, typed=False)
 
 
 def _codes(texts: Sequence[str]) -> Codes:
@@ -134,21 +134,21 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> Part:
+def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:
     kinds = {type(value) for value in values}
     null = np.fromiter((value is None for value in values), bool, len(values)) if type(None) in kinds else None
     kinds.discard(type(None))
     if not kinds:
-        return Part(np.full(len(values), np.nan), null)
+        return ColumnPart(np.full(len(values), np.nan), null)
     if kinds == {str}:
         texts = values if null is None else [value or "" for value in values]
-        return Part(_codes(texts) if coded else Strings.of(texts), null)
+        return ColumnPart(_codes(texts) if coded else StringColumn.of(texts), null)
     try:
         if kinds == {list}:
-            return Part(_lists(values), null)
+            return ColumnPart(_lists(values), null)
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
-            return Part(np.array(values if null is None else [value or 0 for value in values], dtype), null)
+            return ColumnPart(np.array(values if null is None else [value or 0 for value in values], dtype), null)
     except _Odd as odd:
         raise SourceError(f"Table: {uri}, row {first + odd.row}: column {name!r} {odd}") from None
     except OverflowError:

@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import FastfeedError
-from fastfeed.sources.tables.columns import Where
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.columns import RowLocator
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Known, Then
 from fastfeed.storage.storage import Span, Storage, call, is_local, stat_of
 
-__all__ = ["Loose"]
+__all__ = ["ImageFiles"]
 
 
-class Loose:
+class ImageFiles:
     """Reads them; `roots` say, for each file of the table, where relative paths begin."""
 
     def __init__(
         self,
-        paths: Strings,
+        paths: StringColumn,
         repeated: np.ndarray | None,  # bool (n,): another row has the same path
-        where: Where,
+        where: RowLocator,
         roots: Sequence[str],
         storage: Storage,
         remote: bool,

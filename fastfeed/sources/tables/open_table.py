@@ -14,14 +14,14 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.shards.build_index import cache_folder
-from fastfeed.sources.tables.annotations import Boxes, Carried, Weights
-from fastfeed.sources.tables.columns import Arrays, Labels, Meaning, Paths, Where
+from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
+from fastfeed.sources.tables.columns import ColumnArrays, ColumnParser, LabelColumn, PathColumn, RowLocator
 from fastfeed.sources.tables.mmap_arrays import alone, joined, load, save
-from fastfeed.sources.tables.read_files import Read, read_files
+from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat
 from fastfeed.storage.storage import Stat, Storage, is_local
 
-__all__ = ["Asked", "Opened", "open_table", "reopen_table"]
+__all__ = ["OpenedTable", "RequestedColumns", "open_table", "reopen_table"]
 
 KEEP_BYTES = 4 << 20  # of the table, from which on its columns are kept in a file: less is read in no time
 
@@ -29,7 +29,7 @@ Files = Sequence[tuple[str, Stat]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedColumns:
     """What is wanted of a table, by the names of its columns."""
 
     image: str
@@ -56,13 +56,13 @@ class Asked:
         named = (self.label, self.weight, *self.box, *self.columns)
         return {name: name == self.label for name in named if name is not None}
 
-    def meanings(self, where: Where, as_paths: bool) -> list[Meaning]:
+    def meanings(self, where: RowLocator, as_paths: bool) -> list[ColumnParser]:
         """Of each column, or group of columns."""
-        found: list[Meaning] = [Paths([self.image], where)] if as_paths else []
-        found += [Labels([self.label], where)] if self.label is not None else []
-        found += [Weights([self.weight], where)] if self.weight is not None else []
-        found += [Boxes(self.box, where)] if self.box else []
-        return found + [Carried([name], where) for name in self.columns]
+        found: list[ColumnParser] = [PathColumn([self.image], where)] if as_paths else []
+        found += [LabelColumn([self.label], where)] if self.label is not None else []
+        found += [WeightColumn([self.weight], where)] if self.weight is not None else []
+        found += [BoxColumn(self.box, where)] if self.box else []
+        return found + [ExtraColumn([name], where) for name in self.columns]
 
 
 def _are_names(names: tuple[object, ...]) -> bool:
@@ -70,7 +70,7 @@ def _are_names(names: tuple[object, ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class OpenedTable:
     """Files, what was found out, and arrays by name. `rows` counts those of each file."""
 
     files: list[tuple[str, Stat]]
@@ -83,7 +83,7 @@ class Opened:
     kept: Path | None = None  # where the arrays are mapped from
 
 
-def open_table(files: Files, asked: Asked, storage: Storage) -> Opened:
+def open_table(files: Files, asked: RequestedColumns, storage: Storage) -> OpenedTable:
     """Read a table, or take what was kept of it."""
     if sum(stat.size for _, stat in files) < KEEP_BYTES:
         opened, arrays = _read_all(files, asked, storage)
@@ -96,7 +96,7 @@ def open_table(files: Files, asked: Asked, storage: Storage) -> Opened:
     return found
 
 
-def reopen_table(opened: Opened, asked: Asked, storage: Storage) -> Opened:
+def reopen_table(opened: OpenedTable, asked: RequestedColumns, storage: Storage) -> OpenedTable:
     """The same again, for another process. SourceError where the table is another one by now."""
     found = _taken(opened.kept, opened.files, asked) if opened.kept is not None else None
     if found is not None:
@@ -109,13 +109,13 @@ def reopen_table(opened: Opened, asked: Asked, storage: Storage) -> Opened:
     return open_table(opened.files, asked, storage)
 
 
-def _place(files: Files, asked: Asked) -> Path:
+def _place(files: Files, asked: RequestedColumns) -> Path:
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
     name = hashlib.sha256("\0".join([repr(asked), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return cache_folder() / "tables" / f"{name}.ffarrays"
 
 
-def _taken(place: Path, files: Files, asked: Asked) -> Opened | None:
+def _taken(place: Path, files: Files, asked: RequestedColumns) -> OpenedTable | None:
     if not all(stat.version for _, stat in files):  # it could change unseen
         return None
     kept = load(place)
@@ -125,11 +125,11 @@ def _taken(place: Path, files: Files, asked: Asked) -> Opened | None:
     if header["asked"] != repr(asked) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
         return None
     classes, textual = tuple(header["classes"]), header["textual"]
-    return Opened(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, textual, place)
+    return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, textual, place)
 
 
-def _read_all(files: Files, asked: Asked, storage: Storage) -> tuple[Opened, Arrays]:
-    where, meanings, rows, reads = Where(), [], [], []
+def _read_all(files: Files, asked: RequestedColumns, storage: Storage) -> tuple[OpenedTable, ColumnArrays]:
+    where, meanings, rows, reads = RowLocator(), [], [], []
     with closing(read_files(files, asked.image, asked.others(), asked.label, storage)) as found:
         for (uri, _), read in zip(files, found, strict=True):
             if not reads:
@@ -142,16 +142,16 @@ def _read_all(files: Files, asked: Asked, storage: Storage) -> tuple[Opened, Arr
     if not sum(rows):
         more = f", nor have the other {len(files) - 1} files" if len(files) > 1 else ""
         raise SourceError(f"Table: {files[0][0]} has no rows{more}")
-    arrays: Arrays = _units(reads) if reads[0].leaf is not None else {}
+    arrays: ColumnArrays = _units(reads) if reads[0].leaf is not None else {}
     for meaning in meanings:
         arrays |= meaning.arrays()
-    texts = next((m.texts for m in meanings if isinstance(m, Labels)), None)
-    urls = any(m.urls for m in meanings if isinstance(m, Paths))
+    texts = next((m.texts for m in meanings if isinstance(m, LabelColumn)), None)
+    urls = any(m.urls for m in meanings if isinstance(m, PathColumn))
     classes = reads[0].classes if texts is None else texts
-    return Opened(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None), arrays
+    return OpenedTable(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None), arrays
 
 
-def _add(read: Read, meanings: Sequence[Meaning]) -> int:
+def _add(read: TableFile, meanings: Sequence[ColumnParser]) -> int:
     """A file's parts to all that want them; how many rows it has."""
     before = [dict(meaning.rows) for meaning in meanings]
     for name, part in read.parts:
@@ -164,7 +164,7 @@ def _add(read: Read, meanings: Sequence[Meaning]) -> int:
     return next(m.rows[name] - old[name] for m, old in zip(meanings, before, strict=True) for name in m.names)
 
 
-def _units(reads: Sequence[Read]) -> Arrays:
+def _units(reads: Sequence[TableFile]) -> ColumnArrays:
     """Row groups, and the footers that say how they are written."""
     units = [(file, *astuple(unit)) for file, read in enumerate(reads) for unit in read.units]
     names = ("unit_file", "unit_group", "unit_rows", "unit_start", "unit_stop", "unit_unpacked")
@@ -174,7 +174,7 @@ def _units(reads: Sequence[Read]) -> Arrays:
     return {name: [table[:, i].copy()] for i, name in enumerate(names)} | {"footers": footers, "footer_ends": [ends]}
 
 
-def _kept(opened: Opened, arrays: Arrays, asked: Asked, place: Path) -> Opened:
+def _kept(opened: OpenedTable, arrays: ColumnArrays, asked: RequestedColumns, place: Path) -> OpenedTable:
     header = {
         "asked": repr(asked), "stats": [[stat.size, stat.version] for _, stat in opened.files], "rows": opened.rows,
         "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "textual": opened.textual,

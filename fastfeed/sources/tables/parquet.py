@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import MissingExtra, SourceError
-from fastfeed.sources.tables.columns import Part
+from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.parquet_footer import RowGroup, row_groups
 from fastfeed.storage.event_loop import results
@@ -28,7 +28,7 @@ from fastfeed.sources.tables.arrow import is_bytes, is_text, part
 __all__ = [
     "BadFile",
     "Footer",
-    "Pieces",
+    "PartialFile",
     "class_names",
     "give_back",
     "image_leaf",
@@ -125,13 +125,15 @@ def class_names(footer: Footer, name: str) -> tuple[str, ...]:
         return ()
 
 
-def read_parquet(shards: Shards, file: int, footer: Footer, wanted: Mapping[str, bool]) -> Iterator[tuple[str, Part]]:
+def read_parquet(
+    shards: Shards, file: int, footer: Footer, wanted: Mapping[str, bool]
+) -> Iterator[tuple[str, ColumnPart]]:
     """Parts of columns, each by the name of its column, in the order of the rows."""
     for name in wanted:
         footer.field(name)
     first = 0
     for groups, spans in _portions(footer, list(wanted)):
-        pieces = Pieces(shards, file, _fetch(shards, file, spans))
+        pieces = PartialFile(shards, file, _fetch(shards, file, spans))
         try:
             table = _open(pieces, footer.about).read_row_groups(groups, columns=list(wanted))
         except _DAMAGE as error:
@@ -146,7 +148,7 @@ def read_parquet(shards: Shards, file: int, footer: Footer, wanted: Mapping[str,
         first += table.num_rows
 
 
-def images(pieces: Pieces, about: pq.FileMetaData, group: int, leaf: str, rows: int) -> pa.ChunkedArray:
+def images(pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, rows: int) -> pa.ChunkedArray:
     """The images' bytes in a row group. BadFile."""
     try:
         name = leaf if about.schema.to_arrow_schema().get_field_index(leaf) >= 0 else leaf.removesuffix(".bytes")
@@ -164,7 +166,7 @@ def give_back() -> None:
     pa.default_memory_pool().release_unused()
 
 
-class Pieces(io.RawIOBase):
+class PartialFile(io.RawIOBase):
     """A file of which some ranges were read; others are read when PyArrow wants them after all."""
 
     def __init__(self, shards: Shards, file: int, pieces: Sequence[tuple[int, bytes]]) -> None:
@@ -204,7 +206,7 @@ class Pieces(io.RawIOBase):
         return found
 
 
-def _open(pieces: Pieces, found: pq.FileMetaData) -> pq.ParquetFile:
+def _open(pieces: PartialFile, found: pq.FileMetaData) -> pq.ParquetFile:
     return pq.ParquetFile(pieces, metadata=found, pre_buffer=False, page_checksum_verification=True)
 
 

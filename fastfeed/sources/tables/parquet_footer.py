@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Chunk", "RowGroup", "row_groups"]
+__all__ = ["ColumnChunk", "RowGroup", "row_groups"]
 
 _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 3, 7, 8, 9, 10, 12
 _DEEPEST = 32  # values inside values
 
 
 @dataclass(slots=True)
-class Chunk:
+class ColumnChunk:
     """A column in a row group."""
 
     path: str = ""  # `label`, `image.bytes`, `box.list.element`
@@ -41,7 +41,7 @@ class RowGroup:
     """Rows that lie together, column by column."""
 
     rows: int = 0
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: list[ColumnChunk] = field(default_factory=list)
 
     def span(self, name: str) -> tuple[int, int, int]:
         """Bytes [start, stop) of a column, or a field of one, and how many they are unpacked. ValueError."""
@@ -81,8 +81,8 @@ def _row_group(thrift: _Thrift) -> RowGroup:
     return group
 
 
-def _chunk(thrift: _Thrift) -> Chunk:
-    chunk = Chunk()
+def _chunk(thrift: _Thrift) -> ColumnChunk:
+    chunk = ColumnChunk()
     for number, kind in thrift.fields():
         if (number, kind) == (3, _STRUCT):
             _describe(chunk, thrift)
@@ -91,7 +91,7 @@ def _chunk(thrift: _Thrift) -> Chunk:
     return chunk
 
 
-def _describe(chunk: Chunk, thrift: _Thrift) -> None:
+def _describe(chunk: ColumnChunk, thrift: _Thrift) -> None:
     for number, kind in thrift.fields():
         if (number, kind) == (3, _LIST):
             chunk.path = ".".join([thrift.binary().decode() for _ in thrift.items(_BINARY)])

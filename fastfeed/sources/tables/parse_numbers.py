@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["integers", "numbers"]
 
@@ -25,7 +25,7 @@ def integers(texts: Sequence[str]) -> list[int] | None:
     return [int(x) for x in found] if whole else None
 
 
-def numbers(parts: Sequence[Strings]) -> list[np.ndarray] | None:
+def numbers(parts: Sequence[StringColumn]) -> list[np.ndarray] | None:
     """Integers, else fractions, else bools, 0 where a text is empty; None if one of the texts is none of them."""
     kinds: tuple[tuple[Callable[[str], Any], Any], ...] = ((int, np.int64), (float, np.float64), (_bool, np.bool_))
     for parse, dtype in kinds:
@@ -35,7 +35,7 @@ def numbers(parts: Sequence[Strings]) -> list[np.ndarray] | None:
     return None
 
 
-def _all(parts: Sequence[Strings], parse: Callable[[str], Any], dtype: Any) -> list[np.ndarray] | None:
+def _all(parts: Sequence[StringColumn], parse: Callable[[str], Any], dtype: Any) -> list[np.ndarray] | None:
     found = []
     for part in parts:
         if ord("_") in part.blob:  # Python's numbers may hold some

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.tables.columns import Part
+from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Span, Stat, Storage, is_local
 
-__all__ = ["Read", "Unit", "find_table", "read_files"]
+__all__ = ["TableFile", "Unit", "find_table", "read_files"]
 
 _FORMATS = {
     ".csv": "CSV", ".tsv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
@@ -44,10 +44,10 @@ class Unit:
 
 
 @dataclass(slots=True)
-class Read:
+class TableFile:
     """What was read of one file."""
 
-    parts: Iterable[tuple[str, Part]]  # of columns by name, each column's in the order of the rows
+    parts: Iterable[tuple[str, ColumnPart]]  # of columns by name, each column's in the order of the rows
     leaf: str | None = None  # where the images' bytes are
     classes: tuple[str, ...] = ()
     footer: bytes = b""
@@ -112,7 +112,7 @@ def _format(uri: str) -> str:
 
 def read_files(
     files: Files, image: str, others: Mapping[str, bool], label: str | None, storage: Storage
-) -> Generator[Read, None, None]:
+) -> Generator[TableFile, None, None]:
     """Each file in turn. `others` names columns, and says whether their texts are wanted as Codes."""
     if _format(files[0][0]) == "Parquet":
         yield from _read_parquet(files, image, others, label, storage)
@@ -124,7 +124,7 @@ def read_files(
             parts = read_csv(lines, uri, wanted, "\t" if _suffix(uri) == ".tsv" else ",")
         else:
             parts = read_json(lines, uri, wanted)
-        yield Read((name, part) for chunk in parts for name, part in chunk.items())
+        yield TableFile((name, part) for chunk in parts for name, part in chunk.items())
 
 
 def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
@@ -157,24 +157,24 @@ def _got(uri: str, data: bytes | Unread) -> bytes:
 
 def _read_parquet(
     files: Files, image: str, others: Mapping[str, bool], label: str | None, storage: Storage
-) -> Iterator[Read]:
+) -> Iterator[TableFile]:
     from fastfeed.sources.tables import parquet  # loads PyArrow
 
     shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
 
-    def read(file: int) -> Read:
+    def read(file: int) -> TableFile:
         footer = parquet.read_footer(shards, file)
         leaf = parquet.image_leaf(footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            return Read(parquet.read_parquet(shards, file, footer, {image: False, **others}), None, classes)
+            return TableFile(parquet.read_parquet(shards, file, footer, {image: False, **others}), None, classes)
         if image in others:
             raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
         units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
         parts = parquet.read_parquet(shards, file, footer, others) if others else ()
-        return Read(parts, leaf, classes, footer.tail, units)
+        return TableFile(parts, leaf, classes, footer.tail, units)
 
-    def read_whole(file: int) -> Read:
+    def read_whole(file: int) -> TableFile:
         found = read(file)
         found.parts = list(found.parts)
         return found

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fastfeed.faults import TRANSIENT
-from fastfeed.sources.tables.columns import Where
-from fastfeed.sources.tables.parquet import BadFile, Pieces, images, metadata
+from fastfeed.sources.tables.columns import RowLocator
+from fastfeed.sources.tables.parquet import BadFile, PartialFile, images, metadata
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
@@ -29,7 +29,9 @@ _WASTE = 4  # times what was used may be read before it is worth a word
 class RowGroups:
     """Random access to images. Keeps `memory` bytes of row groups, and has half as many on their way from storage."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], leaf: str, where: Where, shards: Shards, memory: int) -> None:
+    def __init__(
+        self, arrays: dict[str, np.ndarray], leaf: str, where: RowLocator, shards: Shards, memory: int
+    ) -> None:
         self.remote, self.memory = shards.remote, memory
         self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
@@ -132,7 +134,7 @@ class RowGroups:
 
     def _unpack(self, unit: int, data: bytes) -> Any:
         file, start, _ = self._place(unit)
-        pieces, group = Pieces(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
+        pieces, group = PartialFile(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
         try:
             return images(pieces, self._footer(file), group, self._leaf, int(self._arrays["unit_rows"][unit]))
         except BadFile as error:

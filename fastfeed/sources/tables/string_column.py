@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Strings"]
+__all__ = ["StringColumn"]
 
 _AT_ONCE = 1 << 16  # texts that are Python objects at the same time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strings:
+class StringColumn:
     """`texts[i]` is a text; `blob` is uint8 (bytes,), UTF-8, `ends` are integers (n,)."""
 
     blob: np.ndarray
     ends: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Strings:
+    def of(cls, texts: Sequence[str]) -> StringColumn:
         """From Python strings."""
         joined = "".join(texts)
         blob = _encoded(joined)

@@ -1,4 +1,4 @@
-"""Rows: what is packed comes out again, however it is cut, joined and reordered."""
+"""FileTable: what is packed comes out again, however it is cut, joined and reordered."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.listing.file_table import Rows, in_pieces, joined, packed, unpacked
-from fastfeed.sources.listing.journal import Held
+from fastfeed.sources.listing.file_table import FileTable, in_pieces, joined, packed, unpacked
+from fastfeed.sources.listing.journal import MemoryJournal
 from fastfeed.sources.listing.left_out import LeftOut
 
 texts = st.lists(st.binary(max_size=6), max_size=30)
@@ -21,14 +21,14 @@ paths = st.lists(
 )
 
 
-def rows(names: list[bytes], full: bool = True) -> Rows:
+def rows(names: list[bytes], full: bool = True) -> FileTable:
     if not full:
-        return Rows(packed(names))
+        return FileTable(packed(names))
     n = len(names)
-    return Rows(packed(names), np.arange(n), packed([b"v%d" % i for i in range(n)]), np.arange(n, dtype=np.int32))
+    return FileTable(packed(names), np.arange(n), packed([b"v%d" % i for i in range(n)]), np.arange(n, dtype=np.int32))
 
 
-def listed(some: Rows) -> list[tuple]:
+def listed(some: FileTable) -> list[tuple]:
     n = len(some)
     return list(
         zip(
@@ -54,7 +54,7 @@ def test_cut_join_and_take(names, data, full):
     whole = rows(names, full)
     at = data.draw(st.integers(0, len(names)))
     first, rest = whole.cut(0, at), whole.cut(at, len(names))
-    assert listed(Rows.joined([first, rest])) == listed(whole)
+    assert listed(FileTable.joined([first, rest])) == listed(whole)
     assert listed(first) + listed(rest) == listed(whole)
     order = np.array(data.draw(st.permutations(range(len(names))))[:at], np.int64)
     assert listed(whole.take(order)) == [listed(whole)[row] for row in order]
@@ -71,7 +71,7 @@ def test_in_pieces(parts, count):
 
 @given(paths, st.integers(0, 30))
 def test_a_folder_is_handed_out_in_the_order_of_a_walk(names, cut):
-    sink = Held()
+    sink = MemoryJournal()
     for part in (names[:cut], names[cut:]):
         sink.add("f", rows(part))
     sink.end("f", LeftOut(Counter({".txt": 1})))

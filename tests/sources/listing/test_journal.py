@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import ROWS, Rows, packed, unpacked
-from fastfeed.sources.listing.journal import Partial, kept
+from fastfeed.sources.listing.file_table import ROWS, FileTable, packed, unpacked
+from fastfeed.sources.listing.journal import FileJournal, folders_listed
 from fastfeed.sources.listing.left_out import LeftOut
 
 KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 
 
-def rows(folder: str, first: int, last: int) -> Rows:
+def rows(folder: str, first: int, last: int) -> FileTable:
     paths = [f"{folder}/{i:06}.jpg".encode() for i in range(first, last)]
     sizes = np.arange(first, last) * 100
-    return Rows(packed(paths), sizes, packed([b"v%d" % i for i in range(first, last)]))
+    return FileTable(packed(paths), sizes, packed([b"v%d" % i for i in range(first, last)]))
 
 
-def read(partial: Partial, folder: str) -> list[tuple]:
-    found = Rows.joined(list(partial.rows(folder)))
+def read(partial: FileJournal, folder: str) -> list[tuple]:
+    found = FileTable.joined(list(partial.rows(folder)))
     assert found.sizes is not None and found.versions is not None
     return list(zip(unpacked(found.paths), found.sizes.tolist(), unpacked(found.versions), strict=True))
 
@@ -32,9 +32,9 @@ def expected(folder: str, last: int) -> list[tuple]:
     return [(f"{folder}/{i:06}.jpg".encode(), 100 * i, b"v%d" % i) for i in range(last)]
 
 
-def filled(path: Path) -> Partial:
+def filled(path: Path) -> FileJournal:
     """Two folders that have ended, and one that has not."""
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     partial.add("a", rows("a", 0, 3))
     partial.add("b", rows("b", 0, 2))
     partial.add("a", rows("a", 3, 4))
@@ -47,7 +47,7 @@ def filled(path: Path) -> Partial:
 def test_it_gives_what_was_put_in(tmp_path):
     path = tmp_path / "x.partial"
     filled(path).close()
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     assert set(partial.ends) == {"a", "b"}
     assert (partial.ends["a"].images, partial.ends["a"].left_out.notes()) == (
         4,
@@ -55,7 +55,7 @@ def test_it_gives_what_was_put_in(tmp_path):
     )
     assert (partial.ends["a"].more, partial.ends["b"].more) == ({"folders": ["y"]}, {"folders": ["x"]})
     partial.close()
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     assert (read(partial, "a"), read(partial, "b")) == (expected("a", 4), expected("b", 2))
     partial.add("c", rows("c", 0, 1))
     partial.end("c", LeftOut())
@@ -66,12 +66,12 @@ def test_it_gives_what_was_put_in(tmp_path):
 
 def test_a_large_folder_is_written_in_pieces(tmp_path):
     path = tmp_path / "x.partial"
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     for first in range(0, 2 * ROWS, 1000):
         partial.add("c", rows("c", first, first + 1000))
     partial.end("c", LeftOut())
     partial.close()
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     pieces = list(partial.rows("c"))
     assert 1 < len(pieces) < 5
     assert sum(map(len, pieces)) == partial.ends["c"].images == len(range(0, 2 * ROWS, 1000)) * 1000
@@ -80,7 +80,7 @@ def test_a_large_folder_is_written_in_pieces(tmp_path):
 
 def test_it_may_be_cut_anywhere(tmp_path):
     path = tmp_path / "x.partial"
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     for folder in "ab":
         partial.add(folder, rows(folder, 0, 2))
         partial.end(folder, LeftOut())
@@ -88,7 +88,7 @@ def test_it_may_be_cut_anywhere(tmp_path):
     whole, seen = path.read_bytes(), []
     for size in range(len(whole) + 1):
         path.write_bytes(whole[:size])
-        partial = Partial(str(path), KIND)
+        partial = FileJournal(str(path), KIND)
         ends = "".join(sorted(partial.ends))
         seen.append(ends)
         assert all(read(partial, folder) == expected(folder, 2) for folder in ends)
@@ -97,7 +97,7 @@ def test_it_may_be_cut_anywhere(tmp_path):
                 partial.add(folder, rows(folder, 0, 2))
                 partial.end(folder, LeftOut())
         partial.close()
-        partial = Partial(str(path), KIND)
+        partial = FileJournal(str(path), KIND)
         assert read(partial, "a") == expected("a", 2) and read(partial, "b") == expected("b", 2)
         partial.close()
     assert seen == sorted(seen) and set(seen) == {"", "a", "ab"}
@@ -110,7 +110,7 @@ def test_a_changed_byte_ends_it_there(tmp_path, at):
     content = bytearray(path.read_bytes())
     content[at] ^= 0x55
     path.write_bytes(content)
-    partial = Partial(str(path), KIND)
+    partial = FileJournal(str(path), KIND)
     assert all(read(partial, folder) == expected(folder, {"a": 4, "b": 2}[folder]) for folder in list(partial.ends))
     assert (at > 0) == (len(partial.ends) < 2)
     partial.close()
@@ -118,13 +118,13 @@ def test_a_changed_byte_ends_it_there(tmp_path, at):
 
 def test_kept(tmp_path):
     path = tmp_path / "x.partial"
-    assert kept(str(path)) == (0, 0)
-    partial = Partial(str(path), KIND)
-    assert kept(str(path)) == (0, 0)
+    assert folders_listed(str(path)) == (0, 0)
+    partial = FileJournal(str(path), KIND)
+    assert folders_listed(str(path)) == (0, 0)
     partial.end("", LeftOut(), folders=["a", "b"])
-    assert kept(str(path)) == (0, 2)
+    assert folders_listed(str(path)) == (0, 2)
     partial.end("b", LeftOut())
-    assert kept(str(path)) == (1, 2)
+    assert folders_listed(str(path)) == (1, 2)
     partial.close()
 
 
@@ -132,18 +132,18 @@ def test_what_it_refuses(tmp_path):
     path = tmp_path / "x.partial"
     partial = filled(path)
     with pytest.raises(SourceError) as error:
-        Partial(str(path), KIND)
+        FileJournal(str(path), KIND)
     assert str(error.value) == f"{path} is being written by another process; write to another place"
     partial.close()
     before = path.read_bytes()
     with pytest.raises(SourceError) as error:
-        Partial(str(path), KIND | {"root": "s3://bucket/val"})
+        FileJournal(str(path), KIND | {"root": "s3://bucket/val"})
     assert str(error.value).startswith(f"{path} holds an unfinished listing of something else: ")
     assert str(error.value).endswith("; write to another place, or delete it")
     assert path.read_bytes() == before
     path.write_bytes(b"somebody's notes")
     with pytest.raises(SourceError) as error:
-        Partial(str(path), KIND)
+        FileJournal(str(path), KIND)
     assert (
         str(error.value) == f"{path} is no unfinished listing of this version; move it away, or write to another place"
     )

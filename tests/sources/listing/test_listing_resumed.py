@@ -14,7 +14,7 @@ from helpers.trees import tree
 
 from fastfeed.errors import SourceError
 from fastfeed.sources import Storage
-from fastfeed.sources.listing.journal import kept
+from fastfeed.sources.listing.journal import folders_listed
 from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.local_tree import LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree
@@ -40,7 +40,7 @@ def test_it_goes_on_where_storage_failed(tmp_path, at_once):
     with pytest.raises(SourceError) as error:
         listed(root, tmp_path / "out.csv", at_once=at_once)
     assert str(error.value).startswith(f"list_images: cannot list {root}/e: ")
-    done, folders = kept(str(tmp_path / "out.csv.partial"))
+    done, folders = folders_listed(str(tmp_path / "out.csv.partial"))
     assert folders == 8 and done < 8
     assert at_once > 1 or done == 4
     first = {name for what, name in Watched.asked if what == "find"} - {"e"}
@@ -104,7 +104,7 @@ def test_it_goes_on_after_a_kill(tmp_path, python):
     photos = classes(tmp_path)
     done = python(KILLED, photos, tmp_path / "out.csv")
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert kept(str(tmp_path / "out.csv.partial")) == (5, 8)
+    assert folders_listed(str(tmp_path / "out.csv.partial")) == (5, 8)
     root = uploaded(photos, "watched")
     found = listed(root, tmp_path / "out.csv")
     assert found.resumed == 5

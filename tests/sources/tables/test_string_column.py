@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.sources.tables.parse_numbers import integers, numbers
-from fastfeed.sources.tables.string_column import Strings
+from fastfeed.sources.tables.string_column import StringColumn
 
 
 @given(st.lists(st.text(max_size=8), max_size=20), st.data())
 def test_strings(texts, data):
-    packed = Strings.of(texts)
+    packed = StringColumn.of(texts)
     assert (len(packed), packed.tolist(), [packed[i] for i in range(len(texts))]) == (len(texts), texts, texts)
     ids = data.draw(st.lists(st.integers(0, max(len(texts) - 1, 0)), max_size=5 * bool(texts)))
     assert packed.take(np.array(ids, np.int64)).tolist() == [texts[i] for i in ids]
@@ -25,18 +25,18 @@ def test_strings(texts, data):
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_numerals_of_integers(values):
     texts = [str(value) for value in values]
-    (found,) = numbers([Strings.of(texts)]) or ()
+    (found,) = numbers([StringColumn.of(texts)]) or ()
     assert (found.dtype, found.tolist()) == (np.int64, values)
     assert integers(texts) == values
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1))
 def test_numerals_of_fractions(values):
-    (found,) = numbers([Strings.of([repr(value) for value in values])]) or ()
+    (found,) = numbers([StringColumn.of([repr(value) for value in values])]) or ()
     assert (found.dtype, found.tolist()) == (np.float64, values)
 
 
 @pytest.mark.parametrize("text", ["x", "1_0", "0x10", "1,5", "- 1", "yes", "1e", "truE"])
 def test_texts_that_are_no_numbers(text):
-    assert numbers([Strings.of(["1", text])]) is None
+    assert numbers([StringColumn.of(["1", text])]) is None
     assert integers(["1", text]) is None

@@ -243,7 +243,7 @@ def test_one_at_a_time(tmp_path):
 def test_a_remote_table_without_version_is_not_taken_from_what_was_kept(tmp_path, read, monkeypatch):
     path = table(tmp_path)
     stat = reading.Stat(path.stat().st_size, "")
-    monkeypatch.setattr("fastfeed.sources.table.find_table", lambda *_: [(str(path), stat)])
+    monkeypatch.setattr("fastfeed.sources.table.find_table", lambda *_: ([(str(path), stat)], []))
     opened(path)
     opened(path)
     assert read == ["t.jsonl"] * 2

@@ -96,10 +96,10 @@ def run(
         check_plan(target, plan, recipe)
     target.sweep()
     job = open_job(target, plan)
-    mine = [job.shards[k] for k in select_part(range(len(job.shards)), part or (0, 1))]
-    _discard_records(job, mine, retry)
-    pieces = [shard.index for shard in mine if shard.index not in job.records]
-    state = _RunState(job, mine, len(pieces), started, max_bad, on_progress)
+    part_shards = [job.shards[k] for k in select_part(range(len(job.shards)), part or (0, 1))]
+    _discard_records(job, part_shards, retry)
+    pieces = [shard.index for shard in part_shards if shard.index not in job.records]
+    state = _RunState(job, part_shards, len(pieces), started, max_bad, on_progress)
     state.report_progress()
     state.check_limit()
     if pieces:
@@ -122,14 +122,14 @@ def run(
     return _report(after, state, input.remarks if input else (), monotonic() - started)
 
 
-def _discard_records(job: Job, mine: Sequence[Shard], retry: Collection[str]) -> None:
+def _discard_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> None:
     """Remove the records of shards with bad photographs of these reasons, so that they are built again.
 
     Invalid records are removed too, or another worker would take their shards for done. The manifest, which lists all
     shards, is removed first.
     """
     indexes = [k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)]
-    shards = [shard for shard in mine if shard.index in job.stale or shard.index in indexes]
+    shards = [shard for shard in part_shards if shard.index in job.stale or shard.index in indexes]
     if shards:
         job.target.remove(MANIFEST)
     for shard in shards:
@@ -142,7 +142,7 @@ class _RunState:
     """What a run has done so far; reports progress and checks `max_bad`."""
 
     job: Job
-    mine: Sequence[Shard]  # shards of this part
+    part_shards: Sequence[Shard]  # shards of this part
     remaining: int  # number of these that this run still has to build
     started: float
     max_bad: float | None
@@ -159,8 +159,10 @@ class _RunState:
 
     def __post_init__(self) -> None:
         self.bad = Counter(bad.reason for bad in self.job.bad)
-        self.shards_before = len(self.mine) - self.remaining
-        self.images_before = sum(shard.last - shard.first for shard in self.mine if shard.index in self.job.records)
+        self.shards_before = len(self.part_shards) - self.remaining
+        self.images_before = sum(
+            shard.last - shard.first for shard in self.part_shards if shard.index in self.job.records
+        )
 
     @property
     def seconds(self) -> float:
@@ -215,12 +217,12 @@ class _RunState:
         """Call `on_progress`."""
         if self.on_progress is None:
             return
-        images = sum(shard.last - shard.first for shard in self.mine)
+        images = sum(shard.last - shard.first for shard in self.part_shards)
         done = self.images_before + self.images + sum(self.in_progress.values())
         self.on_progress(
             Progress(
-                "shards", len(self.mine) - self.remaining, len(self.mine), self.shards_before, done, images,
-                self.images_before, self.bytes_in, self.bytes_out, Counter(self.bad), self.seconds,
+                "shards", len(self.part_shards) - self.remaining, len(self.part_shards), self.shards_before, done,
+                images, self.images_before, self.bytes_in, self.bytes_out, Counter(self.bad), self.seconds,
             )
         )  # fmt: skip
 
@@ -262,7 +264,7 @@ def _report(job: Job, state: _RunState, notes: tuple[str, ...], seconds: float) 
         target=job.target.text,
         shards=len(job.shards),
         shards_done=len(records),
-        shards_now=len(state.mine) - state.shards_before - state.remaining,
+        shards_now=len(state.part_shards) - state.shards_before - state.remaining,
         tally=Counts.sum(record.tally for record in records),
         bad=tuple(job.bad),
         left_out=job.plan.left_out,

@@ -143,8 +143,8 @@ def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
 
     Derived from the two URIs of one photograph: the rest, from a slash on, is equal.
     """
-    ours, theirs = planned.split("/"), here.split("/")
-    while ours and theirs and ours[-1] == theirs[-1]:
-        ours.pop()
-        theirs.pop()
-    return "/".join([*ours, ""]), "/".join([*theirs, ""])
+    planned_parts, here_parts = planned.split("/"), here.split("/")
+    while planned_parts and here_parts and planned_parts[-1] == here_parts[-1]:
+        planned_parts.pop()
+        here_parts.pop()
+    return "/".join([*planned_parts, ""]), "/".join([*here_parts, ""])

@@ -203,12 +203,12 @@ class Recipe:
     def difference(self, other: Recipe) -> list[str]:
         """`scaling.size: 512 -> 256`, one line for each field that differs."""
         lines = []
-        for part in fields(self):
-            ours, theirs = getattr(self, part.name), getattr(other, part.name)
-            for item in fields(ours):
-                mine, its = getattr(ours, item.name), getattr(theirs, item.name)
-                if mine != its:
-                    lines.append(f"{part.name}.{item.name}: {mine!r} -> {its!r}")
+        for group in fields(self):
+            section, other_section = getattr(self, group.name), getattr(other, group.name)
+            for item in fields(section):
+                value, other_value = getattr(section, item.name), getattr(other_section, item.name)
+                if value != other_value:
+                    lines.append(f"{group.name}.{item.name}: {value!r} -> {other_value!r}")
         return lines
 
 

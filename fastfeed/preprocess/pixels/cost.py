@@ -58,4 +58,5 @@ def cost(
 
 
 def _coefficient_bytes(info: ImageInfo) -> float:
-    return info.held * _COEFFICIENT * (info.height + 64) * (info.width + 64) if info.held else 0
+    per_pixel = info.held_coefficients
+    return per_pixel * _COEFFICIENT * (info.height + 64) * (info.width + 64) if per_pixel else 0

@@ -59,7 +59,7 @@ class ImageInfo:
     progressive: bool = False
     interlaced: bool = False
     alpha: bool = False
-    held: float = 0.0  # coefficients per pixel that a multi-scan JPEG keeps in memory
+    held_coefficients: float = 0.0  # coefficients per pixel that a multi-scan JPEG keeps in memory
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -85,10 +85,10 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
         jpeg = read_markers(blob)
         mode = "L" if header.components == 1 else "RGB"
         icc = profile_of(jpeg.profile, mode).name
-        held = jpeg.samples if jpeg.several_scans else 0.0
+        held_coefficients = jpeg.samples if jpeg.several_scans else 0.0
         return ImageInfo(
             "JPEG", header.height, header.width, header.orientation, mode, icc, "kernel",
-            progressive=jpeg.progressive, held=held,
+            progressive=jpeg.progressive, held_coefficients=held_coefficients,
         )  # fmt: skip
     return _pillow_info(blob, max_pixels)
 
@@ -113,7 +113,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
     return ImageInfo(
         header.format, header.height, header.width, orientation, mode, icc, "vips" if in_strips else "pillow",
         progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
-        held=jpeg.samples if jpeg and jpeg.several_scans else 0.0,
+        held_coefficients=jpeg.samples if jpeg and jpeg.several_scans else 0.0,
     )  # fmt: skip
 
 

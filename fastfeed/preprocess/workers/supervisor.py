@@ -193,12 +193,12 @@ class _Worker:
         safe = ["-P"] if sys.version_info >= (3, 11) else []  # import from sys.path, not from the working directory
         with ExitStack() as opened:
             opened.callback(os.close, slot.fd)  # the mapping remains
-            ours, theirs = socket.socketpair()
-            opened.enter_context(theirs)
+            our_end, their_end = socket.socketpair()
+            opened.enter_context(their_end)
             with ExitStack() as failed:  # such as when no process can be started
-                failed.enter_context(ours)
-                self._connection = Connection(os.dup(ours.fileno()))
-                fds = theirs.fileno(), slot.fd
+                failed.enter_context(our_end)
+                self._connection = Connection(os.dup(our_end.fileno()))
+                fds = their_end.fileno(), slot.fd
                 self.process = subprocess.Popen(
                     [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds)],
                     stdin=subprocess.DEVNULL,
@@ -207,7 +207,7 @@ class _Worker:
                     start_new_session=True,  # Ctrl-C in a terminal is for the parent process
                 )
                 failed.pop_all()
-        self._ours = ours
+        self._our_end = our_end
         self._timeout_s = rules.timeout_s
         self._last_slot, self._since = slot.read(), monotonic()  # last progress, and its time
         self._task: tuple[Any, ...] | None = (path, task, rules.memory)
@@ -263,10 +263,10 @@ class _Worker:
     def end(self, wait_s: float = _END_S) -> None:
         """End the process, and kill it after `wait_s`; leaves no zombie."""
         with suppress(OSError):  # shut down, not closed: this wakes another thread that waits on it
-            self._ours.shutdown(socket.SHUT_RDWR)
+            self._our_end.shutdown(socket.SHUT_RDWR)
         try:
             self.process.wait(wait_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self._ours.close()
+        self._our_end.close()

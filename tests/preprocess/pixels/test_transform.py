@@ -196,7 +196,7 @@ def test_results_that_are_too_large_have_a_reason() -> None:
     blob = saved_as(np.zeros((2, 300, 3), np.uint8), "JPEG")
     for encoding, most in ((Encoding(), 65_500), (Encoding("webp"), 16_383)):
         found = transformed(blob, Scaling(500, enlarge=True), encoding)
-        detail = f"would become 75000x500 pixels; {encoding.image} has at most {most} a side"
+        detail = f"would become 75000x500 pixels; {encoding.image} allows at most {most} per side"
         assert found == ("bomb", detail)
     found = transformed(blob, Scaling(500, enlarge=True), PNG, Limits(max_pixels=10**7))
     assert found == ("bomb", "would become 75000x500 pixels, the limit is 10000000")

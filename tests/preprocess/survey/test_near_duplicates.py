@@ -80,7 +80,7 @@ def test_any_hashes(values: list[int], distance: int) -> None:
 
 def test_bands_are_used_for_many_hashes_and_miss_nothing() -> None:
     hashes = np.random.default_rng(0).integers(0, 2**64, 60_000, dtype=np.uint64)
-    assert near_duplicates._cut(2**64 - 1, 4, len(hashes)) is not None
+    assert near_duplicates._choose_bands(2**64 - 1, 4, len(hashes)) is not None
     planted = {}
     rng = np.random.default_rng(1)
     for i in range(0, 2000, 2):

@@ -45,22 +45,22 @@ _LIGHT = (  # (option as `nsys profile --help` names it, arguments), each given 
 def options_of(nsys: Path) -> frozenset[str]:
     """The options that `nsys profile` of this version knows, without their dashes."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [nsys, "profile", "--help"], capture_output=True, text=True, errors="replace", timeout=60, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise TraceError(f"cannot run {nsys}: {error}; name another nsys with --nsys") from error
-    known = frozenset(re.findall(r"--([a-z][a-z-]+)", done.stdout + done.stderr))
-    if "output" not in known:
+    options = frozenset(re.findall(r"--([a-z][a-z-]+)", result.stdout + result.stderr))
+    if "output" not in options:
         raise TraceError(f"{nsys} is no Nsight Systems: it does not explain `profile --help`; name another with --nsys")
-    return known
+    return options
 
 
 def nsys_command(
-    nsys: Path, known: frozenset[str], output: Path, command: Sequence[str], delay: int, duration: int
+    nsys: Path, options: frozenset[str], output: Path, command: Sequence[str], delay: int, duration: int
 ) -> list[str]:
     """`nsys profile ... command`."""
-    flags = [flag for option, flags in _LIGHT if option in known for flag in flags]
+    flags = [flag for option, flags in _LIGHT if option in options for flag in flags]
     if delay:
         flags.append(f"--delay={delay}")
     if duration:
@@ -88,5 +88,5 @@ def last_line(log: Path) -> str:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:
         lines = []
-    told = [line for line in lines if line and not line.startswith(_EMPTY)]
-    return told[-1].rstrip(".") if told else "it said nothing"
+    messages = [line for line in lines if line and not line.startswith(_EMPTY)]
+    return messages[-1].rstrip(".") if messages else "it said nothing"

@@ -1,4 +1,4 @@
-"""Run a command in the foreground and wait for it: its signals, its exit code, and nobody left behind."""
+"""Run a command in the foreground and wait for it: its signals, its exit code, and its orphans."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
 
 def parents(pid: int) -> list[int]:
     """A process, its parent, that one's parent, up to this process."""
-    found = [pid]
-    while len(found) < 64:
+    pids = [pid]
+    while len(pids) < 64:
         try:
-            text = Path(f"/proc/{found[-1]}/stat").read_text()
+            text = Path(f"/proc/{pids[-1]}/stat").read_text()
         except OSError:
             break
         parent = int(text.rpartition(")")[2].split()[1])
         if parent <= 1 or parent == os.getpid():
             break
-        found.append(parent)
-    return found
+        pids.append(parent)
+    return pids
 
 
 def hold_streams() -> None:
@@ -61,17 +61,17 @@ def hold_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number
 
 
-def _adopt(wanted: bool) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # not on Linux: an orphan is then waited for by nobody
-        ctypes.CDLL(None).prctl(_SUBREAPER, int(wanted), 0, 0, 0)
+def _adopt(enable: bool) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # not on Linux: no one waits for orphans then
+        ctypes.CDLL(None).prctl(_SUBREAPER, int(enable), 0, 0, 0)
 
 
 def _children() -> set[int]:
-    found: set[int] = set()
+    pids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found.update(map(int, path.read_text().split()))
-    return found
+            pids.update(map(int, path.read_text().split()))
+    return pids
 
 
 class Foreground:
@@ -136,12 +136,12 @@ class Foreground:
         while True:
             if not self._reap(pid):
                 return self._ended.pop(pid, None)
-            got = signal.sigtimedwait(_WAITED, _POLL_S)
+            received = signal.sigtimedwait(_WAITED, _POLL_S)
             idle(pid)
-            if got is None or got.si_signo == signal.SIGCHLD or (got.si_code > 0 and not apart):
+            if received is None or received.si_signo == signal.SIGCHLD or (received.si_code > 0 and not apart):
                 continue
             with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill((started() if started else None) or pid, got.si_signo)
+                os.kill((started() if started else None) or pid, received.si_signo)
 
     def orphans(self) -> set[int]:
         """Processes that live and are ours since we began, but for the command."""

@@ -1,4 +1,4 @@
-"""Commands that start ranks: how each rank gets a recording of its own.
+"""Commands that start ranks: how each rank gets its own recording.
 
 torchrun starts every rank with the interpreter that PYTHON_EXEC names, so that is where the recorder goes. Others take
 a program after their options; the recorder is put before it. A launcher that is not understood is recorded whole: one
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Launch", "interpreter", "understand"]
+__all__ = ["Launch", "detect_launcher", "interpreter"]
 
 # options without a value; every other option of these launchers has one, two where _TWO says so
 _MPI = re.compile(
@@ -49,18 +49,18 @@ class Launch:
 
     def wrapped(self, command: Sequence[str], recorder: Sequence[str]) -> list[str]:
         """The command with the recorder before each program."""
-        made = list(command)
+        wrapped = list(command)
         for index in reversed(self.programs):
-            made[index:index] = recorder
-        return made
+            wrapped[index:index] = recorder
+        return wrapped
 
 
-def understand(command: Sequence[str]) -> Launch | None:
+def detect_launcher(command: Sequence[str]) -> Launch | None:
     """What a command launches, None where it is an ordinary program."""
     name = os.path.basename(command[0])
     if name == "torchrun" or _module(command) in _TORCH_MODULES:
-        bare = any(option in command for option in ("--no-python", "--no_python", "--run-path", "--run_path"))
-        return Launch("torchrun", "whole" if bare else "interpreter")
+        has_program = any(option in command for option in ("--no-python", "--no_python", "--run-path", "--run_path"))
+        return Launch("torchrun", "whole" if has_program else "interpreter")
     if name in _FLAGS:
         programs = _programs(command, _FLAGS[name])
         return Launch(name, "program" if programs else "whole", programs)
@@ -80,8 +80,8 @@ def interpreter(command: Sequence[str]) -> str:
     words = first[2:].split() if first.startswith("#!") else []
     if words and os.path.basename(words[0]) == "env":
         words = words[1:]
-    beside = script.resolve().with_name("python")
-    return (shutil.which(words[0]) if words and "python" in words[0] else None) or str(beside)
+    sibling = script.resolve().with_name("python")
+    return (shutil.which(words[0]) if words and "python" in words[0] else None) or str(sibling)
 
 
 def _module(command: Sequence[str]) -> str:
@@ -98,19 +98,19 @@ def _module(command: Sequence[str]) -> str:
 
 def _programs(command: Sequence[str], flags: re.Pattern[str]) -> tuple[int, ...]:
     """Where programs begin: after the options, and again after each `:` of MPI. Empty where that is not certain."""
-    found: list[int] = []
+    programs: list[int] = []
     index = 1
     while index < len(command):
         word = command[index]
-        bare = word.lstrip("-")
+        option = word.lstrip("-")
         if not word.startswith("-"):
             if shutil.which(word) is None:
                 return ()  # not what we take it for: a value of an option that we do not know
-            found.append(index)
+            programs.append(index)
             if ":" not in command[index:]:
                 break
             index = command.index(":", index) + 1
             continue
-        attached = not word.startswith("--") and len(bare) > 1 and bare[1:].isdigit()  # srun -n4
-        index += 1 if "=" in word or flags.fullmatch(bare) or attached else 3 if bare in _TWO else 2
-    return tuple(found)
+        attached = not word.startswith("--") and len(option) > 1 and option[1:].isdigit()  # srun -n4
+        index += 1 if "=" in word or flags.fullmatch(option) or attached else 3 if option in _TWO else 2
+    return tuple(programs)

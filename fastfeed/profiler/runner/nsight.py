@@ -1,4 +1,4 @@
-"""Nsight Systems on this machine: where it is, and its reports as SQLite.
+"""Finds Nsight Systems on this machine, and exports its reports to SQLite.
 
 `nsys` is seldom on PATH. The package of Debian and Ubuntu lacks the way from `nsys` to its importer, so `nsys profile`
 leaves a .qdstrm there, and importing it is done here.
@@ -38,12 +38,12 @@ _STREAM = b"Nsight Systems Stream"
 
 def find() -> Path | None:
     """The nsys program: $NSYS, else that on PATH, else the newest in its usual places. TraceError if $NSYS is wrong."""
-    given = os.environ.get("NSYS")
-    if given:
-        path = Path(given).expanduser()
+    configured = os.environ.get("NSYS")
+    if configured:
+        path = Path(configured).expanduser()
         path = path / "nsys" if path.is_dir() else path
         if not _runs(path):
-            raise TraceError(f"NSYS must name the nsys program or the folder that holds it, got {given!r}")
+            raise TraceError(f"NSYS must name the nsys program or the folder that holds it, got {configured!r}")
         return path
     on_path = shutil.which("nsys")
     return Path(on_path) if on_path else next(_installed(), None)
@@ -66,21 +66,23 @@ def _runs(path: Path) -> bool:
 def version(nsys: Path) -> str:
     """`2023.4.4.54`; "" where it does not say."""
     try:
-        done = _run([nsys, "--version"])
+        result = _run([nsys, "--version"])
     except TraceError:
         return ""
-    found = re.search(r"version\s+(\d+(?:\.\d+)+)", done.stdout)
-    return found[1] if found else ""
+    match = re.search(r"version\s+(\d+(?:\.\d+)+)", result.stdout)
+    return match[1] if match else ""
 
 
 def importer(nsys: Path) -> Path | None:
     """The program of this nsys that makes a report of a .qdstrm."""
     for program in (nsys.absolute(), nsys.resolve()):
         for folder in program.parents[:4]:
-            for below in ("", "nsight-systems/", "lib/nsight-systems/"):
-                found = sorted(one for one in folder.glob(f"{below}host-*/QdstrmImporter") if _runs(one))
-                if found:
-                    return found[0]
+            for subfolder in ("", "nsight-systems/", "lib/nsight-systems/"):
+                programs = sorted(
+                    program_ for program_ in folder.glob(f"{subfolder}host-*/QdstrmImporter") if _runs(program_)
+                )
+                if programs:
+                    return programs[0]
     return None
 
 
@@ -89,21 +91,21 @@ def export(report: Path, into: Path, nsys: Path | None = None) -> Path:
 
     The report is only read. TraceError, with nsys's own words, where there is no nsys or it refuses.
     """
-    nsys = nsys or _needed(report)
+    nsys = nsys or _require_nsys(report)
     source = imported(report, into, nsys) if _is_stream(report) else report
-    made = into / f"{report.stem}.sqlite"
-    command = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]
+    output = into / f"{report.stem}.sqlite"
+    command = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}"]
     if "--include-blobs" in _run([nsys, "export", "--help"]).stdout:  # what NCCL says of each collective
         command.append("--include-blobs=true")
-    done = _run([*command, source], into)
-    if done.returncode or not made.is_file():
-        raise TraceError(_refused(nsys, report, done))
-    return made
+    result = _run([*command, source], into)
+    if result.returncode or not output.is_file():
+        raise TraceError(_refusal(nsys, report, result))
+    return output
 
 
 def imported(stream: Path, into: Path, nsys: Path | None = None) -> Path:
     """The .nsys-rep of a .qdstrm, made in the folder `into`. TraceError as of `export`."""
-    nsys = nsys or _needed(stream)
+    nsys = nsys or _require_nsys(stream)
     program = importer(nsys)
     if program is None:
         raise TraceError(
@@ -112,15 +114,15 @@ def imported(stream: Path, into: Path, nsys: Path | None = None) -> Path:
         )
     if stream.parent.resolve() != into.resolve():  # the importer writes into what it reads
         stream = Path(shutil.copyfile(stream, into / stream.name))
-    made = into / f"{stream.stem}.nsys-rep"
-    made.unlink(missing_ok=True)
-    done = _run([program, "-i", stream, "-o", made], into)
-    if done.returncode or not made.is_file():
-        raise TraceError(_refused(nsys, stream, done))
-    return made
+    output = into / f"{stream.stem}.nsys-rep"
+    output.unlink(missing_ok=True)
+    result = _run([program, "-i", stream, "-o", output], into)
+    if result.returncode or not output.is_file():
+        raise TraceError(_refusal(nsys, stream, result))
+    return output
 
 
-def _needed(report: Path) -> Path:
+def _require_nsys(report: Path) -> Path:
     nsys = find()
     if nsys is None:
         raise TraceError(
@@ -136,8 +138,8 @@ def _is_stream(report: Path) -> bool:
 
 def _written_by(report: Path) -> str:
     """` 2025.5.1`, the version in a report's first line; "" of the oldest, which do not say."""
-    found = _VERSION.search(_head(report))
-    return f" {b'.'.join(found.groups()).decode()}" if found else ""
+    match = _VERSION.search(_head(report))
+    return f" {b'.'.join(match.groups()).decode()}" if match else ""
 
 
 def _head(report: Path) -> bytes:
@@ -148,21 +150,21 @@ def _head(report: Path) -> bytes:
         raise TraceError(f"{report} cannot be read: {error.strerror}; check the path and its permissions") from error
 
 
-def _refused(nsys: Path, report: Path, done: subprocess.CompletedProcess[str]) -> str:
+def _refusal(nsys: Path, report: Path, result: subprocess.CompletedProcess[str]) -> str:
     """nsys's own sentence, and what to do about it: a newer report needs a newer nsys."""
-    said = [line.strip() for part in (done.stderr, done.stdout) for line in re.split(r"[\r\n]+", part)]
-    said = [line for line in said if line and "%" not in line]  # progress
-    telling = [line for line in said if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)]
-    words = " ".join((telling or said[-1:])[:2]) or f"it ended with code {done.returncode} and without a word"
-    newer = _written_by(report)
-    ours = version(nsys)
-    if newer and ours and _versions(Path(newer)) > _versions(Path(ours)):
+    lines = [line.strip() for part in (result.stderr, result.stdout) for line in re.split(r"[\r\n]+", part)]
+    lines = [line for line in lines if line and "%" not in line]  # progress
+    errors = [line for line in lines if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)]
+    message = " ".join((errors or lines[-1:])[:2]) or f"it ended with code {result.returncode} and without a word"
+    report_version = _written_by(report)
+    installed = version(nsys)
+    if report_version and installed and _versions(Path(report_version)) > _versions(Path(installed)):
         return (
-            f"{report} was written by Nsight Systems{newer}, and {nsys} is the older {ours} ({words}); install"
-            f" Nsight Systems{newer} or later, or export it where it was recorded:"
+            f"{report} was written by Nsight Systems{report_version}, and {nsys} is the older {installed} ({message});"
+            f" install Nsight Systems{report_version} or later, or export it where it was recorded:"
             f" nsys export --type sqlite {report.name}"
         )
-    return f"{nsys} cannot read {report}: {words}; record it again if it is damaged, else {INSTALL}"
+    return f"{nsys} cannot read {report}: {message}; record it again if it is damaged, else {INSTALL}"
 
 
 def _run(command: Sequence[str | Path], scratch: Path | None = None) -> subprocess.CompletedProcess[str]:

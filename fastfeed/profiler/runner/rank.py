@@ -15,22 +15,22 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
-    """Record one rank and return its program's exit code. What is to be told goes to a file beside the recording."""
+    """Record one rank and return its program's exit code. Its notes go to a file next to the recording."""
     settings = replace(Settings.from_json(arguments[0]), command=tuple(arguments[1:]))
-    bad = unrunnable(settings.command)
-    if bad is not None:
-        print(f"fastfeed: {bad[1]}", file=sys.stderr)
-        return bad[0]
+    problem = unrunnable(settings.command)
+    if problem is not None:
+        print(f"fastfeed: {problem[1]}", file=sys.stderr)
+        return problem[0]
     rank = rank_of(os.environ)
     name = f"rank{rank}" if rank is not None else f"pid{os.getpid()}"
     # launchers hand the environment on to their own machine only
-    ran = record_rank(settings, name, {**os.environ, TIMELINE: str(settings.out / "timeline.jsonl")})
-    if ran.notes:
+    result = record_rank(settings, name, {**os.environ, TIMELINE: str(settings.out / "timeline.jsonl")})
+    if result.notes:
         try:
-            (settings.out / f"{name}.notes").write_text(json.dumps(ran.notes))
+            (settings.out / f"{name}.notes").write_text(json.dumps(result.notes))
         except OSError:  # a full disk: say it here
-            print(*(f"fastfeed: {name}: {note}" for note in ran.notes), sep="\n", file=sys.stderr)
-    return ran.code
+            print(*(f"fastfeed: {name}: {note}" for note in result.notes), sep="\n", file=sys.stderr)
+    return result.code
 
 
 if __name__ == "__main__":

@@ -20,34 +20,34 @@ from fastfeed.profiler.runner import capture
 from fastfeed.profiler.runner.child import Foreground, parents
 from fastfeed.profiler.runner.settings import Settings
 
-__all__ = ["SUFFIXES", "Ran", "plainly", "recordings", "under_nsys", "under_nvprof"]
+__all__ = ["SUFFIXES", "RunResult", "recordings", "under_nsys", "under_nvprof", "without_profiler"]
 
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 _FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
 _AGENTS_S = 3.0  # they take a tenth of it
 START_S = 60.0  # for nsys to begin the command; it takes less than one
-_LEAST_FREE = 1 << 30  # bytes; a recording of an hour can take that
+_MIN_FREE = 1 << 30  # bytes; a recording of an hour can take that
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     code: int
     notes: tuple[str, ...] = ()
 
 
-def plainly(settings: Settings, environ: Mapping[str, str]) -> Ran:
+def without_profiler(settings: Settings, environ: Mapping[str, str]) -> RunResult:
     """Run the command with no profiler but its own feeds' timelines."""
     with Foreground() as front:
-        return Ran(front.run(settings.command, environ))
+        return RunResult(front.run(settings.command, environ))
 
 
-def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran:
+def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
     """Run the command under nsys, into `name`.nsys-rep of the folder, or .qdstrm where nsys has no importer.
 
     TraceError if nsys does not start the command.
     """
     assert settings.nsys is not None
-    output, known = settings.out / name, capture.options_of(settings.nsys)
+    output, options = settings.out / name, capture.options_of(settings.nsys)
     with _scratch() as scratch:
         log = scratch / "nsys.log"
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
@@ -55,28 +55,30 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Ran
         env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes}
         env.setdefault("PYTHONUNBUFFERED", "1")  # where nsys keeps the streams to itself they are pipes
         command = capture.nsys_command(
-            settings.nsys, known, output, settings.command, settings.delay, settings.duration
+            settings.nsys, options, output, settings.command, settings.delay, settings.duration
         )
-        with Foreground() as front, _opened(log) as number, _turn() as begun:
-            watch = _Watch(front, scratch / "pid", log, [path for path in pipes.values() if path], begun)
-            code = front.run(command, env, started=watch.pid, apart=True, actions=_streams(number), idle=watch.look)
-            code = watch.outlived(code)
-            _dismissed(front)
-        if watch.pid() is None:
-            raise TraceError(f"nsys did not start the command: {_full(scratch, 'TMPDIR') or capture.last_line(log)}")
-        if not recordings(settings.out, name) and not _rescue(scratch, output):
-            return Ran(code, (_nothing(settings, log),))
-    return Ran(code)
+        with Foreground() as front, _open_log(log) as number, _startup_lock() as release:
+            monitor = _CommandMonitor(front, scratch / "pid", log, [path for path in pipes.values() if path], release)
+            code = front.run(command, env, started=monitor.pid, apart=True, actions=_streams(number), idle=monitor.look)
+            code = monitor.wait_for_command(code)
+            _wait_for_agents(front)
+        if monitor.pid() is None:
+            raise TraceError(
+                f"nsys did not start the command: {_disk_full(scratch, 'TMPDIR') or capture.last_line(log)}"
+            )
+        if not recordings(settings.out, name) and not _recover(scratch, output):
+            return RunResult(code, (_no_recording(settings, log),))
+    return RunResult(code)
 
 
-def under_nvprof(settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path) -> Ran:
+def under_nvprof(settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path) -> RunResult:
     """Run the command under nvprof, into `name`.<pid>.nvprof for each process that used a GPU."""
     with _scratch() as scratch, Foreground() as front:
         command = capture.nvprof_command(nvprof, settings.out / name, settings.command)
         code = front.run(command, {**environ, "TMPDIR": str(scratch)})
     if recordings(settings.out, name):
-        return Ran(code)
-    return Ran(code, ("nvprof left no recording: no process of the command used a GPU that it supports",))
+        return RunResult(code)
+    return RunResult(code, ("nvprof left no recording: no process of the command used a GPU that it supports",))
 
 
 def recordings(out: Path, name: str) -> list[Path]:
@@ -87,39 +89,39 @@ def recordings(out: Path, name: str) -> list[Path]:
     return sorted(out.glob(f"{name}.*.nvprof"))
 
 
-class _Watch:
-    """Knows the command's process and its parents: where signals go, and who is left if nsys ends first."""
+class _CommandMonitor:
+    """Tracks the command's process and its parents: where signals go, and which survive if nsys ends first."""
 
     def __init__(
         self, front: Foreground, path: Path, log: Path, pipes: Sequence[str], begun: Callable[[], None]
     ) -> None:
         self._front, self._path, self._log, self._pipes, self._begun = front, path, log, pipes, begun
-        self._patience = time.monotonic() + START_S
-        self._chain: list[int] = []
-        self._piped, self._shown = False, 0  # bytes of the log that the terminal has
+        self._deadline = time.monotonic() + START_S
+        self._ancestors: list[int] = []
+        self._piped, self._copied = False, 0  # bytes of the log that the terminal has
 
     def pid(self) -> int | None:
         """None as long as the command has not begun."""
-        if not self._chain:
+        if not self._ancestors:
             with contextlib.suppress(OSError, ValueError):
                 pid, how = self._path.read_text().split()
-                self._piped, self._chain = how == "piped", parents(int(pid))
+                self._piped, self._ancestors = how == "piped", parents(int(pid))
                 self._begun()
-        return self._chain[0] if self._chain else None
+        return self._ancestors[0] if self._ancestors else None
 
     def look(self, child: int = 0) -> None:
         """Notice the start; show what came through nsys's pipes, where the command has no other streams."""
         if self.pid() is None:
             self._wake()
-            if child and time.monotonic() > self._patience:
-                self._patience += START_S
+            if child and time.monotonic() > self._deadline:
+                self._deadline += START_S
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)  # it hangs, and has locks of its own that a signal would wait for
         if self._piped:
             with self._log.open("rb") as file:
-                file.seek(self._shown)
+                file.seek(self._copied)
                 new = file.read()
-            self._shown += len(new)
+            self._copied += len(new)
             if sys.stdout:
                 sys.stdout.buffer.write(new)
                 sys.stdout.flush()
@@ -127,13 +129,13 @@ class _Watch:
     def _wake(self) -> None:
         """Opening a pipe to write waits for a reader; where that one has gone, the first write shall say so."""
         for path in self._pipes:
-            with contextlib.suppress(OSError):  # /proc is hidden, or the pipe is another user's: nobody opens it then
+            with contextlib.suppress(OSError):  # /proc is hidden, or the pipe is another user's: it is not opened then
                 os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
-    def outlived(self, code: int) -> int:
+    def wait_for_command(self, code: int) -> int:
         """Wait for a command that nsys has left behind; nsys's code where it has not."""
         self.look()
-        for pid in list(self._chain):
+        for pid in list(self._ancestors):
             adopted = self._front.wait(pid, started=self.pid, apart=True, idle=self.look)
             if adopted is not None:
                 self.look()
@@ -141,7 +143,7 @@ class _Watch:
         return code
 
 
-def _dismissed(front: Foreground) -> None:
+def _wait_for_agents(front: Foreground) -> None:
     """See nsys's agents off, within limits: the next nsys may be near, and two get in each other's way."""
     deadline = time.monotonic() + _AGENTS_S
     while any(map(_is_nsys, front.orphans())) and time.monotonic() < deadline:
@@ -156,7 +158,7 @@ def _is_nsys(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def _turn() -> Iterator[Callable[[], None]]:
+def _startup_lock() -> Iterator[Callable[[], None]]:
     """One nsys at a time begins its command, until the given function is called: several at once hang at times."""
     path = Path(tempfile.gettempdir()) / f"fastfeed-nsys-{os.getuid()}.lock"
     try:
@@ -186,7 +188,7 @@ def _turn() -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def _opened(log: Path) -> Iterator[int]:
+def _open_log(log: Path) -> Iterator[int]:
     """A descriptor above those that the command's streams take."""
     with log.open("wb") as file:
         number = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 20)
@@ -222,7 +224,7 @@ def _scratch() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _rescue(scratch: Path, output: Path) -> bool:
+def _recover(scratch: Path, output: Path) -> bool:
     """Move a recording that nsys could not bring to its place; it then leaves it in its scratch folder."""
     for path in scratch.glob("nsys-report-*"):
         if path.suffix in SUFFIXES:
@@ -235,9 +237,9 @@ def _rescue(scratch: Path, output: Path) -> bool:
     return False
 
 
-def _nothing(settings: Settings, log: Path) -> str:
+def _no_recording(settings: Settings, log: Path) -> str:
     """Why there is no recording."""
-    full = _full(settings.out, "--out")
+    full = _disk_full(settings.out, "--out")
     if full:
         return f"nsys left no recording: {full}"
     if settings.delay:
@@ -245,7 +247,7 @@ def _nothing(settings: Settings, log: Path) -> str:
     return f"nsys left no recording: {capture.last_line(log)}"
 
 
-def _full(folder: Path, name: str) -> str:
+def _disk_full(folder: Path, name: str) -> str:
     """What to do about a disk with little room; "" where there is room."""
     free = shutil.disk_usage(folder).free
-    return f"{folder} has {free >> 20} MiB free; free some space, or set {name}" if free < _LEAST_FREE else ""
+    return f"{folder} has {free >> 20} MiB free; free some space, or set {name}" if free < _MIN_FREE else ""

@@ -16,8 +16,8 @@ from pathlib import Path
 from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import recorder, surroundings
 from fastfeed.profiler.runner.child import hold_streams
-from fastfeed.profiler.runner.launchers import Launch, interpreter, understand
-from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, clear, rank_of, ready
+from fastfeed.profiler.runner.launchers import Launch, detect_launcher, interpreter
+from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, prepare_folder, rank_of, remove_previous
 
 __all__ = ["record", "record_rank"]
 
@@ -26,35 +26,35 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
     """Run the command under a profiler and gather what it left. ConfigError before it is started, if at all."""
     rank, notes = rank_of(environ), []
     settings, tool = _choose(settings, environ, notes)
-    launch = understand(settings.command) if tool else None
-    ready(settings.out)
+    launch = detect_launcher(settings.command) if tool else None
+    prepare_folder(settings.out)
     if not (launch and environ.get("SLURM_NNODES", "1") != "1"):  # other machines may be at work in the folder already
-        clear(settings.out, None if launch else rank)
+        remove_previous(settings.out, None if launch else rank)
     env = {**environ, TIMELINE: str(settings.out / "timeline.jsonl")}
     if environ.get(TIMELINE):
         notes.append(f"{TIMELINE} is {env[TIMELINE]} in this run, not {environ[TIMELINE]}")
     if launch and launch.by != "whole":
         code = _ranks(settings, launch, env)
-        made = [path.name.split(".")[0] for kind in ("rank", "pid") for path in settings.out.glob(f"{kind}*.*")]
-        names = sorted({name for name in made if name.lstrip("rankpid").isdigit()}, key=_number)
+        stems = [path.name.split(".")[0] for kind in ("rank", "pid") for path in settings.out.glob(f"{kind}*.*")]
+        names = sorted({name for name in stems if name.lstrip("rankpid").isdigit()}, key=_number)
         if not names:
             notes.append(f"no rank was recorded: {launch.name} ended before it started one")
     else:
         if launch:
             notes.append(f"all processes that {launch.name} starts here are in one recording")
         names = ["trace" if rank is None or launch else f"rank{rank}"]
-        ran = record_rank(replace(settings, tool=tool), names[0], env)
-        code = ran.code
-        notes += ran.notes
+        result = record_rank(replace(settings, tool=tool), names[0], env)
+        code = result.code
+        notes += result.notes
     for name in names:
-        notes += _told(settings.out / f"{name}.notes")
-    traces = [path for name in names for path in _imported(settings, name, notes)]
-    own = "timeline*.jsonl" if rank is None or launch else f"timeline.rank{rank}.jsonl"
-    timelines = sorted({*settings.out.glob(own), *settings.out.glob("timeline.jsonl")})
+        notes += _notes_of(settings.out / f"{name}.notes")
+    traces = [path for name in names for path in _import_recordings(settings, name, notes)]
+    pattern = "timeline*.jsonl" if rank is None or launch else f"timeline.rank{rank}.jsonl"
+    timelines = sorted({*settings.out.glob(pattern), *settings.out.glob("timeline.jsonl")})
     return Recording(code, tool, tuple(traces), tuple(timelines), tuple(notes))
 
 
-def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> recorder.Ran:
+def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> recorder.RunResult:
     """Run the command of one rank. If the profiler does not start it, it runs without."""
     hold_streams()
     try:
@@ -66,18 +66,18 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
                 raise TraceError("nvprof is not on this machine")
             return recorder.under_nvprof(settings, name, environ, nvprof)
     except TraceError as error:
-        ran = recorder.plainly(settings, environ)
-        return replace(ran, notes=(f"{error}; it ran without a profiler", *ran.notes))
-    return recorder.plainly(settings, environ)
+        result = recorder.without_profiler(settings, environ)
+        return replace(result, notes=(f"{error}; it ran without a profiler", *result.notes))
+    return recorder.without_profiler(settings, environ)
 
 
 def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) -> tuple[Settings, str]:
     """The profiler to use, "" for none."""
     from fastfeed.profiler.runner import nsight
 
-    held = surroundings.held_by(environ)
-    if held is not None:
-        notes.append(f"this process runs under a profiler already ({held}): only the feeds' timelines are recorded")
+    active = surroundings.active_profiler(environ)
+    if active is not None:
+        notes.append(f"this process runs under a profiler already ({active}): only the feeds' timelines are recorded")
         return settings, ""
     if settings.tool == "nvprof":
         return settings, _nvprof(environ)
@@ -96,9 +96,9 @@ def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) ->
 def _nvprof(environ: Mapping[str, str]) -> str:
     if surroundings.nvprof(environ) is None:
         raise ConfigError("--with nvprof needs nvprof, which CUDA 12 and older have and newer do not; use --with nsys")
-    new = {name: cap for name, cap in surroundings.capabilities().items() if cap >= 8}
-    if new:
-        name, cap = next(iter(new.items()))
+    unsupported = {name: cap for name, cap in surroundings.capabilities().items() if cap >= 8}
+    if unsupported:
+        name, cap = next(iter(unsupported.items()))
         raise ConfigError(
             f"--with nvprof needs GPUs of compute capability 7.x or lower, {name} has {cap}; use --with nsys"
         )
@@ -110,9 +110,11 @@ def _ranks(settings: Settings, launch: Launch, env: dict[str, str]) -> int:
     spec = replace(settings, command=()).as_json()
     rank = [sys.executable, "-m", "fastfeed.profiler.runner.rank", spec]
     if launch.by == "program":
-        return recorder.plainly(replace(settings, command=tuple(launch.wrapped(settings.command, rank))), env).code
+        return recorder.without_profiler(
+            replace(settings, command=tuple(launch.wrapped(settings.command, rank))), env
+        ).code
     with _script([*rank, env.get("PYTHON_EXEC") or interpreter(settings.command)]) as python:
-        return recorder.plainly(settings, env | {"PYTHON_EXEC": str(python)}).code
+        return recorder.without_profiler(settings, env | {"PYTHON_EXEC": str(python)}).code
 
 
 @contextlib.contextmanager
@@ -125,26 +127,26 @@ def _script(command: list[str]) -> Iterator[Path]:
         yield path
 
 
-def _imported(settings: Settings, name: str, notes: list[str]) -> list[Path]:
+def _import_recordings(settings: Settings, name: str, notes: list[str]) -> list[Path]:
     """The recordings of a rank, each in the form to keep: nsys of some distributions leaves raw ones."""
     from fastfeed.profiler.runner import nsight
 
-    kept = []
+    recordings = []
     for path in recorder.recordings(settings.out, name):
         if path.suffix == ".qdstrm":
             try:
-                kept.append(nsight.imported(path, settings.out, settings.nsys))
+                recordings.append(nsight.imported(path, settings.out, settings.nsys))
             except TraceError as error:
                 notes.append(str(error))
             else:
                 path.unlink()
         else:
-            kept.append(path)
-    return kept
+            recordings.append(path)
+    return recordings
 
 
-def _told(path: Path) -> list[str]:
-    """What a rank's recorder had to say."""
+def _notes_of(path: Path) -> list[str]:
+    """The notes of a rank's recorder."""
     try:
         notes = json.loads(path.read_text())
         path.unlink()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["TIMELINE", "Recording", "Settings", "clear", "free_folder", "rank_of", "ready"]
+__all__ = ["TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of", "remove_previous"]
 
 TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
@@ -37,10 +37,10 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        given = json.loads(text)
-        nsys = given.pop("nsys")
-        made = cls(**given | {"command": tuple(given["command"]), "out": Path(given["out"])})
-        return replace(made, nsys=Path(nsys) if nsys else None)
+        fields = json.loads(text)
+        nsys = fields.pop("nsys")
+        settings = cls(**fields | {"command": tuple(fields["command"]), "out": Path(fields["out"])})
+        return replace(settings, nsys=Path(nsys) if nsys else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ def rank_of(environ: Mapping[str, str]) -> int | None:
 
 def free_folder(environ: Mapping[str, str]) -> Path:
     """A folder for a run that names none. All ranks of a job get the same, runs at a desk a new one each."""
-    plain = Path("fastfeed-profile").absolute()
+    first = Path("fastfeed-profile").absolute()
     job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
     if rank_of(environ) is not None:
-        return plain.with_name(f"{plain.name}-{job}") if job and job != "none" else plain
+        return first.with_name(f"{first.name}-{job}") if job and job != "none" else first
     count = 1
-    while (found := plain if count == 1 else plain.with_name(f"{plain.name}-{count}")).exists():
+    while (folder := first if count == 1 else first.with_name(f"{first.name}-{count}")).exists():
         count += 1
-    return found
+    return folder
 
 
-def ready(out: Path) -> None:
+def prepare_folder(out: Path) -> None:
     """Make the folder, and be sure that it can be written."""
     probe = out / f".fastfeed-{os.getpid()}"
     try:
@@ -88,9 +88,9 @@ def ready(out: Path) -> None:
         ) from error
 
 
-def clear(out: Path, rank: int | None) -> None:
+def remove_previous(out: Path, rank: int | None) -> None:
     """Remove what an earlier run left in the folder: two runs must not be taken for ranks of one."""
     for path in out.iterdir():
-        found = _OURS.fullmatch(path.name)
-        if found and (rank is None or str(rank) in (found["rank"], found["feed"])):
+        match = _OURS.fullmatch(path.name)
+        if match and (rank is None or str(rank) in (match["rank"], match["feed"])):
             path.unlink()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
 
-__all__ = ["INSTALL", "capabilities", "held_by", "nvprof", "system"]
+__all__ = ["INSTALL", "active_profiler", "capabilities", "nvprof", "system"]
 
 INSTALL = {  # distribution -> what gives it Nsight Systems
     "debian": "enable non-free, then: apt-get install nsight-systems",
@@ -19,7 +19,7 @@ INSTALL = {  # distribution -> what gives it Nsight Systems
     "suse": "add NVIDIA's CUDA repository, then: zypper install nsight-systems",
     "arch": "pacman -S nsight-systems",
 }
-_HELD = (
+_PROFILER_VARIABLES = (
     "CUDA_INJECTION64_PATH",
     "NVTX_INJECTION64_PATH",
     "NSYS_PROFILING_SESSION_ID",
@@ -35,23 +35,21 @@ def system(release: Path = Path("/etc/os-release")) -> str:
     except OSError:
         lines = {}
     names = f"{lines.get('ID', '')} {lines.get('ID_LIKE', '')}".replace('"', "").split()
-    known = next(
-        (INSTALL[name] for name in names if name in INSTALL), "get it from developer.nvidia.com/nsight-systems"
-    )
-    return f"install Nsight Systems ({known}) or name its program with --nsys"
+    hint = next((INSTALL[name] for name in names if name in INSTALL), "get it from developer.nvidia.com/nsight-systems")
+    return f"install Nsight Systems ({hint}) or name its program with --nsys"
 
 
-def held_by(environ: Mapping[str, str]) -> str | None:
+def active_profiler(environ: Mapping[str, str]) -> str | None:
     """The sign that this process runs under a profiler already: CUDA takes one at a time."""
-    return next((f"{name}={environ[name]}" for name in _HELD if environ.get(name)), None)
+    return next((f"{name}={environ[name]}" for name in _PROFILER_VARIABLES if environ.get(name)), None)
 
 
 def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Where nvprof is: on PATH, in a CUDA toolkit's folder."""
-    found = shutil.which("nvprof", path=environ.get("PATH"))
+    on_path = shutil.which("nvprof", path=environ.get("PATH"))
     homes = [f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
-    usual = [path for pattern in (*homes, *_NVPROF) for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
-    return Path(found or usual[0]) if found or usual else None
+    candidates = [path for pattern in (*homes, *_NVPROF) for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
+    return Path(on_path or candidates[0]) if on_path or candidates else None
 
 
 def capabilities() -> dict[str, float]:
@@ -60,13 +58,15 @@ def capabilities() -> dict[str, float]:
     if program is None:
         return {}
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [program, "--query-gpu=name,compute_cap", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=30,
             check=True,
         )
-        return {name.strip(): float(cap) for name, _, cap in (row.rpartition(",") for row in done.stdout.splitlines())}
+        return {
+            name.strip(): float(cap) for name, _, cap in (row.rpartition(",") for row in result.stdout.splitlines())
+        }
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}  # an old driver does not know compute_cap

@@ -28,9 +28,9 @@ def test_says_how_to_install_nsys(tmp_path: Path, release: str | None, says: str
 
 
 def test_sees_another_profiler():
-    assert surroundings.held_by({"PATH": "/bin"}) is None
-    assert surroundings.held_by({"CUDA_INJECTION64_PATH": ""}) is None
-    assert surroundings.held_by({"CUDA_INJECTION64_PATH": "/x.so"}) == "CUDA_INJECTION64_PATH=/x.so"
+    assert surroundings.active_profiler({"PATH": "/bin"}) is None
+    assert surroundings.active_profiler({"CUDA_INJECTION64_PATH": ""}) is None
+    assert surroundings.active_profiler({"CUDA_INJECTION64_PATH": "/x.so"}) == "CUDA_INJECTION64_PATH=/x.so"
 
 
 @pytest.mark.parametrize(

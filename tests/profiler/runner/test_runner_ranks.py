@@ -12,7 +12,7 @@ from conftest import environment
 from helpers.profiler import fake_nsys
 
 from fastfeed.profiler.runner import Settings, free_folder, rank_of, record
-from fastfeed.profiler.runner.launchers import interpreter, understand
+from fastfeed.profiler.runner.launchers import detect_launcher, interpreter
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ sys.exit(int(sys.argv[3]) if rank == "1" else 0)
 )
 def test_knows_where_programs_begin(command: str, programs: list[str]):
     words = command.split()
-    found = understand(words)
+    found = detect_launcher(words)
     assert found is not None
     assert [words[index] for index in found.programs] == programs
     assert found.by == ("program" if programs else "whole")
@@ -69,7 +69,7 @@ def test_knows_where_programs_begin(command: str, programs: list[str]):
     ],
 )
 def test_knows_launchers(command: str, by: str | None):
-    found = understand(command.split())
+    found = detect_launcher(command.split())
     assert (found and found.by) == by
 
 

@@ -23,14 +23,14 @@ __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS = {
     "demo": demo,  # the main job, end to end
-    "show": show,  # look before you train
+    "show": show,  # a contact sheet of what the trainer will see
     "preprocess": preprocess,  # photographs into shards, once for all runs
-    "index": index,  # look through data once
+    "index": index,  # list a folder or index shards, once for all runs
     "plan": plan,  # what every rank of a cluster will read
     "doctor": doctor,  # what this machine offers
-    "profile": profile,  # run a command and say why its GPU was idle
-    "analyze": analyze,  # the same of traces that are there already
-    "diff": diff,  # what a change did
+    "profile": profile,  # record a command and explain why its GPU was idle
+    "analyze": analyze,  # the same for existing traces
+    "diff": diff,  # compare two runs
 }
 
 app = typer.Typer(
@@ -49,21 +49,23 @@ for _name, _command in COMMANDS.items():
     app.command(_name, context_settings=_settings)(_command)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"fastfeed {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run a command. An error of ours is one line and exit code 2, never a traceback."""
+    """Run a command. A FastfeedError is printed as one line, without a traceback; exit code 2."""
     try:
         app()
     except FastfeedError as error:

@@ -1,4 +1,4 @@
-"""`fastfeed demo`: a folder of photographs feeds Keras `fit`, and a table says how well."""
+"""`fastfeed demo`: trains a Keras model on a folder of photographs, and prints how well the feed kept up."""
 
 from __future__ import annotations
 
@@ -26,20 +26,25 @@ __all__ = ["demo"]
 
 def demo(
     data: Annotated[
-        Path | None, typer.Option(help="A folder with train/ and val/, each with one folder per class.")
+        Path | None,
+        typer.Option(
+            help="Folder with train/ and val/, each with one folder per class. Default: generated photographs."
+        ),
     ] = None,
-    work: Annotated[Path, typer.Option(help="Where photographs are made when there is no --data.")] = Path(
+    work: Annotated[Path, typer.Option(help="Folder for generated photographs and the list of bad files.")] = Path(
         ".fastfeed-demo"
     ),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Default: by the number of images.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Images per step.")] = None,
-    backend: Annotated[str, typer.Option(help="Who runs the ops: cpu or dali.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of order, augmentation and weights.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Number of epochs. Default: depends on the number of images.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per training step.")] = None,
+    backend: Annotated[str, typer.Option(help="Backend that decodes and augments: cpu or dali.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Seed of the sample order, the augmentation and the weights.")] = 0,
 ) -> None:
-    """Train a small classifier on photographs, from files to validation accuracy, and say where the time went."""
+    """Train a small classifier on photographs, from files to validation accuracy, and show where the time went."""
     console = Console()
     began = time.monotonic()
-    root = _given(data) if data is not None else _made(work / "photos", console)
+    root = _checked(data) if data is not None else _generated(work / "photos", console)
     with console.status("loading Keras ..."), _quiet():
         os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         import keras
@@ -71,7 +76,7 @@ def demo(
     console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
 
 
-def _given(root: Path) -> Path:
+def _checked(root: Path) -> Path:
     from fastfeed.errors import SourceError
 
     for split in ("train", "val"):
@@ -80,23 +85,23 @@ def _given(root: Path) -> Path:
     return root
 
 
-def _made(root: Path, console: Console) -> Path:
+def _generated(root: Path, console: Console) -> Path:
     from fastfeed.demo.photos import make_photos
 
     root.parent.mkdir(parents=True, exist_ok=True)
     with _progress(console) as progress:
         task = progress.add_task("making photographs", total=None, note="")
         try:
-            made = make_photos(root, progress=lambda done, total: progress.update(task, completed=done, total=total))
+            photos = make_photos(root, progress=lambda done, total: progress.update(task, completed=done, total=total))
         except FileExistsError as error:
             raise ConfigError(f"{error}; --work says where photographs are made") from error
         progress.update(task, visible=False)
     console.print(
-        f"{made.images} photographs of {len(made.classes)} kinds of landmarks in {made.root}, "
-        f"and {len(made.broken)} files broken on purpose",
+        f"{photos.images} photographs of {len(photos.classes)} kinds of landmarks in {photos.root}, "
+        f"and {len(photos.broken)} files broken on purpose",
         highlight=False,
     )
-    return made.root
+    return photos.root
 
 
 def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple[Feed, Feed]:
@@ -110,7 +115,7 @@ def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple
     held_out = ImageFolder(root / "val", classes=images.classes, min_per_class=1)
     work.mkdir(parents=True, exist_ok=True)
     quarantine = work / "quarantine.jsonl"
-    quarantine.unlink(missing_ok=True)  # a demo shows what it finds, every time
+    quarantine.unlink(missing_ok=True)  # each run of the demo starts with an empty list
     train = Feed(
         images,
         [RandomResizedCrop(size, scale=classifier.CROP_SCALE), RandomFlip(), normalize],
@@ -154,8 +159,8 @@ def _callback(keras: Any, progress: Progress, epochs: int, steps: int) -> Any:
             progress.update(self.epoch, completed=step + 1, note=note)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            shown = {k: v for k, v in (logs or {}).items() if "accuracy" in k}
-            note = "  ".join(f"{k.replace('weighted_', '')} {v:.2f}" for k, v in shown.items())
+            metrics = {k: v for k, v in (logs or {}).items() if "accuracy" in k}
+            note = "  ".join(f"{k.replace('weighted_', '')} {v:.2f}" for k, v in metrics.items())
             progress.update(self.run, completed=epoch + 1, note=note)
 
     return Bar()
@@ -192,14 +197,14 @@ def _bad(train: Feed, val: Feed, root: Path) -> Table | str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """TensorFlow greets on file descriptor 2, past Python; errors still arrive as exceptions."""
+    """Silence file descriptor 2: TensorFlow logs there while it loads. Errors still arrive as exceptions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(devnull, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(devnull)

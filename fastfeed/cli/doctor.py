@@ -1,6 +1,6 @@
-"""`fastfeed doctor`: what this machine offers a feed, and what to do about the rest.
+"""`fastfeed doctor`: what this machine offers a feed, and what to install or fix.
 
-`collect()` gathers facts and imports no framework; `render()` prints them; neither decides what the other does.
+`collect()` gathers facts and imports no framework; `advise()` derives advice from them; `render()` prints both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 
-__all__ = ["Advice", "Gpu", "Report", "collect", "doctor", "render"]
+__all__ = ["Advice", "GpuInfo", "MachineReport", "collect", "doctor", "render"]
 
 DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
 # Every build of OpenCV installs the same `cv2` folder.
@@ -39,14 +39,14 @@ FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over man
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuInfo:
     name: str
     memory: int | None  # bytes; None where the GPU shares the machine's memory
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to do; a problem is one that must be done."""
+    """A recommendation. `problem`: feeds do not work until it is followed."""
 
     text: str
     command: str | None = None
@@ -54,8 +54,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Everything `fastfeed doctor` knows. A None or an empty collection means: not there."""
+class MachineReport:
+    """Everything `fastfeed doctor` knows. None or an empty collection: not available."""
 
     fastfeed: str | None
     python: str
@@ -74,7 +74,7 @@ class Report:
     frameworks: dict[str, str]
     world: World | None
     world_error: str | None
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuInfo, ...] = ()
     no_gpu: str | None = None  # why there is none
     driver: str | None = None
     vips: str | None = None  # pyvips
@@ -82,8 +82,8 @@ class Report:
     advice: tuple[Advice, ...] = ()
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False) -> None:
-    """Show what this machine offers fastfeed, and what to install or fix."""
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False) -> None:
+    """Show the hardware, libraries and ranks that fastfeed finds, and what to install or fix."""
     report = collect()
     if as_json:
         typer.echo(json.dumps(asdict(report), indent=2))
@@ -108,17 +108,17 @@ def collect(
     has_module: Callable[[str], bool] = lambda name: util.find_spec(name) is not None,
     nvml: Any = "pynvml",
     root: Path = Path("/"),
-) -> Report:
-    """Look at this machine. The arguments are for tests: another world, other packages, another NVML, another /."""
+) -> MachineReport:
+    """Inspect this machine. The arguments let tests replace the environment, packages, NVML and the root folder."""
     try:
         world, world_error = World.detect(environ), None
     except ConfigError as error:
         world, world_error = None, str(error)
     quota, memory_limit = cgroup_limits(root)
-    cores, pillow, opencv = os.cpu_count() or 1, version("pillow"), _found(OPENCV, version)
+    cores, pillow, opencv = os.cpu_count() or 1, version("pillow"), _versions(OPENCV, version)
     if not opencv and has_module("cv2"):
         opencv = {"cv2": "of unknown version"}  # built from source, or by conda
-    report = Report(
+    report = MachineReport(
         fastfeed=version("fastfeed"),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
@@ -132,9 +132,9 @@ def collect(
         codecs=_codecs() if pillow else {},
         native=has_module("fastfeed._native"),
         opencv=opencv,
-        dali=_found(DALI, version),
+        dali=_versions(DALI, version),
         vips=version("pyvips"),
-        frameworks=_found(FRAMEWORKS, version),
+        frameworks=_versions(FRAMEWORKS, version),
         world=world,
         world_error=world_error,
         **find_gpus(nvml),
@@ -142,7 +142,7 @@ def collect(
     return replace(report, advice=tuple(advise(report)))
 
 
-def advise(report: Report) -> Iterator[Advice]:
+def advise(report: MachineReport) -> Iterator[Advice]:
     """What to do, problems first."""
     if report.world_error:
         yield Advice(f"The launcher's environment cannot be read: {report.world_error}.", problem=True)
@@ -168,7 +168,7 @@ def advise(report: Report) -> Iterator[Advice]:
 
 
 def find_gpus(nvml: Any) -> dict[str, Any]:
-    """The last fields of Report: GPUs and driver, or why there are none. `nvml` is the module or its name."""
+    """The last fields of MachineReport: GPUs and driver, or why there are none. `nvml` is the module or its name."""
     if isinstance(nvml, str):
         try:
             nvml = import_module(nvml)
@@ -180,7 +180,7 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
         return {"no_gpu": f"none: no NVIDIA driver answers ({error})"}
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        gpus = tuple(Gpu(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles)
+        gpus = tuple(GpuInfo(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles)
         number, driver = nvml.nvmlSystemGetCudaDriverVersion(), nvml.nvmlSystemGetDriverVersion()
         cuda = (number // 1000, number % 1000 // 10)  # 12040 is 12.4
         return {"gpus": gpus, "no_gpu": None if gpus else "none", "driver": driver, "cuda": cuda}
@@ -190,7 +190,7 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
         nvml.nvmlShutdown()
 
 
-def render(report: Report, console: Console) -> None:
+def render(report: MachineReport, console: Console) -> None:
     """Print the report for a person."""
     fastfeed = f"fastfeed {report.fastfeed or '(source tree, not installed)'}"
     console.print(Text(f"{fastfeed}, Python {report.python}, {report.platform}", style="bold"))
@@ -199,7 +199,7 @@ def render(report: Report, console: Console) -> None:
         table.add_column(min_width=16, style="cyan", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in rows:
-            table.add_row(Text(f"  {name}"), Text(value))  # Text, for brackets are no markup here
+            table.add_row(Text(f"  {name}"), Text(value))  # Text: brackets are not markup here
         console.print(Text(f"\n{title}", style="bold"))
         console.print(table)
     if not report.advice:
@@ -215,7 +215,7 @@ def render(report: Report, console: Console) -> None:
             console.print(Text(f"     {advice.command}", style="bold"), soft_wrap=True)
 
 
-def sections(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     """The report as titled rows of plain text."""
     usable = min(report.cores_affinity, report.cores_quota or report.cores_affinity)
     why = [f"affinity {report.cores_affinity}"] if report.cores_affinity < report.cores else []
@@ -251,17 +251,17 @@ def sections(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
-def _found(names: tuple[str, ...], version: Callable[[str], str | None]) -> dict[str, str]:
-    return {name: found for name in names if (found := version(name)) is not None}
+def _versions(names: tuple[str, ...], version: Callable[[str], str | None]) -> dict[str, str]:
+    return {name: number for name in names if (number := version(name)) is not None}
 
 
-def _listed(found: Mapping[str, str]) -> str:
-    return ", ".join(f"{version} ({name})" for name, version in found.items())
+def _listed(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{version} ({name})" for name, version in versions.items())
 
 
 def _codecs() -> dict[str, str]:
     features = import_module("PIL.features")
-    return {title: found for name, title in CODECS.items() if (found := features.version(name))}
+    return {title: version for name, title in CODECS.items() if (version := features.version(name))}
 
 
 def _gpu_memory(nvml: Any, handle: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""`fastfeed index SOURCE`: look through a folder or shards once, so that no run has to."""
+"""`fastfeed index SOURCE`: lists a folder or indexes shards once, so that no run has to."""
 
 from __future__ import annotations
 
@@ -27,23 +27,37 @@ Facts = list[tuple[str, str]]
 
 
 def index(
-    source: Annotated[str, typer.Argument(help="Folder of images, or shards ('train-{000..099}.tar'); or s3://...")],
+    source: Annotated[
+        str, typer.Argument(help="Folder of images, or shards ('train-{000..099}.tar'), local or s3://...")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Listing of a folder: .parquet, .csv, .jsonl; index of shards.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write: the listing of a folder (.parquet, .csv, .jsonl), or the index of shards.",
+        ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Of shards: cls, json:field, image/class/label, or none.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Where shards hold the label: cls, json:field, image/class/label, or none.", show_default=False
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", "-w", min=1, max=64, help="Remote folders listed at once.")] = 16,
-    storage: Annotated[list[str] | None, typer.Option("--storage-option", help="name=value for fsspec.")] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", min=1, max=64, help="Remote folders to list at the same time.")
+    ] = 16,
+    storage: Annotated[
+        list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
+    ] = None,
 ) -> None:
-    """List a folder's images, or index shards, and keep that in a file. Goes on where it was broken off."""
+    """List the images of a folder, or index shards, and save the result. If interrupted, run it again to resume."""
     from fastfeed.cli.open_source import kind_of, storage_options
     from fastfeed.errors import ConfigError
     from fastfeed.storage.storage import Storage
 
     kind, opened, console = kind_of(source), Storage(storage_options(storage or [])), Console()
-    begun = time.monotonic()
+    started = time.monotonic()
     if kind == "table":
         raise ConfigError(f"{source} is a table, which needs no index: Table({source!r}, image=...) reads it")
     if kind == "folder":
@@ -52,7 +66,7 @@ def index(
         facts, use = _folder(source, out, workers, opened)
     else:
         facts, use = _shards(source, kind, out, label, opened)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started
     facts.append(("took", f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"))
     show_facts(console, source, facts)
     console.print(Text.assemble("\n", use), soft_wrap=True)
@@ -63,25 +77,25 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
     from fastfeed.sources.listing.listing import list_images
     from fastfeed.storage.storage import is_local
 
-    place = source.removeprefix("file://")
-    name = os.path.basename(os.path.abspath(place) if is_local(place) else place.rstrip("/"))
+    path = source.removeprefix("file://")
+    name = os.path.basename(os.path.abspath(path) if is_local(path) else path.rstrip("/"))
     to = str(out) if out is not None else f"{name or 'images'}.parquet"
     try:
-        found = list_images(place, to, storage=storage, at_once=workers, who="index")
+        listed = list_images(path, to, storage=storage, at_once=workers, who="index")
     except KeyboardInterrupt:
         done, folders = folders_listed(f"{to}.partial")
-        raise _stopped(f"{done:,} of {folders:,} folders are listed, and kept in {to}.partial") from None
-    classed = sum(found.classes.values())
-    facts = [("images", f"{found.images:,}"), ("classes", _spread(list(found.classes.values()), "image"))]
-    if beside := found.images - classed:
-        facts.append(("no class", f"{_count(beside, 'image')}, directly in it"))
-    facts.append(("size", f"{decimal(found.size)}, {decimal(found.size // found.images)} an image"))
-    if empty := found.folders - len(found.classes):
+        raise _interrupted(f"{done:,} of {folders:,} folders are listed and saved in {to}.partial") from None
+    classed = sum(listed.classes.values())
+    facts = [("images", f"{listed.images:,}"), ("classes", _spread(list(listed.classes.values()), "image"))]
+    if unclassed := listed.images - classed:
+        facts.append(("no class", f"{_count(unclassed, 'image')}, directly in it"))
+    facts.append(("size", f"{decimal(listed.size)}, {decimal(listed.size // listed.images)} an image"))
+    if empty := listed.folders - len(listed.classes):
         facts.append(("empty", f"{_count(empty, 'folder')} without images"))
-    if found.left_out:
-        facts.append(("left out", ", ".join(f"{n:,} {what}" for what, n in found.left_out.most_common(8))))
-    if found.resumed:
-        facts.append(("resumed", f"{found.resumed:,} of {_count(found.folders, 'folder')} from an earlier run"))
+    if listed.left_out:
+        facts.append(("left out", ", ".join(f"{n:,} {what}" for what, n in listed.left_out.most_common(8))))
+    if listed.resumed:
+        facts.append(("resumed", f"{listed.resumed:,} of {_count(listed.folders, 'folder')} from an earlier run"))
     facts.append(("listing", f"{to}, {decimal(os.path.getsize(to))}"))
     how = "" if classed else ", labeled=False"
     return facts, f"Use it:  ff.ImageFolder({source!r}, listing={to!r}{how})"
@@ -103,7 +117,7 @@ def _shards(source: str, kind: str, out: Path | None, label: str | None, storage
 
             opened = TFRecords(source, storage=storage, **how)
     except KeyboardInterrupt:
-        raise _stopped("what was found in shards that were looked through is kept") from None
+        raise _interrupted("the index of the shards read so far is saved") from None
     ids = np.arange(len(opened))
     labels = opened.label(ids)
     counts = np.bincount(labels[labels >= 0], minlength=len(opened.classes))
@@ -117,9 +131,9 @@ def _shards(source: str, kind: str, out: Path | None, label: str | None, storage
     if notes:
         more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
         facts.append(("notes", "\n".join([*notes[:_NOTES], *more])))
-    kept = opened.index_file
+    path = opened.index_file
     facts.append(
-        ("index", f"{kept}, {decimal(os.path.getsize(kept))}" if kept else "not kept: no place can be written")
+        ("index", f"{path}, {decimal(os.path.getsize(path))}" if path else "not saved: no folder for it can be written")
     )
     shown = ", ".join([repr(source), *(f"{name}={value!r}" for name, value in how.items())])
     return facts, f"Use it:  ff.{type(opened).__name__}({shown})"
@@ -137,6 +151,8 @@ def _count(n: int, what: str) -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
-def _stopped(what: str) -> typer.Exit:
-    Console(stderr=True).print(f"stopped: {what}; the same command goes on from there", highlight=False, soft_wrap=True)
+def _interrupted(what: str) -> typer.Exit:
+    Console(stderr=True).print(
+        f"interrupted: {what}; run the same command again to resume", highlight=False, soft_wrap=True
+    )
     return typer.Exit(130)

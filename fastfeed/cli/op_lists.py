@@ -1,4 +1,4 @@
-"""What `fastfeed show --ops` was asked for: a recipe, a family, all there is, or a list written in Python."""
+"""Parses `fastfeed show --ops`: the name of a recipe or a family, "all", or a list of ops in Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["FAMILIES", "Section", "arguments", "sections"]
+__all__ = ["FAMILIES", "OpSection", "arguments", "sections"]
 
 # the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users write them
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -24,7 +24,7 @@ UNSEEN = ("decode", "convert", "label")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class OpSection:
     """Ops under one heading."""
 
     heading: str  # may be empty
@@ -33,7 +33,7 @@ class Section:
     left_out: tuple[Any, ...] = ()  # what cannot be seen in a picture
 
 
-def sections(text: str) -> list[Section]:
+def sections(text: str) -> list[OpSection]:
     """Of a recipe's name, a family's, "all", or an expression such as "ColorJitter(0.4), RandAugment()"."""
     from fastfeed import recipes
 
@@ -43,32 +43,32 @@ def sections(text: str) -> list[Section]:
         return [_family(text)]
     if text in recipes.__all__:
         return [_list(getattr(recipes, text)(), text)]
-    return [_list(_evaluated(text), "")]
+    return [_list(_evaluate(text), "")]
 
 
 def arguments(op: Any) -> str:
-    """All that are not the default ones."""
+    """The arguments of an op that differ from the defaults, as text."""
     from fastfeed.feed.explain import short
 
     return short(op)[len(type(op).__name__) + 1 : -1]
 
 
-def _family(name: str) -> Section:
+def _family(name: str) -> OpSection:
     modules = [importlib.import_module(f"fastfeed.ops.{module}") for module in FAMILIES[name]]
-    return Section(name, tuple(op for module in modules for text in module.SHOWCASE for op in _evaluated(text)))
+    return OpSection(name, tuple(op for module in modules for text in module.SHOWCASE for op in _evaluate(text)))
 
 
-def _list(ops: list[Any], heading: str) -> Section:
-    seen = tuple(op for op in ops if op.kind not in UNSEEN)
-    if not seen:
+def _list(ops: list[Any], heading: str) -> OpSection:
+    visible = tuple(op for op in ops if op.kind not in UNSEEN)
+    if not visible:
         raise ConfigError(f"--ops {_names(ops)}: nothing of it can be seen; add an op such as RandAugment()")
     left_out = tuple(op for op in ops if op.kind in UNSEEN)
-    together = len(seen) > 1 and all(op.kind in ("geometry", "change") for op in seen)
-    return Section(heading, seen, seen if together else (), left_out)
+    together = len(visible) > 1 and all(op.kind in ("geometry", "change") for op in visible)
+    return OpSection(heading, visible, visible if together else (), left_out)
 
 
-def _evaluated(text: str) -> list[Any]:
-    """The ops that an expression names. It is the user's own, as what they type at Python's prompt."""
+def _evaluate(text: str) -> list[Any]:
+    """Evaluate an expression. It is typed by the user, who could run any Python anyway."""
     import fastfeed
     from fastfeed import recipes
     from fastfeed.ops import OPS, View
@@ -76,11 +76,11 @@ def _evaluated(text: str) -> list[Any]:
     known: dict[str, Any] = {"ff": fastfeed, "fastfeed": fastfeed}  # as in a script
     known |= {kind.__name__: kind for kind in (*OPS, View)} | {name: getattr(recipes, name) for name in recipes.__all__}
     try:
-        found = eval(text, {"__builtins__": {"range": range}}, known)
+        value = eval(text, {"__builtins__": {"range": range}}, known)
     except Exception as error:
         why = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
         raise _refused(text, why) from error
-    ops = _flat(found)
+    ops = _flat(value)
     for op in ops:
         if isinstance(op, type) or not hasattr(op, "kind"):
             why = f"{op.__name__} is a class, write {op.__name__}(...)" if isinstance(op, type) else f"{op!r} is no op"
@@ -96,10 +96,10 @@ def _refused(text: str, why: str) -> ConfigError:
     return ConfigError(f"--ops must be one of {names}, or ops such as 'Hue(0.1), RandAugment()', got {text!r}: {why}")
 
 
-def _flat(found: Any) -> list[Any]:
-    if isinstance(found, (list, tuple)):
-        return [op for one in found for op in _flat(one)]
-    return [found]
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [op for item in value for op in _flat(item)]
+    return [value]
 
 
 def _names(ops: list[Any]) -> str:

@@ -1,7 +1,7 @@
-"""One op at five strengths: its first random numbers are 0.1, then 0.3, and so on; nothing here knows any op.
+"""Runs one op at five strengths: its first random numbers are 0.1, then 0.3, and so on.
 
-It is the feed's own way from random numbers to pixels. Only what a photograph must be like for an op to be seen is
-decided here: small enough for a crop to cut much of it away.
+No op is treated specially: random numbers become pixels as in a feed. Only the size of the photograph is chosen here,
+small enough for a crop to cut much of it away.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from fastfeed.ops.program.window import Window
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
 
-__all__ = ["STRENGTHS", "Cell", "cells", "sample_box", "scaled"]
+__all__ = ["STRENGTHS", "Picture", "pictures", "sample_box", "scaled"]
 
 STRENGTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 _LED = (
     2  # random numbers that are the strength itself: often whether and how much. If all were, corners would move alike
 )
 _GOLDEN = 0.618  # from one of the others to the next: evenly spread, whatever their number
-_ROOM = (1.0, 8 / 7, 1.5, 2.0, 4.0)  # how much larger than a crop a photograph may have to be
+_ENLARGED = (1.0, 8 / 7, 1.5, 2.0, 4.0)  # how much larger than a crop a photograph may have to be
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class Picture:
     """One picture of the grid."""
 
     image: np.ndarray  # uint8 (height, width, 3)
-    words: str = ""  # what was drawn, for a line below
+    words: str = ""  # what was drawn, as a caption
     box: tuple[float, float, float, float] | None = None  # left, top, right, bottom in pixels
 
 
@@ -51,14 +51,14 @@ def sample_box(image: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def scaled(image: np.ndarray, short: float) -> np.ndarray:
-    """With a short side of so many pixels."""
+    """The image resized to a short side of so many pixels."""
     height, width = image.shape[:2]
     by = short / min(height, width)
     size = max(1, round(width * by)), max(1, round(height * by))
     return cv2.resize(image, size, interpolation=cv2.INTER_AREA if by < 1 else cv2.INTER_LINEAR)
 
 
-def cells(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[Cell]:
+def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[Picture]:
     """Five of what these ops, one after another, make of the first photograph.
 
     side: its short side in pixels where ops work on pixels of one size; mixing takes the other photographs in turn. One
@@ -69,32 +69,32 @@ def cells(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[C
         return _views(op, photos[0])
     if op.kind == "mix":
         return _mixed(op, photos, side)
-    scales = any(one.kind == "geometry" and hasattr(one, "filter") for one in ops)
+    scales = any(op.kind == "geometry" and hasattr(op, "filter") for op in ops)
     if op.kind == "geometry":
-        given = photos[0] if scales else _room(op, photos[0], side)
+        photo = photos[0] if scales else _smallest(op, photos[0], side)
     else:
-        given = scaled(photos[0], side)
-    strengths = np.array(STRENGTHS if any(one.draws for one in ops) else STRENGTHS[:1])
-    return _run(fuse(ops, _spec(given)), given, strengths)
+        photo = scaled(photos[0], side)
+    strengths = np.array(STRENGTHS if any(op.draws for op in ops) else STRENGTHS[:1])
+    return _run(fuse(ops, _spec(photo)), photo, strengths)
 
 
-def _room(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
-    """The photograph as small as the op takes it; what scales gets it whole, instead."""
+def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
+    """The photograph, as small as the op accepts it."""
     want = op.out(Spec((None, None, 3), "uint8", "HWC")).size
     if None in want:
         return scaled(photo, side)
-    for room in _ROOM:
-        given = scaled(photo, room * min(want))
+    for factor in _ENLARGED:
+        image = scaled(photo, factor * min(want))
         try:
-            op.out(_spec(given))
+            op.out(_spec(image))
         except SpecError:
             continue
-        return given
+        return image
     raise ConfigError(f"{op!r} cuts more than a photograph of {photo.shape[1]}x{photo.shape[0]} has room for")
 
 
-def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Cell]:
-    """As a feed does it, with random numbers of these strengths (n,)."""
+def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
+    """Run a program as a feed does, with random numbers of these strengths, shape (n,)."""
     n, engine = len(u), PixelsEngine()
     blobs = [photo] * n
     headers: Any = engine.probe(blobs)
@@ -109,9 +109,9 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Cell]:
     moves = stages(program, work)
     moved = bool(program.window) or len(moves) > 1
     boxes = np.tile(np.array(sample_box(photo)), (n, 1))
-    found, kept = boxes_after(moves, boxes, np.arange(n)) if moved else (boxes, np.empty(0, int))
-    where: Any = {int(row): tuple(map(float, box)) for row, box in zip(kept, found, strict=False)}
-    return [Cell(out[row], _said(program, work, row, photo), where.get(row)) for row in range(n)]
+    moved_boxes, rows = boxes_after(moves, boxes, np.arange(n)) if moved else (boxes, np.empty(0, int))
+    where: Any = {int(row): tuple(map(float, box)) for row, box in zip(rows, moved_boxes, strict=False)}
+    return [Picture(out[row], _caption(program, work, row, photo), where.get(row)) for row in range(n)]
 
 
 def _numbers(u: np.ndarray, draws: int) -> np.ndarray:
@@ -119,31 +119,33 @@ def _numbers(u: np.ndarray, draws: int) -> np.ndarray:
     return (u[:, None] + _GOLDEN * np.maximum(np.arange(draws) - _LED + 1, 0)) % 1
 
 
-def _views(op: Any, photo: np.ndarray) -> list[Cell]:
-    """Five of them, evenly chosen."""
-    found: list[Cell] = []
+def _views(op: Any, photo: np.ndarray) -> list[Picture]:
+    """Five of the views, evenly chosen."""
+    views: list[Picture] = []
     for branch in op.view_groups:
         cut = branch.geometry.out(_spec(photo)).size
-        given = photo if hasattr(branch.geometry, "filter") else scaled(photo, 1.5 * min(cut))
-        u = (0.5 + _GOLDEN * np.arange(len(found), len(found) + branch.count)) % 1
-        found += _run(fuse([branch.geometry, *branch.ops], _spec(given)), given, u)
-    chosen = np.linspace(0, len(found) - 1, len(STRENGTHS)).round().astype(int)
-    return [Cell(found[i].image, f"view {i + 1} of {len(found)}", found[i].box) for i in dict.fromkeys(chosen.tolist())]
+        image = photo if hasattr(branch.geometry, "filter") else scaled(photo, 1.5 * min(cut))
+        u = (0.5 + _GOLDEN * np.arange(len(views), len(views) + branch.count)) % 1
+        views += _run(fuse([branch.geometry, *branch.ops], _spec(image)), image, u)
+    chosen = np.linspace(0, len(views) - 1, len(STRENGTHS)).round().astype(int)
+    return [
+        Picture(views[i].image, f"view {i + 1} of {len(views)}", views[i].box) for i in dict.fromkeys(chosen.tolist())
+    ]
 
 
-def _mixed(op: Any, photos: Sequence[np.ndarray], side: int) -> list[Cell]:
+def _mixed(op: Any, photos: Sequence[np.ndarray], side: int) -> list[Picture]:
     first = scaled(photos[0], side)
     height, width = first.shape[:2]
-    made = np.stack([_covering(photos[i % len(photos)], height, width) for i in range(op.group)])
+    group = np.stack([_covering(photos[i % len(photos)], height, width) for i in range(op.group)])
     n = len(STRENGTHS)
     how = op.mix_plan(_numbers(np.array(STRENGTHS), op.draws), (height, width))
     out = np.empty((n, height, width, 3), np.uint8)
-    mix(made, np.tile(np.arange(op.group), (n, 1)), how, out)
-    return [Cell(out[row], f"{how.shares[row, 0]:.0%} its own") for row in range(n)]
+    mix(group, np.tile(np.arange(op.group), (n, 1)), how, out)
+    return [Picture(out[row], f"{how.shares[row, 0]:.0%} its own") for row in range(n)]
 
 
 def _covering(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Its middle, of that size."""
+    """The middle of the image, resized to cover that size."""
     by = max(height / image.shape[0], width / image.shape[1])
     size = max(width, round(image.shape[1] * by)), max(height, round(image.shape[0] * by))
     image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
@@ -151,32 +153,32 @@ def _covering(image: np.ndarray, height: int, width: int) -> np.ndarray:
     return image[top : top + height, left : left + width]
 
 
-def _said(program: Program, work: Work, row: int, photo: np.ndarray) -> str:
-    """What was drawn, in few words."""
-    said = []
+def _caption(program: Program, work: Work, row: int, photo: np.ndarray) -> str:
+    """What was drawn, in a few words."""
+    parts = []
     if program.window:
         windows = work.windows
-        said.append(_window(windows.boxes[row], windows.flips[row], photo.shape))
-    steps = [(layer.ops[int(one.choice[row])], one) for layer, one in zip(program.layers, work.choices, strict=True)
-             if one.choice[row] >= 0]  # fmt: skip
+        parts.append(_window(windows.boxes[row], windows.flips[row], photo.shape))
+    both = zip(program.layers, work.choices, strict=True)
+    steps = [(layer.ops[int(chosen.choice[row])], chosen) for layer, chosen in both if chosen.choice[row] >= 0]
     several = any(len(layer.ops) > 1 for layer in program.layers) or len(program.layers) > 1
-    for op, one in steps:
-        values = one.values[int(one.choice[row])]
+    for op, chosen in steps:
+        values = chosen.values[int(chosen.choice[row])]
         if isinstance(op, Window):
-            said.append(_window(values["box"][row], values["flip"][row], values["limit"][row][2:]))
+            parts.append(_window(values["box"][row], values["flip"][row], values["limit"][row][2:]))
         elif several and len(steps) > 1:
-            said.append(type(op).__name__)  # no room for more
+            parts.append(type(op).__name__)  # no room for more
         else:
-            said.append(f"{type(op).__name__ if several else ''} {_values(values, row)}".strip())
-    return ", ".join(word for word in said if word)
+            parts.append(f"{type(op).__name__ if several else ''} {_values(values, row)}".strip())
+    return ", ".join(word for word in parts if word)
 
 
 def _window(box: np.ndarray, flip: np.ndarray, shape: Sequence[float]) -> str:
     share = float(box[2] * box[3]) / float(shape[0] * shape[1])
-    said = [f"{share:.0%} of it"] if share < 0.995 else []
-    said += ["mirrored"] if flip[1] else []
-    said += ["upside down"] if flip[0] else []
-    return ", ".join(said)
+    parts = [f"{share:.0%} of it"] if share < 0.995 else []
+    parts += ["mirrored"] if flip[1] else []
+    parts += ["upside down"] if flip[0] else []
+    return ", ".join(parts)
 
 
 _WORDS: dict[str, Callable[[np.ndarray], str]] = {
@@ -190,28 +192,28 @@ _WORDS: dict[str, Callable[[np.ndarray], str]] = {
 
 
 def _values(values: dict[str, Any], row: int) -> str:
-    said = []
+    parts = []
     for name, value in values.items():
         if isinstance(value, np.ndarray):
-            known = _WORDS.get(name)
-            if known is not None:
-                said.append(known(value[row]))
+            describe = _WORDS.get(name)
+            if describe is not None:
+                parts.append(describe(value[row]))
             elif value.ndim == 1:
-                said.append(f"{name} {value[row]:.3g}")
+                parts.append(f"{name} {value[row]:.3g}")
         elif isinstance(value, (tuple, Choices)):
             continue  # ops within an op
-    return ", ".join(word for word in said if word)
+    return ", ".join(word for word in parts if word)
 
 
 def _turned(matrix: np.ndarray) -> str:
-    """Degrees, and how much larger, where it is no more than that."""
+    """Rotation in degrees and scale of a matrix; nothing for a perspective."""
     if abs(matrix[2, :2]).max() > 1e-9:
         return ""
     angle = np.degrees(np.arctan2(matrix[1, 0], matrix[0, 0]))
     scale = 1 / np.sqrt(abs(np.linalg.det(matrix[:2, :2])))
-    said = [f"{abs(angle):.0f}° {'left' if angle > 0 else 'right'}"] if abs(angle) >= 0.5 else []
-    said += [f"{scale:.2f} x"] if abs(scale - 1) > 0.005 else []
-    return ", ".join(said)
+    parts = [f"{abs(angle):.0f}° {'left' if angle > 0 else 'right'}"] if abs(angle) >= 0.5 else []
+    parts += [f"{scale:.2f} x"] if abs(scale - 1) > 0.005 else []
+    return ", ".join(parts)
 
 
 def _spec(image: np.ndarray) -> Spec:

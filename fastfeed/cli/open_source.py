@@ -1,4 +1,4 @@
-"""The source that a command's argument means."""
+"""Opens the source that a command's argument names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ __all__ = ["kind_of", "open_source", "storage_options"]
 
 
 def open_source(source: str, label: str | None, options: list[str], image: str | None = None) -> Source:
-    """Open shards, a table, a folder, or what `fastfeed preprocess` has written; without a label none is looked for,
-    but what a job has written has those that it has."""
+    """Open shards, a table, a folder, or the output of `fastfeed preprocess`.
+
+    Without `label` samples have no labels, except for the output of `fastfeed preprocess`, which knows its own.
+    """
     from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
     from fastfeed.preprocess.inputs.previous_job import open_previous_job
     from fastfeed.storage.storage import Storage
@@ -36,10 +38,10 @@ def open_source(source: str, label: str | None, options: list[str], image: str |
     return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage)[0]
 
 
-def storage_options(given: list[str], option: str = "--storage-option") -> dict[str, object]:
-    """`name=value` of the command line as fsspec takes them; true, false and numbers are not texts."""
+def storage_options(items: list[str], option: str = "--storage-option") -> dict[str, object]:
+    """The `name=value` options as a dict for fsspec; true, false and numbers are converted."""
     options: dict[str, object] = {}
-    for item in given:
+    for item in items:
         name, equals, value = item.partition("=")
         if not equals or not name:
             raise ConfigError(f"{option} must be name=value, such as anon=true, got {item!r}")

@@ -1,4 +1,4 @@
-"""`fastfeed plan SOURCE --world-size 256 --batch 128`: what a cluster will read, before it is rented."""
+"""`fastfeed plan SOURCE --world-size 256 --batch 128`: computes what each rank of a cluster will read."""
 
 from __future__ import annotations
 
@@ -20,21 +20,36 @@ _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
 
 def plan(
-    source: Annotated[str, typer.Argument(help="Folder, shards (train-{000..099}.tar), table; local or s3://...")],
-    world_size: Annotated[int, typer.Option("--world-size", "-w", min=1, help="Ranks in all.")] = 8,
+    source: Annotated[
+        str, typer.Argument(help="Folder of images, shards ('train-{000..099}.tar') or a table, local or s3://...")
+    ],
+    world_size: Annotated[int, typer.Option("--world-size", "-w", min=1, help="Number of ranks.")] = 8,
     batch: Annotated[int, typer.Option("--batch", "-b", min=1, help="Samples per rank per step.")] = 128,
-    ranks_per_node: Annotated[int, typer.Option(min=1, help="Ranks of one machine; they share a cache.")] = 8,
-    speed: Annotated[float, typer.Option(min=0.001, help="Images/s that one rank trains on.")] = 1000.0,
-    blocks: Annotated[int, typer.Option(min=0, help="Shuffle shards, this many at a time per lane; 0: all.")] = 0,
-    lanes: Annotated[int, typer.Option(min=1, help="Streams that every batch is drawn from, with --blocks.")] = 64,
-    seed: Annotated[int, typer.Option(help="Of the run to plan.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, help="Of the run to plan.")] = 0,
-    label: Annotated[str | None, typer.Option(help="As the source takes it; none is needed to plan.")] = None,
-    storage: Annotated[list[str] | None, typer.Option("--storage-option", help="name=value for fsspec.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw ranks, time and shards: a PNG.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    ranks_per_node: Annotated[int, typer.Option(min=1, help="Ranks per machine; they share a disk cache.")] = 8,
+    speed: Annotated[float, typer.Option(min=0.001, help="Training speed of one rank, in images per second.")] = 1000.0,
+    blocks: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all samples."
+        ),
+    ] = 0,
+    lanes: Annotated[
+        int, typer.Option(min=1, help="Number of lanes that every batch is drawn from, with --blocks.")
+    ] = 64,
+    seed: Annotated[int, typer.Option(help="Seed of the training run.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="Epoch of the training run.")] = 0,
+    label: Annotated[
+        str | None, typer.Option(help="Label of the source, as its class takes it. Not needed to plan.")
+    ] = None,
+    storage: Annotated[
+        list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also draw which rank reads which shard when, as a PNG.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Work out what every rank reads in an epoch: samples, bytes, shards, requests per second. Reads no image."""
+    """Compute what each rank reads in an epoch: samples, bytes, shards, requests per second. Reads no images."""
     import json
 
     from fastfeed.cli.open_source import open_source
@@ -47,45 +62,45 @@ def plan(
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")
     opened = open_source(source, label, storage or [])
     shuffle: Shuffle = Blocks(window=blocks, lanes=lanes).bind(opened) if blocks else "full"
-    made = Plan.make(len(opened), batch=batch, seed=seed, world=World(0, world_size), shuffle=shuffle)
-    found = simulate(opened, made, epoch, ranks_per_node)
+    plan = Plan.make(len(opened), batch=batch, seed=seed, world=World(0, world_size), shuffle=shuffle)
+    simulation = simulate(opened, plan, epoch, ranks_per_node)
     if as_json:
-        typer.echo(json.dumps(figures(found, speed, ranks_per_node), indent=1))
+        typer.echo(json.dumps(figures(simulation, speed, ranks_per_node), indent=1))
     else:
-        _show(found, speed, ranks_per_node)
+        _show(simulation, speed, ranks_per_node)
     if out is not None:
         from fastfeed.cli.plan_picture import draw
 
-        draw(found).save(out)
+        draw(simulation).save(out)
         Console(stderr=as_json).print(f"ranks, time and shards -> [bold]{out}[/]", highlight=False)
 
 
-def figures(found: Simulation, speed: float, ranks_per_node: int) -> dict[str, object]:
-    """All that the table shows, as numbers."""
-    plan = found.plan
+def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[str, object]:
+    """Everything in the table, as numbers."""
+    plan = simulation.plan
     seconds = plan.steps * plan.batch / speed  # rank 0's batch; others differ by one sample at most
     per_node = min(ranks_per_node, plan.world.size)
-    chunks = found.node_units_read * max(1.0, -(-found.unit_bytes // _CHUNK))
+    chunks = simulation.node_units_read * max(1.0, -(-simulation.unit_bytes // _CHUNK))
     return {
         "ranks": plan.world.size,
         "steps": plan.steps,
         "global_batch": plan.global_batch,
         "epoch_s": seconds,
-        "followed_steps": len(found.steps),
-        "units": found.units,
-        "samples_per_rank": _range(found.samples),
-        "bytes_per_rank": _range(found.bytes),
-        "imbalance": found.imbalance,
-        "units_per_rank_epoch": _range(found.units_read),
-        "units_per_rank_step": _range(found.per_step),
-        "units_per_global_batch": _range(found.in_batch),
-        "units_per_node_epoch": _range(found.node_units_read),
+        "followed_steps": len(simulation.steps),
+        "units": simulation.units,
+        "samples_per_rank": _range(simulation.samples),
+        "bytes_per_rank": _range(simulation.bytes),
+        "imbalance": simulation.imbalance,
+        "units_per_rank_epoch": _range(simulation.units_read),
+        "units_per_rank_step": _range(simulation.per_step),
+        "units_per_global_batch": _range(simulation.in_batch),
+        "units_per_node_epoch": _range(simulation.node_units_read),
         "requests_per_s_rank": speed,
         "requests_per_s_all": speed * plan.world.size,
-        "bytes_per_s_rank": float(found.bytes.mean()) / seconds,
-        "bytes_per_s_all": float(found.bytes.sum()) / seconds,
+        "bytes_per_s_rank": float(simulation.bytes.mean()) / seconds,
+        "bytes_per_s_all": float(simulation.bytes.sum()) / seconds,
         "cached_requests_per_s_node": float(chunks.mean()) / seconds,
-        "cached_bytes_per_s_node": float(found.node_units_read.mean()) * found.unit_bytes / seconds,
+        "cached_bytes_per_s_node": float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds,
         "ranks_per_node": per_node,
     }
 
@@ -94,32 +109,34 @@ def _range(values: np.ndarray) -> dict[str, float]:
     return {"least": float(values.min()), "mean": float(values.mean()), "most": float(values.max())}
 
 
-def _show(found: Simulation, speed: float, ranks_per_node: int) -> None:
-    console, plan, f = Console(), found.plan, figures(found, speed, ranks_per_node)
-    console.print(f"{found.source!r}", soft_wrap=True, highlight=False)
+def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
+    console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
+    console.print(f"{simulation.source!r}", soft_wrap=True, highlight=False)
     console.print(
         f"{plan.world.size} ranks x batch {plan.batch} = {plan.global_batch:,} samples per step, {plan.steps:,} steps, "
         f"shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} at {speed:g} images/s per rank",
         soft_wrap=True,
         highlight=False,
     )
-    if not found.is_complete:
-        console.print(f"[yellow]{len(found.steps):,} evenly spread steps were followed; shards are counted in those[/]")
+    if not simulation.is_complete:
+        console.print(
+            f"[yellow]{len(simulation.steps):,} evenly spread steps were followed; shards are counted in those[/]"
+        )
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "least", "mean", "most"):
         table.add_column(name, justify="left" if not name else "right")
     rows = (
-        ("samples per rank and epoch", found.samples, _count),
-        ("bytes per rank and epoch", found.bytes, _size),
-        ("shards per rank and epoch", found.units_read, _count),
-        ("shards per rank and step", found.per_step, _count),
-        ("shards in a global batch", found.in_batch, _count),
-        (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", found.node_units_read, _count),
+        ("samples per rank and epoch", simulation.samples, _count),
+        ("bytes per rank and epoch", simulation.bytes, _size),
+        ("shards per rank and epoch", simulation.units_read, _count),
+        ("shards per rank and step", simulation.per_step, _count),
+        ("shards in a global batch", simulation.in_batch, _count),
+        (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", simulation.node_units_read, _count),
     )
     for name, values, text in rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))
     console.print(table)
-    console.print(f"imbalance: the busiest rank reads {found.imbalance:.1%} more than the mean", highlight=False)
+    console.print(f"imbalance: the busiest rank reads {simulation.imbalance:.1%} more than the mean", highlight=False)
     rates = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "requests/s", "bytes/s"):
         rates.add_column(name, justify="left" if not name else "right")
@@ -148,12 +165,12 @@ def _size(value: object) -> str:
 
 
 def _time(seconds: object) -> str:
-    whole = float(seconds)  # type: ignore[arg-type]
-    hours, rest = divmod(round(whole), 3600)
+    total = float(seconds)  # type: ignore[arg-type]
+    hours, rest = divmod(round(total), 3600)
     return (
-        f"{whole:.1f} s"
-        if whole < 60
+        f"{total:.1f} s"
+        if total < 60
         else f"{hours}:{rest // 60:02d}:{rest % 60:02d} h"
         if hours
-        else f"{whole / 60:.1f} min"
+        else f"{total / 60:.1f} min"
     )

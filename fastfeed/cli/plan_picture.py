@@ -1,4 +1,4 @@
-"""A picture of who reads which shard when."""
+"""The picture of `fastfeed plan --out`: which rank reads which shard when."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _PAPER, _INK, _PALE = (255, 255, 255), (32, 36, 44), (236, 238, 242)
 _DOT = (38, 84, 160)
 
 
-def draw(found: Simulation) -> Image.Image:
-    """Ranks over time, colored by the shard each reads most from; below, single ranks: shards over time."""
-    traces = found.traces
+def draw(simulation: Simulation) -> Image.Image:
+    """Ranks over time, colored by the shard each reads most from; below, the shards of single ranks over time."""
+    traces = simulation.traces
     height = _TOP + _RANKS + _GAP + len(traces) * (_TRACE + _GAP) + 10
     picture = Image.new("RGB", (_LEFT + _WIDTH + 30, height), _PAPER)
     pen, font, large = ImageDraw.Draw(picture), ImageFont.load_default(13), ImageFont.load_default(18)
-    plan = found.plan
-    pen.text((_LEFT, 10), f"{plan.world.size} ranks, {found.units:,} shards, shuffle {plan.shuffle}", _INK, large)
-    pen.text((_LEFT, 38), "color: the shard that a rank reads most from, by its place in storage", _INK, font)
-    _legend(picture, pen, font, found.units)
+    plan = simulation.plan
+    pen.text((_LEFT, 10), f"{plan.world.size} ranks, {simulation.units:,} shards, shuffle {plan.shuffle}", _INK, large)
+    pen.text((_LEFT, 38), "color: the shard that a rank reads most from, by its position in storage", _INK, font)
+    _legend(picture, pen, font, simulation.units)
 
-    hues = found.most_read * 255 // max(found.units - 1, 1)
+    hues = simulation.most_read * 255 // max(simulation.units - 1, 1)
     picture.paste(_stretched(_COLORS[hues], _RANKS), (_LEFT, _TOP))
     _axes(pen, font, _TOP, _RANKS, "rank", plan.world.size - 1, plan.steps)
     at = _TOP + _RANKS + _GAP
     for rank, trace in traces.items():
         dots = np.where(trace[..., None], np.array(_DOT, np.uint8), np.array(_PALE, np.uint8))
         picture.paste(_stretched(dots, _TRACE), (_LEFT, at))
-        share = found.units_read[rank] / max(found.units, 1)
+        share = simulation.units_read[rank] / max(simulation.units, 1)
         pen.text((_LEFT, at - 18), f"rank {rank}: reads from {share:.1%} of the shards", _INK, font)
-        _axes(pen, font, at, _TRACE, "shard", found.units - 1, plan.steps)
+        _axes(pen, font, at, _TRACE, "shard", simulation.units - 1, plan.steps)
         at += _TRACE + _GAP
     return picture
 

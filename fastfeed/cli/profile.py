@@ -1,4 +1,4 @@
-"""`fastfeed profile -- python train.py`: run a command, record it, and say why its GPU was idle."""
+"""`fastfeed profile -- python train.py`: records a command and explains why its GPU was idle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fastfeed.cli import trace_io as traces
+from fastfeed.cli import trace_io
 from fastfeed.cli.trace_io import InputRange, Steps
 from fastfeed.errors import ConfigError, FastfeedError
 
@@ -31,24 +31,35 @@ class Tool(str, enum.Enum):
 
 
 def profile(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run, with its arguments.")],
-    tool: Annotated[Tool, typer.Option("--with", help="The profiler. auto: nsys where there is one.")] = Tool.auto,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")],
+    tool: Annotated[
+        Tool, typer.Option("--with", help="The profiler. auto: nsys if it is installed, else nvprof.")
+    ] = Tool.auto,
     steps: Steps = None,
-    delay: Annotated[int, typer.Option(min=0, help="Seconds before recording begins.")] = 0,
-    duration: Annotated[int, typer.Option(min=0, help="Seconds of recording; 0: to the end.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder; else a new fastfeed-profile.")] = None,
-    html: Annotated[bool, typer.Option(help="Write report.html into the folder.")] = True,
+    delay: Annotated[int, typer.Option(min=0, help="Seconds to wait before recording.")] = 0,
+    duration: Annotated[int, typer.Option(min=0, help="Seconds to record; 0: until the command ends.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the recording. Default: a new fastfeed-profile folder."),
+    ] = None,
+    html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
     input_range: InputRange = "",
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help="'input>5%', 'idle>30%': exit code 3 above it, 4 without a verdict."),
+        typer.Option(
+            metavar="LIMIT",
+            help="A limit such as 'input>5%' or 'idle>30%'. Exit code 3 if exceeded, 4 if there is no verdict.",
+        ),
     ] = None,
-    nsys: Annotated[Path | None, typer.Option(help="The program nsys; else $NSYS or found.")] = None,
+    nsys: Annotated[Path | None, typer.Option(help="Path of nsys. Default: $NSYS, else searched for.")] = None,
 ) -> None:
-    """Run a command under a profiler, with light options; its exit code is returned. Reports on standard error."""
+    """Run a command under a low-overhead profiler, and explain why its GPU was idle.
+
+    Returns the exit code of the command. The report goes to standard error.
+    """
     from fastfeed.profiler import runner
 
-    limits = traces.gates(fail_on)
+    limits = trace_io.parse_limits(fail_on)
     rank = runner.rank_of(os.environ)
     if limits and rank is not None:
         raise ConfigError("--fail-on judges all ranks at once; leave it out here, then: fastfeed analyze DIR --fail-on")
@@ -59,45 +70,45 @@ def profile(
         _say(f"fastfeed: {bad[1]}")
         raise typer.Exit(bad[0])
     folder = (out or runner.free_folder(os.environ)).absolute()
-    with _named(nsys):
-        done = runner.record(
+    with _nsys_variable(nsys):
+        recording = runner.record(
             runner.Settings(tuple(command), folder, tool.value, delay, duration, nsys.absolute() if nsys else None)
         )
-        for note in done.notes:
+        for note in recording.notes:
             _say(f"fastfeed: {note}")
         code = 0
-        if not rank:  # the first rank speaks for its machine; the others have recorded
+        if not rank:  # the first rank reports for its machine; the others only record
             again = shlex.join(["fastfeed", "profile", "--", *command])
-            code = _report(done, folder, limits, html, input_range, steps, again)
-    raise typer.Exit(done.code or code)
+            code = _report(recording, folder, limits, html, input_range, steps, again)
+    raise typer.Exit(recording.code or code)
 
 
 def _report(
-    done: Recording, folder: Path, limits: list[Gate], html: bool, input_range: str, steps: int | None, again: str
+    recording: Recording, folder: Path, limits: list[Gate], html: bool, input_range: str, steps: int | None, again: str
 ) -> int:
-    """Analyze what was recorded and say it; the exit code of the limits."""
+    """Analyze the recording and print the report. Returns the exit code of the limits."""
     from fastfeed.profiler.compare.ci_gate import ABSTAINED
     from fastfeed.profiler.reports import text
 
-    files = [*done.traces, *done.timelines]
+    files = [*recording.traces, *recording.timelines]
     if not files:
         _say("fastfeed: there is nothing to analyze: no GPU work was recorded, and the command used no fastfeed.Feed")
         return ABSTAINED if limits else 0
     try:
-        result = traces.analyzed(files, input_range, steps, again)
+        result = trace_io.analyze_files(files, input_range, steps, again)
         text.render(result, Console(stderr=True))
-        for line in traces.save(result, folder / "report.html" if html else None, None):
+        for line in trace_io.save(result, folder / "report.html" if html else None, None):
             _say(line)
-    except FastfeedError as error:  # the command itself is done: its exit code counts
+    except FastfeedError as error:  # the command itself has finished: its exit code counts
         _say(f"fastfeed: {error}")
         return ABSTAINED if limits else 0
     _say(f"recording: {folder}")
-    return traces.judged(limits, result)
+    return trace_io.exit_code(limits, result)
 
 
 @contextmanager
-def _named(nsys: Path | None) -> Iterator[None]:
-    """Reports are also opened with the nsys that --nsys names."""
+def _nsys_variable(nsys: Path | None) -> Iterator[None]:
+    """Set $NSYS to the path of --nsys, because reading reports needs nsys too."""
     before = os.environ.get("NSYS")
     if nsys is not None:
         os.environ["NSYS"] = str(nsys.absolute())

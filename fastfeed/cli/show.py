@@ -1,4 +1,4 @@
-"""`fastfeed show DIR`: a contact sheet of what the trainer will see, or a grid of what ops do."""
+"""`fastfeed show DIR`: draws a contact sheet of what the trainer will see, or a grid of what ops do."""
 
 from __future__ import annotations
 
@@ -29,23 +29,28 @@ _LONGEST = 4  # times its short side: the middle is shown of what is longer
 def show(
     directory: Annotated[Path, typer.Argument(help="Folder of images; its class folders become labels.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="What to write: contact-sheet.png, with --ops ops.png.")
+        Path | None,
+        typer.Option("--out", "-o", help="Picture to write. Default: contact-sheet.png, or ops.png with --ops."),
     ] = None,
     ops: Annotated[
         str,
         typer.Option(
-            help="Draw one photograph and what each op makes of it, at five strengths: a recipe's name, such as "
-            "imagenet_train, a family's, such as color, all, or ops: 'Hue(0.1), RandAugment()'."
+            help="Draw one photograph after each of these ops, at five strengths. Takes the name of a recipe "
+            "(imagenet_train), of a family of ops (color), 'all', or ops: 'Hue(0.1), RandAugment()'."
         ),
     ] = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many samples.")] = 24,
-    size: Annotated[int, typer.Option(min=16, max=1024, help="Side of a sample, pixels.")] = 160,
-    evaluate: Annotated[bool, typer.Option("--eval", help="Resize and center crop, as for validation.")] = False,
-    scale: Annotated[float, typer.Option(help="Least share of an image that a random crop shows.")] = 0.08,
-    seed: Annotated[int, typer.Option(help="Of the run to look at.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, help="Of the run to look at.")] = 0,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of samples.")] = 24,
+    size: Annotated[int, typer.Option(min=16, max=1024, help="Side of a sample in pixels.")] = 160,
+    evaluate: Annotated[
+        bool, typer.Option("--eval", help="Resize and center crop, as in validation, without augmentation.")
+    ] = False,
+    scale: Annotated[
+        float, typer.Option(help="Smallest fraction of an image's area that a random crop covers.")
+    ] = 0.08,
+    seed: Annotated[int, typer.Option(help="Seed of the training run.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="Epoch of the training run.")] = 0,
 ) -> None:
-    """Draw the first samples that a training run with this seed sees, augmented and labeled; or what ops do."""
+    """Draw the first samples of a training run, augmented and labeled, or with --ops what each op does."""
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
     from fastfeed.feed.feed import Feed
@@ -72,30 +77,30 @@ def show(
 
 
 def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console) -> None:
-    """What --ops asks for, drawn. Ops with nothing random share a row."""
+    """Draw the ops of --ops. Ops without random numbers share a row."""
     from dataclasses import replace
 
-    from fastfeed.cli.op_grid import Row, draw
+    from fastfeed.cli.op_grid import OpRow, draw
     from fastfeed.cli.op_lists import arguments, sections
-    from fastfeed.cli.op_strengths import STRENGTHS, Cell, cells, sample_box, scaled
+    from fastfeed.cli.op_strengths import STRENGTHS, Picture, pictures, sample_box, scaled
     from fastfeed.feed.explain import short
 
-    asked = sections(text)
+    requested = sections(text)
     photos = _photographs(source)
     images = [image for _, image in photos]
     first, drawn = scaled(images[0], side), []
-    for section in asked:
-        rows: list[Row] = []
+    for section in requested:
+        rows: list[OpRow] = []
         for op in section.ops:
-            made = cells([op], images, side)
-            if len(made) > 1:
-                rows.append(Row(type(op).__name__, arguments(op), made))
+            drawings = pictures([op], images, side)
+            if len(drawings) > 1:
+                rows.append(OpRow(type(op).__name__, arguments(op), drawings))
                 continue
-            if not rows or rows[-1].name or len(rows[-1].cells) == len(STRENGTHS):
-                rows.append(Row("", "nothing random", []))
-            rows[-1].cells.append(replace(made[0], words=short(op)))
+            if not rows or rows[-1].name or len(rows[-1].pictures) == len(STRENGTHS):
+                rows.append(OpRow("", "nothing random", []))
+            rows[-1].pictures.append(replace(drawings[0], words=short(op)))
         if section.whole:
-            rows.append(Row("all of them", "one after another", cells(section.whole, images, side)))
+            rows.append(OpRow("all of them", "one after another", pictures(section.whole, images, side)))
         drawn.append((section.heading, rows))
         for op in section.left_out:
             console.print(
@@ -105,7 +110,7 @@ def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console
                 markup=False,
             )
     below = "The first random numbers of an op are 0.1, then 0.3, and so on. A box follows what moves."
-    original = Cell(first, box=sample_box(first))
+    original = Picture(first, box=sample_box(first))
     sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draws of {u}" for u in STRENGTHS])
     sheet.save(out, **({} if out.suffix.lower() == ".png" else {"quality": 82}))
     count = sum(len(rows) for _, rows in drawn)
@@ -113,25 +118,25 @@ def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console
 
 
 def _photographs(source: ImageFolder) -> list[tuple[str, np.ndarray]]:
-    """A few of them, by name: the first one that is whole, and others far from it."""
+    """A few readable photographs with their names, spread over the folder."""
     from fastfeed.errors import SourceError
 
     step = max(1, len(source) // _PHOTOS)
     ids = [first + step * k for first in range(step) for k in range(_PHOTOS) if first + step * k < len(source)]
-    found: list[tuple[str, np.ndarray]] = []
+    photos: list[tuple[str, np.ndarray]] = []
     for id in ids[:_TRIED]:
         image = _photograph(source, id)
         if image is not None:
-            found.append((source.uri(id), image))
-        if len(found) == _PHOTOS:
-            return found
-    if not found:
+            photos.append((source.uri(id), image))
+        if len(photos) == _PHOTOS:
+            return photos
+    if not photos:
         raise SourceError(f"none of the first {min(len(ids), _TRIED)} images of {source!r} can be read")
-    return found
+    return photos
 
 
 def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
-    """In RGB and no larger than needed, of a long one the middle; None where it is a bad one."""
+    """The photograph in RGB, no larger than needed; the middle of a long one. None if it cannot be decoded."""
     import threading
 
     import numpy as np
@@ -154,13 +159,13 @@ def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
     (bad,) = engine.decode(Request([blob], [header], windows, program.filter), out, threading.Event())
     if bad:
         return None
-    most = _LONGEST * min(height, width)
-    top, left = max(0, height - most) // 2, max(0, width - most) // 2
-    return np.ascontiguousarray(out[0, top : top + most, left : left + most])
+    limit = _LONGEST * min(height, width)
+    top, left = max(0, height - limit) // 2, max(0, width - limit) // 2
+    return np.ascontiguousarray(out[0, top : top + limit, left : left + limit])
 
 
 def folder(directory: Path) -> ImageFolder:
-    """The images of a folder: by class where it has class folders; of its train/ where it has train/ and val/."""
+    """The images of a folder, labeled if it has class folders. Of a folder with train/ and val/, those of train/."""
     from fastfeed.sources import ImageFolder
 
     if (directory / "train").is_dir() and (directory / "val").is_dir():
@@ -170,7 +175,7 @@ def folder(directory: Path) -> ImageFolder:
 
 
 def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
-    """All images of a uint8 HWC batch in a grid about 4:3, with class names and sample ids under them."""
+    """The images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids under them."""
     from PIL import Image, ImageDraw, ImageFont
 
     n, height, width = batch.images.shape[:3]

@@ -1,4 +1,4 @@
-"""Trace files to a result, and a result to where it was asked for: what `analyze`, `diff` and `profile` share."""
+"""What `analyze`, `diff` and `profile` share: reading trace files, checking limits, writing reports."""
 
 from __future__ import annotations
 
@@ -17,57 +17,67 @@ if TYPE_CHECKING:
     from fastfeed.profiler.compare.ci_gate import Gate
     from fastfeed.profiler.model.result import Result
 
-__all__ = ["AsJson", "InputRange", "Steps", "analyzed", "gates", "judged", "place", "save", "show_json"]
+__all__ = [
+    "AsJson",
+    "InputRange",
+    "Steps",
+    "analyze_files",
+    "check_output_path",
+    "exit_code",
+    "parse_limits",
+    "save",
+    "show_json",
+]
 
 InputRange = Annotated[
-    str, typer.Option(metavar="REGEX", help="Ranges with such a name are waiting for input, too.")
+    str, typer.Option(metavar="REGEX", help="Also count profiler ranges whose name matches as waiting for input.")
 ]  # fmt: skip
-Steps = Annotated[int | None, typer.Option(min=1, help="Judge the last so many steady steps only.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Analyze only the last N steady steps.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-def analyzed(paths: Sequence[Path], input_range: str = "", steps: int | None = None, again: str = "") -> Result:
+def analyze_files(paths: Sequence[Path], input_range: str = "", steps: int | None = None, again: str = "") -> Result:
     """Read files and folders of one run, and analyze them together.
 
-    Where no GPU trace can be read and there is a feed's timeline, that is analyzed, with a note.
+    If no GPU trace can be read but there is a feed's timeline, the timeline is analyzed, with a note.
     """
     from fastfeed.profiler import analysis, readers
     from fastfeed.profiler.merge import merge
     from fastfeed.profiler.readers.folders import expand
 
-    read, errors = [], []
+    traces, errors = [], []
     for path in expand(paths):
         try:
-            read.append(readers.read(path))
+            traces.append(readers.read(path))
         except TraceError as error:
             errors.append(error)
-    if errors and not (read and all(trace.origin.dialect == "timeline" for trace in read)):
+    if errors and not (traces and all(trace.origin.dialect == "timeline" for trace in traces)):
         raise errors[0]
-    result = analysis.analyze(merge.combine(read), input_range=input_range, last_steps=steps, again=again)
+    result = analysis.analyze(merge.combine(traces), input_range=input_range, last_steps=steps, again=again)
     return replace(result, notes=(*map(str, errors), *result.notes))
 
 
-def gates(given: Sequence[str] | None) -> list[Gate]:
-    """`--fail-on`, before anything long is begun."""
+def parse_limits(texts: Sequence[str] | None) -> list[Gate]:
+    """The limits of `--fail-on`, parsed before any long work starts."""
     from fastfeed.profiler.compare.ci_gate import parse
 
-    return [parse(text) for text in given or ()]
+    return [parse(text) for text in texts or ()]
 
 
-def judged(limits: Sequence[Gate], result: Result) -> int:
-    """The exit code of `--fail-on`; says on standard error what holds and what does not."""
+def exit_code(limits: Sequence[Gate], result: Result) -> int:
+    """The exit code of `--fail-on`; prints on standard error which limits hold and which do not."""
     from fastfeed.profiler.compare.ci_gate import check
 
-    code, said = check(limits, result)
-    for sentence in said:
+    code, sentences = check(limits, result)
+    for sentence in sentences:
         Console(stderr=True, soft_wrap=True).print(
             sentence, style="bold red" if code else "green", markup=False, highlight=False
         )
     return code
 
 
-def place(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
-    """Refuse a place that cannot be written, before anything long is begun."""
+def check_output_path(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
+    """Raise ConfigError for a path that cannot be written, before any long work starts."""
     if path is None:
         return
     if not path.name.lower().endswith(suffixes) or path.is_dir() or not path.absolute().parent.is_dir():
@@ -75,22 +85,22 @@ def place(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
 
 
 def save(result: Result, html: Path | None, perfetto: Path | None) -> list[str]:
-    """Write the page and the tracks; what was written, in words."""
+    """Write the HTML page and the Perfetto tracks. Returns a line of text for each file written."""
     from fastfeed.profiler.reports import page
     from fastfeed.profiler.reports import perfetto as tracks
 
-    said = []
+    lines = []
     for path in filter(None, (html, perfetto)):
         try:
             if path is html:
                 path.write_text(page.page(result), "utf-8")
-                said.append(f"report: {path}")
+                lines.append(f"report: {path}")
             else:
                 tracks.write(result, path)
-                said.append(f"tracks for ui.perfetto.dev: {path}")
+                lines.append(f"tracks for ui.perfetto.dev: {path}")
         except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}; name another place") from error
-    return said
+            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another path") from error
+    return lines
 
 
 def show_json(document: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fastfeed.cli.doctor import Gpu, Report, advise, collect, doctor, render
+from fastfeed.cli.doctor import GpuInfo, MachineReport, advise, collect, doctor, render
 
 BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "opencv-python-headless": "4.12.0"}
 BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
@@ -55,7 +55,7 @@ NO_NVML = nvml(nvmlInit=fails("NVML Shared Library Not Found"))
 
 def look(
     packages: Mapping[str, str] | None = None, gpu: Any = NO_NVML, environ: Mapping[str, str] | None = None
-) -> Report:
+) -> MachineReport:
     """collect() on a machine that is the same wherever the tests run."""
     report = collect(
         environ=environ or {}, version=(BASE | dict(packages or {})).get, has_module=lambda name: False, nvml=gpu
@@ -68,7 +68,7 @@ def look(
     return replace(report, advice=tuple(advise(report)))
 
 
-def text(report: Report, width: int = 80) -> str:
+def text(report: MachineReport, width: int = 80) -> str:
     out = io.StringIO()
     render(report, Console(file=out, width=width))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
@@ -197,7 +197,7 @@ def test_native_kernel_is_found_by_its_module() -> None:
 
 def test_nvml_may_fail_halfway() -> None:
     shared = look(gpu=nvml(nvmlDeviceGetMemoryInfo=fails("Not Supported")))
-    assert shared.gpus == (Gpu("NVIDIA H200", None), Gpu("NVIDIA H200", None))
+    assert shared.gpus == (GpuInfo("NVIDIA H200", None), GpuInfo("NVIDIA H200", None))
     assert "  GPU 0           NVIDIA H200, memory unknown\n" in text(shared)
     assert look(gpu=nvml(nvmlDeviceGetName=fails("GPU is lost"))).no_gpu == "not readable: GPU is lost"
     assert look(gpu=nvml(count=0)).no_gpu == "none"
@@ -210,7 +210,7 @@ def test_command_prints_json_and_exit_codes() -> None:
     shown = CliRunner().invoke(app, ["--json"], env=clean)
     facts = json.loads(shown.stdout)
     assert shown.exit_code == (1 if any(advice["problem"] for advice in facts["advice"]) else 0)
-    assert set(facts) == set(Report.__dataclass_fields__)
+    assert set(facts) == set(MachineReport.__dataclass_fields__)
     assert facts["world"]["found_by"] == "default: no launcher in the environment"
     broken = CliRunner().invoke(app, [], env=clean | {"RANK": "4", "WORLD_SIZE": "4"})
     assert broken.exit_code == 1

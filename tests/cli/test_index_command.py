@@ -1,4 +1,4 @@
-"""`fastfeed index`: what it writes, what it says, and how it goes on."""
+"""`fastfeed index`: what it writes, what it says, and how it resumes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["index", "photos", "-o", "all.csv"])
     assert done.exit_code == 130
     assert done.stderr == (
-        "stopped: 2 of 4 folders are listed, and kept in all.csv.partial; the same command goes on from there\n"
+        "interrupted: 2 of 4 folders are listed and saved in all.csv.partial; run the same command again to resume\n"
     )
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)

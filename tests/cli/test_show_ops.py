@@ -12,7 +12,7 @@ from fastfeed.cli import op_grid as grid
 from fastfeed.cli import op_lists as oplists
 from fastfeed.cli import op_strengths as strengths
 from fastfeed.cli.op_lists import FAMILIES, UNSEEN, arguments, sections
-from fastfeed.cli.op_strengths import STRENGTHS, cells, sample_box, scaled
+from fastfeed.cli.op_strengths import STRENGTHS, pictures, sample_box, scaled
 from fastfeed.cli.show import show
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed.explain import short
@@ -52,36 +52,36 @@ def test_every_module_with_a_showcase_belongs_to_a_family():
 
 @pytest.mark.parametrize("op", SEEN, ids=short)
 def test_every_op_has_its_pictures(op):
-    made = cells([op], PHOTOS, 60)
+    made = pictures([op], PHOTOS, 60)
     random = op.draws or op.kind == "views"
     assert len(made) == (len(STRENGTHS) if random else 1)
-    assert all(cell.image.dtype == np.uint8 and cell.image.shape[2] == 3 for cell in made)
+    assert all(picture.image.dtype == np.uint8 and picture.image.shape[2] == 3 for picture in made)
     if random:
-        assert len({cell.image.tobytes() for cell in made}) > 1, "five strengths differ"
-        assert any(cell.words for cell in made) or type(op).__name__ in ("AugMix", "Perspective")
+        assert len({picture.image.tobytes() for picture in made}) > 1, "five strengths differ"
+        assert any(picture.words for picture in made) or type(op).__name__ in ("AugMix", "Perspective")
 
 
 def test_strengths_go_from_low_to_high():
-    means = [cell.image.mean() for cell in cells([Brightness(0.5)], PHOTOS, 60)]
+    means = [picture.image.mean() for picture in pictures([Brightness(0.5)], PHOTOS, 60)]
     assert means == sorted(means) and means[0] < 0.8 * means[2] < means[2] < 0.95 * means[4]
-    assert [cell.words for cell in cells([Rotate(50)], PHOTOS, 60)] == [
+    assert [picture.words for picture in pictures([Rotate(50)], PHOTOS, 60)] == [
         "40° right",
         "20° right",
         "",
         "20° left",
         "40° left",
     ]
-    plain = cells([Brightness(0.5)], PHOTOS, 60)[2].image
+    plain = pictures([Brightness(0.5)], PHOTOS, 60)[2].image
     assert np.array_equal(plain, scaled(PHOTOS[0], 60)), "a factor of one in the middle"
 
 
 def test_the_box_follows_what_moves():
-    flipped = cells([RandomFlip()], PHOTOS, 60)
+    flipped = pictures([RandomFlip()], PHOTOS, 60)
     left, top, right, bottom = sample_box(flipped[0].image)
     width = flipped[0].image.shape[1]
     assert flipped[0].box == pytest.approx((width - right, top, width - left, bottom))
     assert flipped[4].box == pytest.approx((left, top, right, bottom))
-    assert all(cell.box is None for cell in cells([Invert()], PHOTOS, 60))
+    assert all(picture.box is None for picture in pictures([Invert()], PHOTOS, 60))
 
 
 def test_a_list_is_drawn_one_by_one_and_as_a_whole():
@@ -126,7 +126,7 @@ def test_what_is_no_list_is_refused_in_one_line(text, words):
 
 def test_a_crop_that_fits_nowhere_is_refused():
     with pytest.raises(ConfigError, match="cuts more than a photograph of"):
-        cells(sections("Crop(3000, 0, 20)")[0].ops, PHOTOS, 60)
+        pictures(sections("Crop(3000, 0, 20)")[0].ops, PHOTOS, 60)
 
 
 def test_the_sheet(folder, tmp_path, capsys):

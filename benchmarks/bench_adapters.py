@@ -1,6 +1,6 @@
 """What do the adapters leave of the plain feed's rate, and what does it cost to hand a batch over?
 
-Each adapter runs in a process of its own (`--only`), beside the plain feed: the same files, crops and threads, uint8
+Each adapter runs in a process of its own (`--only`), next to the plain feed: the same files, crops and threads, uint8
 NHWC batches. "Hand-over" is one batch of 256x224x224x3 uint8, from the feed's memory to the framework's array.
 """
 

@@ -1,10 +1,10 @@
-"""What does each op cost on one core, beside OpenCV written by hand, Pillow, torchvision and DALI?
+"""What does each op cost on one core, next to OpenCV written by hand, Pillow, torchvision and DALI?
 
 Processor time per 224 x 224 photograph. Everyone gets the same photographs in memory, in the form that they like best,
 and leaves the given ones as they are; values are the same where they can be passed. Ours is the chain that a feed runs,
 parameters included. Of DALI's time, what handing images in and out takes is taken off, and of ours the copy that keeps
 the given photographs whole, which a feed does not make. What replaces bytes by a table is also measured up to the
-normalized floats that a trainer gets, as it costs nothing there. Then: a recipe through a feed beside decoding alone,
+normalized floats that a trainer gets, as it costs nothing there. Then: a recipe through a feed against decoding alone,
 and batches mixed by two threads.
 
 --with MODULE imports a module first, such as one that makes torchvision importable; what is not importable is left out

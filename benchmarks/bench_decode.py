@@ -1,4 +1,4 @@
-"""How fast are JPEGs decoded, cut, scaled and antialiased to 224 x 224, beside the tools people use for it?
+"""How fast are JPEGs decoded, cut, scaled and antialiased to 224 x 224, next to the tools people use for it?
 
 Contestants get the same files in memory, two threads, an antialiased triangle filter, and write uint8 RGB. Random crops
 are drawn from the same distribution (area 8-100 %, aspect 3/4-4/3); DALI and tf.data draw their own. jpeg_limit is

@@ -2,7 +2,7 @@
 
 Each round runs the command in a process of its own: reading, analysis, the page and the JSON. The traces are made by
 the writers of the tests: a million kernels with their launches as Nsight Systems exports them, the same as Chrome JSON
-in the layout of PyTorch (gzipped too), and a Chrome JSON of two gigabytes. Real traces beside them, if they are there.
+in the layout of PyTorch (gzipped too), and a Chrome JSON of two gigabytes. Real traces as well, if they are there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How fast do photographs become JPEGs of 512 pixels on the short side, quality 90, 4:2:0, scaled with Lanczos3?
 
-Contestants get the same files in memory and two threads, and return the new files' bytes. Beside the rates: SSIM on
+Contestants get the same files in memory and two threads, and return the new files' bytes. Besides the rates: SSIM on
 luma of what each scales to, before it is encoded again, against full decoding and Pillow's Lanczos.
 """
 

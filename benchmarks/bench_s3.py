@@ -1,5 +1,5 @@
 """Reading samples of tar shards from S3 with 40 ms of latency: one at a time, 64 in flight, and with 1 % of faults;
-then from the disk cache, beside plain local files.
+then from the disk cache, next to plain local files.
 
 The server is the tests' (tests/helpers/s3.py): moto, with latency and faults put in front, on the same two cores. Every
 image that comes is compared with what was put there.

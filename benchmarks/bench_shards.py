@@ -1,4 +1,4 @@
-"""How fast are tar shards in the page cache, bytes only, beside webdataset and Python's tarfile?
+"""How fast are tar shards in the page cache, bytes only, next to webdataset and Python's tarfile?
 
 All yield the same images and labels of the same shards, in one process and thread. Ours are read in shuffled order, as
 a feed does, and in the order of the shards; the others stream. Then: how fast the index is built, and what an index of

@@ -128,7 +128,7 @@ def read(source: ff.TFRecords, ids: np.ndarray, threads: int) -> int:
 
 
 def index(files: list[Path]) -> int:
-    """A source built anew."""
+    """A newly built source."""
     shutil.rmtree(files[0].parent / ".fastfeed")
     return len(ff.TFRecords(files))
 

@@ -99,7 +99,7 @@ def rss_mb() -> float:
 
 
 def _plain(argument: str) -> str:
-    """Where something lies on this machine is nobody's business."""
+    """The last folders of a path: reports do not need the rest."""
     return "/".join(Path(argument).parts[-3:]) if argument.startswith("/") else argument
 
 

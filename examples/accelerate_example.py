@@ -1,7 +1,7 @@
 """Hugging Face Accelerate: prepare model and optimizer, not the feed, which has found its rank already.
 
 python examples/accelerate_example.py
-accelerate launch --num_processes 2 --cpu examples/accelerate_example.py --folder run     # again: goes on
+accelerate launch --num_processes 2 --cpu examples/accelerate_example.py --folder run     # again: resumes
 """
 
 import argparse

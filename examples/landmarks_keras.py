@@ -22,7 +22,7 @@ parser.add_argument("--freeze-backbone", action="store_true")
 parser.add_argument("--mixed-precision", action="store_true")
 parser.add_argument("--epochs", type=int, default=14)
 parser.add_argument("--size", type=int, default=64, help="height and width, pixels")
-parser.add_argument("--backup", help="a folder; the run goes on from it after a crash")
+parser.add_argument("--backup", help="folder for backups; after a crash the run resumes from it")
 args = parser.parse_args()
 
 import keras  # noqa: E402  after the arguments: --help should not wait for it

@@ -1,7 +1,7 @@
 """Which landmark is it? PyTorch DistributedDataParallel: bytes to the device, one checkpoint, a resume to the batch.
 
 python examples/landmarks_torch_ddp.py
-torchrun --standalone --nproc_per_node 2 examples/landmarks_torch_ddp.py --checkpoint run.pt    # again: goes on
+torchrun --standalone --nproc_per_node 2 examples/landmarks_torch_ddp.py --checkpoint run.pt    # again: resumes
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Lightning: a feed is a loader for `Trainer.fit`, and a checkpoint taken inside an epoch goes on at its next batch.
+"""Lightning: a feed is a loader for `Trainer.fit`, and a checkpoint taken inside an epoch resumes at its next batch.
 
-python examples/lightning_example.py                                # crashes in the middle of an epoch, then goes on
+python examples/lightning_example.py                                # crashes in the middle of an epoch, then resumes
 """
 
 import argparse

@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def ended(report: dict[str, Any], cpu: bool) -> int:
-    """0: every part is ok, or needs a GPU that nobody expected here."""
+    """0: every part is ok, or needs a GPU that was not expected here."""
 
     def fine(name: str, part: dict[str, Any]) -> bool:
         return part["ok"] is True or (cpu and name in NEEDS_GPU and part["ok"] == "not run")

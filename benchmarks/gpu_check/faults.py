@@ -1,4 +1,4 @@
-"""3. Bad files on every path: the run goes on, the quarantine names exactly these, and memory stays flat.
+"""3. Bad files on every path: the run continues, the quarantine names exactly these, and memory stays flat.
 
 Every batch of the 2,000 has bad files in it that were not met before. Of files that decoders judge differently it is
 told how many were named.

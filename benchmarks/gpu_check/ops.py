@@ -122,7 +122,7 @@ def _picture(path: Path) -> np.ndarray:
 
 
 def _others(pictures: list[np.ndarray]) -> list[bytes]:
-    """Kinds of file that the GPU does not decode, beside those that it does."""
+    """Kinds of file that the GPU does not decode, in addition to those that it does."""
     images = [Image.fromarray(picture) for picture in pictures]
     return [
         encoded(images[0], "PNG"),

@@ -1,4 +1,4 @@
-"""1. Images per second and processor time per image: ours in every way, beside DALI tuned by hand.
+"""1. Images per second and processor time per image: ours in every way, next to DALI tuned by hand.
 
 Everybody is measured once; then the best of each kind run in turn, forth and back, and only those rounds give ratios.
 """
@@ -122,7 +122,7 @@ class _Set:
                     self._shares[name] = share.share.value  # type: ignore[union-attr]
             finally:
                 one.close()
-        except Exception as error:  # the others go on; the part is not ok
+        except Exception as error:  # the others continue; the part is not ok
             self._errors[name] = f"{type(error).__name__}: {error}"[:500]
             self._setting.say(f"{self._name}: {name}: {self._errors[name]}")
             return

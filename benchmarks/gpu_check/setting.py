@@ -28,7 +28,7 @@ class Wrong(AssertionError):
 
 @dataclass(slots=True)
 class Setting:
-    """The machine's side of a run; `until` is set anew for each part."""
+    """The machine's side of a run; `until` is set again for each part."""
 
     gpu: bool
     quick: bool

@@ -1,4 +1,4 @@
-"""Batches as the tuples that `fit` and the like take."""
+"""Batches as the tuples that trainers take: (images, labels[, weights])."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fastfeed.feed.annotations import annotator
 from fastfeed.feed.feed import Feed
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Parts", "image_specs", "label_spec", "target_specs"]
+__all__ = ["BatchTuples", "image_specs", "label_spec", "target_specs"]
 
 
 def image_specs(feed: Feed) -> list[tuple[tuple[int, ...], str]]:
-    """Shape and dtype of one sample's images; several where there are views of several sizes."""
+    """Shape and dtype of one sample's images; one entry per size of its views."""
     return [(program.shape, program.spec.dtype) for program in (feed.program, *feed.program.others)]
 
 
@@ -36,10 +36,10 @@ def target_specs(feed: Feed) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class BatchTuples:
     """(images, labels) of a batch, with weights where they may differ from one, as flat as devices take them.
 
-    Of a source that says where things are: (images, boxes, labels, masks), or what there is of these; `whole` makes
+    Of a source that says where things are: (images, boxes, labels, masks), or what there is of these; `nested` makes
     (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on. Images of several sizes of
     views are a tuple of arrays.
 
@@ -55,8 +55,8 @@ class Parts:
     sizes: int = 1  # arrays of images
 
     @classmethod
-    def of(cls, feed: Feed, padded: bool = False, factors: np.ndarray | None = None) -> Parts:
-        """`padded`: padding stays and the weights tell, for frameworks that compile anew for every shape."""
+    def of(cls, feed: Feed, padded: bool = False, factors: np.ndarray | None = None) -> BatchTuples:
+        """`padded`: keep padding, with weight 0, for frameworks that compile again for every shape."""
         plan, cut = feed.plan, feed.partial and not padded
         weighted = feed.weighted or factors is not None or (padded and feed.partial)
         names, sizes = tuple(target_specs(feed)), len(image_specs(feed))
@@ -72,11 +72,11 @@ class Parts:
         if self.factors is not None:
             weights = weights * _factors(self.factors, batch.labels)
         images = batch.views if self.sizes > 1 else (batch.images,)
-        found = (*images, *(_target(batch, name) for name in self.names), *([weights] if self.weighted else []))
-        return tuple(array[: self.length] for array in found) if batch.step == self.last else found
+        arrays = (*images, *(_target(batch, name) for name in self.names), *([weights] if self.weighted else []))
+        return tuple(array[: self.length] for array in arrays) if batch.step == self.last else arrays
 
-    def whole(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        """As trainers take them."""
+    def nested(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """The nested tuple that trainers take, from the flat one."""
         images, rest = tuple(flat[: self.sizes]), flat[self.sizes :]
         if self.names != ("",):
             rest = [dict(zip(self.names, rest, strict=False)), *rest[len(self.names) :]]
@@ -86,15 +86,15 @@ class Parts:
 def _target(batch: Batch, name: str) -> np.ndarray:
     if not name:
         return batch.labels
-    found = batch.masks if name == "masks" else getattr(batch.objects, name)
-    assert found is not None
-    return found
+    target = batch.masks if name == "masks" else getattr(batch.objects, name)
+    assert target is not None
+    return target
 
 
 def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Of each label; soft labels have the mean of their classes' factors, by share."""
+    """The factor of each label; a soft label has the mean of its classes' factors, weighted by share."""
     if labels.ndim == 2:
-        named = min(len(factors), labels.shape[1])
+        count = min(len(factors), labels.shape[1])
         # no matrix product: the order in which it sums up may depend on the number of rows
-        return 1 + (labels[:, :named] * (factors[:named] - 1)).sum(axis=1)
+        return 1 + (labels[:, :count] * (factors[:count] - 1)).sum(axis=1)
     return np.append(factors, np.float32(1))[np.minimum(labels, len(factors))]

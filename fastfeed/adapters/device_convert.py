@@ -1,4 +1,4 @@
-"""Where Normalize, ToFloat and ToLayout are done: by the feed's threads, or where the bytes have arrived."""
+"""Decides where Normalize, ToFloat and ToLayout run: in the feed's threads, or on the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Where = Literal["auto", "host", "device"]
 
 
 def on_device(feed: Feed, placement: Placement, convert: Where) -> bool:
-    """Whether the device converts. "auto": unless it is the processor, as bytes are a quarter of floats to copy."""
+    """Whether the device converts. "auto": if it is an accelerator, since bytes are a quarter of the floats."""
     if convert not in ("auto", "host", "device"):
         raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
     return feed.converts and (placement.accelerator if convert == "auto" else convert == "device")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import Parts
+from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.adapters.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
@@ -39,9 +39,9 @@ def check(feed: Feed) -> None:
     check_ranks(feed, "JAX", jax.process_index(), jax.process_count())
 
 
-def placement(device: Any, held: int) -> JaxPlacement:
+def placement(device: Any, live_batches: int) -> JaxPlacement:
     """For `prefetch_to_device`."""
-    return JaxPlacement(device, held)
+    return JaxPlacement(device, live_batches)
 
 
 class JaxFeed:
@@ -51,18 +51,18 @@ class JaxFeed:
     All batches have one shape, so that nothing is compiled twice: padding stays, with weight 0.
     """
 
-    def __init__(self, feed: Feed, placement: JaxPlacement, later: bool) -> None:
+    def __init__(self, feed: Feed, placement: JaxPlacement, raw: bool) -> None:
         self.feed, self._placement = feed, placement
-        self._convert = device_convert(feed.program.convert) if later else None
-        parts = Parts.of(feed, padded=True)
-        self._place, self._whole = lambda batch: placement.put(parts(batch)), parts.whole
-        feed.place_on(placement, raw=later)
+        self._convert = device_convert(feed.program.convert) if raw else None
+        tuples = BatchTuples.of(feed, padded=True)
+        self._place, self._nested = lambda batch: placement.put(tuples(batch)), tuples.nested
+        feed.place_on(placement, raw=raw)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for placed in self.feed.placed(self._place, raw=self._convert is not None):
             images, *rest = self._placement.take(placed)
             # here, not where it was copied: in a world of several processes all must begin the same work in one order
-            yield self._whole([images if self._convert is None else self._convert(images), *rest])
+            yield self._nested([images if self._convert is None else self._convert(images), *rest])
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every process."""
@@ -81,7 +81,7 @@ class JaxPlacement:
     On the processor JAX takes memory that begins with a page as it is, and holds it for as long as the array lives.
     """
 
-    def __init__(self, where: Any = None, held: int = 4) -> None:
+    def __init__(self, where: Any = None, live_batches: int = 4) -> None:
         if where is None or isinstance(where, str):
             where = _device(where)
         if not isinstance(where, (jax.Device, jax.sharding.Sharding)):
@@ -89,7 +89,7 @@ class JaxPlacement:
                 f"sharding must be a jax.sharding.Sharding, a jax.Device or None, got {where!r}; for data parallel: "
                 'NamedSharding(Mesh(jax.devices(), ("batch",)), PartitionSpec("batch"))'
             )
-        self.where, self._held = where, held
+        self.where, self._live_batches = where, live_batches
         devices = [where] if isinstance(where, jax.Device) else sorted(where.device_set, key=lambda d: d.id)
         self._global = isinstance(where, jax.sharding.Sharding) and not where.is_fully_addressable
         self.accelerator = devices[0].platform != "cpu"
@@ -134,7 +134,7 @@ class JaxPlacement:
             return jax.block_until_ready(placed) if borrowed else placed
         except RuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                raise out_of_memory(self.name, arrays, self._held, error) from error
+                raise out_of_memory(self.name, arrays, self._live_batches, error) from error
             raise
 
     def _put(self, array: Any, where: Any) -> Any:

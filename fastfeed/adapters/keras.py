@@ -29,7 +29,7 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
     TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
 
     class_weight: factors of the loss by label, 1 for labels that are not named; a soft label has the mean of its
-    classes' factors. Given to `fit` beside a feed, Keras would leave it out without a word, as it does with
+    classes' factors. If given to `fit` together with a feed, Keras would silently ignore it, as it does with
     `sample_weight` and `y`: those are refused there.
     """
     epochs = Epochs(feed, _factors(class_weight), _peeks())
@@ -75,15 +75,15 @@ class _TensorFlow:
     def data(self, strategy: Any = None) -> Any:
         epochs, tf = self._epochs, self._tf
         strategy = self._strategy if strategy is None else strategy
-        made = self._adapter.dataset(epochs.feed, epochs, Epochs.walk, epochs.parts)
+        dataset = self._adapter.build_dataset(epochs.feed, epochs, Epochs.walk, epochs.tuples)
         if self._strategies.is_chosen(strategy):
-            return self._strategies.distributed(made, epochs, strategy)
+            return self._strategies.distributed(dataset, epochs, strategy)
         world = epochs.feed.plan.world
         if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
             raise self._strategies.several_workers(f"rank {world.rank} of {world.size} (TF_CONFIG)")
         if tf.config.list_logical_devices("GPU"):
-            return self._adapter.on_device(made, "/GPU:0", epochs)
-        return made
+            return self._adapter.on_device(dataset, "/GPU:0", epochs)
+        return dataset
 
 
 class _Jax:
@@ -179,11 +179,11 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
 
 
 def _refuse(caller: Mapping[str, Any]) -> None:
-    """Keras drops what was given to `fit` beside an adapter; its iterator, which asks us first, still has it."""
+    """Keras drops other arguments of `fit` that gets an adapter; its iterator, which asks us first, still has them."""
     for name, instead in _IGNORED.items():
         if caller.get(name) is not None and "steps_per_execution" in caller:
             raise ConfigError(
-                f"{name} must not be given to fit or evaluate beside a feed: Keras would ignore it; {instead}"
+                f"{name} must not be given to fit or evaluate together with a feed: Keras would ignore it; {instead}"
             )
 
 

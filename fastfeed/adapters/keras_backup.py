@@ -1,4 +1,4 @@
-"""A Keras callback that saves the model and the position in the data together, and goes on from both."""
+"""A Keras callback that saves the model and the position in the data together, and resumes from both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _backup_class() -> Any:
         """Written by rank 0 alone, read by all: the folder must be one that every rank sees.
 
         Weights go into a new file; then one small file that names it and holds the position replaces the last one,
-        whole or not at all. A run that is killed at any moment goes on from the newest pair. The position is that of
+        whole or not at all. A run that is killed at any moment resumes from the newest pair. The position is that of
         the trainer: batches that a framework has taken ahead of it do not count.
         """
 
@@ -100,7 +100,7 @@ def _backup_class() -> Any:
         def _restore(self, saved: dict[str, Any]) -> None:
             if not self.model.built:
                 raise ConfigError(
-                    "the model must be built before training goes on from a backup; give it an Input layer, or call it "
+                    "the model must be built before training resumes from a backup; give it an Input layer, or call it "
                     "on a batch before fit"
                 )
             if {"keras_epoch", "weights", "feed"} - saved.keys():

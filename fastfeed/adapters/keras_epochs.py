@@ -1,4 +1,4 @@
-"""Walks of one epoch, as Keras asks for them."""
+"""Iterates a feed epoch by epoch, as Keras requests it."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import Parts, image_specs, target_specs
+from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.runtime.placement import Placement
 
-__all__ = ["Epochs", "looking"]
+__all__ = ["Epochs", "is_keras_peeking"]
 
-_LOOKS = {"_symbolic_build", "_maybe_symbolic_build"}
-_DEEP = 12  # frames between Keras's look and us, at most
+_PEEKING = {"_symbolic_build", "_maybe_symbolic_build"}
+_MAX_FRAMES = 12  # frames between Keras's look and us, at most
 
 
 class Epochs:
     """Keras may take a batch to learn its shapes, and then begin again: it is given zeros. `peeks`: this version takes
     it where we cannot tell, in the first fit; that one is given once more, unless the feed has been moved since.
-    Any other walk is as iterating the feed: one broken off is followed by the next epoch.
+    Any other iteration is like iterating the feed: if interrupted, the next one is the next epoch.
     """
 
     def __init__(self, feed: Feed, factors: np.ndarray | None = None, peeks: bool = False) -> None:
         self.feed, self._peeks = feed, peeks
-        self.parts = Parts.of(feed, factors=factors)
+        self.tuples = BatchTuples.of(feed, factors=factors)
         self._placement: Placement | None = None
-        self._place = _host(self.parts)
+        self._place = _host(self.tuples)
         self._live: Iterator[tuple[int, Any]] = iter(())
-        self._given = 0  # batches, in all
+        self._delivered = 0  # batches, in all
         self._peeked: tuple[int, Any] | None = None  # the first, while it is the only one
         self._moves = feed.moves
 
     def walk(self) -> Iterator[tuple[Any, ...]]:
         """One epoch of (images, labels[, weights])."""
-        if looking():
+        if is_keras_peeking():
             yield self.zeros()
             return
         for _, placed in self._batches():
-            yield self.parts.whole(placed if self._placement is None else self._placement.take(placed))
+            yield self.tuples.nested(placed if self._placement is None else self._placement.take(placed))
 
     def zeros(self) -> tuple[Any, ...]:
         """Shapes and types of a batch."""
         batch = self.feed.plan.batch
         specs = [*image_specs(self.feed), *target_specs(self.feed).values()]
-        found = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
-        return self.parts.whole([*found, np.ones(batch, np.float32)] if self.parts.weighted else found)
+        arrays = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
+        return self.tuples.nested([*arrays, np.ones(batch, np.float32)] if self.tuples.weighted else arrays)
 
     def use(self, placement: Placement) -> None:
         """From now on walks are on this device."""
         if self._placement is None or self._placement.name != placement.name:
-            self._placement, self._place = placement, _device(self.parts, placement)
+            self._placement, self._place = placement, _device(self.tuples, placement)
             self.feed.place_on(placement)
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
@@ -63,31 +63,31 @@ class Epochs:
             self._live = self.feed.placed(self._place)
         self._peeked = None
         for step, placed in self._live:
-            self._given += 1
-            if self._peeks and self._given == 1 and step + 1 < len(self.feed):
+            self._delivered += 1
+            if self._peeks and self._delivered == 1 and step + 1 < len(self.feed):
                 self._peeked, self._moves = (step, placed), self.feed.moves
             yield step, placed
             self._peeked = None
 
 
-def looking() -> bool:
+def is_keras_peeking() -> bool:
     """Keras wants to see a batch, on this thread, to build a model with; it will not train on it.
 
     A batch, or several that a framework takes ahead, would be lost to training.
     """
     frame: Any = sys._getframe(1)
-    for _ in range(_DEEP):
+    for _ in range(_MAX_FRAMES):
         if frame is None:
             return False
-        if frame.f_code.co_name in _LOOKS:
+        if frame.f_code.co_name in _PEEKING:
             return True
         frame = frame.f_back
     return False
 
 
-def _host(parts: Parts) -> PlaceFunction:
-    return lambda batch: (batch.step, parts(batch))
+def _host(tuples: BatchTuples) -> PlaceFunction:
+    return lambda batch: (batch.step, tuples(batch))
 
 
-def _device(parts: Parts, placement: Placement) -> PlaceFunction:
-    return lambda batch: (batch.step, placement.put(parts(batch)))
+def _device(tuples: BatchTuples, placement: Placement) -> PlaceFunction:
+    return lambda batch: (batch.step, placement.put(tuples(batch)))

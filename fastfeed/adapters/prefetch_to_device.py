@@ -1,4 +1,4 @@
-"""`prefetch_to_device`: anybody's batches, on any framework's device before their turn."""
+"""`prefetch_to_device`: copies any iterable's batches to any framework's device ahead of time."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
     return _Prefetched(iterable, _placement(device, depth + 2), depth)
 
 
-def _placement(device: Any, held: int) -> Placement:
+def _placement(device: Any, live_batches: int) -> Placement:
     if isinstance(device, str):
         framework, _, rest = ("tf:" + device if device.startswith("/") else device).partition(":")
         if framework not in FRAMEWORKS:
             framework, rest = "torch", device
         rest = rest or {"torch": "cuda", "tf": "GPU:0", "tensorflow": "GPU:0"}.get(framework, "")
-        return importlib.import_module(FRAMEWORKS[framework]).placement(rest, held)
+        return importlib.import_module(FRAMEWORKS[framework]).placement(rest, live_batches)
     framework = type(device).__module__.split(".")[0]
     if framework not in FRAMEWORKS:
         raise ConfigError(
             f"device must be a torch.device, a jax.Device, a jax Sharding, or a name such as 'torch:cuda:0', 'jax' "
             f"or 'tf:GPU:0', got {device!r}"
         )
-    return importlib.import_module(FRAMEWORKS[framework]).placement(device, held)
+    return importlib.import_module(FRAMEWORKS[framework]).placement(device, live_batches)
 
 
 def _of_feed(feed: Feed, placement: Placement) -> Iterator[Batch]:
@@ -86,7 +86,7 @@ class _Prefetched:
     def __next__(self) -> Any:
         try:
             found = next(self._ahead)
-        except BaseException:  # Ctrl-C as well: the thread must not go on drawing
+        except BaseException:  # Ctrl-C as well: the thread must not draw any more
             self.close()
             raise
         if found is None:

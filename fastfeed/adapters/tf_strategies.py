@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fastfeed.adapters.keras_epochs import Epochs, looking
+from fastfeed.adapters.keras_epochs import Epochs, is_keras_peeking
 from fastfeed.errors import ConfigError
 
 __all__ = ["distributed", "is_chosen"]
@@ -19,11 +19,11 @@ def is_chosen(strategy: Any) -> bool:
         return bool(tf.distribute.has_strategy())
 
 
-def distributed(made: Any, epochs: Epochs, strategy: Any) -> Any:
-    """What Keras iterates instead of the dataset `made` of these epochs."""
+def distributed(dataset: Any, epochs: Epochs, strategy: Any) -> Any:
+    """What Keras iterates instead of the dataset of these epochs."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.num_replicas_in_sync > 1:
         raise several_workers(f"a strategy of {strategy.num_replicas_in_sync}")
-    return _Distributed(strategy.experimental_distribute_dataset(made), epochs)
+    return _Distributed(strategy.experimental_distribute_dataset(dataset), epochs)
 
 
 def several_workers(got: str) -> ConfigError:
@@ -42,15 +42,15 @@ class _Distributed(tf.distribute.DistributedDataset):
     It does so before every `fit` and `evaluate`, and TensorFlow draws more of them meanwhile, for each device.
     """
 
-    def __init__(self, made: Any, epochs: Epochs) -> None:
-        self._made, self._epochs = made, epochs
+    def __init__(self, dataset: Any, epochs: Epochs) -> None:
+        self._dataset, self._epochs = dataset, epochs
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self._epochs.zeros()] if looking() else self._made)
+        return iter([self._epochs.zeros()] if is_keras_peeking() else self._dataset)
 
     @property
     def element_spec(self) -> Any:
-        return self._made.element_spec
+        return self._dataset.element_spec
 
     def reduce(self, initial_state: Any, reduce_func: Any) -> Any:
-        return self._made.reduce(initial_state, reduce_func)
+        return self._dataset.reduce(initial_state, reduce_func)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import Parts, image_specs, target_specs
+from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.runtime.buffers import aligned
@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_tfdata", "TensorFlow", "tf") from error
 
-__all__ = ["TfPlacement", "dataset", "placement", "to_tfdata"]
+__all__ = ["TfPlacement", "build_dataset", "placement", "to_tfdata"]
 
 _AHEAD = 2  # batches that TensorFlow holds on a device
 
@@ -32,63 +32,65 @@ def to_tfdata(feed: Feed, device: str | None = None) -> Any:
     `device`, and under a strategy of several devices, TensorFlow takes batches before the trainer does: `feed.state()`
     is ahead then.
     """
-    parts = Parts.of(feed)
-    made = dataset(feed, feed, lambda feed: (parts.whole(parts(batch)) for batch in feed), parts)
-    return made if device is None else on_device(made, device, feed)
+    tuples = BatchTuples.of(feed)
+    dataset = build_dataset(feed, feed, lambda feed: (tuples.nested(tuples(batch)) for batch in feed), tuples)
+    return dataset if device is None else on_device(dataset, device, feed)
 
 
-def on_device(made: Any, device: str, owner: Any) -> Any:
+def on_device(dataset: Any, device: str, owner: Any) -> Any:
     """The same dataset, two batches ahead on a device. Nothing may follow it but iteration."""
     name = TfPlacement(device).device
-    placed = made.apply(tf.data.experimental.prefetch_to_device(name, _AHEAD))
+    placed = dataset.apply(tf.data.experimental.prefetch_to_device(name, _AHEAD))
     setattr(placed, "_fastfeed", owner)  # noqa: B010
     return placed
 
 
-def dataset(feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], parts: Parts) -> Any:
-    """A dataset over `epoch(owner)`, whose tuples are as `parts.whole` makes them.
+def build_dataset(
+    feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], tuples: BatchTuples
+) -> Any:
+    """A dataset over `epoch(owner)`, whose tuples are as `tuples.nested` makes them.
 
     There is no `.prefetch()` at its end: the feed works ahead itself, and a buffer between it and the trainer would
     hide from the feed's statistics who waits for whom. Nor is its length asserted: an epoch that is restored in the
     middle is shorter. Batches begin with a page, so TensorFlow takes them as they are, without a copy.
     """
     batch = None if feed.partial else feed.plan.batch
-    specs = [*image_specs(feed), *target_specs(feed).values(), *([((), "float32")] if parts.weighted else [])]
-    signature = parts.whole([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
-    held = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds
+    specs = [*image_specs(feed), *target_specs(feed).values(), *([((), "float32")] if tuples.weighted else [])]
+    signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
+    owner_ref = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds
 
     def walk() -> Iterable[tuple[Any, ...]]:
-        owner = held()
+        owner = owner_ref()
         if owner is None:
             raise FeedClosed("the feed behind this dataset is gone; keep the feed, or the dataset as it was made")
         yield from epoch(owner)
 
-    made = tf.data.Dataset.from_generator(walk, output_signature=signature)
+    dataset = tf.data.Dataset.from_generator(walk, output_signature=signature)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF  # sharded by the plan
-    made = made.with_options(options)
-    setattr(made, "_fastfeed", owner)  # noqa: B010  datasets made from this one keep it as their input
-    return made
+    dataset = dataset.with_options(options)
+    setattr(dataset, "_fastfeed", owner)  # noqa: B010  datasets made from this one keep it as their input
+    return dataset
 
 
-def placement(device: Any, held: int) -> TfPlacement:
+def placement(device: Any, live_batches: int) -> TfPlacement:
     """For `prefetch_to_device`."""
-    return TfPlacement(device, held)
+    return TfPlacement(device, live_batches)
 
 
 class TfPlacement:
     """Eager tensors on a device, copied by the thread that finished the batch."""
 
-    def __init__(self, device: str = "", held: int = 4) -> None:
+    def __init__(self, device: str = "", live_batches: int = 4) -> None:
         here = [d.name for d in tf.config.list_logical_devices()]
-        wanted = device.upper().replace("/DEVICE:", "").lstrip("/") or "CPU:0"
-        wanted = wanted if ":" in wanted else f"{wanted}:0"
-        found = [name for name in here if name.upper().endswith(f"DEVICE:{wanted}")]
-        if not found:
+        requested = device.upper().replace("/DEVICE:", "").lstrip("/") or "CPU:0"
+        requested = requested if ":" in requested else f"{requested}:0"
+        matches = [name for name in here if name.upper().endswith(f"DEVICE:{requested}")]
+        if not matches:
             raise ConfigError(f"device must be one of TensorFlow's here ({', '.join(here)}), got {device!r}")
-        self.device, self._held = found[0], held
-        self.name, self.accelerator = f"TensorFlow {wanted}", not wanted.startswith("CPU")
+        self.device, self._live_batches = matches[0], live_batches
+        self.name, self.accelerator = f"TensorFlow {requested}", not requested.startswith("CPU")
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         return aligned(shape, dtype)
@@ -98,7 +100,7 @@ class TfPlacement:
             with tf.device(self.device):
                 return tuple(self._put(array, borrowed) for array in arrays)
         except tf.errors.ResourceExhaustedError as error:
-            raise out_of_memory(self.name, arrays, self._held, error) from error
+            raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _put(self, array: Any, borrowed: bool) -> Any:
         if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is used again

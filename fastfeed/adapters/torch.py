@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import Parts
+from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.adapters.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
@@ -43,9 +43,9 @@ def check(feed: Feed) -> None:
         check_ranks(feed, "torch.distributed", torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
-def placement(device: Any, held: int) -> TorchPlacement:
+def placement(device: Any, live_batches: int) -> TorchPlacement:
     """For `prefetch_to_device`."""
-    return TorchPlacement(device, held)
+    return TorchPlacement(device, live_batches)
 
 
 class TorchFeed:
@@ -54,20 +54,20 @@ class TorchFeed:
     Of a source that says where things are, labels are a dict of tensors: "boxes", "labels", "masks".
     """
 
-    def __init__(self, feed: Feed, placement: TorchPlacement, later: bool) -> None:
+    def __init__(self, feed: Feed, placement: TorchPlacement, raw: bool) -> None:
         self.feed, self.device = feed, placement.device
         self._placement = placement
-        todo = DeviceConvert(feed.program.convert, self.device) if later else None
-        parts = Parts.of(feed)
-        self._raw, self._place, self._whole = (
-            later,
-            lambda batch: placement.put(parts(batch), convert=todo),
-            parts.whole,
+        todo = DeviceConvert(feed.program.convert, self.device) if raw else None
+        tuples = BatchTuples.of(feed)
+        self._raw, self._place, self._nested = (
+            raw,
+            lambda batch: placement.put(tuples(batch), convert=todo),
+            tuples.nested,
         )
-        feed.place_on(placement, raw=later)
+        feed.place_on(placement, raw=raw)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return (self._whole(self._placement.take(placed)) for placed in self.feed.placed(self._place, self._raw))
+        return (self._nested(self._placement.take(placed)) for placed in self.feed.placed(self._place, self._raw))
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
@@ -78,7 +78,7 @@ class TorchFeed:
         return self.feed.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a position."""
         self.feed.restore(state)
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class TorchPlacement:
     that took them is done with them. Host memory is held until its copy is over.
     """
 
-    def __init__(self, device: Any, held: int) -> None:
+    def __init__(self, device: Any, live_batches: int) -> None:
         try:
             self.device = torch.device(device)
             if self.device.type == "cuda" and self.device.index is None:
@@ -105,7 +105,7 @@ class TorchPlacement:
             raise ConfigError(
                 f"device must be one that this PyTorch computes on, got {device!r}: {str(error).splitlines()[0]}"
             ) from error
-        self.name, self._held = f"torch {self.device}", held
+        self.name, self._live_batches = f"torch {self.device}", live_batches
         self.accelerator = self.device.type != "cpu"
         self._stream: Any = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._copies: deque[tuple[Any, Any]] = deque()  # (event, what is read until it has happened)
@@ -125,7 +125,7 @@ class TorchPlacement:
             tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, arrays)]
             return _converted(tensors, convert), None
         except torch.OutOfMemoryError as error:
-            raise out_of_memory(self.name, arrays, self._held, error) from error
+            raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
         with self._lock:

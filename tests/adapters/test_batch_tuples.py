@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastfeed as ff
-from fastfeed.adapters.batch_tuples import Parts, label_spec
+from fastfeed.adapters.batch_tuples import BatchTuples, label_spec
 from fastfeed.adapters.keras_epochs import Epochs
 
 IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
@@ -27,9 +27,9 @@ def test_zeros_look_as_batches_do():
 
 def test_integer_labels_weigh_what_their_class_weighs():
     with feed([]) as data:
-        parts = Parts.of(data, factors=FACTORS[:3])  # classes beyond weigh 1, and so does no label
+        tuples = BatchTuples.of(data, factors=FACTORS[:3])  # classes beyond weigh 1, and so does no label
         for batch in data.batches(0):
-            _, labels, weights = parts(batch)
+            _, labels, weights = tuples(batch)
             assert weights.tolist() == [{-1: 1, 0: 1, 1: 4, 2: 1, 3: 1}[label] for label in labels.tolist()]
 
 
@@ -37,7 +37,7 @@ def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
     table = {-1: 1, 0: 1, 1: 4, 2: 1, 3: 0.5}
     with feed([ff.OneHot(4)]) as data, feed([]) as plain:
         for batch, same in zip(data.batches(0), plain.batches(0), strict=True):
-            weights = Parts.of(data, factors=FACTORS)(batch)[2]
+            weights = BatchTuples.of(data, factors=FACTORS)(batch)[2]
             assert weights.dtype == np.float32
             assert weights.tolist() == [table[label] for label in same.labels.tolist()]
     with feed(SOFT) as data:
@@ -46,12 +46,12 @@ def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
         for factors in (FACTORS, np.append(FACTORS, [9, 9]), FACTORS[:3]):  # more than there are, and fewer
             known = np.append(factors, [1])[:4]
             for batch in data.batches(0):
-                weights = Parts.of(data, factors=factors.astype(np.float32))(batch)[2]
+                weights = BatchTuples.of(data, factors=factors.astype(np.float32))(batch)[2]
                 rest = 1 - batch.labels.sum(axis=1)  # of a partner without a label
                 np.testing.assert_allclose(weights, batch.labels @ known + rest, rtol=1e-6)
 
 
 def test_padding_of_soft_labels_is_cut_off():
     with feed([ff.OneHot(4)], tail="pad", shuffle=False) as data:
-        parts = Parts.of(data)
-        assert [parts(batch)[1].shape for batch in data.batches(0)] == [(8, 4), (8, 4), (4, 4)]
+        tuples = BatchTuples.of(data)
+        assert [tuples(batch)[1].shape for batch in data.batches(0)] == [(8, 4), (8, 4), (4, 4)]

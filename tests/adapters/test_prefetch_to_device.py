@@ -1,4 +1,4 @@
-"""`prefetch_to_device`: anybody's batches, on a device before their turn, as they were when they were yielded."""
+"""`prefetch_to_device`: batches of any iterable, on a device ahead of time, as they were when they were yielded."""
 
 import collections
 import dataclasses

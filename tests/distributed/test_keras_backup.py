@@ -89,7 +89,7 @@ def test_words(tmp_path):
     assert said.pop("torn").startswith(f"StateError: {tmp_path / 'torn' / 'state.json'} is not a saved state: ")
     assert said.pop("list").endswith("is not a saved state: got list; pass what save_state wrote")
     assert said.pop("unbuilt") == (
-        "ConfigError: the model must be built before training goes on from a backup; give it an Input layer, or call "
+        "ConfigError: the model must be built before training resumes from a backup; give it an Input layer, or call "
         "it on a batch before fit"
     )
     assert said.pop("another batch") == (

@@ -28,7 +28,7 @@ def test_what_keras_would_ignore_is_refused(told):
         ("sample_weight of evaluate", "sample_weight"),
     ):
         assert told["refused"][case] == (
-            f"{name} must not be given to fit or evaluate beside a feed: Keras would ignore it; {INSTEAD[name]}"
+            f"{name} must not be given to fit or evaluate together with a feed: Keras would ignore it; {INSTEAD[name]}"
         )
     assert told["refused"]["factors"].startswith("class_weight must be like {0: 1.0, 1: 2.5}, got {0: -1.0}: a label")
     assert told["untouched"] == [0, 0]

@@ -10,7 +10,7 @@ from helpers.feeds import feed
 from helpers.photos import picture
 
 import fastfeed as ff
-from fastfeed.adapters.batch_tuples import Parts
+from fastfeed.adapters.batch_tuples import BatchTuples
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(12)])
 NAN = float("nan")
@@ -61,9 +61,9 @@ def test_weights_reach_the_trainer():
         batches = list(made)
         np.testing.assert_allclose(np.concatenate([b.weights for b in batches])[:12], weights)
         assert batches[-1].weights[2:].tolist() == [0, 0, 0]
-        assert [len(Parts.of(made)(batch)) for batch in made.batches()] == [3, 3, 3]
+        assert [len(BatchTuples.of(made)(batch)) for batch in made.batches()] == [3, 3, 3]
     with feed(Told(), batch=5) as made:
-        assert not made.weighted and [len(Parts.of(made)(batch)) for batch in made.batches()] == [2, 2]
+        assert not made.weighted and [len(BatchTuples.of(made)(batch)) for batch in made.batches()] == [2, 2]
 
 
 def test_what_is_drawn_by_weight_is_not_weighed_again():

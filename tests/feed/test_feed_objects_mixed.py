@@ -15,7 +15,7 @@ from helpers.rectangles import BEHIND, KINDS, located, rectangles, samples
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.adapters.batch_tuples import Parts
+from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import flatten
@@ -160,7 +160,7 @@ def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
 @pytest.mark.parametrize(
     ("ops", "masks", "error"),
     [
-        ([ff.CutMix()], False, "CutMix would hide parts of objects that boxes still name; use Mosaic"),
+        ([ff.CutMix()], False, "CutMix would hide tuples of objects that boxes still name; use Mosaic"),
         ([ff.RandomChoice([ff.MixUp(), ff.CutMix()])], False, "CutMix would hide"),
         ([ff.MixUp()], True, r"MixUp gives a pixel two classes, and masks hold one; use Mosaic\(\), which"),
         ([ff.CutMix()], True, r"use Mosaic\(\) instead"),
@@ -187,19 +187,19 @@ def test_a_helper_process_makes_the_same():
 def test_trainers_get_images_and_a_dict():
     for source, names in ((located(N), ["boxes", "labels", "masks"]), (located(N, masks=False), ["boxes", "labels"])):
         with feed(source, [], batch=10, tail="pad") as made:
-            parts = Parts.of(made)
+            tuples = BatchTuples.of(made)
             for batch in made.batches():
-                images, targets = parts.whole(parts(batch))
+                images, targets = tuples.nested(tuples(batch))
                 rows = slice(0, 4 if batch.step == 2 else 10)
                 assert list(targets) == names and len(images) == len(targets["boxes"]) == rows.stop
                 np.testing.assert_array_equal(targets["boxes"], batch.objects.boxes[rows])
                 np.testing.assert_array_equal(targets["labels"], batch.objects.labels[rows])
         with feed(source, [], batch=10, on_bad="mask") as made:
-            parts = Parts.of(made)
-            images, targets, weights = parts.whole(parts(next(iter(made))))
+            tuples = BatchTuples.of(made)
+            images, targets, weights = tuples.nested(tuples(next(iter(made))))
             assert list(targets) == names and weights.tolist() == [1] * 10
         with pytest.raises(ConfigError, match="class_weight is by the label of an image, and this feed gives boxes"):
-            Parts.of(made, factors=np.ones(2, np.float32))
+            BatchTuples.of(made, factors=np.ones(2, np.float32))
 
 
 def test_batches_are_placed_with_their_boxes():

@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.ranks.collectives import MatchedCollectives
 
-__all__ = ["WALL_NS", "Clock", "align_clocks", "estimate_offset"]
+__all__ = ["WALL_NS", "Clock", "align_clocks", "estimate_offset", "format_seconds"]
 
 WALL_NS = 10_000_000_000  # maximum difference between the wall clocks of two hosts
 
@@ -69,3 +69,12 @@ def align_clocks(
 def _exact_median(values: np.ndarray) -> int:
     """The median, without the rounding errors of large float64."""
     return int(values[0]) + round(float(np.median(values - values[0])))
+
+
+def format_seconds(ns: int) -> str:
+    seconds = ns / 1e9
+    return next(
+        (f"{seconds / unit:.0f} {name}" for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
+         if seconds >= 2 * unit),
+        f"{seconds:.0f} seconds",
+    )  # fmt: skip

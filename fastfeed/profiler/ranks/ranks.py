@@ -12,7 +12,7 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Charge, RankResult, Slices
 from fastfeed.profiler.model.trace import Kind, Trace
-from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, align_clocks, estimate_offset
+from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, align_clocks, estimate_offset, format_seconds
 from fastfeed.profiler.ranks.collectives import MatchedCollectives, find_channels, match_collectives
 from fastfeed.profiler.ranks.peer_waits import NO_CAUSE, BlamedWaits, PeerWaits, blame_waits, find_waits
 
@@ -265,18 +265,9 @@ def _check(members: Sequence[RankDevice]) -> None:
         if distance > WALL_NS:
             raise TraceError(
                 f"ranks of one run must be recorded at the same time, got {earlier.trace.origin.path} and "
-                f"{member.trace.origin.path} {_format_seconds(distance)} apart; record the same steps on every rank, "
+                f"{member.trace.origin.path} {format_seconds(distance)} apart; record the same steps on every rank, "
                 "or compare two runs with fastfeed diff"
             )
-
-
-def _format_seconds(ns: int) -> str:
-    seconds = ns / 1e9
-    return next(
-        (f"{seconds / unit:.0f} {name}" for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
-         if seconds >= 2 * unit),
-        f"{seconds:.0f} seconds",
-    )  # fmt: skip
 
 
 def _absent_notes(members: Sequence[RankDevice]) -> list[str]:

@@ -40,15 +40,15 @@ class Arrays:
                 "Arrays needs images of shape (n, height, width) or (n, height, width, 1 or 3), "
                 f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)"
             )
-        given = np.full(len(images), -1) if labels is None else np.asarray(labels)
-        if given.shape != (len(images),) or not np.issubdtype(given.dtype, np.integer):
+        labels_array = np.full(len(images), -1) if labels is None else np.asarray(labels)
+        if labels_array.shape != (len(images),) or not np.issubdtype(labels_array.dtype, np.integer):
             raise ConfigError(
                 f"Arrays needs one integer label per image, "
-                f"got {given.dtype}{list(given.shape)} for {len(images)} images"
+                f"got {labels_array.dtype}{list(labels_array.shape)} for {len(images)} images"
             )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
         self.classes = tuple(classes)
-        self._images, self._labels = images, given.astype(np.int64)
+        self._images, self._labels = images, labels_array.astype(np.int64)
         self._fingerprint = ""
 
     @classmethod
@@ -89,5 +89,5 @@ class Arrays:
         return self._fingerprint
 
     def __repr__(self) -> str:
-        kinds = f" of {len(self.classes)} classes" if self.classes else ""
-        return f"Arrays: {len(self)} images{kinds}, {self.spec}"
+        of_classes = f" of {len(self.classes)} classes" if self.classes else ""
+        return f"Arrays: {len(self)} images{of_classes}, {self.spec}"

@@ -42,7 +42,7 @@ class ImageFolder:
     `classes=train.classes` for a validation folder, so that labels agree; `labeled=False` takes all images anywhere
     below root, with label -1.
 
-    `root` may be remote, `s3://bucket/train`. It is then listed anew whenever a source is made, which takes minutes for
+    `root` may be remote, `s3://bucket/train`. It is then listed whenever a source is made, which takes minutes for
     millions of images: `fastfeed index s3://bucket/train` does it once, and `listing="train.parquet"` is what it wrote.
     An image that has another size than was listed is a bad sample ("changed"). `storage` is options for fsspec;
     `cache` a local folder in which images are kept.

@@ -20,7 +20,7 @@ __all__ = ["Mixture"]
 class Mixture:
     """`Mixture({"stock": a, "web": b}, weights={"stock": 0.7, "web": 0.3})`: 70 % of every epoch from a, evenly spread.
 
-    Each source is walked through without repeating before it begins anew, across epochs. Without weights, sources have
+    Each source is walked through without repeating before it begins again, across epochs. Without weights, sources have
     shares as their lengths. An epoch has `length` samples, by default as many as there are in all. Class names are
     merged: the same name is the same label. Ids of the second source begin at len(first), and so on.
     """

@@ -110,20 +110,21 @@ class _CocoFile:
             )
         owners, labels, boxes, self._ids = array("q"), array("q"), array("d"), array("q")
         crowds: list[Any] = []
-        for one in found["annotations"]:
+        for annotation in found["annotations"]:
             try:
-                if one.get("iscrowd"):
-                    crowds.append(one.get("id"))
+                if annotation.get("iscrowd"):
+                    crowds.append(annotation.get("id"))
                     continue
-                left, top, width, height = one["bbox"]
-                owners.append(self._row[one["image_id"]])
-                labels.append(label[one["category_id"]])
+                left, top, width, height = annotation["bbox"]
+                owners.append(self._row[annotation["image_id"]])
+                labels.append(label[annotation["category_id"]])
                 boxes.extend((left, top, width, height))
-                self._ids.append(one.get("id", -1))
+                self._ids.append(annotation.get("id", -1))
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-                shown = {key: one[key] for key in _SHOWN if key in one} if isinstance(one, dict) else one
+                fields = annotation if isinstance(annotation, dict) else {}
+                excerpt = {key: fields[key] for key in _SHOWN if key in fields} if fields else annotation
                 raise SourceError(
-                    f"Objects.coco: {place}: annotation {shown!r} needs a bbox [left, top, width, height] and ids of "
+                    f"Objects.coco: {place}: annotation {excerpt!r} needs a bbox [left, top, width, height] and ids of "
                     f"an image and a category that are in the file: {type(error).__name__} {error}"
                 ) from None
         self.notes: list[str] = []

@@ -32,26 +32,26 @@ class Masks(Protocol):
         ...
 
 
-def masks_of(given: Any, where: Callable[[int], str], storage: Storage) -> Masks:
+def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> Masks:
     """From uint8 (height, width) arrays, bytes or paths of PNGs, None for an image without. ConfigError names it."""
-    if isinstance(given, (str, bytes, os.PathLike)):
-        raise ConfigError(f"Objects: masks must be one per sample, got {given!r}; pass a list")
-    masks = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in given]
-    for i, one in enumerate(masks):
-        pixels = isinstance(one, np.ndarray)
-        if pixels and (one.dtype != np.uint8 or one.ndim != 2):
+    if isinstance(candidates, (str, bytes, os.PathLike)):
+        raise ConfigError(f"Objects: masks must be one per sample, got {candidates!r}; pass a list")
+    masks = [os.fspath(mask) if isinstance(mask, os.PathLike) else mask for mask in candidates]
+    for i, mask in enumerate(masks):
+        pixels = isinstance(mask, np.ndarray)
+        if pixels and (mask.dtype != np.uint8 or mask.ndim != 2):
             raise ConfigError(
-                f"Objects: the mask of {where(i)} must be uint8 (height, width), got {one.dtype}{list(one.shape)}; "
+                f"Objects: the mask of {where(i)} must be uint8 (height, width), got {mask.dtype}{list(mask.shape)}; "
                 "its values are class ids, 255 where nothing is known"
             )
-        if not (pixels or one is None or isinstance(one, (str, bytes))):
+        if not (pixels or mask is None or isinstance(mask, (str, bytes))):
             raise ConfigError(
                 f"Objects: the mask of {where(i)} must be a uint8 array, the bytes or the path of a PNG, or None, "
-                f"got {type(one).__name__}"
+                f"got {type(mask).__name__}"
             )
-    if any(isinstance(one, str) for one in masks):
-        if all(one is None or isinstance(one, str) for one in masks):
-            return _MaskFiles(StringColumn.of([one or "" for one in masks]), storage)
+    if any(isinstance(mask, str) for mask in masks):
+        if all(mask is None or isinstance(mask, str) for mask in masks):
+            return _MaskFiles(StringColumn.of([mask or "" for mask in masks]), storage)
         raise ConfigError("Objects: masks must be all paths, or none of them; read some, or write the others to files")
     return _MasksInMemory(masks)
 
@@ -69,9 +69,9 @@ class _MasksInMemory:
         return [self._masks[int(i)] for i in ids]
 
     def content(self, first: int, last: int) -> Iterator[Any]:
-        for one in self._masks[first:last]:
-            yield repr(getattr(one, "shape", None)).encode()
-            yield b"" if one is None else np.ascontiguousarray(one).data if isinstance(one, np.ndarray) else one
+        for mask in self._masks[first:last]:
+            yield repr(getattr(mask, "shape", None)).encode()
+            yield b"" if mask is None else np.ascontiguousarray(mask).data if isinstance(mask, np.ndarray) else mask
 
 
 class _MaskFiles:
@@ -86,11 +86,11 @@ class _MaskFiles:
         return len(self._paths)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        named = [int(i) for i in ids if self._paths[int(i)]]
+        present = [int(i) for i in ids if self._paths[int(i)]]
         if not self._files.remote:
-            found = iter([self._files.read(i) for i in named])
+            found = iter([self._files.read(i) for i in present])
         else:
-            found = iter(results([self._files.fetch(i) for i in named]))
+            found = iter(results([self._files.fetch(i) for i in present]))
         return [next(found) if self._paths[int(i)] else None for i in ids]
 
     def content(self, first: int, last: int) -> Iterator[Any]:

@@ -67,18 +67,18 @@ class FileTable:
 
 def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTable]:
     """The same files in pieces of this many; the last has fewer."""
-    held: list[FileTable] = []
+    waiting: list[FileTable] = []
     count = 0
     for part in parts:
-        held.append(part)
+        waiting.append(part)
         count += len(part)
         if count >= rows:
-            whole = FileTable.joined(held)
+            table = FileTable.joined(waiting)
             for first in range(0, count - rows + 1, rows):
-                yield whole.cut(first, first + rows)
-            held, count = [whole.cut(count - count % rows, count)], count % rows
+                yield table.cut(first, first + rows)
+            waiting, count = [table.cut(count - count % rows, count)], count % rows
     if count:
-        yield FileTable.joined(held)
+        yield FileTable.joined(waiting)
 
 
 def packed(texts: Sequence[bytes]) -> StringColumn:
@@ -114,9 +114,9 @@ def _cut(texts: StringColumn, first: int, last: int) -> StringColumn:
 def _taken(texts: StringColumn, order: np.ndarray) -> StringColumn:
     lengths = texts.lengths()
     starts, blob = texts.ends - lengths, texts.blob
-    found = bytearray()
+    blob_bytes = bytearray()
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]
         spans = zip(starts[rows].tolist(), texts.ends[rows].tolist(), strict=True)
-        found += b"".join([blob[start:end].tobytes() for start, end in spans])
-    return StringColumn(np.frombuffer(found, np.uint8), np.cumsum(lengths[order], dtype=np.int64))
+        blob_bytes += b"".join([blob[start:end].tobytes() for start, end in spans])
+    return StringColumn(np.frombuffer(blob_bytes, np.uint8), np.cumsum(lengths[order], dtype=np.int64))

@@ -1,7 +1,7 @@
-"""What has been listed so far: in memory, or in a file that only grows, from which one that was broken off goes on.
+"""What has been listed so far: in memory, or in a file that only grows, from which an interrupted listing resumes.
 
 The file: magic, then records of length of the head, length of the body, checksum of both, head (JSON), body (the
-columns of some rows). Where a process did not live to finish a record, the next one goes on before it; the rows of
+columns of some rows). Where a process did not live to finish a record, the next one resumes before it; the rows of
 folders without an end are not used.
 """
 

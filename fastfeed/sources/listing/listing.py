@@ -55,7 +55,7 @@ def list_images(
     """Write all images below a folder, with class, size and version, to a file that ImageFolder and Table can read.
 
     `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by folder, until all is: a
-    listing that was broken off goes on from there. Names that are not UTF-8 are left out, but not of a file that ends
+    listing that is interrupted resumes from there. Names that are not UTF-8 are left out, but not of a file that ends
     in ARRAYS, which is for ImageFolder alone.
     """
     suffix_of(out, who)
@@ -95,13 +95,13 @@ def _disk(who: str, out: str) -> Iterator[None]:
         raise SourceError(f"{who}: cannot write {out}: {error}") from error
 
 
-def _write(sink: Journal, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
-    left_out, images, size = _left_out(sink), Counter[str](), 0
+def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
+    left_out, images, size = _left_out(journal), Counter[str](), 0
     classes: list[str] = []
 
     def labeled() -> Iterator[FileTable]:
         nonlocal size
-        for folder, listed in _merged(sink, folders):
+        for folder, listed in _merged(journal, folders):
             rows = listed if out.lower().endswith(ARRAYS) else _utf8(listed, left_out)
             if folder and len(rows) and not images[folder]:
                 classes.append(folder)
@@ -143,19 +143,21 @@ def gather(
     `choose` says which folders, and in which order; it is told their names, and how many images lie beside them.
     Those are taken where `beside` says so: then all is in the order of paths.
     """
-    sink = MemoryJournal()
+    journal = MemoryJournal()
     with listing_progress(what, progress) as count:
-        found, loose = _top(tree, sink, count), sink.ends[""]
+        found, loose = _top(tree, journal, count), journal.ends[""]
         if loose.images and not beside:
             loose.left_out.add("(no class)", loose.more["first"], loose.images)
         folders = list(choose(found, loose.images))
-        _walk(tree, folders, sink, count)
+        _walk(tree, folders, journal, count)
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
-    walked = _merged(sink, folders) if beside else ((folder, rows) for folder in folders for rows in sink.rows(folder))
+    walked = (
+        _merged(journal, folders) if beside else ((folder, rows) for folder in folders for rows in journal.rows(folder))
+    )
     parts = [FileTable(packed([]), labels=np.empty(0, np.int32))]
     for folder, rows in walked:
         parts.append(replace(rows, labels=np.full(len(rows), number[folder], np.int32)))
-    return FileTable.joined(parts), folders, _left_out(sink)
+    return FileTable.joined(parts), folders, _left_out(journal)
 
 
 def _left_out_text(left_out: LeftOut) -> str:
@@ -165,48 +167,48 @@ def _left_out_text(left_out: LeftOut) -> str:
     return f"; left out: {shown}{hint}" if shown else ""
 
 
-def _left_out(sink: Journal) -> LeftOut:
+def _left_out(journal: Journal) -> LeftOut:
     total = LeftOut()
-    for folder in sorted(sink.ends):  # folders may end in any order, the examples are always the same
-        total.update(sink.ends[folder].left_out)
+    for folder in sorted(journal.ends):  # folders may end in any order, the examples are always the same
+        total.update(journal.ends[folder].left_out)
     return total
 
 
-def _top(tree: Tree, sink: Journal, count: ListingProgress) -> list[str]:
-    """The folders below the root, sorted; what lies beside them goes to the sink."""
-    if "" in sink.ends:
-        return sink.ends[""].more["folders"]
+def _top(tree: Tree, journal: Journal, count: ListingProgress) -> list[str]:
+    """The folders below the root, sorted; what lies beside them goes to the journal."""
+    if "" in journal.ends:
+        return journal.ends[""].more["folders"]
     left_out, folders, first = LeftOut(), list[str](), ""
     for found, rows in tree.top(left_out):
         folders += found
-        sink.add("", rows)
+        journal.add("", rows)
         first = first or (rows.paths[0] if len(rows) else "")
         count.add(images=len(rows))
     folders.sort(key=os.fsencode)
-    sink.end("", left_out, folders=folders, first=first)
+    journal.end("", left_out, folders=folders, first=first)
     return folders
 
 
-def _walk(tree: Tree, folders: Sequence[str], sink: Journal, count: ListingProgress) -> None:
+def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingProgress) -> None:
     """List these folders, less those that have been."""
 
-    def one(folder: str) -> None:
+    def list_folder(folder: str) -> None:
         left_out = LeftOut()
         for rows in tree.below(folder, left_out):
-            sink.add(folder, rows)
+            journal.add(folder, rows)
             count.add(images=len(rows))
-        sink.end(folder, left_out)
+        journal.end(folder, left_out)
         count.add(folders=1)
 
-    todo = [folder for folder in folders if folder not in sink.ends]
-    count.begin(len(folders), len(folders) - len(todo))
+    remaining = [folder for folder in folders if folder not in journal.ends]
+    count.begin(len(folders), len(folders) - len(remaining))
     if tree.at_once == 1:
-        for folder in todo:
-            one(folder)
+        for folder in remaining:
+            list_folder(folder)
         return
     pool = ThreadPoolExecutor(tree.at_once, thread_name_prefix="fastfeed-list")
     try:
-        for work in as_completed([pool.submit(one, folder) for folder in todo]):
+        for work in as_completed([pool.submit(list_folder, folder) for folder in remaining]):
             work.result()
     except BaseException:  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
         tree.stop()
@@ -215,19 +217,19 @@ def _walk(tree: Tree, folders: Sequence[str], sink: Journal, count: ListingProgr
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _merged(sink: Journal, folders: Sequence[str]) -> Iterator[tuple[str, FileTable]]:
+def _merged(journal: Journal, folders: Sequence[str]) -> Iterator[tuple[str, FileTable]]:
     """All images in the order of their paths, those beside the folders between them."""
-    beside = _Beside(sink.rows(""))
+    beside = _LooseImages(journal.rows(""))
     for folder in folders:
         for rows in beside.before(os.fsencode(folder)):
             yield "", rows
-        for rows in sink.rows(folder):
+        for rows in journal.rows(folder):
             yield folder, rows
     for rows in beside.before(None):
         yield "", rows
 
 
-class _Beside:
+class _LooseImages:
     """Sorted images, handed out up to a name."""
 
     def __init__(self, parts: Iterator[FileTable]) -> None:

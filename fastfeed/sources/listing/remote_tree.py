@@ -21,7 +21,7 @@ from fastfeed.storage.storage import Stat, Storage, stat_of
 __all__ = ["RemoteTree", "trimmed"]
 
 _WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
-_ATTEMPTS = 10  # at each page: whoever begins a run wants to know soon what is wrong
+_ATTEMPTS = 10  # at each page: a run should fail soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RemoteTree:
     ) -> None:
         self.root, self._storage, self._who, self.at_once = root, storage, who, at_once
         self._extensions = frozenset(e.lower() for e in extensions)
-        self._asked: set[Future[Any]] = set()
+        self._requests: set[Future[Any]] = set()
         self._stopped = False
 
     def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
@@ -70,8 +70,8 @@ class RemoteTree:
     def stop(self) -> None:
         """Give up what is being asked."""
         self._stopped = True
-        for asked in list(self._asked):
-            asked.cancel()
+        for request in list(self._requests):
+            request.cancel()
 
     def _rows(
         self, files: list[tuple[str, Stat]], above: str, left_out: LeftOut, hidden: list[str] | None = None
@@ -113,16 +113,16 @@ class RemoteTree:
             token = page.token
 
     def _ask(self, place: str, question: Callable[[Any, str], Awaitable[_Page]], patience: Patience) -> _Page:
-        asked = self._storage.ask(place, question, patience)
-        self._asked.add(asked)
+        request = self._storage.ask(place, question, patience)
+        self._requests.add(request)
         if self._stopped:  # since before it was among those to cancel
-            asked.cancel()
+            request.cancel()
         try:
-            found = asked.result()
+            found = request.result()
         except CancelledError:
-            raise SourceError(f"{self._who}: listing {place} was broken off") from None
+            raise SourceError(f"{self._who}: listing {place} was interrupted") from None
         finally:
-            self._asked.discard(asked)
+            self._requests.discard(request)
         if isinstance(found, Unread):
             if found.reason == "not_found":
                 return _Page([], [])

@@ -1,4 +1,4 @@
-"""Listings that were broken off go on where they were, and end as if nothing had happened."""
+"""An interrupted listing resumes where it stopped, with the result of one that was not."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ def test_what_is_being_asked_is_given_up(tmp_path, monkeypatch):
         tree_of.stop()
         with pytest.raises(SourceError) as error:
             walk.result(60)
-        assert str(error.value) == f"index: listing {tree_of.root}/a was broken off"
-        with pytest.raises(SourceError, match="was broken off"):
+        assert str(error.value) == f"index: listing {tree_of.root}/a was interrupted"
+        with pytest.raises(SourceError, match="was interrupted"):
             list(tree_of.below("b", LeftOut()))
     assert not end.is_set()
     end.set()

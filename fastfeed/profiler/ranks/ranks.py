@@ -162,9 +162,7 @@ def _blame_members(
     peer_waits = find_waits(matched, offsets, np.array([member.first for member in members], np.int64))
     lateness = [
         {
-            int(cause): intervals.union(
-                intervals.spans(member.slices.start[of_cause], member.slices.end[of_cause])  # one set per cause
-            )
+            int(cause): intervals.union(intervals.spans(member.slices.start[of_cause], member.slices.end[of_cause]))
             for cause in np.unique(member.slices.cause)
             for of_cause in [member.slices.cause == cause]
         }

@@ -21,7 +21,8 @@ from fastfeed.sources.shards.base import Packed, Paths
 from fastfeed.sources.shards.build_index import Peek
 from fastfeed.sources.shards.extra_columns import Place, names_of, note
 from fastfeed.sources.shards.index import Found
-from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, Malformed, View, Wanted
+from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
+from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, Wanted
 from fastfeed.sources.shards.tf_feature import plain
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.retry import Unread
@@ -96,7 +97,7 @@ class TFRecords(Packed):
             start, stop = offset + _HEAD, offset + length - _TAIL
             places: dict[str, Place] = {}
             with contextlib.suppress(Malformed):  # reading its image will say so
-                example = Example(View(peek.at, stop), start, stop, wanted)
+                example = Example(LazyMessage(peek.at, stop), start, stop, wanted)
                 lie = {name: example.feature(key) for name, key in names.items()}
                 places = {name: Place(place[0], place[1] - place[0]) for name, place in lie.items() if place}
             note(found, self._columns, places)
@@ -116,7 +117,7 @@ class TFRecords(Packed):
         if check and int.from_bytes(data[-_TAIL:], "little") != check:
             return Unread("changed", "another record lies there than was indexed")
         try:
-            first, last = Example(View.of(data), 0, len(data) - _TAIL, self._wanted).image(self._image)
+            first, last = Example(LazyMessage.of(data), 0, len(data) - _TAIL, self._wanted).image(self._image)
         except Malformed as error:
             return Unread("corrupt", str(error))
         return data[first:last]
@@ -182,7 +183,7 @@ class _Look:
     def _read(self, offset: int, length: int) -> tuple[int | str | None, bytes]:
         """Label and name. The image is skipped."""
         start, stop = offset + _HEAD, offset + length - _TAIL
-        example = Example(View(self._peek.at, stop), start, stop, self._wanted)
+        example = Example(LazyMessage(self._peek.at, stop), start, stop, self._wanted)
         label, name = None, b""
         try:
             example.image(self._image)

@@ -14,8 +14,9 @@ from fastfeed.sources.mds import columns_of, listed
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import Peek
 from fastfeed.sources.shards.external_indexes import listed_by_wids
+from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
 from fastfeed.sources.shards.tar_headers import members
-from fastfeed.sources.shards.tf_example import Example, Malformed, View, Wanted
+from fastfeed.sources.shards.tf_example import Example, Wanted
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tfrecord import Notes, records
 from fastfeed.storage.byte_range import Stat
@@ -83,7 +84,7 @@ def _features(peek: Peek) -> list[str]:
     for offset, length in islice(records(peek, Notes()), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
         with suppress(Malformed):
-            features |= dict.fromkeys(Example(View(peek.at, stop), start, stop, Wanted(b"\0")).names())
+            features |= dict.fromkeys(Example(LazyMessage(peek.at, stop), start, stop, Wanted(b"\0")).names())
     return list(features)
 
 

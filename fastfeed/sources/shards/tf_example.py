@@ -11,57 +11,19 @@ protobuf's parsers do. What is skipped is not checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
-__all__ = ["LONGEST_NAME", "Example", "Malformed", "View", "Wanted"]
+from fastfeed.sources.shards.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
+
+__all__ = ["LONGEST_NAME", "Example", "Wanted"]
 
 Place = tuple[int, int]  # bytes [first, last)
 
-_BLOCK, _HEAD = 2048, 20  # bytes that a view takes at once; of a field's number and length, at most
 LONGEST_NAME, _LONGEST_TEXT, _LONGEST_FILE = 1000, 1000, 255  # bytes
 _SHOWN = 20  # names, bytes of a text
 _PARTS = 16  # that one value may come in
 _FIRST, _SECOND, _THIRD = 0x0A, 0x12, 0x1A  # fields 1, 2, 3 with a length
-
-
-class Malformed(ValueError):
-    """A message that is not what is needed; the text says why."""
-
-
-class View:
-    """A message of which the parts that are looked at are read: `look(start, count)` gives bytes, fewer at the end."""
-
-    __slots__ = ("_look", "data", "first", "stop")
-
-    def __init__(self, look: Callable[[int, int], bytes], stop: int) -> None:
-        self._look, self.stop = look, stop
-        self.data, self.first = b"", 0
-
-    @classmethod
-    def of(cls, data: bytes) -> View:
-        """All of it is at hand."""
-        view = cls(lambda start, count: data[start : start + count], len(data))
-        view.data = data
-        return view
-
-    def at(self, start: int, count: int) -> int:
-        """Where byte `start` is in `data`, with the `count` bytes from it on, as far as there are any."""
-        i = start - self.first
-        have = len(self.data) - i
-        if i >= 0 and (count <= have or start + have >= self.stop):
-            return i
-        self.first = start
-        self.data = self._look(start, min(max(count, _BLOCK), self.stop - start))
-        return 0
-
-    def bytes(self, first: int, last: int) -> bytes:
-        """Bytes [first, last)."""
-        i = self.at(first, last - first)
-        found = self.data[i : i + last - first]
-        if len(found) < last - first:
-            raise Malformed("it ends too early")
-        return found
 
 
 class Wanted:
@@ -80,7 +42,7 @@ class Example:
 
     __slots__ = ("_found", "_place", "_view")
 
-    def __init__(self, view: View, start: int, stop: int, wanted: Wanted) -> None:
+    def __init__(self, view: LazyMessage, start: int, stop: int, wanted: Wanted) -> None:
         self._view, self._place = view, (start, stop)
         found = _quick(view, start, stop, wanted)
         if found is None:
@@ -88,9 +50,9 @@ class Example:
         self._found: dict[bytes, list[Place]] = found
 
     def _entries(self) -> Iterator[tuple[bytes, list[Place]]]:
-        for tag, *features in _fields(self._view, *self._place):
+        for tag, *features in fields(self._view, *self._place):
             if tag == _FIRST:
-                for tag, first, last in _fields(self._view, *features):  # noqa: PLW2901
+                for tag, first, last in fields(self._view, *features):  # noqa: PLW2901
                     if tag == _FIRST:
                         yield _entry(self._view, first, last)
 
@@ -144,7 +106,7 @@ class Example:
             raise Malformed(f"{_shown(name)}: {error}") from None
 
 
-def _quick(view: View, start: int, stop: int, wanted: Wanted) -> dict[bytes, list[Place]] | None:
+def _quick(view: LazyMessage, start: int, stop: int, wanted: Wanted) -> dict[bytes, list[Place]] | None:
     """Values of the wanted features of an Example in the form that serializers give it: keys before values, and nothing
     between. None: look for them properly."""
     found: dict[bytes, list[Place]] = {}
@@ -161,7 +123,7 @@ def _quick(view: View, start: int, stop: int, wanted: Wanted) -> dict[bytes, lis
             if size < 0x80:
                 i += 2
             else:
-                size, i = _varint(data, i + 1)
+                size, i = varint(data, i + 1)
             at = before + i + size
             if data.startswith(wanted.heads, i):
                 for name, head in zip(wanted.names, wanted.heads, strict=True):
@@ -175,21 +137,21 @@ def _quick(view: View, start: int, stop: int, wanted: Wanted) -> dict[bytes, lis
     return found if good else None
 
 
-def _inside(view: View, at: int, stop: int, tag: int) -> int:
+def _inside(view: LazyMessage, at: int, stop: int, tag: int) -> int:
     """Where the content of the field at `at` begins, if it is `tag` and fills all up to `stop`; -1 if not."""
-    i = view.at(at, _HEAD)
+    i = view.at(at, HEAD)
     data = view.data
     if at >= stop or data[i] != tag:
         return -1
-    size, end = _varint(data, i + 1)
+    size, end = varint(data, i + 1)
     first = at + end - i
     return first if first + size == stop else -1
 
 
-def _entry(view: View, first: int, last: int) -> tuple[bytes, list[Place]]:
+def _entry(view: LazyMessage, first: int, last: int) -> tuple[bytes, list[Place]]:
     """Name and value of an entry of the map."""
     name, parts = b"", []
-    for tag, begin, end in _fields(view, first, last):
+    for tag, begin, end in fields(view, first, last):
         if tag == _FIRST:
             name = view.bytes(begin, min(end, begin + LONGEST_NAME + 1))
         elif tag == _SECOND:
@@ -199,7 +161,7 @@ def _entry(view: View, first: int, last: int) -> tuple[bytes, list[Place]]:
     return name, parts
 
 
-def _value(view: View, parts: list[Place]) -> Place | int:
+def _value(view: LazyMessage, parts: list[Place]) -> Place | int:
     """The one value of a feature: where its bytes lie, or its integer."""
     first, last = parts[0] if len(parts) == 1 else (0, 0)
     first = _inside(view, first, last, _FIRST)
@@ -209,7 +171,7 @@ def _value(view: View, parts: list[Place]) -> Place | int:
             return first, last  # one text or image in its list
     kind, found = 0, []
     for part in parts:
-        for tag, first, last in _fields(view, *part):
+        for tag, first, last in fields(view, *part):
             if tag in (_FIRST, _SECOND, _THIRD):
                 if tag != kind:
                     kind, found = tag, []
@@ -221,73 +183,23 @@ def _value(view: View, parts: list[Place]) -> Place | int:
     return found[0]
 
 
-def _values(view: View, kind: int, first: int, last: int) -> list[Place | int]:
+def _values(view: LazyMessage, kind: int, first: int, last: int) -> list[Place | int]:
     """The first values of a list, two at most: more is not what is looked for."""
     found: list[Place | int] = []
-    for tag, begin, end in _fields(view, first, last):
+    for tag, begin, end in fields(view, first, last):
         if kind == _FIRST and tag == _FIRST:
             found.append((begin, end))
         elif kind == _THIRD and tag == 0x08:
-            found.append(_signed(view, begin)[0])
+            found.append(signed(view, begin)[0])
         elif kind == _THIRD and tag == _FIRST:  # packed
             while begin < end and len(found) < 2:
-                number, begin = _signed(view, begin)  # noqa: PLW2901
+                number, begin = signed(view, begin)  # noqa: PLW2901
                 if begin > end:
                     raise Malformed("a number goes beyond its list")
                 found.append(number)
         if len(found) > 1:
             break
     return found[:2]
-
-
-def _fields(view: View, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of the message in [at, stop): tag (number and wire type), first and last byte of the content."""
-    while at < stop:
-        i = begin = view.at(at, _HEAD)
-        data = view.data
-        tag, i = _varint(data, i)
-        wire = tag & 7
-        if wire == 2:
-            size, i = _varint(data, i)
-        elif wire == 0:
-            size = _varint(data, i)[1] - i
-        elif wire == 1 or wire == 5:
-            size = 8 if wire == 1 else 4
-        else:
-            raise Malformed(f"wire type {wire} at {at}")
-        if tag < 8:
-            raise Malformed(f"field number 0 at {at}")
-        first = at + i - begin
-        if first + size > stop:
-            raise Malformed(f"the field at {at} goes beyond its message")
-        yield tag, first, first + size
-        at = first + size
-
-
-def _signed(view: View, at: int) -> tuple[int, int]:
-    """The int64 at `at`, and what follows it."""
-    i = view.at(at, _HEAD)
-    number, end = _varint(view.data, i)
-    number &= (1 << 64) - 1
-    return number - (number >> 63 << 64), at + end - i
-
-
-def _varint(data: bytes, i: int) -> tuple[int, int]:
-    """The number at i, and what follows it."""
-    try:
-        byte = data[i]
-        if byte < 0x80:
-            return byte, i + 1
-        number = byte & 0x7F
-        for shift in range(7, 70, 7):
-            i += 1
-            byte = data[i]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number, i + 1
-    except IndexError:
-        raise Malformed("it ends too early") from None
-    raise Malformed("a number of more than ten bytes")
 
 
 def _shown(name: bytes) -> str:

@@ -7,7 +7,8 @@ from helpers.records import entry, example, feature, field, varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.shards.tf_example import Example, Malformed, View, Wanted
+from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
+from fastfeed.sources.shards.tf_example import Example, Wanted
 
 IMAGE, LABEL = b"image/encoded", b"image/class/label"
 VALUES = st.one_of(
@@ -23,12 +24,12 @@ UNKNOWN = [varint(9 << 3) + varint(300), varint(9 << 3 | 1) + bytes(8), varint(9
 
 def image(data: bytes, name: bytes = IMAGE) -> bytes:
     """The image's bytes, of an Example that is all at hand."""
-    first, last = Example(View.of(data), 0, len(data), Wanted(name)).image(name)
+    first, last = Example(LazyMessage.of(data), 0, len(data), Wanted(name)).image(name)
     return data[first:last]
 
 
 def label(data: bytes, name: bytes = LABEL) -> int | str:
-    return Example(View.of(data), 0, len(data), Wanted(IMAGE, name)).label(name)
+    return Example(LazyMessage.of(data), 0, len(data), Wanted(IMAGE, name)).label(name)
 
 
 @st.composite
@@ -47,7 +48,7 @@ def messages(draw) -> bytes:
     return b"".join([*halves, *draw(st.lists(st.sampled_from(UNKNOWN), max_size=1))])
 
 
-def told(data: bytes, name: bytes, view: View) -> object:
+def told(data: bytes, name: bytes, view: LazyMessage) -> object:
     """A feature's one value, or that it has none."""
     found = Example(view, 0, len(data), Wanted(name, b"another"))
     try:
@@ -74,13 +75,13 @@ def expected(data: bytes, name: bytes) -> object:
 
 @given(messages(), st.sampled_from([IMAGE, LABEL, b"x" * 200]))
 def test_reads_what_protobuf_reads(data, name):
-    assert told(data, name, View.of(data)) == expected(data, name)
+    assert told(data, name, LazyMessage.of(data)) == expected(data, name)
 
 
 @given(messages(), st.sampled_from([IMAGE, LABEL]), st.integers(20, 60))
 def test_reads_the_same_in_pieces(data, name, most):
-    pieces = View(lambda start, count: data[start : start + max(count if count < 2048 else 0, most)], len(data))
-    assert told(data, name, pieces) == told(data, name, View.of(data))
+    pieces = LazyMessage(lambda start, count: data[start : start + max(count if count < 2048 else 0, most)], len(data))
+    assert told(data, name, pieces) == told(data, name, LazyMessage.of(data))
 
 
 @given(messages(), st.data())
@@ -91,7 +92,7 @@ def test_never_raises_anything_else_and_reads_nothing_else(data, draw):
             damaged[draw.draw(st.integers(0, len(damaged) - 1))] = draw.draw(st.integers(0, 255))
     data = bytes(damaged)[: draw.draw(st.integers(0, len(damaged)))]
     try:
-        found = told(data, IMAGE, View.of(data))
+        found = told(data, IMAGE, LazyMessage.of(data))
     except Malformed:
         return
     assert found is None or isinstance(found, (int, str)) or found in data
@@ -100,7 +101,7 @@ def test_never_raises_anything_else_and_reads_nothing_else(data, draw):
 @given(st.binary(max_size=200))
 def test_noise_is_refused_or_harmless(data):
     try:
-        assert told(data, IMAGE, View.of(data)) is None
+        assert told(data, IMAGE, LazyMessage.of(data)) is None
     except Malformed as error:
         assert str(error)
 

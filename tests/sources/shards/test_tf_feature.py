@@ -38,10 +38,10 @@ def test_values(data: bytes, value: Any) -> None:
         (feature(b"\xff"), "can't decode"),
         (field(2, field(1, b"abc")), "3 bytes of wire type 2"),
         (field(1, varint(1 << 3) + b"\x01"), "1 bytes of wire type 0"),
-        (field(1, field(1, b"abc"))[:-1], "a field goes beyond its message"),
+        (field(1, field(1, b"abc"))[:-1], "the field at 0 goes beyond its message"),
         (b"\x0b", "wire type 3"),
-        (b"\xff" * 12, "a number has no end"),
-        (field(3, field(1, b"\xff")), "a number has no end"),
+        (b"\xff" * 12, "a number of more than ten bytes"),
+        (field(3, field(1, b"\xff")), "it ends too early"),
     ],
 )
 def test_damage(data: bytes, message: str) -> None:

@@ -1,0 +1,102 @@
+"""The wire format of Protocol Buffers: messages of which only the parts that are needed are read.
+
+From Protocol Buffers, "Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+__all__ = ["HEAD", "LazyMessage", "Malformed", "fields", "signed", "varint"]
+
+_BLOCK = 2048  # bytes read at once
+HEAD = 20  # bytes of a field's number and length, at most
+
+
+class Malformed(ValueError):
+    """A message that is not what is needed; the text says why."""
+
+
+class LazyMessage:
+    """A message of which the parts that are looked at are read: `look(start, count)` gives bytes, fewer at the end."""
+
+    __slots__ = ("_look", "data", "first", "stop")
+
+    def __init__(self, look: Callable[[int, int], bytes], stop: int) -> None:
+        self._look, self.stop = look, stop
+        self.data, self.first = b"", 0
+
+    @classmethod
+    def of(cls, data: bytes) -> LazyMessage:
+        """All of it is at hand."""
+        view = cls(lambda start, count: data[start : start + count], len(data))
+        view.data = data
+        return view
+
+    def at(self, start: int, count: int) -> int:
+        """Where byte `start` is in `data`, with the `count` bytes from it on, as far as there are any."""
+        i = start - self.first
+        have = len(self.data) - i
+        if i >= 0 and (count <= have or start + have >= self.stop):
+            return i
+        self.first = start
+        self.data = self._look(start, min(max(count, _BLOCK), self.stop - start))
+        return 0
+
+    def bytes(self, first: int, last: int) -> bytes:
+        """Bytes [first, last)."""
+        i = self.at(first, last - first)
+        found = self.data[i : i + last - first]
+        if len(found) < last - first:
+            raise Malformed("it ends too early")
+        return found
+
+
+def fields(view: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Fields of the message in [at, stop): tag (number and wire type), first and last byte of the content."""
+    while at < stop:
+        i = begin = view.at(at, HEAD)
+        data = view.data
+        tag, i = varint(data, i)
+        wire = tag & 7
+        if wire == 2:
+            size, i = varint(data, i)
+        elif wire == 0:
+            size = varint(data, i)[1] - i
+        elif wire == 1 or wire == 5:
+            size = 8 if wire == 1 else 4
+        else:
+            raise Malformed(f"wire type {wire} at {at}")
+        if tag < 8:
+            raise Malformed(f"field number 0 at {at}")
+        first = at + i - begin
+        if first + size > stop:
+            raise Malformed(f"the field at {at} goes beyond its message")
+        yield tag, first, first + size
+        at = first + size
+
+
+def signed(view: LazyMessage, at: int) -> tuple[int, int]:
+    """The int64 at `at`, and what follows it."""
+    i = view.at(at, HEAD)
+    number, end = varint(view.data, i)
+    number &= (1 << 64) - 1
+    return number - (number >> 63 << 64), at + end - i
+
+
+def varint(data: bytes, i: int) -> tuple[int, int]:
+    """The number at i, and what follows it."""
+    try:
+        byte = data[i]
+        if byte < 0x80:
+            return byte, i + 1
+        number = byte & 0x7F
+        for shift in range(7, 70, 7):
+            i += 1
+            byte = data[i]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number, i + 1
+    except IndexError:
+        raise Malformed("it ends too early") from None
+    raise Malformed("a number of more than ten bytes")

@@ -16,7 +16,7 @@ from rich.text import Text
 from fastfeed.cli.table import show_facts
 
 if TYPE_CHECKING:
-    from fastfeed.sources.shards.base import Packed
+    from fastfeed.sources.shards.base import ShardedSource
     from fastfeed.storage.storage import Storage
 
 __all__ = ["index"]
@@ -106,7 +106,7 @@ def _shards(source: str, kind: str, out: Path | None, label: str | None, storage
 
     how: dict[str, Any] = {} if label is None else {"label": None if label == "none" else label}
     how |= {} if out is None else {"index": str(out)}
-    opened: Packed
+    opened: ShardedSource
     try:
         if kind == "tar":
             from fastfeed.sources.tar import TarShards

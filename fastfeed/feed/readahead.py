@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.sources.base import Fetching, Sharded
-from fastfeed.storage.event_loop import together
+from fastfeed.storage.event_loop import batched
 from fastfeed.storage.pending import Pending
 
 __all__ = ["ReadAhead", "Ticket"]
@@ -167,7 +167,7 @@ class ReadAhead:
         try:
             tickets = self._fitting(tickets, urgent)
             ids = [ticket.id for ticket in tickets]
-            with together():
+            with batched():
                 pendings = self._source.fetch(ids) if ids else []
             if len(pendings) != len(ids):
                 raise TypeError(f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)} entries")

@@ -26,8 +26,8 @@ from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import MAX_BYTES, read_file
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Known, Then
-from fastfeed.storage.storage import Span, Stat, Storage, is_local
+from fastfeed.storage.shard_files import Completed, MappedRead
+from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
@@ -177,16 +177,16 @@ class ImageFolder:
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
         if not self.remote:
-            return [Known(found) for found in self.read(ids)]
+            return [Completed(found) for found in self.read(ids)]
         return [self._fetch(int(i)) for i in ids]
 
     def _fetch(self, i: int) -> Pending:
         uri, size = self.uri(i), self._size(i)
         if size > MAX_BYTES:
-            return Known(self._look(i, Unread("bomb", f"{size} bytes, the limit is {MAX_BYTES}")))
+            return Completed(self._look(i, Unread("bomb", f"{size} bytes, the limit is {MAX_BYTES}")))
         version = "" if self._versions is None else self._versions[i]
-        span = Span(uri, whole=Stat(size, version) if version and size >= 0 else None)
-        return Then(self._storage.fetch([span])[0], lambda found: self._look(i, found))
+        span = ByteRange(uri, stat=Stat(size, version) if version and size >= 0 else None)
+        return MappedRead(self._storage.fetch([span])[0], lambda found: self._look(i, found))
 
     def _size(self, i: int) -> int:
         """As listed, bytes; -1: not known."""

@@ -1,4 +1,4 @@
-"""Shards of MosaicML's streaming (MDS): read at random, without its package.
+"""Shards of MosaicML's streaming (MDS): random access, without its package.
 
 A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of those columns that
 vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian. The folder's `index.json`
@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.shards.base import Packed, Paths
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.shards.extra_columns import Place, names_of, note
-from fastfeed.sources.shards.index import Found
-from fastfeed.storage.byte_range import Span, Stat, is_local
+from fastfeed.sources.shards.base import Paths, ShardedSource
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
+from fastfeed.sources.shards.index import ShardScan
+from fastfeed.storage.byte_range import ByteRange, Stat, is_local
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["MDSShards", "columns_of"]
+__all__ = ["MDSShards", "column_encodings"]
 
 _INDEX = "index.json"
 _IMAGES = ("bytes", "jpeg", "png", "jpeg_array", "jpegarray")  # encodings whose bytes are a file's
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
 _LONGEST_NAME = 255  # bytes
-_MOST = 1 << 20  # bytes of a configuration
+_MAX_CONFIG = 1 << 20  # bytes of a configuration
 _NOTES = 50  # kept per shard
 _DAMAGED = 1  # in place of a check
 
@@ -47,15 +47,15 @@ _TEXTS: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
-    """Of a shard, in the order in which they are written."""
+class _ColumnLayout:
+    """A shard's columns, in the order in which they are written."""
 
     names: tuple[str, ...]
     encodings: tuple[str, ...]
     sizes: tuple[int, ...]  # bytes; 0: varies
 
 
-class MDSShards(Packed):
+class MDSShards(ShardedSource):
     """Images in the shards of MosaicML's streaming: `MDSShards("folder")`, with its `index.json`.
 
     `shards` is such a folder, an `index.json`, `.mds` files, a pattern, or a list of these, local or remote. `image`
@@ -81,7 +81,7 @@ class MDSShards(Packed):
         for option, name in (("image", image), ("label", image if label is None else label)):
             if not isinstance(name, str) or not name:
                 raise ConfigError(f"MDSShards: {option} must be the name of a column, got {name!r}")
-        self._image, self._label, self._names = image, label, names_of(columns, "MDSShards")
+        self._image, self._label, self._names = image, label, column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
         super().__init__(
             shards, f"mds 1 image {image!r} label {label!r}", labeled=label is not None, classes=classes,
@@ -89,61 +89,63 @@ class MDSShards(Packed):
         )  # fmt: skip
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-        files = find_files(listed(shards, storage), self.suffix, storage, "MDSShards", self._folder_notes)
-        there = columns_of(*files[0], storage)
+        files = find_files(expand_indexes(shards, storage), self.suffix, storage, "MDSShards", self._folder_notes)
+        encodings = column_encodings(*files[0], storage)
         for name in dict.fromkeys([self._image, *([self._label] if self._label else []), *self._names]):
-            if name not in there:
-                raise ConfigError(f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(there)}")
-        if there[self._image] not in _IMAGES:
+            if name not in encodings:
+                raise ConfigError(f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}")
+        if encodings[self._image] not in _IMAGES:
             raise ConfigError(
-                f"MDSShards: column {self._image!r} holds {there[self._image]!r}, no encoded images; "
+                f"MDSShards: column {self._image!r} holds {encodings[self._image]!r}, no encoded images; "
                 f"{', '.join(_IMAGES)} can be read"
             )
         for name in self._names:
-            if there[name] not in _TEXTS and there[name] not in _NUMBERS:
-                raise ConfigError(f"MDSShards: column {name!r} holds {there[name]!r}, which is not carried along")
-        self._kinds = there
+            if encodings[name] not in _TEXTS and encodings[name] not in _NUMBERS:
+                raise ConfigError(f"MDSShards: column {name!r} holds {encodings[name]!r}, which is not carried along")
+        self._kinds = encodings
         return files
 
-    def _scan(self, peek: Peek) -> Found:
-        return self._walk(peek, Found(), Found())[0]
+    def _scan(self, reader: ForwardReader) -> ShardScan:
+        return self._scan_samples(reader, ShardScan(), ShardScan())[0]
 
-    def _scan_beside(self, peek: Peek) -> Found:
-        return self._walk(peek, Found(), Found())[1]
+    def _scan_columns(self, reader: ForwardReader) -> ShardScan:
+        return self._scan_samples(reader, ShardScan(), ShardScan())[1]
 
-    def _walk(self, peek: Peek, found: Found, beside: Found) -> tuple[Found, Found]:
-        offsets, columns = _head(peek)
+    def _scan_samples(
+        self, reader: ForwardReader, scan: ShardScan, column_scan: ShardScan
+    ) -> tuple[ShardScan, ShardScan]:
+        offsets, columns = _header(reader)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
         for name in (self._image, self._label, *self._names):
             if name is None or len(offsets) == 1:
                 continue
             kind, needed = kinds.get(name, "missing"), self._kinds[name]
             if kind != needed and not (name == self._image and kind in _IMAGES):
-                raise SourceError(f"MDSShards: column {name!r} is {kind} in {peek.uri}, {needed} in the first shard")
-        name_of = next((name for name in _NAMES if kinds.get(name) == "str"), None)
+                raise SourceError(f"MDSShards: column {name!r} is {kind} in {reader.uri}, {needed} in the first shard")
+        name_column = next((name for name in _NAMES if kinds.get(name) == "str"), None)
         notes: list[str] = []
         for k, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
             try:
-                places = _places(peek, columns, start, stop)
-                image, label = places[self._image], None
+                locations = _column_locations(reader, columns, start, stop)
+                image, label = locations[self._image], None
                 if self._label is not None:
-                    label = self._label_in(peek, places[self._label], k, notes)
-                name = _short(peek, places[name_of]) if name_of else b""
-                found.add(image.offset, image.size, label, name or b"%06d" % k)
+                    label = self._label_in(reader, locations[self._label], k, notes)
+                name = _short_value(reader, locations[name_column]) if name_column else b""
+                scan.add(image.offset, image.size, label, name or b"%06d" % k)
             except _Damaged as error:
-                places = {}
+                locations = {}
                 notes.append(f"sample {k} at {start} is damaged: {error}")
-                found.add(min(start, peek.size), 0, None, b"%06d" % k, _DAMAGED)
-            note(beside, self._names, places)
-        found.notes = notes[:_NOTES] + ([f"and {len(notes) - _NOTES} more"] if len(notes) > _NOTES else [])
-        return found, beside
+                scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)
+            add_row(column_scan, self._names, locations)
+        scan.notes = notes[:_NOTES] + ([f"and {len(notes) - _NOTES} more"] if len(notes) > _NOTES else [])
+        return scan, column_scan
 
-    def _label_in(self, peek: Peek, place: Place, k: int, notes: list[str]) -> int | str | None:
+    def _label_in(self, reader: ForwardReader, location: ValueLocation, k: int, notes: list[str]) -> int | str | None:
         assert self._label is not None
         try:
-            if place.size > 1000:
-                raise ValueError(f"{place.size} bytes, too long for a label")
-            value = self._value(self._label, peek.at(place.offset, place.size))
+            if location.size > 1000:
+                raise ValueError(f"{location.size} bytes, too long for a label")
+            value = self._value(self._label, reader.read(location.offset, location.size))
             if isinstance(value, str) and value.isprintable():
                 return value or None
             if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
@@ -175,19 +177,23 @@ class MDSShards(Packed):
 
 
 class _Damaged(ValueError):
-    """A sample that is not what the shard's head says."""
+    """A sample that does not fit the shard's header."""
 
 
-def columns_of(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
+def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
     """Names of a shard's columns, and how each is encoded. SourceError."""
 
     def read(start: int, count: int) -> bytes:
-        data = storage.read([Span(uri, start, start + count, stat)])[0] if not is_local(uri) else _pread(start, count)
+        data = (
+            storage.read([ByteRange(uri, start, start + count, stat)])[0]
+            if not is_local(uri)
+            else _read_local(start, count)
+        )
         if isinstance(data, Unread):
             raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
         return data
 
-    def _pread(start: int, count: int) -> bytes | Unread:
+    def _read_local(start: int, count: int) -> bytes | Unread:
         try:
             with open(uri, "rb") as file:
                 file.seek(start)
@@ -195,14 +201,14 @@ def columns_of(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
         except OSError as error:
             return Unread("io_error", error.strerror or str(error))
 
-    columns = _head(Peek(uri, stat.size, read, 64 << 10))[1]
+    columns = _header(ForwardReader(uri, stat.size, read, 64 << 10))[1]
     return dict(zip(columns.names, columns.encodings, strict=True))
 
 
-def listed(shards: Paths, storage: Storage) -> list[Any]:
+def expand_indexes(shards: Paths, storage: Storage) -> list[Any]:
     """With each folder that has an index.json, and each index.json, replaced by the shards that it lists."""
-    given = [shards] if isinstance(shards, (str, os.PathLike)) else list(shards)
-    return [one for item in given for one in (_indexed(os.fspath(item), storage) or [item])]
+    items = [shards] if isinstance(shards, (str, os.PathLike)) else list(shards)
+    return [uri for item in items for uri in (_indexed(os.fspath(item), storage) or [item])]
 
 
 def _indexed(item: str, storage: Storage) -> list[str]:
@@ -210,7 +216,7 @@ def _indexed(item: str, storage: Storage) -> list[str]:
     if item.endswith(".mds") or any(c in item for c in "*?[{"):
         return []
     uri = item if item.endswith(_INDEX) else f"{item.rstrip('/')}/{_INDEX}"
-    data = read_file(uri) if is_local(uri) else storage.read([Span(uri)])[0]
+    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
     if isinstance(data, Unread):
         if uri == item or data.reason != "not_found":
             raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
@@ -240,53 +246,53 @@ def _names(uri: str, data: bytes) -> Iterator[str]:
         raise SourceError(f"MDSShards: {uri} is no index of MDS shards: {type(error).__name__} {error}") from error
 
 
-def _head(peek: Peek) -> tuple[np.ndarray, _Columns]:
+def _header(reader: ForwardReader) -> tuple[np.ndarray, _ColumnLayout]:
     """Where the samples begin, and the last one ends: int64 (n + 1,); and the columns. SourceError."""
     try:
-        count = int.from_bytes(_bytes(peek, 0, 4), "little")
+        count = int.from_bytes(_bytes(reader, 0, 4), "little")
         table = 4 + 4 * (count + 1)
-        if table > peek.size:
-            raise ValueError(f"{count} samples in {peek.size} bytes")
-        offsets = np.frombuffer(_bytes(peek, 4, table - 4), "<u4").astype(np.int64)
-        if not 0 < offsets[0] - table <= _MOST or np.any(np.diff(offsets) < 0):
-            raise ValueError("the places of its samples make no sense")
-        about = json.loads(_bytes(peek, table, int(offsets[0]) - table))
-        if about["format"] != "mds" or about["version"] != 2:
-            raise ValueError(f"format {about['format']!r}, version {about['version']!r}")
-        sizes = [size or 0 for size in about["column_sizes"]]
-        found = _Columns(tuple(about["column_names"]), tuple(about["column_encodings"]), tuple(sizes))
-        if not len(found.names) == len(found.encodings) == len(sizes) or not all(
+        if table > reader.size:
+            raise ValueError(f"{count} samples in {reader.size} bytes")
+        offsets = np.frombuffer(_bytes(reader, 4, table - 4), "<u4").astype(np.int64)
+        if not 0 < offsets[0] - table <= _MAX_CONFIG or np.any(np.diff(offsets) < 0):
+            raise ValueError("its sample offsets make no sense")
+        config = json.loads(_bytes(reader, table, int(offsets[0]) - table))
+        if config["format"] != "mds" or config["version"] != 2:
+            raise ValueError(f"format {config['format']!r}, version {config['version']!r}")
+        sizes = [size or 0 for size in config["column_sizes"]]
+        layout = _ColumnLayout(tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes))
+        if not len(layout.names) == len(layout.encodings) == len(sizes) or not all(
             isinstance(size, int) and size >= 0 for size in sizes
         ):
             raise ValueError("its columns make no sense")
-        return offsets, found
+        return offsets, layout
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"{type(error).__name__} {error}" if not isinstance(error, _Damaged) else str(error)
-        raise SourceError(f"MDSShards: {peek.uri} is no MDS shard, or compressed, or damaged: {what}") from error
+        raise SourceError(f"MDSShards: {reader.uri} is no MDS shard, or compressed, or damaged: {what}") from error
 
 
-def _places(peek: Peek, columns: _Columns, start: int, stop: int) -> dict[str, Place]:
-    """Where the columns of a sample lie."""
+def _column_locations(reader: ForwardReader, columns: _ColumnLayout, start: int, stop: int) -> dict[str, ValueLocation]:
+    """Locations of a sample's columns."""
     varying = columns.sizes.count(0)
-    sizes = iter(struct.unpack(f"<{varying}I", _bytes(peek, start, 4 * varying)))
-    at, found = start + 4 * varying, {}
+    sizes = iter(struct.unpack(f"<{varying}I", _bytes(reader, start, 4 * varying)))
+    at, locations = start + 4 * varying, {}
     for name, size in zip(columns.names, columns.sizes, strict=True):
         own = size or next(sizes)
-        found[name] = Place(at, own)
+        locations[name] = ValueLocation(at, own)
         at += own
     if at != stop:
         raise _Damaged(f"its columns end at {at}, it ends at {stop}")
-    if at > peek.size:
-        raise _Damaged(f"it ends at {at}, the shard at {peek.size}")
-    return found
+    if at > reader.size:
+        raise _Damaged(f"it ends at {at}, the shard at {reader.size}")
+    return locations
 
 
-def _short(peek: Peek, place: Place) -> bytes:
-    return peek.at(place.offset, place.size) if place.size <= _LONGEST_NAME else b""
+def _short_value(reader: ForwardReader, location: ValueLocation) -> bytes:
+    return reader.read(location.offset, location.size) if location.size <= _LONGEST_NAME else b""
 
 
-def _bytes(peek: Peek, start: int, count: int) -> bytes:
-    data = peek.at(start, count)
+def _bytes(reader: ForwardReader, start: int, count: int) -> bytes:
+    data = reader.read(start, count)
     if len(data) < count:
-        raise _Damaged(f"cut off at {peek.size}")
+        raise _Damaged(f"cut off at {reader.size}")
     return data

@@ -12,7 +12,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, notes_of, says_where, with_notes
 from fastfeed.storage.pending import Pending
-from fastfeed.storage.shard_files import Then
+from fastfeed.storage.shard_files import MappedRead
 
 __all__ = ["Mixture"]
 
@@ -146,7 +146,7 @@ class Mixture:
 
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
-                return [Then(pending, lambda x: self._own(part, x)) for pending in source.fetch(own.tolist())]
+                return [MappedRead(pending, lambda x: self._own(part, x)) for pending in source.fetch(own.tolist())]
             return [_Later(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
 
         return self._place(ids, ask)

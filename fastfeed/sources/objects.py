@@ -16,7 +16,7 @@ from fastfeed.sources.annotations.masks import Masks, masks_of
 from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, notes_of, with_notes
 from fastfeed.sources.shards.base import cache_of
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.fingerprint import WITH, fingerprint
+from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
@@ -145,7 +145,7 @@ class Objects:
         """The source's, and one of the objects; of masks in files only their paths count."""
         if not self._fingerprint:
             own = fingerprint(len(self), (), ("\0".join(self.object_classes).encode(),), self._content)
-            self._fingerprint = self.source.fingerprint + WITH + own
+            self._fingerprint = self.source.fingerprint + OBJECTS_SEPARATOR + own
         return self._fingerprint
 
     def _content(self, first: int, last: int) -> Iterator[Any]:

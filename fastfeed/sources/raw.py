@@ -29,11 +29,11 @@ _HEAD = 64 << 10  # bytes: a header is far shorter
 
 
 class RawShards:
-    """Images as they are fed: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
+    """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 
-    `shards` is a folder, a file, a pattern, or a list of them. Labels are in `NAME.labels.npy` beside `NAME.npy`,
-    int64 (n,), -1 for none; without that file no image of the shard has one. Local files are read as they are asked
-    for, image by image; remote ones by ranges.
+    `shards` is a folder, a file, a pattern, or a list of them. Labels are in `NAME.labels.npy` next to `NAME.npy`,
+    int64 (n,), -1 for none; without that file no image of the shard has one. Local files are read image by
+    image, as requested; remote ones by ranges.
     """
 
     def __init__(
@@ -87,23 +87,23 @@ class RawShards:
     def _shard_of(self, i: int) -> int:
         return int(np.searchsorted(self._bounds, i, side="right")) - 1
 
-    def _place(self, i: int) -> tuple[int, int, int]:
+    def _byte_range(self, i: int) -> tuple[int, int, int]:
         shard = self._shard_of(i)
         start = int(self._starts[shard]) + (i - int(self._bounds[shard])) * self._bytes
         return shard, start, start + self._bytes
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """The images: uint8 (height, width, 3 or 1)."""
-        places = [self._place(int(i)) for i in ids]
+        ranges = [self._byte_range(int(i)) for i in ids]
         if self._shards.remote:
-            found: list[Any] = [pending.result() for pending in self._shards.fetch_all(places)]
+            results: list[Any] = [pending.result() for pending in self._shards.fetch_all(ranges)]
         else:
-            found = [self._shards.read(*place) for place in places]
-        return [self._look(int(i), data) for i, data in zip(ids, found, strict=True)]
+            results = [self._shards.read(*bounds) for bounds in ranges]
+        return [self._to_sample(int(i), data) for i, data in zip(ids, results, strict=True)]
 
-    def _look(self, i: int, data: bytes | Unread) -> np.ndarray | Failure:
+    def _to_sample(self, i: int, data: bytes | Unread) -> np.ndarray | Failure:
         if isinstance(data, Unread):
-            return Failure(i, self.uri(i), "read", data.reason, data.detail, self._place(i)[1])
+            return Failure(i, self.uri(i), "read", data.reason, data.detail, self._byte_range(i)[1])
         return np.frombuffer(data, np.uint8).reshape(self._size)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
@@ -116,8 +116,8 @@ class RawShards:
         if not self._fingerprint:
             names = [os.path.basename(uri).encode("utf-8", "surrogateescape") + b"\0" for uri in self._shards.uris]
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
-            said = (classes, repr(self._size).encode(), np.ascontiguousarray(self._labels).data)
-            self._fingerprint = fingerprint(len(self), names, said, self._content)
+            labels = (classes, repr(self._size).encode(), np.ascontiguousarray(self._labels).data)
+            self._fingerprint = fingerprint(len(self), names, labels, self._content)
         return self._fingerprint
 
     def _content(self, first: int, last: int) -> list[Any]:
@@ -185,29 +185,29 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
 
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
     """int64 (count,); -1 where there is no file of labels. SourceError."""
-    place = uri.removesuffix(".npy") + _LABELS
-    if is_local(place) and not os.path.exists(place):
+    path = uri.removesuffix(".npy") + _LABELS
+    if is_local(path) and not os.path.exists(path):
         return np.full(count, -1, np.int64)
-    stat = _stat(place, storage)
+    stat = _stat(path, storage)
     if stat is None:
         return np.full(count, -1, np.int64)
-    data = Shards([place], [stat], storage).read(0, 0, stat.size)
-    start, shape, kind = _npy(data, place)
+    data = Shards([path], [stat], storage).read(0, 0, stat.size)
+    start, shape, kind = _npy(data, path)
     if shape != (count,) or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
-        raise SourceError(f"RawShards: {place} holds {kind} {shape}; int64 ({count},) is needed, a label per image")
-    found = np.frombuffer(data, np.dtype(kind), offset=start)
-    if len(found) != count:
-        raise SourceError(f"RawShards: {place} is cut off")
-    return found.astype(np.int64)
+        raise SourceError(f"RawShards: {path} holds {kind} {shape}; int64 ({count},) is needed, a label per image")
+    labels = np.frombuffer(data, np.dtype(kind), offset=start)
+    if len(labels) != count:
+        raise SourceError(f"RawShards: {path} is cut off")
+    return labels.astype(np.int64)
 
 
 def _stat(uri: str, storage: Storage) -> Stat | None:
     if is_local(uri):
         status = os.stat(uri)
         return Stat(status.st_size, str(status.st_mtime_ns))
-    found = storage.stat([uri])[0]
-    if isinstance(found, Stat):
-        return found
-    if found.reason == "not_found":
+    result = storage.stat([uri])[0]
+    if isinstance(result, Stat):
+        return result
+    if result.reason == "not_found":
         return None
-    raise SourceError(f"RawShards: cannot read {uri}: {found.detail or found.reason}")
+    raise SourceError(f"RawShards: cannot read {uri}: {result.detail or result.reason}")

@@ -24,7 +24,7 @@ from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Known, Shards, Then
+from fastfeed.storage.shard_files import Completed, MappedRead, Shards
 from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["Table"]
@@ -155,8 +155,8 @@ class Table:
 
     def _fetch(self, i: int) -> Pending:
         missing = self._unlabeled(i)
-        pending = self._images.fetch(i) if missing is None else Known(missing)
-        return Then(pending, lambda data: self._look(i, data))
+        pending = self._images.fetch(i) if missing is None else Completed(missing)
+        return MappedRead(pending, lambda data: self._look(i, data))
 
     @property
     def remote(self) -> bool:

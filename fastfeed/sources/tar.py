@@ -13,32 +13,32 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
-from fastfeed.sources.shards.base import Packed, Paths
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.shards.external_indexes import listed_by_dali, listed_by_wids
-from fastfeed.sources.shards.extra_columns import Place, names_of, note
-from fastfeed.sources.shards.index import Found
-from fastfeed.sources.shards.tar_headers import BLOCK, Member, describes, members
+from fastfeed.sources.shards.base import Paths, ShardedSource
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.external_indexes import members_from_dali, shards_from_wids
+from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
+from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, members
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Stat, Storage
 
 __all__ = ["TarShards"]
 
-_MOST = 1 << 20  # bytes of a label; more is damage
+_MAX_LABEL = 1 << 20  # bytes of a label; more is damage
 _NOTES = 50  # kept per shard, of the archive and of the samples
 _SHOWN = 60  # characters of what is no label
 
 
-class TarShards(Packed):
+class TarShards(ShardedSource):
     """Images in tar files as WebDataset writes them: `0001.jpg`, `0001.cls`, `0002.jpg`, ...
 
     `shards` is a path, a pattern (`train-{000..099}.tar`, `*.tar`), a folder, a wids index (`.json`), or a list of
     them, local or remote (`s3://...`). `label` names the member that holds a sample's label: "cls", or
     "json:landmark_id" for a field of a JSON member ("json:a.b": one inside another); None for none. Labels that are not
     numbers are sorted and numbered; with `classes`, numbers count these names. An index is built when the shards are
-    first used, and kept beside them or in the cache folder. Where DALI's `wds2idx` left an `.idx` beside a shard, that
-    spares the look through it. `columns` names further members that are carried along, by their extension: "txt",
+    first used, and kept next to them or in the cache folder. Where DALI's `wds2idx` left an `.idx` next to a shard, the
+    shard need not be scanned. `columns` names further members that are carried along, by their extension: "txt",
     "json".
     """
 
@@ -68,8 +68,8 @@ class TarShards(Packed):
             )
         self._images = tuple(e.lower().lstrip(".") for e in images)
         self._label, self._field = extension.lower().lstrip("."), field
-        self._stated: dict[str, int] = {}  # samples by shard, as a wids index has them
-        self._columns = tuple(e.lower().lstrip(".") for e in names_of(columns, "TarShards"))
+        self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
+        self._columns = tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
         kind = f"tar 1 images {','.join(self._images)} label {label}"
         super().__init__(
             shards, kind, labeled=label is not None, classes=classes, storage=storage, cache=cache, index=index,
@@ -77,22 +77,22 @@ class TarShards(Packed):
         )  # fmt: skip
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-        named, self._stated = listed_by_wids(shards, storage, type(self).__name__)
+        named, self._wids_counts = shards_from_wids(shards, storage, type(self).__name__)
         return super()._files(named, storage)
 
-    def _scan(self, peek: Peek) -> Found:
-        return self._samples(peek).found
+    def _scan(self, reader: ForwardReader) -> ShardScan:
+        return self._samples(reader).scan
 
-    def _scan_beside(self, peek: Peek) -> Found:
-        return self._samples(peek).beside
+    def _scan_columns(self, reader: ForwardReader) -> ShardScan:
+        return self._samples(reader).column_scan
 
-    def _samples(self, peek: Peek) -> _Samples:
+    def _samples(self, reader: ForwardReader) -> _Samples:
         notes: list[str] = []
-        samples = _Samples(self, peek)
-        for member in listed_by_dali(peek, self._is_label, notes) or members(peek, notes):
+        samples = _Samples(self, reader)
+        for member in members_from_dali(reader, self._is_label, notes) or members(reader, notes):
             samples.add(member)
         samples.end()
-        samples.found.notes = _first(notes) + _first(samples.notes)
+        samples.scan.notes = _limited(notes) + _limited(samples.notes)
         return samples
 
     def _value(self, name: str, data: bytes) -> Any:
@@ -110,57 +110,57 @@ class TarShards(Packed):
         check = int(self._index.checks[i])
         if check:
             same = zlib.crc32(head) == check
-        else:  # listed by DALI, and not looked at
-            same = describes(head, self._index.name(i), int(self._index.lengths[i]))
+        else:  # listed by DALI, header not checked
+            same = header_matches(head, self._index.name(i), int(self._index.lengths[i]))
         if same:
             return data
         first = f"delete {self.index_file}, then " if self.index_file else ""  # it was made of a shard of this version
-        return Unread("changed", f"another member lies there than was indexed; {first}build the source anew")
+        return Unread("changed", f"the shard has changed since it was indexed; {first}create the source again")
 
     def _label_advice(self) -> str:
         return (
             "pass label='json:field' or the extension that holds it, or label=None for images without; "
-            "the members of a sample must lie side by side"
+            "the members of a sample must be adjacent"
         )
 
     def _notes_on(self, shard: int) -> Sequence[str]:
-        notes, held = super()._notes_on(shard), int(self.bounds[shard + 1] - self.bounds[shard])
-        stated = self._stated.get(self.shard(shard), held)
-        return notes if stated == held else (*notes, f"{held} samples, but its wids index says {stated}")
+        notes, count = super()._notes_on(shard), int(self.bounds[shard + 1] - self.bounds[shard])
+        wids_count = self._wids_counts.get(self.shard(shard), count)
+        return notes if wids_count == count else (*notes, f"{count} samples, but its wids index says {wids_count}")
 
 
 class _Samples:
-    """Puts the members of a sample together, as they come."""
+    """Groups the members of a tar into samples, in their order."""
 
-    def __init__(self, tar: TarShards, peek: Peek) -> None:
-        self.found, self.beside, self.notes = Found(), Found(), []
-        self._tar, self._peek = tar, peek
-        self._columns: dict[str, Place] = {}
+    def __init__(self, tar: TarShards, reader: ForwardReader) -> None:
+        self.scan, self.column_scan, self.notes = ShardScan(), ShardScan(), []
+        self._tar, self._reader = tar, reader
+        self._columns: dict[str, ValueLocation] = {}
         self._key: str | None = None
         self._image: Member | None = None
         self._label: int | str | None = None
-        self._has: set[str] = set()
-        self._seen: set[str] = set()
-        self._several = False
+        self._extensions: set[str] = set()
+        self._keys_seen: set[str] = set()
+        self._many_images_noted = False
 
     def add(self, member: Member) -> None:
-        """The next member."""
+        """Add the next member."""
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if not stem or not dot or re.match(r"__[^/]*__(/|$)", member.name):  # as webdataset does
-            why = "hidden" if not stem else "what it says of the shard is not read" if dot else "no extension"
+            why = "hidden" if not stem else "metadata of the shard is not read" if dot else "no extension"
             self.notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: {why}")
             return
         key, extension = folder + slash + stem, extension.lower()
-        if key != self._key or extension in self._has:
+        if key != self._key or extension in self._extensions:
             self.end()
-            if key in self._seen:
+            if key in self._keys_seen:
                 self.notes.append(f"duplicate key {key} at {member.offset}")
-            self._seen.add(key)
+            self._keys_seen.add(key)
             self._key = key
-        self._has.add(extension)
+        self._extensions.add(extension)
         if extension in self._tar._columns:
-            self._columns[extension] = Place(member.offset, member.size, BLOCK, member.check)
+            self._columns[extension] = ValueLocation(member.offset, member.size, BLOCK, member.check)
         if extension in self._tar._images:
             self._take_image(member, extension)
         elif self._tar._label and extension == self._tar._label:
@@ -169,15 +169,15 @@ class _Samples:
     def _take_image(self, member: Member, extension: str) -> None:
         if self._image is None:
             self._image = member
-        elif not self._several:
-            self._several = True  # said once: all samples will have it
+        elif not self._many_images_noted:
+            self._many_images_noted = True  # noted once: all samples will have it
             self.notes.append(
                 f"{member.name} at {member.offset} is not used: the image is {self._image.name}; pass images=[...]"
             )
 
     def _take_label(self, member: Member) -> None:
         try:
-            self._label = _label(self._peek, member, self._tar._field)
+            self._label = _label(self._reader, member, self._tar._field)
         except (ValueError, RecursionError) as error:
             self.notes.append(f"no label in {member.name} at {member.offset}: {error}")
 
@@ -186,20 +186,20 @@ class _Samples:
         label = self._tar._label
         if self._image is not None:
             image, name = self._image, self._image.name.encode("utf-8", "surrogateescape")
-            self.found.add(image.offset, image.size, self._label, name, image.check)
-            note(self.beside, self._tar._columns, self._columns)
-            if label and label not in self._has:
+            self.scan.add(image.offset, image.size, self._label, name, image.check)
+            add_row(self.column_scan, self._tar._columns, self._columns)
+            if label and label not in self._extensions:
                 self.notes.append(f"no .{label} for {image.name} at {image.offset}")
         elif self._key is not None:
-            self.notes.append(f"no image for key {self._key}, only {', '.join(sorted(self._has))}")
-        self._key, self._image, self._label, self._has, self._columns = None, None, None, set(), {}
+            self.notes.append(f"no image for key {self._key}, only {', '.join(sorted(self._extensions))}")
+        self._key, self._image, self._label, self._extensions, self._columns = None, None, None, set(), {}
 
 
-def _label(peek: Peek, member: Member, field: str) -> int | str:
+def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
     """A number or a text; ValueError says why there is none."""
-    if member.size > _MOST:
+    if member.size > _MAX_LABEL:
         raise ValueError(f"{member.size} bytes, too long for a label")
-    data = peek.at(member.offset, member.size)
+    data = reader.read(member.offset, member.size)
     if len(data) < member.size:
         raise ValueError(f"{len(data)} of {member.size} bytes are there")
     value: Any = data.decode("utf-8-sig").strip()
@@ -217,7 +217,7 @@ def _label(peek: Peek, member: Member, field: str) -> int | str:
     return int(digits[1]) if digits and int(digits[1]) < 2**31 else text
 
 
-def _first(notes: list[str]) -> list[str]:
-    """So many that they can be read, and the last: it says how far the archive could be read."""
+def _limited(notes: list[str]) -> list[str]:
+    """The first notes, and the last: it says how far the archive could be read."""
     more = len(notes) - _NOTES
     return [*notes[: _NOTES - 1], f"and {more} more", notes[-1]] if more > 0 else notes

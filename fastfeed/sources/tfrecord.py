@@ -1,4 +1,4 @@
-"""TFRecord files that hold tf.train.Examples: read at random, without TensorFlow.
+"""TFRecord files of tf.train.Examples: random access, without TensorFlow.
 
 A record is its length (uint64), the length's checksum, the data, the data's checksum; all little endian: TensorFlow,
 core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant added, since data may hold checksums of
@@ -17,35 +17,35 @@ import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.shards.base import Packed, Paths
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.shards.extra_columns import Place, names_of, note
-from fastfeed.sources.shards.index import Found
+from fastfeed.sources.shards.base import Paths, ShardedSource
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
+from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
-from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, Wanted
-from fastfeed.sources.shards.tf_feature import plain
+from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, FeatureNames
+from fastfeed.sources.shards.tf_feature import to_python
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["TFRecords", "records"]
 
-_HEAD, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
+_HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
 _MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
 _LINE = 40  # bytes of a line of an .idx file: two numbers
 _NOTES = 50  # kept per shard
-_NO_IMAGE = "no record has an image: "  # begins a shard's first note where that is so
+_NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
 _FILENAME = b"image/filename"
 
 
-class TFRecords(Packed):
+class TFRecords(ShardedSource):
     """Images in TFRecord files of tf.train.Examples, as TensorFlow's scripts write them.
 
     `shards` is a path, a pattern (`train-{00000..01023}-of-01024`, `train-*`), a folder of `.tfrecord` files, or a list
     of them, local or remote (`s3://...`). `image` names the feature that holds the encoded image, `label` the one that
     holds an integer or a text; None for images without. Texts are sorted and numbered. `columns` names features that
     are carried along. Checksums are verified whenever an image is read. An index is built when the shards are first
-    used, and kept beside them or in the cache folder.
+    used, and kept next to them or in the cache folder.
     """
 
     suffix = ".tfrecord"
@@ -63,7 +63,7 @@ class TFRecords(Packed):
         index: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> None:
-        self._columns = names_of(columns, "TFRecords")
+        self._columns = column_names(columns, "TFRecords")
         named = [("columns", name) for name in self._columns]
         for option, name in (("image", image), ("label", image if label is None else label), *named):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
@@ -77,47 +77,49 @@ class TFRecords(Packed):
             )
         self._image = image.encode()
         self._label = None if label is None else label.encode()
-        self._wanted = Wanted(self._image)
+        self._feature_names = FeatureNames(self._image)
         super().__init__(
             shards, f"tfrecord 1 image {image!r} label {label!r}", labeled=label is not None, classes=classes,
             storage=storage, cache=cache, index=index, progress=progress, columns=self._columns,
         )  # fmt: skip
         self._check_images()
 
-    def _scan(self, peek: Peek) -> Found:
-        look = _Look(peek, self._image, self._label)
-        for offset, length in records(peek, look.structure):
-            look.add(offset, length)
-        return look.end()
+    def _scan(self, reader: ForwardReader) -> ShardScan:
+        scanner = _ShardScanner(reader, self._image, self._label)
+        for offset, length in records(reader, scanner.structure):
+            scanner.add(offset, length)
+        return scanner.end()
 
-    def _scan_beside(self, peek: Peek) -> Found:
-        found, names = Found(), {name: name.encode() for name in self._columns}
-        wanted = Wanted(*names.values())
-        for offset, length in records(peek, Notes()):
-            start, stop = offset + _HEAD, offset + length - _TAIL
-            places: dict[str, Place] = {}
+    def _scan_columns(self, reader: ForwardReader) -> ShardScan:
+        scan, names = ShardScan(), {name: name.encode() for name in self._columns}
+        features = FeatureNames(*names.values())
+        for offset, length in records(reader, Notes()):
+            start, stop = offset + _HEADER, offset + length - _TAIL
+            locations: dict[str, ValueLocation] = {}
             with contextlib.suppress(Malformed):  # reading its image will say so
-                example = Example(LazyMessage(peek.at, stop), start, stop, wanted)
-                lie = {name: example.feature(key) for name, key in names.items()}
-                places = {name: Place(place[0], place[1] - place[0]) for name, place in lie.items() if place}
-            note(found, self._columns, places)
-        return found
+                example = Example(LazyMessage(reader.read, stop), start, stop, features)
+                bounds = {name: example.feature(key) for name, key in names.items()}
+                locations = {
+                    name: ValueLocation(place[0], place[1] - place[0]) for name, place in bounds.items() if place
+                }
+            add_row(scan, self._columns, locations)
+        return scan
 
     def _value(self, name: str, data: bytes) -> Any:
-        return plain(data)
+        return to_python(data)
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
-        return starts + _HEAD, starts + _HEAD, starts + self._index.lengths[ids]
+        return starts + _HEADER, starts + _HEADER, starts + self._index.lengths[ids]
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])
-        if not _sound(data):
+        if not _is_intact(data):
             return Unread("corrupt", "the record's checksum is wrong")
         if check and int.from_bytes(data[-_TAIL:], "little") != check:
-            return Unread("changed", "another record lies there than was indexed")
+            return Unread("changed", "the record has changed since it was indexed")
         try:
-            first, last = Example(LazyMessage.of(data), 0, len(data) - _TAIL, self._wanted).image(self._image)
+            first, last = Example(LazyMessage.of(data), 0, len(data) - _TAIL, self._feature_names).image(self._image)
         except Malformed as error:
             return Unread("corrupt", str(error))
         return data[first:last]
@@ -126,7 +128,7 @@ class TFRecords(Packed):
         return "pass label='the feature that holds it', or label=None for images without"
 
     def _check_images(self) -> None:
-        """That no record has an image is a wrong name, not damage."""
+        """If no record has an image, the name is wrong; that is not damage."""
         notes, sizes = self._index.notes, np.diff(self._index.bounds)
         firsts = [note[0] if note else "" for note, size in zip(notes, sizes, strict=True) if size]
         if all(first.startswith(_NO_IMAGE) for first in firsts):
@@ -134,101 +136,101 @@ class TFRecords(Packed):
 
 
 class Notes:
-    """The first notes, and how many more there were."""
+    """The first notes, and how many more there are."""
 
     def __init__(self) -> None:
-        self._kept: list[str] = []
+        self._notes: list[str] = []
         self._more = 0
 
     def add(self, note: str) -> None:
-        """One more."""
-        if len(self._kept) < _NOTES:
-            self._kept.append(note)
+        """Add one."""
+        if len(self._notes) < _NOTES:
+            self._notes.append(note)
         else:
             self._more += 1
 
     def all(self) -> list[str]:
-        """As they are kept."""
-        return [*self._kept, f"and {self._more} more"] if self._more else self._kept
+        """The list to keep."""
+        return [*self._notes, f"and {self._more} more"] if self._more else self._notes
 
 
-class _Look:
-    """A look through the records of one shard."""
+class _ShardScanner:
+    """Scans the records of one shard."""
 
-    def __init__(self, peek: Peek, image: bytes, label: bytes | None) -> None:
+    def __init__(self, reader: ForwardReader, image: bytes, label: bytes | None) -> None:
         self.structure, self._contents = Notes(), Notes()
-        self._peek, self._image, self._label = peek, image, label
-        self._wanted = Wanted(*(name for name in (image, label, _FILENAME) if name is not None))
-        self._found, self._images, self._why = Found(), 0, ""
-        self._believed: set[int | str] = set()
+        self._reader, self._image, self._label = reader, image, label
+        self._feature_names = FeatureNames(*(name for name in (image, label, _FILENAME) if name is not None))
+        self._scan, self._images, self._reason = ShardScan(), 0, ""
+        self._verified: set[int | str] = set()
 
     def add(self, offset: int, length: int) -> None:
         """The record there."""
         label, name, check = None, b"", 0
-        if offset + length <= self._peek.size:
+        if offset + length <= self._reader.size:
             try:
                 label, name = self._read(offset, length)
             except Malformed as error:
-                self._why = self._why or str(error)
+                self._reason = self._reason or str(error)
                 self._contents.add(f"no tf.train.Example at {offset}: {error}")
-            check = int.from_bytes(self._peek.at(offset + length - _TAIL, _TAIL), "little")
-        self._found.add(offset, length, label, name or b"%06d" % len(self._found.offsets), check)
+            check = int.from_bytes(self._reader.read(offset + length - _TAIL, _TAIL), "little")
+        self._scan.add(offset, length, label, name or b"%06d" % len(self._scan.offsets), check)
 
-    def end(self) -> Found:
-        """The samples, and what is to be said of them."""
-        all_lack = [_NO_IMAGE + (self._why or "all are cut off")] if self._found.offsets and not self._images else []
-        self._found.notes = all_lack + self.structure.all() + self._contents.all()
-        return self._found
+    def end(self) -> ShardScan:
+        """The samples and notes."""
+        all_lack = [_NO_IMAGE + (self._reason or "all are cut off")] if self._scan.offsets and not self._images else []
+        self._scan.notes = all_lack + self.structure.all() + self._contents.all()
+        return self._scan
 
     def _read(self, offset: int, length: int) -> tuple[int | str | None, bytes]:
         """Label and name. The image is skipped."""
-        start, stop = offset + _HEAD, offset + length - _TAIL
-        example = Example(LazyMessage(self._peek.at, stop), start, stop, self._wanted)
+        start, stop = offset + _HEADER, offset + length - _TAIL
+        example = Example(LazyMessage(self._reader.read, stop), start, stop, self._feature_names)
         label, name = None, b""
         try:
             example.image(self._image)
             self._images += 1
         except Malformed as error:
-            self._why = self._why or str(error)
+            self._reason = self._reason or str(error)
             self._contents.add(f"no image at {offset}: {error}")
         if self._label is not None:
             try:
-                label = self._believe(example.label(self._label), offset, length)
+                label = self._verified_label(example.label(self._label), offset, length)
             except Malformed as error:
                 self._contents.add(f"no label at {offset}: {error}")
         with contextlib.suppress(Malformed):  # it has no other use than to be shown
             name = example.file(_FILENAME)
         return label, name
 
-    def _believe(self, label: int | str, offset: int, length: int) -> int | str:
-        """A label not seen before may be a damaged one, and would be one more class: the checksum is looked at."""
-        if label not in self._believed:
-            if not _sound(self._peek.at(offset + _HEAD, length - _HEAD)):
+    def _verified_label(self, label: int | str, offset: int, length: int) -> int | str:
+        """Check the record's checksum for each new label: a damaged one would become one more class."""
+        if label not in self._verified:
+            if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
                 raise Malformed("the record's checksum is wrong")
-            self._believed.add(label)
+            self._verified.add(label)
         return label
 
 
-def records(peek: Peek, notes: Notes) -> Iterator[tuple[int, int]]:
+def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
     """Offset and length of every record with its frame; the last may be cut off. What is damaged goes to `notes`.
 
-    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list beside the shard.
+    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list next to the shard.
     """
     begin, at, listed = 0, 0, None
-    if not peek.size:
+    if not reader.size:
         notes.add("empty: no records")
-    while at < peek.size:
-        begin, head = at, peek.at(at, _HEAD)
-        if len(head) < _HEAD:
-            at = peek.size + 1
+    while at < reader.size:
+        begin, header = at, reader.read(at, _HEADER)
+        if len(header) < _HEADER:
+            at = reader.size + 1
             break
-        if _sound(head):
-            length = _HEAD + int.from_bytes(head[:8], "little") + _TAIL
+        if _is_intact(header):
+            length = _HEADER + int.from_bytes(header[:8], "little") + _TAIL
         else:
             if at == 0:
-                _refuse_compressed(peek.uri, head)
+                _refuse_compressed(reader.uri, header)
             if listed is None:
-                listed = _listed(peek, notes)
+                listed = _lengths_from_idx(reader, notes)
             if at not in listed:
                 what = "no TFRecord file: wrong checksum" if at == 0 else "damaged length"
                 notes.add(f"{what} at {at}: nothing after it can be found")
@@ -240,42 +242,42 @@ def records(peek: Peek, notes: Notes) -> Iterator[tuple[int, int]]:
         else:
             notes.add(f"left out the record at {at}: {length} bytes, more than an Example can have")
         at += length
-    if at > peek.size:
-        notes.add(f"cut off at {peek.size}: the record at {begin} is not whole")
+    if at > reader.size:
+        notes.add(f"cut off at {reader.size}: the record at {begin} is incomplete")
 
 
-def _listed(peek: Peek, notes: Notes) -> dict[int, int]:
+def _lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
     """Lengths by offset, as `tfrecord2idx` listed them: lines "offset length" that cover the shard, newer than it."""
-    names = (peek.uri + ".idx", os.path.splitext(peek.uri)[0] + ".idx") if is_local(peek.uri) else ()
+    names = (reader.uri + ".idx", os.path.splitext(reader.uri)[0] + ".idx") if is_local(reader.uri) else ()
     for name in filter(os.path.isfile, names):
         words, why = [], "it does not list the shard's records"
         try:
             with open(name, "rb") as file:
-                words = file.read(_LINE * (peek.size // (_HEAD + _TAIL) + 1)).split()
-                if os.fstat(file.fileno()).st_mtime_ns < os.stat(peek.uri).st_mtime_ns:
+                words = file.read(_LINE * (reader.size // (_HEADER + _TAIL) + 1)).split()
+                if os.fstat(file.fileno()).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
                     words, why = [], "older than the shard"
         except OSError as error:
             why = str(error.strerror)
         numbers = [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]
         offsets, lengths = numbers[::2], numbers[1::2]
         ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
-        if [0, *ends] == [*offsets, peek.size] and min(lengths) >= _HEAD + _TAIL:
+        if [0, *ends] == [*offsets, reader.size] and min(lengths) >= _HEADER + _TAIL:
             return dict(zip(offsets, lengths, strict=True))
         notes.add(f"{os.path.basename(name)} is not used: {why}")
     return {}
 
 
-def _refuse_compressed(uri: str, head: bytes) -> None:
-    zlib = head[:1] == b"\x78" and int.from_bytes(head[:2], "big") % 31 == 0  # RFC 1950: deflate, a window of 32 kB
-    if zlib or head.startswith(b"\x1f\x8b"):
+def _refuse_compressed(uri: str, header: bytes) -> None:
+    zlib = header[:1] == b"\x78" and int.from_bytes(header[:2], "big") % 31 == 0  # RFC 1950: deflate, a window of 32 kB
+    if zlib or header.startswith(b"\x1f\x8b"):
         raise SourceError(
             f"{uri} is compressed with {'zlib' if zlib else 'gzip'}: records in it cannot be found without unpacking "
             "all before them; write it without compression once (images do not shrink any further)"
         )
 
 
-def _sound(data: bytes) -> bool:
-    """The last 4 bytes are the checksum of those before: then both lead to the same CRC of all. Nothing is copied."""
+def _is_intact(data: bytes) -> bool:
+    """The last 4 bytes are the checksum of those before them. Compares CRCs of all of it, which copies nothing."""
     tail = data[-_TAIL:]
     masked = (int.from_bytes(tail, "little") - 0xA282EAD8) & 0xFFFFFFFF
     return google_crc32c.value(data) == google_crc32c.extend((masked >> 17 | masked << 15) & 0xFFFFFFFF, tail)

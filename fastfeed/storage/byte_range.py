@@ -1,4 +1,4 @@
-"""What is read: bytes of objects, which a listing described."""
+"""Byte ranges of objects, and what a listing says of these: size and version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Span", "Stat", "is_local", "stat_of"]
+__all__ = ["ByteRange", "Stat", "is_local", "stat_of"]
 
 _VERSIONS = (
     *("ETag", "etag", "md5Hash", "Content-MD5", "Digest", "mtime", "LastModified", "last_modified", "Last-Modified"),
@@ -16,24 +16,24 @@ _VERSIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a listing says of an object."""
+    """Size and version of an object, as a listing has them."""
 
     size: int  # bytes
-    version: str  # its etag, or when it was changed; another one means other content
+    version: str  # its etag or modification time; another one means other content
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Bytes [start, stop) of an object; a stop of None is its end."""
+class ByteRange:
+    """Bytes [start, stop) of an object; stop=None reads to its end."""
 
     uri: str
     start: int = 0
     stop: int | None = None
-    whole: Stat | None = None  # the object's, where it is known: only then it can be cached
+    stat: Stat | None = None  # of the whole object, if known: only then can it be cached
 
 
 def stat_of(info: dict[str, Any]) -> Stat:
-    """Size and version in an info of fsspec's."""
+    """Size and version from fsspec's info."""
     for name in _VERSIONS:
         if value := info.get(name):
             # one client gives a time here and a number there
@@ -43,5 +43,5 @@ def stat_of(info: dict[str, Any]) -> Stat:
 
 
 def is_local(uri: str) -> bool:
-    """A path of this machine's file system."""
+    """It is a path in this machine's file system."""
     return "://" not in uri and "::" not in uri

@@ -1,4 +1,4 @@
-"""What is particular to single storage clients: how they are best set up, and what their errors mean."""
+"""Settings of storage clients, and what their errors mean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsspec import get_filesystem_class
 from fsspec.core import url_to_fs
 
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
-from fastfeed.storage.retry import Unread, Why
+from fastfeed.storage.retry import Diagnosis, Unread
 
 __all__ = ["connect", "explain", "is_s3", "named", "s3_bytes", "settings"]
 
@@ -21,8 +21,8 @@ _CREDENTIALS = {
     *("ProfileNotFound", "SSOTokenLoadError", "UnauthorizedSSOTokenError", "DefaultCredentialsError", "RefreshError"),
 }
 _CERTAIN = {"ParamValidationError", "InvalidRegionError", "NoRegionError", "InvalidConfigError", "ConfigParseError"}
-# the same again the next time
-_OURS = (
+# errors that a retry would only repeat
+_PERMANENT = (
     TypeError,
     AttributeError,
     NameError,
@@ -43,11 +43,11 @@ _ADVICE = (
 
 
 def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str, Any]:
-    """fsspec's options with what suits many small reads; what the user gave comes first."""
+    """fsspec's options with defaults for many small reads; the user's options win."""
     if protocol in ("gs", "gcs"):
         return {"use_listings_cache": False, **options}
     if protocol in ("http", "https"):
-        # compressed on the way, they would have another size than was listed
+        # compressed in transit, objects would not have the size that was listed
         headers = {"Accept-Encoding": "identity"} | options.get("headers", {})
         return {"get_client": _http_client, **options, "headers": headers}
     if protocol not in ("s3", "s3a"):
@@ -82,22 +82,22 @@ def named(uri: str) -> tuple[str, dict[str, Any]]:
 
 
 def connect(uri: str, options: dict[str, Any], in_flight: int) -> Any:
-    """A file system of our own: its settings, and the connections it has, are nobody else's."""
+    """A new file system, which shares its settings and connections with no one."""
     protocol, _ = named(uri)
     own = settings(protocol, options, in_flight)
     system, _ = _about(uri, lambda: url_to_fs(uri, skip_instance_cache=True, **own))
     if hasattr(system, "retries"):
-        system.retries = 1  # times that one request is sent: trying again is `persist`'s
+        system.retries = 1  # attempts per request: retries are up to `retry`
     return system
 
 
 def is_s3(system: Any) -> bool:
-    """An S3 client that can be asked for an object on a condition."""
+    """An S3 client that supports conditional requests."""
     return type(system).__module__.startswith("s3fs") and hasattr(system, "_call_s3")
 
 
 async def s3_bytes(system: Any, path: str, etag: str, start: int = 0, end: int | None = None) -> bytes:
-    """Bytes [start, end) of the object that has this etag; an error where another one has taken its place."""
+    """Bytes [start, end) of the object with this etag; an error if it has been replaced."""
     bucket, key, _ = system.split_path(path)
     ends = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
     reply = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=f'"{etag}"', **ends, **system.req_kw)
@@ -123,29 +123,29 @@ def _about(uri: str, work: Any) -> Any:
         raise SourceError(f"cannot open {uri}: {why.detail or why.reason}") from error
 
 
-def explain(error: Exception) -> Why:
+def explain(error: Exception) -> Diagnosis:
     """Reason and detail for the quarantine list, and whether another try may go better."""
     cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and _is_of_web(cause):
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and _is_web_error(cause):
         error = cause  # fsspec takes any error of a web server for a file that is not there
     name, text = type(error).__name__, " ".join(str(error).split())[:300]
     status = _status(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
-        return Why(Unread("not_found"), False)
+        return Diagnosis(Unread("not_found"), False)
     if name in _CREDENTIALS:
-        return Why(Unread("io_error", f"no credentials: {text}; {_ADVICE}"), False)
+        return Diagnosis(Unread("io_error", f"no credentials: {text}; {_ADVICE}"), False)
     if isinstance(error, PermissionError) or status in (401, 403):
-        return Why(Unread("io_error", f"permission denied: {text or name}"), False)
+        return Diagnosis(Unread("io_error", f"permission denied: {text or name}"), False)
     if status == 412:
-        return Why(Unread("changed", "another object has taken its place since it was listed"), False)
+        return Diagnosis(Unread("changed", "the object has been replaced since it was listed"), False)
     if status == 416:
-        return Why(Unread("truncated", "it ends before what was asked for"), False)
+        return Diagnosis(Unread("truncated", "it ends before the requested range"), False)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)) or "Timeout" in name:
-        return Why(Unread("timeout", text), True)
-    again = not isinstance(error, _OURS) and name not in _CERTAIN and getattr(error, "errno", None) not in _REFUSED
+        return Diagnosis(Unread("timeout", text), True)
+    again = not isinstance(error, _PERMANENT) and name not in _CERTAIN and getattr(error, "errno", None) not in _REFUSED
     if status is not None:
         again = status >= 500 or status in (408, 425, 429)
-    return Why(Unread("io_error", f"{name}: {text}" if name != "OSError" else text), again)
+    return Diagnosis(Unread("io_error", f"{name}: {text}" if name != "OSError" else text), again)
 
 
 def _status(error: Exception) -> int | None:
@@ -160,5 +160,5 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _is_of_web(error: Exception) -> bool:
+def _is_web_error(error: Exception) -> bool:
     return isinstance(error, (asyncio.TimeoutError, TimeoutError)) or type(error).__module__.startswith("aiohttp")

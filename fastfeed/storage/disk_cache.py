@@ -1,4 +1,4 @@
-"""Bytes of remote objects kept on a local disk, by chunks, for all processes of a machine."""
+"""A disk cache of remote objects, in chunks, shared by all processes of a machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNITS = {"B": 1} | {
 }
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?i?B)", re.IGNORECASE)
 _MAX_CHUNK = 1 << 30  # bytes
-_TRAILER = struct.Struct("<4sI")  # behind the content: magic, crc32
+_TRAILER = struct.Struct("<4sI")  # after the content: magic, crc32
 _TRAILER_BYTES = _TRAILER.size
 _MAGIC = b"ffC1"
 _TOUCH_NS = 60 * 10**9  # how old an access time may get
@@ -37,7 +37,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Chunk(NamedTuple):
-    """A piece of an object: bytes [start, stop) of it."""
+    """Bytes [start, stop) of an object."""
 
     number: int
     start: int
@@ -80,7 +80,7 @@ class Cache:
         except OSError as error:
             what = "is not a folder" if os.path.exists(self.folder) else f"cannot be created: {error.strerror}"
             raise SourceError(f"Cache: {self.folder} {what}; pass a folder on a local disk") from error
-        self._asked = boot
+        self._boot_argument = boot
         boot = _boot() if boot is None else boot
         self._mark_ns = _mark_ns(boot) if boot else None
         self._checked: set[str] = set()  # chunks that could not be marked
@@ -91,22 +91,22 @@ class Cache:
     ) -> bytes | None:
         """Bytes [start, stop) of the object, or None if a chunk is missing. `fetched`: chunks in memory, by number."""
         if not 0 <= start < stop <= size:
-            return _nothing(uri, start, stop, size)
+            return _empty_range(uri, start, stop, size)
         chunk, earliest = self.chunk, start // self.chunk
         first = earliest * chunk
         prefix = _prefix(self.folder, chunk, uri, version, size)
         if stop <= first + chunk and not fetched:
             length = chunk if first + chunk <= size else size - first
-            found = self._read(f"{prefix}{earliest}", length, (start - first, stop - first))
-            return None if found is None else found[0]
+            part = self._read(f"{prefix}{earliest}", length, (start - first, stop - first))
+            return None if part is None else part[0]
         parts: list[bytes] = []
         for number in range(earliest, (stop - 1) // chunk + 1):
             first, last = number * chunk, min((number + 1) * chunk, size)
             begin, end = max(start - first, 0), min(stop, last) - first
             if fetched and number in fetched:
                 parts.append(fetched[number][begin:end])
-            elif (found := self._read(f"{prefix}{number}", last - first, (begin, end))) is not None:
-                parts += found
+            elif (parts_read := self._read(f"{prefix}{number}", last - first, (begin, end))) is not None:
+                parts += parts_read
             else:
                 return None
         return b"".join(parts)
@@ -124,7 +124,7 @@ class Cache:
     def missing(self, uri: str, version: str, start: int, stop: int, size: int) -> list[Chunk]:
         """The chunks to fetch before `get` can give bytes [start, stop); with whole chunks' bounds."""
         if not 0 <= start < stop <= size:
-            _nothing(uri, start, stop, size)
+            _empty_range(uri, start, stop, size)
             return []
         chunk, absent = self.chunk, []
         prefix = _prefix(self.folder, chunk, uri, version, size)
@@ -147,7 +147,7 @@ class Cache:
         try:
             self._quota.store(self.path(uri, version, number, size), (content, trailer), mtime_ns=self._mark_ns)
         except OSError as error:
-            self._trouble(f"cannot be written: {error.strerror}", "unstored")
+            self._warn_once(f"cannot be written: {error.strerror}", "unstored")
 
     @property
     def counts(self) -> Counter[str]:
@@ -159,7 +159,7 @@ class Cache:
         return _prefix(self.folder, self.chunk, uri, version, size) + str(number)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Cache, self.folder, self.limit, chunk=self.chunk, boot=self._asked), ()
+        return partial(Cache, self.folder, self.limit, chunk=self.chunk, boot=self._boot_argument), ()
 
     def __repr__(self) -> str:
         return f"Cache({self.folder!r}, {self.limit}, chunk={self.chunk})"
@@ -183,7 +183,7 @@ class Cache:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return self._trouble(f"cannot be read: {error.strerror}", "unread")
+            return self._warn_once(f"cannot be read: {error.strerror}", "unread")
         try:
             status = os.fstat(fd)
             if status.st_size != length + _TRAILER_BYTES or not (
@@ -199,7 +199,7 @@ class Cache:
         except OSError as error:
             with suppress(OSError):  # a bad spot of the disk would be met again and again
                 self._quota.drop(path, os.stat(path))
-            return self._trouble(f"cannot be read: {error.strerror}", "unread")
+            return self._warn_once(f"cannot be read: {error.strerror}", "unread")
         finally:
             os.close(fd)
         for part, (start, stop) in zip(parts, spans, strict=True):
@@ -221,18 +221,16 @@ class Cache:
             self._checked.add(path)
         return True
 
-    def _trouble(self, what: str, counted: str) -> None:
-        if self._quota.trouble(counted):
-            warnings.warn(
-                f"the cache {self.folder} {what}; going on without what it cannot keep", RuntimeWarning, stacklevel=3
-            )
+    def _warn_once(self, what: str, counter: str) -> None:
+        if self._quota.count_failure(counter):
+            warnings.warn(f"the cache {self.folder} {what}; continuing without it", RuntimeWarning, stacklevel=3)
 
 
 def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
     """Bytes of a text such as "200GB" (10**9 each) or "64KiB" (1024 each), or of a number of bytes; `name` is for the
     error."""
-    if isinstance(limit, str) and (found := _SIZE.fullmatch(limit.strip())):
-        number, unit = Fraction(found[1]), found[2].lower()
+    if isinstance(limit, str) and (match := _SIZE.fullmatch(limit.strip())):
+        number, unit = Fraction(match[1]), match[2].lower()
         count = int(number * next(size for name, size in _UNITS.items() if name.lower() == unit))
     else:
         count = limit if isinstance(limit, int) and not isinstance(limit, bool) else 0
@@ -244,7 +242,7 @@ def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
     return count
 
 
-def _nothing(uri: str, start: int, stop: int, size: int) -> bytes:
+def _empty_range(uri: str, start: int, stop: int, size: int) -> bytes:
     if 0 <= start == stop <= size:
         return b""
     raise ConfigError(f"Cache: bytes [{start}, {stop}) are not in {uri}, which has {size} bytes")

@@ -1,4 +1,4 @@
-"""A folder of files that stays within a limit of bytes, whichever processes of a machine write into it.
+"""A folder of files within a limit of bytes, written by any number of processes of a machine.
 
 A file is <first 2 digits of key>/<key>-<number>; one that is being written has a dot and a random word behind that. Two
 promises rest on a lock of the file `usage`: what it counts is never less than what lies there, and a name appears or
@@ -25,8 +25,8 @@ __all__ = ["Quota"]
 
 _BLOCK = 4096  # bytes; a file takes whole ones
 _FILLED = 0.9  # of the limit, after old files have been removed
-_SPARE, _SPARE_SHARE = 10 * 10**9, 0.02  # bytes, or share of the disk if less, that are left to others
-_DEAD_S = 3600  # without writing, where locks cannot say whether the writer lives
+_RESERVE, _RESERVE_SHARE = 10 * 10**9, 0.02  # bytes, or share of the disk if less, that are left to others
+_ABANDONED_S = 3600  # without writing, where locks cannot say whether the writer lives
 _KEY = r"[0-9a-f]{8,}"
 _FILE = re.compile(rf"{_KEY}-[0-9]+")
 _DRAFT = re.compile(rf"{_KEY}-[0-9]+\.[0-9a-f]{{16}}")
@@ -35,13 +35,13 @@ _USAGE = re.compile(rb"([0-9]{20}) (.*)\n")
 
 # A lock belongs to all copies of a descriptor, and a forked process gets copies: there they must be closed. It also
 # gets a gate that was shut by a thread which it does not have.
-_gate = threading.Lock()
+_mutex = threading.Lock()
 _locked: set[int] = set()
 
 
 def _forked() -> None:
-    global _gate  # noqa: PLW0603 -- a lock that another thread held cannot be opened, only replaced
-    _gate = threading.Lock()
+    global _mutex  # noqa: PLW0603 -- a lock that another thread held cannot be opened, only replaced
+    _mutex = threading.Lock()
     for fd in _locked:
         os.close(fd)
     _locked.clear()
@@ -63,9 +63,9 @@ class Quota:
         self._boot = boot.encode()
         self._usage = os.path.join(folder, "usage")
 
-    def trouble(self, what: str) -> bool:
-        """Count it, as "unstored" or "unread"; whether it is the first trouble."""
-        with _gate:
+    def count_failure(self, what: str) -> bool:
+        """Count a failure as "unstored" or "unread"; True for the first one."""
+        with _mutex:
             self.counts[what] += 1
             return self.counts["unstored"] + self.counts["unread"] == 1
 
@@ -89,11 +89,11 @@ class Quota:
         finally:
             if not stored:
                 self._remove(draft, length)
-            _let_go(fd)
+            _unlock(fd)
 
     def drop(self, path: str, status: os.stat_result) -> None:
         """Remove a file, if it still is the one with this status."""
-        with self._alone() as usage, suppress(FileNotFoundError):
+        with self._locked_usage() as usage, suppress(FileNotFoundError):
             if os.path.samestat(os.stat(path), status):
                 os.unlink(path)
                 self.counts["damaged"] += 1
@@ -101,37 +101,37 @@ class Quota:
 
     def _begin(self, path: str, draft: str, length: int, mtime_ns: int | None) -> int | None:
         """Count the bytes and open the draft; None if the file is there."""
-        with self._alone() as usage:
+        with self._locked_usage() as usage:
             with suppress(FileNotFoundError):
                 status = os.stat(path)
                 if status.st_size == length and mtime_ns in (None, status.st_mtime_ns):
                     return None
             used, more = usage.read(), _blocks(length)
             if used is None:
-                used = self._look()[0]
+                used = self._measure()[0]
                 usage.write(used)
-            most = min(self.limit, used + self._spare())
-            if used + more > most:
-                used = self._make_room(int(most * _FILLED) - more, most - more)
+            limit = min(self.limit, used + self._available())
+            if used + more > limit:
+                used = self._make_room(int(limit * _FILLED) - more, limit - more)
                 usage.write(used)
-                if used + more > most:
+                if used + more > limit:
                     raise OSError(errno.ENOSPC, "no room within its limit and what the disk has left")
             usage.add(more)
             fd = None
             try:
                 fd = _create(draft)
                 _lock(fd, fcntl.LOCK_EX)
-                os.ftruncate(fd, length)  # whoever looks through the folder sees what it will take
+                os.ftruncate(fd, length)  # so that a scan of the folder sees its final size
             except BaseException:  # Ctrl-C too: else the draft would count for ever; raised again
                 if fd is not None:
                     os.unlink(draft)
-                    _let_go(fd)
+                    _unlock(fd)
                 usage.add(-more)
                 raise
             return fd
 
     def _finish(self, path: str, draft: str) -> None:
-        with self._alone() as usage:
+        with self._locked_usage() as usage:
             before = 0
             with suppress(FileNotFoundError):
                 before = _blocks(os.stat(path).st_size)
@@ -140,14 +140,14 @@ class Quota:
             usage.add(-before)
 
     def _remove(self, draft: str, length: int) -> None:
-        with suppress(OSError), self._alone() as usage:  # the error that brought us here is the one to tell
+        with suppress(OSError), self._locked_usage() as usage:  # the error that brought us here is the one to tell
             os.unlink(draft)
             usage.add(-_blocks(length))
 
     @contextmanager
-    def _alone(self) -> Iterator[_Usage]:
+    def _locked_usage(self) -> Iterator[_Usage]:
         """The count of bytes, with no other thread or process in here."""
-        with _gate:
+        with _mutex:
             for _ in range(100):
                 fd = self._open_usage()
                 try:
@@ -156,7 +156,7 @@ class Quota:
                         yield _Usage(fd, self._boot)
                         return
                 finally:
-                    _let_go(fd)
+                    _unlock(fd)
             raise OSError(errno.EBUSY, f"{self._usage} is removed again and again")
 
     def _open_usage(self) -> int:
@@ -167,17 +167,17 @@ class Quota:
             os.makedirs(self.folder, exist_ok=True)
             return os.open(self._usage, flags, 0o666)
 
-    def _spare(self) -> int:
+    def _available(self) -> int:
         """Bytes of the disk that we may still take: who fills a disk takes the room of the next checkpoint."""
         disk = os.statvfs(self.folder)
-        kept = min(disk.f_blocks * disk.f_frsize * _SPARE_SHARE, _SPARE)
+        kept = min(disk.f_blocks * disk.f_frsize * _RESERVE_SHARE, _RESERVE)
         return max(int(disk.f_bavail * disk.f_frsize - kept), 0) if disk.f_blocks else self.limit  # 0: it does not say
 
     def _make_room(self, most: int, enough: int) -> int:
         """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
         used = 0
         for _ in range(3):  # files that are read between the two looks are not old any more, and then others are
-            used, ages, sizes = self._look()
+            used, ages, sizes = self._measure()
             if used <= enough or not len(ages):
                 break
             order = np.argsort(ages)
@@ -188,14 +188,14 @@ class Quota:
                 break
         return used
 
-    def _look(self) -> tuple[int, np.ndarray, np.ndarray]:
+    def _measure(self) -> tuple[int, np.ndarray, np.ndarray]:
         """Bytes in use; access time and bytes of every complete file: int64, shape (files,). Ends dead drafts."""
         used, ages, sizes = 0, array("q"), array("q")  # names are not kept: there may be millions
         for entry, status in self._files():
             if _FILE.fullmatch(entry.name):
                 ages.append(status.st_atime_ns)
                 sizes.append(_blocks(status.st_size))
-            elif _is_dead(entry.path, status):
+            elif _is_abandoned(entry.path, status):
                 with suppress(OSError):
                     os.unlink(entry.path)
                     continue
@@ -267,8 +267,8 @@ def _write(fd: int, part: memoryview | bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _is_dead(draft: str, status: os.stat_result) -> bool:
-    """Whether nobody writes it any more: a writer's lock ends with its process."""
+def _is_abandoned(draft: str, status: os.stat_result) -> bool:
+    """Its writer is gone: a lock ends with its process."""
     try:
         fd = os.open(draft, os.O_RDONLY)
     except OSError:
@@ -279,7 +279,7 @@ def _is_dead(draft: str, status: os.stat_result) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return abs(time.time() - status.st_ctime) > _DEAD_S
+        return abs(time.time() - status.st_ctime) > _ABANDONED_S
     finally:
         os.close(fd)
 
@@ -290,7 +290,7 @@ def _lock(fd: int, kind: int) -> None:
         fcntl.flock(fd, kind)
 
 
-def _let_go(fd: int) -> None:
+def _unlock(fd: int) -> None:
     with suppress(OSError):  # by name, since a copy of fd in a process forked without Python would hold the lock
         fcntl.flock(fd, fcntl.LOCK_UN)
     _locked.discard(fd)

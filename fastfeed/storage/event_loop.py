@@ -1,4 +1,4 @@
-"""Work that threads begin and fsspec's event loop does."""
+"""Runs coroutines that threads submit in fsspec's event loop."""
 
 from __future__ import annotations
 
@@ -16,83 +16,83 @@ from fsspec.asyn import get_loop
 
 from fastfeed.storage.pending import Pending
 
-__all__ = ["Begun", "known", "later", "launch", "results", "together"]
+__all__ = ["Submissions", "batched", "completed", "defer", "launch", "results"]
 
 T = TypeVar("T")
 
-Begun = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
+Submissions = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
 
-_LOOK_S = 0.2  # how often a thread that waits looks for Ctrl-C
+_POLL_S = 0.2  # how often a thread that waits looks for Ctrl-C
 
 _running: set[asyncio.Task[None]] = set()  # an event loop holds its tasks weakly
-_left: list[Any] = []  # tasks of the process that this one was forked from: ending them would be reported
+_inherited: list[Any] = []  # tasks of the process that this one was forked from: ending them would be reported
 
 
 class _Thread(threading.local):
-    """What a thread has begun inside `together`; None outside of it."""
+    """What a thread has submitted inside `batched`; None outside of it."""
 
-    begun: Begun | None = None
+    submissions: Submissions | None = None
 
 
 _thread = _Thread()
 
 
-class _Promise(Future[T]):
-    """Of work that may not have been handed to the event loop yet."""
+class _Submitted(Future[T]):
+    """The future of work that may not have been handed to the event loop yet."""
 
     def result(self, timeout: float | None = None) -> T:
         _flush()
         while True:  # in steps: a signal that comes just before a wait without end would not be seen
-            there = self.done()
+            is_done = self.done()
             try:
-                return super().result(_LOOK_S if timeout is None else timeout)
+                return super().result(_POLL_S if timeout is None else timeout)
             except NotYet:
-                if timeout is not None or there:  # else it is the work's own error
+                if timeout is not None or is_done:  # else it is the work's own error
                     raise
 
 
-def later(begun: Begun, work: Callable[[], Awaitable[T]]) -> Future[T]:
-    """Note a piece of work for `launch`. It can be canceled at any time."""
-    future: Future[T] = _Promise()
-    begun.append((future, work))
+def defer(submissions: Submissions, work: Callable[[], Awaitable[T]]) -> Future[T]:
+    """Add work for `launch`; its future can be canceled at any time."""
+    future: Future[T] = _Submitted()
+    submissions.append((future, work))
     return future
 
 
-def known(value: T) -> Future[T]:
-    """What needs no work."""
+def completed(value: T) -> Future[T]:
+    """A future that already has its result."""
     future: Future[T] = Future()
     future.set_result(value)
     return future
 
 
-def launch(begun: Begun) -> None:
-    """Begin all of it in the event loop."""
-    if _thread.begun is not None:
-        _thread.begun += begun
-    elif begun:
+def launch(submissions: Submissions) -> None:
+    """Start all of it in the event loop."""
+    if _thread.submissions is not None:
+        _thread.submissions += submissions
+    elif submissions:
         loop = get_loop()
-        loop.call_soon_threadsafe(_begin, loop, begun)
+        loop.call_soon_threadsafe(_begin, loop, submissions)
 
 
 @contextmanager
-def together() -> Iterator[None]:
-    """What this thread launches inside is begun at the end, all at once: waking the event loop costs most of the time.
+def batched() -> Iterator[None]:
+    """Start what this thread launches inside in one go at the end: waking the event loop is most of the cost.
 
-    Where a result is asked for inside, it is begun then.
+    A call of `result` inside starts it at once.
     """
-    outer, _thread.begun = _thread.begun, []
+    outer, _thread.submissions = _thread.submissions, []
     try:
         yield
     finally:
-        begun, _thread.begun = _thread.begun, outer
-        launch(begun)
+        submissions, _thread.submissions = _thread.submissions, outer
+        launch(submissions)
 
 
 def _flush() -> None:
-    if _thread.begun:
-        begun, _thread.begun = _thread.begun, None
-        launch(begun)
-        _thread.begun = []
+    if _thread.submissions:
+        submissions, _thread.submissions = _thread.submissions, None
+        launch(submissions)
+        _thread.submissions = []
 
 
 def results(pendings: Sequence[Pending]) -> list[Any]:
@@ -105,16 +105,16 @@ def results(pendings: Sequence[Pending]) -> list[Any]:
         raise
 
 
-def _begin(loop: asyncio.AbstractEventLoop, begun: Begun) -> None:
-    for future, work in begun:
+def _begin(loop: asyncio.AbstractEventLoop, submissions: Submissions) -> None:
+    for future, work in submissions:
         if not future.cancelled():
             task = loop.create_task(_deliver(future, work))
             _running.add(task)
             task.add_done_callback(_running.discard)
-            future.add_done_callback(partial(_call_off, loop, task))
+            future.add_done_callback(partial(_cancel_task, loop, task))
 
 
-def _call_off(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], future: Future[Any]) -> None:
+def _cancel_task(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], future: Future[Any]) -> None:
     if future.cancelled():
         loop.call_soon_threadsafe(task.cancel)
 
@@ -133,7 +133,7 @@ async def _deliver(future: Future[Any], work: Callable[[], Awaitable[Any]]) -> N
 
 
 def _forked() -> None:
-    _left.extend(_running)
+    _inherited.extend(_running)
     _running.clear()
 
 

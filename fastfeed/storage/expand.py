@@ -1,4 +1,4 @@
-"""Which files are meant: one address, a pattern, a folder, a list of them."""
+"""Expands paths, patterns, folders and lists of them to files."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from collections.abc import Iterable, Iterator, Sequence
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.storage.storage import Stat, Storage, is_local
 
-__all__ = ["braces", "find_files", "local_stat"]
+__all__ = ["expand_braces", "find_files", "local_stat"]
 
-_MANY = 16  # addresses in one folder from which on listing it is cheaper than asking for each
-_MOST = 1_000_000  # files of one pattern; more is a slip of the finger
+_MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
+_MAX_FILES = 1_000_000  # files of one pattern; more is a typo
 _INDEXES = (".idx", ".index", ".json", ".jsonl")  # of shards, and reports on them
-_LISTS = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that lists what it holds
+_LISTABLE = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that lists what it holds
 
 
 def find_files(
-    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     suffix: str,
     storage: Storage,
     who: str,
     notes: list[str] | None = None,
 ) -> list[tuple[str, Stat]]:
-    """The files meant, in the order given and sorted inside a pattern: (address, stat) each.
+    """The files, in the order of the arguments and sorted inside a pattern: (address, stat) each.
 
     Patterns may hold braces, `{000..099}` or `{a,b}`, and `*`, `?`, `[...]`; a folder means its files that end in
     `suffix`. A local file that exists under a name with such characters is meant literally. SourceError where one is
     missing, ConfigError where one is given twice.
     """
-    items = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else [given]
+    items = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)) else [paths]
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
-            f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got {given!r}"
+            f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got {paths!r}"
         )
     texts = [os.fspath(item).removeprefix("file://") for item in items]
-    patterns = [pattern for text in texts for pattern in ([text] if _exists(text) else braces(text))]
+    patterns = [pattern for text in texts for pattern in ([text] if _exists(text) else expand_braces(text))]
     plain = [p for p in patterns if not p.endswith("/") and (_exists(p) or not _has_magic(p))]
-    known = _stats(plain, storage, who, suffix)
-    found: list[tuple[str, Stat]] = []
+    stats = _stats(plain, storage, who, suffix)
+    files: list[tuple[str, Stat]] = []
     for pattern in patterns:
-        found += [(pattern, known[pattern])] if pattern in known else _matches(pattern, suffix, storage, who)
-        if notes is not None and pattern not in known and is_local(pattern) and os.path.isdir(pattern):
+        files += [(pattern, stats[pattern])] if pattern in stats else _matches(pattern, suffix, storage, who)
+        if notes is not None and pattern not in stats and is_local(pattern) and os.path.isdir(pattern):
             notes += _left_out(pattern, suffix)
     seen: set[str] = set()
-    for uri, _ in found:
+    for uri, _ in files:
         same = os.path.abspath(uri) if is_local(uri) else uri
         if same in seen:
             raise ConfigError(f"{who}: {uri} is given twice; each file may be named once")
         seen.add(same)
-    return found
+    return files
 
 
-def braces(pattern: str) -> list[str]:
+def expand_braces(pattern: str) -> list[str]:
     """`a{0..2}{x,y}` is a0x, a0y, a1x, ...; numbers keep their leading zeros. As in a shell."""
-    found = list(_expanded(pattern))
-    if len(found) > _MOST:
-        raise ConfigError(f"{pattern!r} means more than {_MOST} files")
-    return found
+    expanded = list(_expanded(pattern))
+    if len(expanded) > _MAX_FILES:
+        raise ConfigError(f"{pattern!r} means more than {_MAX_FILES} files")
+    return expanded
 
 
 def _expanded(pattern: str) -> Iterator[str]:
@@ -78,10 +78,10 @@ def _expanded(pattern: str) -> Iterator[str]:
     if depth:
         raise ConfigError(f"a brace in {pattern!r} is not closed")
     parts = [pattern[a + 1 : b] for a, b in zip(commas, [*commas[1:], end], strict=True)]
-    options = _numbers(pattern, parts[0]) if len(parts) == 1 else [o for part in parts for o in braces(part)]
-    tails = braces(pattern[end + 1 :])
-    if len(options) * len(tails) > _MOST:
-        raise ConfigError(f"{pattern!r} means more than {_MOST} files")
+    options = _numbers(pattern, parts[0]) if len(parts) == 1 else [o for part in parts for o in expand_braces(part)]
+    tails = expand_braces(pattern[end + 1 :])
+    if len(options) * len(tails) > _MAX_FILES:
+        raise ConfigError(f"{pattern!r} means more than {_MAX_FILES} files")
     for option in options:
         for tail in tails:
             yield pattern[:begin] + option + tail
@@ -97,8 +97,8 @@ def _numbers(pattern: str, inside: str) -> Sequence[str]:
     first, last, step = int(steps[1]), int(steps[2]), int(steps[3] or 1)
     padded = any(re.match("-?0[0-9]", text) for text in (steps[1], steps[2]))
     digits = max(len(steps[1]), len(steps[2])) if padded else 0
-    if abs(last - first) // step >= _MOST:
-        raise ConfigError(f"{pattern!r} means more than {_MOST} files")
+    if abs(last - first) // step >= _MAX_FILES:
+        raise ConfigError(f"{pattern!r} means more than {_MAX_FILES} files")
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     return [f"{n:0{digits}d}" for n in numbers]
 
@@ -122,8 +122,8 @@ def _matches(pattern: str, suffix: str, storage: Storage, who: str) -> list[tupl
     if is_local(pattern):
         path = pattern if magic else os.path.join(glob.escape(pattern), "*" + suffix)
         names = [name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)]
-        known = _stats(names, storage, who, suffix)
-        found = [(name, known[name]) for name in names]
+        stats = _stats(names, storage, who, suffix)
+        found = [(name, stats[name]) for name in names]
     else:
         path = pattern if magic else f"{pattern.rstrip('/')}/*{suffix}"
         found = storage.find(path)
@@ -156,14 +156,14 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
             try:
                 found[uri] = local_stat(uri)
                 if not os.path.isfile(uri):
-                    missing.append(f"{uri}: it is no regular file")
+                    missing.append(f"{uri}: not a regular file")
             except (OSError, ValueError) as error:
                 missing.append(f"{uri}: {getattr(error, 'strerror', None) or error}")
     for folder, inside in folders.items():
         listed = _listed(folder, storage) if len(inside) >= _MANY else {}
         found |= {uri: listed[name] for uri in inside if (name := uri.rpartition("/")[2]) in listed}
-        asked = [uri for uri in inside if uri not in found]
-        for uri, stat in zip(asked, storage.stat(asked), strict=True):
+        remaining = [uri for uri in inside if uri not in found]
+        for uri, stat in zip(remaining, storage.stat(remaining), strict=True):
             if isinstance(stat, Stat):
                 found[uri] = stat
             elif stat.reason != "not_found" or uri.endswith(suffix):  # else it may be a folder: it is listed later
@@ -175,8 +175,8 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
 
 
 def _listed(folder: str, storage: Storage) -> dict[str, Stat]:
-    """What lies in a folder, by name; nothing where that cannot be listed, as in some public buckets."""
-    if folder.partition("://")[0] not in _LISTS or _has_magic(folder):
+    """Files in a folder by name; empty where it cannot be listed, as in some public buckets."""
+    if folder.partition("://")[0] not in _LISTABLE or _has_magic(folder):
         return {}
     try:
         return {uri.rpartition("/")[2]: stat for uri, stat in storage.find(f"{folder}/*")}

@@ -1,4 +1,4 @@
-"""A short text that changes with the data, and what a change of it means.
+"""Fingerprints of data sets, and what changed between two of them.
 
 It is `names 1f.. labels 9c.. content a1..`; content is given in slices of the samples, so that a change shows where it
 is.
@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["WITH", "difference", "fingerprint"]
+__all__ = ["OBJECTS_SEPARATOR", "difference", "fingerprint"]
 
-WITH = " with objects "  # between a source's and that of its boxes and masks
+OBJECTS_SEPARATOR = " with objects "  # between a source's and that of its boxes and masks
 
 _SLICES = 16
 _ASPECTS = {"names": "names of samples", "labels": "labels or classes"}
@@ -39,8 +39,11 @@ def difference(before: str, now: str, length: int, uri: Callable[[int], str]) ->
     if len(sources) > 1 and before.count(" + ") == now.count(" + "):  # a mixture's
         changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
         return f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}" if changed else "nothing changed"
-    if WITH in before and WITH in now:
-        (before, old_objects), (now, new_objects) = before.rsplit(WITH, 1), now.rsplit(WITH, 1)
+    if OBJECTS_SEPARATOR in before and OBJECTS_SEPARATOR in now:
+        (before, old_objects), (now, new_objects) = (
+            before.rsplit(OBJECTS_SEPARATOR, 1),
+            now.rsplit(OBJECTS_SEPARATOR, 1),
+        )
         changed = difference(old_objects, new_objects, length, uri).replace("labels or classes", "classes")
         below = difference(before, now, length, uri)
         return below if old_objects == new_objects else f"of objects {changed}; of images {below}"

@@ -1,4 +1,4 @@
-"""Bytes that stay in their file until a part of them is asked for."""
+"""Bytes that stay in their file until a part of them is read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["OpenFile", "Stored", "pieces"]
+__all__ = ["LazyBytes", "OpenFile", "chunks_of"]
 
 _PIECE = 4 << 20  # bytes
 
 
 class OpenFile:
-    """A file open for reading; closed when the last that holds it lets go."""
+    """A file open for reading; closed with its last reference."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -22,11 +22,11 @@ class OpenFile:
             os.close(self.fd)
 
 
-class Stored:
-    """Bytes [start, start + size) of an open file; `stored[a:b]` reads as `bytes` does.
+class LazyBytes:
+    """Bytes [start, start + size) of an open file; `lazy[a:b]` reads as `bytes` does.
 
-    Read, not mapped: where another machine replaces a file on network storage, or one cuts it off, a mapping ends the
-    process. What is no longer there reads as zeros. Pickles as the bytes themselves.
+    Read, not mapped: where a file on network storage is replaced or truncated, a mapping kills the process. Missing
+    bytes read as zeros. Pickles as the bytes themselves.
     """
 
     def __init__(self, file: OpenFile, start: int, size: int) -> None:
@@ -49,7 +49,7 @@ class Stored:
         return bytes, (self[:],)
 
 
-def pieces(data: bytes | Stored) -> Iterator[bytes]:
-    """All of it, a part at a time."""
+def chunks_of(data: bytes | LazyBytes) -> Iterator[bytes]:
+    """All of it, in chunks."""
     for at in range(0, len(data), _PIECE):
         yield data[at : at + _PIECE]

@@ -1,4 +1,4 @@
-"""One file of this machine, whole."""
+"""Reads one whole local file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_BYTES = 1 << 30  # of one file; a photograph is far below
 
 
 def read_file(path: str | bytes) -> bytes | Unread:
-    """Its bytes; an empty file is unread as well."""
+    """The file's bytes; Unread for an empty file as well."""
     try:
         # O_NONBLOCK: a named pipe called photo.jpg must not stop the thread for ever
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

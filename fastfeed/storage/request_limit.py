@@ -1,4 +1,4 @@
-"""Places for requests: so many may be under way at once."""
+"""Limits how many requests run at once."""
 
 from __future__ import annotations
 
@@ -6,66 +6,66 @@ import asyncio
 import heapq
 from itertools import count
 
-__all__ = ["Place", "Room"]
+__all__ = ["Limiter", "Permit"]
 
 
-class Room:
-    """So many places. Who asked first goes first, also after a pause outside. For one event loop, hence no lock."""
+class Limiter:
+    """Permits for `limit` requests at once, first come first served, also after a pause. For one event loop."""
 
-    def __init__(self, places: int) -> None:
-        self._free, self._asked = places, count()
+    def __init__(self, limit: int) -> None:
+        self._free, self._numbers = limit, count()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # a heap
 
-    def place(self) -> Place:
-        """For one read; to be entered with `async with`."""
-        return Place(self, next(self._asked))
+    def permit(self) -> Permit:
+        """For one read; use it with `async with`."""
+        return Permit(self, next(self._numbers))
 
-    async def enter(self, number: int) -> None:
-        """Wait for a free place; lower numbers go first."""
+    async def acquire(self, number: int) -> None:
+        """Wait for a permit; lower numbers go first."""
         if self._free:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (number, turn))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (number, waiter))
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was given the place before it heard that it should stop
-                self.leave()
+            if waiter.done() and not waiter.cancelled():  # it got the permit before it was canceled
+                self.release()
             raise
 
-    def leave(self) -> None:
-        """Give the place to the next one."""
+    def release(self) -> None:
+        """Hand the permit to the next waiter."""
         while self._waiting:
-            _, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
+            _, waiter = heapq.heappop(self._waiting)
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._free += 1
 
 
-class Place:
-    """That of one read."""
+class Permit:
+    """One read's permit."""
 
-    def __init__(self, room: Room, number: int) -> None:
-        self._room, self._number = room, number
-        self._inside = False
+    def __init__(self, limiter: Limiter, number: int) -> None:
+        self._limiter, self._number = limiter, number
+        self._held = False
 
-    async def __aenter__(self) -> Place:
-        await self._room.enter(self._number)
-        self._inside = True
+    async def __aenter__(self) -> Permit:
+        await self._limiter.acquire(self._number)
+        self._held = True
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._leave()
+        self._release()
 
-    async def rest(self, seconds: float) -> None:
-        """Let others in for so long, and wait until there is room again."""
-        self._leave()
+    async def pause(self, seconds: float) -> None:
+        """Release the permit for so long, then wait for it again."""
+        self._release()
         await asyncio.sleep(seconds)
         await self.__aenter__()
 
-    def _leave(self) -> None:
-        if self._inside:
-            self._inside = False
-            self._room.leave()
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self._limiter.release()

@@ -1,4 +1,4 @@
-"""A fixed list of shard files, of which ranges are read: local ones by threads, remote ones through storage."""
+"""Reads ranges of a fixed list of shard files: local ones directly, remote ones through storage."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from fastfeed.storage.lazy_bytes import OpenFile
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Span, Stat, Storage, is_local
+from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
-__all__ = ["Known", "Shards", "Then", "divided"]
+__all__ = ["Completed", "MappedRead", "Shards", "split_at"]
 
 _OPEN = 128  # files held open; a thousand is what a process may have at all
 
 
 class Shards:
-    """Reads ranges, and notices files that are not what they were when they were listed."""
+    """Reads ranges of shards, and notices files that have changed since they were listed."""
 
     def __init__(self, uris: Sequence[str], stats: Sequence[Stat], storage: Storage) -> None:
         self.uris, self.stats, self.storage = list(uris), list(stats), storage
@@ -41,18 +41,18 @@ class Shards:
         self._forget()
 
     def fetch(self, shard: int, start: int, stop: int) -> Pending:
-        """Begin to read bytes [start, stop) of a remote shard."""
+        """Start reading bytes [start, stop) of a remote shard."""
         return self.fetch_all([(shard, start, stop)])[0]
 
-    def fetch_all(self, places: Sequence[tuple[int, int, int]]) -> list[Pending]:
-        """Begin to read many: (shard, start, stop) each."""
-        cut = {i: _cut_off(self.stats[k].size, stop) for i, (k, _, stop) in enumerate(places) if self._ends(k, stop)}
-        spans = [Span(self.uris[k], a, b, self.stats[k]) for i, (k, a, b) in enumerate(places) if i not in cut]
-        begun = iter(self.storage.fetch(spans))
-        return [Known(cut[i]) if i in cut else next(begun) for i in range(len(places))]
+    def fetch_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[Pending]:
+        """Start reading many: (shard, start, stop) each."""
+        cut = {i: _cut_off(self.stats[k].size, stop) for i, (k, _, stop) in enumerate(ranges) if self._ends(k, stop)}
+        spans = [ByteRange(self.uris[k], a, b, self.stats[k]) for i, (k, a, b) in enumerate(ranges) if i not in cut]
+        reads = iter(self.storage.fetch(spans))
+        return [Completed(cut[i]) if i in cut else next(reads) for i in range(len(ranges))]
 
-    def held(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
-        """The pieces of a remote shard that lie in the cache; None where not all of them do."""
+    def read_cached(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
+        """Parts of a remote shard from the cache; None unless all of them are there."""
         cache, stat = self.storage.cache, self.stats[shard]
         return None if cache is None else cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
 
@@ -61,30 +61,30 @@ class Shards:
 
     def read(self, shard: int, start: int, stop: int) -> bytes | Unread:
         """Read bytes [start, stop) of a shard, all of them or none."""
-        found = self.pieces(shard, start, stop)
-        return found if isinstance(found, Unread) else found[0]
+        parts = self.pieces(shard, start, stop)
+        return parts if isinstance(parts, Unread) else parts[0]
 
     def pieces(self, shard: int, *cuts: int) -> tuple[bytes, ...] | Unread:
-        """Read the bytes between each two neighbors of these places in a shard, all of them or none."""
+        """Read the bytes between neighboring offsets in a shard, all of them or none."""
         if self.remote:
-            return divided(self.fetch(shard, cuts[0], cuts[-1]).result(), *cuts)
+            return split_at(self.fetch(shard, cuts[0], cuts[-1]).result(), *cuts)
         stat = self.stats[shard]
         if cuts[-1] > stat.size:
             return _cut_off(stat.size, cuts[-1])
         for attempt in (0, 1):
             try:
                 file = self._file(shard)
-                found = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
-                status = os.fstat(file.fd)  # afterwards: nothing was written to it before or meanwhile
-                if (status.st_size, str(status.st_mtime_ns)) == (stat.size, stat.version) and None not in found:
-                    return found  # type: ignore[return-value]
+                parts = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
+                status = os.fstat(file.fd)  # after the read: nothing was written before or during it
+                if (status.st_size, str(status.st_mtime_ns)) == (stat.size, stat.version) and None not in parts:
+                    return parts  # type: ignore[return-value]
             except FileNotFoundError:
                 return Unread("not_found", "the shard is gone")
             except OSError as error:
                 if error.errno != errno.ESTALE or attempt:
                     return Unread("io_error", error.strerror or str(error))
-            self._drop(shard)  # open what lies there now: it may have been moved away and back
-        return Unread("changed", "the shard is another one than was indexed; build the source anew")
+            self._drop(shard)  # open the path again: the file may have been moved away and back
+        return Unread("changed", "the shard has changed since it was indexed; create the source again")
 
     def _file(self, shard: int) -> OpenFile:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
@@ -98,7 +98,7 @@ class Shards:
         with self._lock:
             self._files[shard] = file
             while len(self._files) > _OPEN:
-                self._files.popitem(last=False)  # closed when the last thread that reads from it lets go
+                self._files.popitem(last=False)  # closed when the last thread that reads from it is done
         return file
 
     def _drop(self, shard: int) -> None:
@@ -106,8 +106,8 @@ class Shards:
             self._files.pop(shard, None)
 
 
-def divided(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
-    """What was read from the first of these places to the last, in pieces."""
+def split_at(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
+    """Split what was read from the first of these offsets to the last."""
     if isinstance(data, Unread):
         return data
     return tuple(data[start - cuts[0] : stop - cuts[0]] for start, stop in pairwise(cuts))
@@ -118,7 +118,7 @@ def _pread(fd: int, start: int, stop: int) -> bytes | None:
     if start == stop:
         return b""
     data = os.pread(fd, stop - start, start)
-    while len(data) < stop - start:  # of a read above 2 GB, or one that a signal broke off
+    while len(data) < stop - start:  # reads above 2 GB, or interrupted by a signal
         more = os.pread(fd, stop - start - len(data), start + len(data))
         if not more:
             return None
@@ -126,14 +126,14 @@ def _pread(fd: int, start: int, stop: int) -> bytes | None:
     return data
 
 
-class Known:
-    """A read that needs none."""
+class Completed:
+    """A pending read whose result is already there."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
     def done(self) -> bool:
-        """It is there."""
+        """Always."""
         return True
 
     def cancel(self) -> object:
@@ -149,13 +149,13 @@ def _cut_off(size: int, stop: int) -> Unread:
     return Unread("truncated", f"the shard is cut off at {size}, the sample would end at {stop}")
 
 
-class Then:
-    """A pending read whose result is looked at by the thread that takes it."""
+class MappedRead:
+    """A pending read whose result goes through a function, in the thread that calls `result`."""
 
-    def __init__(self, pending: Pending, look: Callable[[Any], Any]) -> None:
-        self._pending, self._look = pending, look
+    def __init__(self, pending: Pending, function: Callable[[Any], Any]) -> None:
+        self._pending, self._function = pending, function
         self.done, self.cancel = pending.done, pending.cancel
 
     def result(self, timeout: float | None = None) -> Any:
-        """What `look` makes of it."""
-        return self._look(self._pending.result(timeout))
+        """The function's value for the result."""
+        return self._function(self._pending.result(timeout))

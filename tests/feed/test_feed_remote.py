@@ -19,7 +19,7 @@ from helpers.shards import shard_folder
 from fastfeed.errors import FeedClosed, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, Cache, TarShards
-from fastfeed.storage.retry import Patience
+from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
 
@@ -237,7 +237,7 @@ def test_tar_shards_in_storage(tmp_path, monkeypatch, cached):
     storage = Storage(
         {"water": lake},
         cache=Cache(tmp_path / "cache", chunk=4096) if cached else None,
-        patience=Patience(pause_s=0, longest_pause_s=0, hedge=False),
+        policy=RetryPolicy(backoff_s=0, max_backoff_s=0, hedge=False),
     )
     there, here = TarShards("lake://bucket/*.tar", storage=storage), TarShards(root)
     assert there.remote

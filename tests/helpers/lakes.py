@@ -13,12 +13,12 @@ from typing import Any
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
-from fastfeed.storage.byte_range import Span, Stat
-from fastfeed.storage.retry import Patience
+from fastfeed.storage.byte_range import ByteRange, Stat
+from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
 LONG = 20  # seconds; a wait that gets this far has failed
-QUICK = Patience(pause_s=0, longest_pause_s=0, attempts=5, hedge=False)
+QUICK = RetryPolicy(backoff_s=0, max_backoff_s=0, attempts=5, hedge=False)
 DATA = bytes(i * 7 % 251 for i in range(1000))
 
 
@@ -148,12 +148,12 @@ class Gate:
         return self._opened.done()
 
 
-def storage(lake: Lake, patience: Patience = QUICK, **more: Any) -> Storage:
-    return Storage({"water": lake}, patience=patience, **more)
+def storage(lake: Lake, policy: RetryPolicy = QUICK, **more: Any) -> Storage:
+    return Storage({"water": lake}, policy=policy, **more)
 
 
-def span(start: int = 0, stop: int | None = None, path: str = "a/b", whole: Stat | None = None) -> Span:
-    return Span(f"lake://{path}", start, stop, whole)
+def span(start: int = 0, stop: int | None = None, path: str = "a/b", whole: Stat | None = None) -> ByteRange:
+    return ByteRange(f"lake://{path}", start, stop, whole)
 
 
 def wait(event: threading.Event) -> None:

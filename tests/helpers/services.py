@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastfeed.storage.clients import explain
-from fastfeed.storage.retry import Latencies, Patience, persist
+from fastfeed.storage.retry import Latencies, RetryPolicy, retry
 from helpers.clocks import now, run
 
-PATIENCE = Patience(slowest=math.inf)  # so that sums are round
+POLICY = RetryPolicy(min_rate=math.inf)  # so that sums are round
 FOREVER = 1e9
 
 
@@ -43,7 +43,7 @@ def read(
     """What a read gives, and when."""
 
     async def work() -> tuple[Any, float]:
-        answer = await persist(service, size, explain, **({"patience": PATIENCE, "latencies": latencies} | more))
+        answer = await retry(service, size, explain, **({"policy": POLICY, "latencies": latencies} | more))
         return answer, now()
 
     return run(work())

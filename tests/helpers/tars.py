@@ -13,8 +13,8 @@ import pytest
 
 from fastfeed.faults import Failure
 from fastfeed.sources import TarShards
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.shards.index import Found
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.tar_headers import Member, members
 
 END = bytes(1024)
@@ -65,8 +65,8 @@ def pax(records: Mapping[str, str], kind: bytes = b"x") -> bytes:
 def parse(data: bytes, size: int | None = None) -> tuple[list[Member], list[str]]:
     """The members of a tar in memory, and what is noted."""
     notes: list[str] = []
-    peek = Peek("a.tar", len(data) if size is None else size, lambda start, n: data[start : start + n], 4096)
-    return list(members(peek, notes)), notes
+    reader = ForwardReader("a.tar", len(data) if size is None else size, lambda start, n: data[start : start + n], 4096)
+    return list(members(reader, notes)), notes
 
 
 def gnu_tar(root: Path, *options: str, names: tuple[str, ...] = (".",)) -> Path:
@@ -101,9 +101,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     look = TarShards._scan
 
-    def scan(self: TarShards, peek: Peek) -> Found:
-        seen.append(os.path.basename(peek.uri))
-        return look(self, peek)
+    def scan(self: TarShards, reader: ForwardReader) -> ShardScan:
+        seen.append(os.path.basename(reader.uri))
+        return look(self, reader)
 
     monkeypatch.setattr(TarShards, "_scan", scan)
     return seen

@@ -71,7 +71,7 @@ def test_values_of_every_encoding(tmp_path: Path) -> None:
         mds_shard(kinds, [sample(0, **{f"a {kind}": given for kind, (given, _) in values.items()})])
     )
     source = MDSShards(tmp_path, columns=[f"a {kind}" for kind in values])
-    assert source.beside([0]) == [{f"a {kind}": meant for kind, (_, meant) in values.items()}]
+    assert source.extra_columns([0]) == [{f"a {kind}": meant for kind, (_, meant) in values.items()}]
 
 
 def test_shards_may_differ_in_what_is_not_asked_for(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_bad_indexes(tmp_path: Path, index: str, message: str) -> None:
         (b"", "cut off at 0"),
         (b"\x28\xb5\x2f\xfd" + bytes(100), "is no MDS shard, or compressed, or damaged"),
         (struct.pack("<I", 1 << 31) + bytes(100), "2147483648 samples in 104 bytes"),
-        (struct.pack("<III", 1, 1 << 30, 1 << 30) + b"{}", "the places of its samples make no sense"),
+        (struct.pack("<III", 1, 1 << 30, 1 << 30) + b"{}", "its sample offsets make no sense"),
         (struct.pack("<II", 0, 10) + b"{}", "'format'"),
         (struct.pack("<II", 0, 10) + b"[]", "no MDS shard"),
     ],
@@ -149,7 +149,7 @@ def test_a_damaged_sample_is_a_bad_one(tmp_path: Path) -> None:
     assert (good, other) == (jpeg(0), jpeg(2))
     assert isinstance(bad, Failure)
     assert (bad.reason, bad.detail) == ("corrupt", "the sizes in the sample make no sense")
-    assert source.beside(range(3)) == [{"id": "0000"}, {"id": None}, {"id": "0002"}]
+    assert source.extra_columns(range(3)) == [{"id": "0000"}, {"id": None}, {"id": "0002"}]
     assert source.notes[0].startswith(f"{tmp_path}/a.mds: sample 1 at {start} is damaged: its columns end at")
 
 
@@ -173,5 +173,5 @@ def test_any_damage_is_an_error_of_ours_or_a_bad_sample(tmp_path: Path) -> None:
             source = MDSShards(path, columns=["id"], index=tmp_path / "i.ffindex")
         except (SourceError, ConfigError):
             continue
-        for found in (*source.read(range(len(source))), *source.beside(range(len(source)))):
+        for found in (*source.read(range(len(source))), *source.extra_columns(range(len(source)))):
             assert isinstance(found, (bytes, dict, Failure))

@@ -243,7 +243,7 @@ def test_labels_that_cannot_be_meant(tmp_path, label):
 def test_all_labels_are_missing(tmp_path):
     text = (
         f"TarShards: no sample has a label\n  {tmp_path}/a.tar: no .txt for 1.jpg at 512; pass label='json:field' or "
-        "the extension that holds it, or label=None for images without; the members of a sample must lie side by side"
+        "the extension that holds it, or label=None for images without; the members of a sample must be adjacent"
     )
     with pytest.raises(SourceError) as caught:
         opened(tmp_path / "a.tar", tar("1.jpg", "1.cls"), label="txt")

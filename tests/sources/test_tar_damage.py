@@ -171,10 +171,10 @@ def same_time_and_size(path: Path) -> None:
 
 
 CHANGES = {
-    "renamed over": (renamed, "changed", "the shard is another one than was indexed; build the source anew"),
-    "overwritten": (lambda path: path.write_bytes(another()), "changed", "the shard is another one than was indexed"),
-    "cut off": (lambda path: os.truncate(path, 1000), "changed", "the shard is another one than was indexed"),
-    "emptied": (lambda path: os.truncate(path, 0), "changed", "the shard is another one than was indexed"),
+    "renamed over": (renamed, "changed", "the shard has changed since it was indexed; create the source again"),
+    "overwritten": (lambda path: path.write_bytes(another()), "changed", "the shard has changed since it was indexed"),
+    "cut off": (lambda path: os.truncate(path, 1000), "changed", "the shard has changed since it was indexed"),
+    "emptied": (lambda path: os.truncate(path, 0), "changed", "the shard has changed since it was indexed"),
     "deleted": (os.unlink, "not_found", "the shard is gone"),
     "a folder now": (lambda path: (os.unlink(path), path.mkdir()), "io_error", "Is a directory"),
 }
@@ -209,7 +209,7 @@ def test_a_shard_of_the_same_size_and_time(tmp_path):
     whole = source.read(range(3))
     same_time_and_size(tmp_path / "s-000.tar")
     bad, *rest = source.read(range(3))
-    detail = f"another member lies there than was indexed; delete {source.index_file}, then build the source anew"
+    detail = f"the shard has changed since it was indexed; delete {source.index_file}, then create the source again"
     assert (bad.reason, bad.detail) == ("changed", detail)
     assert rest == whole[1:]
 

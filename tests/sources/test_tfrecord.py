@@ -198,7 +198,7 @@ def test_a_record_that_begins_like_a_compressed_file_is_read(tmp_path):
 def test_files_that_are_none(tmp_path):
     path = tmp_path / "a.tfrecord"
     for content, why in ((b"", "empty: no records"), (b"<html>404</html>", "no TFRecord file: wrong checksum at 0"),
-                         (b"abc", "cut off at 3: the record at 0 is not whole")):  # fmt: skip
+                         (b"abc", "cut off at 3: the record at 0 is incomplete")):  # fmt: skip
         path.write_bytes(content)
         with pytest.raises(SourceError, match=f"no images in 1 shards, the first is .*\n  .*: {why}"):
             TFRecords(path)
@@ -214,7 +214,7 @@ def test_a_length_that_no_file_has_takes_no_memory(tmp_path):
         source = TFRecords(path)
         cut = length + 16 < 2**31
         assert len(source) == 1 + cut
-        assert source.notes[-1].endswith(f"cut off at {path.stat().st_size}: the record at {len(good)} is not whole")
+        assert source.notes[-1].endswith(f"cut off at {path.stat().st_size}: the record at {len(good)} is incomplete")
         assert [blob.reason for blob in source.read(range(1, len(source)))] == ["truncated"] * cut
 
 
@@ -241,7 +241,7 @@ def test_remote_files_and_one_that_was_replaced(tmp_path, monkeypatch):
         "/bucket/train-00000-of-00001", data.replace(frame(example(sample(1))), frame(example(sample(1, other))))
     )
     [failure] = source.read([1])
-    assert (failure.reason, failure.detail) == ("changed", "another record lies there than was indexed")
+    assert (failure.reason, failure.detail) == ("changed", "the record has changed since it was indexed")
     memory.pipe("/bucket/train-00000-of-00001", data[:40] + b"!" + data[41:])
     assert [blob.reason if isinstance(blob, Failure) else "" for blob in source.read(range(4))] == [
         "corrupt",

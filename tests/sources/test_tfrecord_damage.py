@@ -57,7 +57,7 @@ def test_cut_off_anywhere(cut):
         found = outcomes(WHOLE[:cut], path)
         if whole:
             assert found == dict.fromkeys(whole, "good") | dict.fromkeys(begun, "truncated")
-            note = f"{path}: cut off at {cut}: the record at {max(at for at in STARTS if at <= cut)} is not whole"
+            note = f"{path}: cut off at {cut}: the record at {max(at for at in STARTS if at <= cut)} is incomplete"
             assert TFRecords(path).notes == ([] if cut in STARTS else [note])
         else:
             assert found == {}

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.retry import Patience, Unread
-from fastfeed.storage.storage import Span, Stat, Storage
+from fastfeed.storage.retry import RetryPolicy, Unread
+from fastfeed.storage.storage import ByteRange, Stat, Storage
 
 WHOLE = Stat(len(DATA), "v")
 URI = "lake://a/b"
@@ -31,10 +31,10 @@ def cache(tmp_path) -> Cache:
 class Held:
     """A lake behind a cache, whose answers wait at a gate."""
 
-    def __init__(self, cache: Cache, patience: Patience = QUICK, **more: Any) -> None:
+    def __init__(self, cache: Cache, policy: RetryPolicy = QUICK, **more: Any) -> None:
         self.gate, self.cache = Gate(), cache
         self.lake = Lake(before=self._before)
-        self.store = storage(self.lake, patience, cache=cache, **more)
+        self.store = storage(self.lake, policy, cache=cache, **more)
 
     async def _before(self, ask: Ask) -> None:
         await self.gate.wait()
@@ -48,7 +48,7 @@ def held(cache) -> Iterator[Held]:
         held.gate.open()
 
 
-def cached(start: int, stop: int | None) -> Span:
+def cached(start: int, stop: int | None) -> ByteRange:
     return span(start, stop, whole=WHOLE)
 
 
@@ -127,7 +127,7 @@ def test_two_spans_of_a_chunk_are_one_request(held):
 
 
 def test_those_that_wait_for_the_same_chunk_take_one_place(cache):
-    """Samples lie side by side: 80 reads of one chunk must not keep the other chunks from being fetched."""
+    """Samples are adjacent: 80 reads of one chunk must not keep the other chunks from being fetched."""
     held = Held(cache, in_flight=2)
     found = held.store.fetch([cached(i, i + 1) for i in range(80)] + [cached(500, 501)])
     while held.lake.now < 2:

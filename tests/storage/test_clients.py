@@ -75,8 +75,8 @@ FINAL = [
     (PermissionError(), Unread("io_error", "permission denied: PermissionError")),
     (Aiohttp(403), Unread("io_error", "permission denied: 403, message='...'")),
     (Aiohttp(400), Unread("io_error", "Aiohttp: 400, message='...'")),
-    (Aiohttp(416), Unread("truncated", "it ends before what was asked for")),
-    (translated(416, OSError(errno.EINVAL, "range")), Unread("truncated", "it ends before what was asked for")),
+    (Aiohttp(416), Unread("truncated", "it ends before the requested range")),
+    (translated(416, OSError(errno.EINVAL, "range")), Unread("truncated", "it ends before the requested range")),
     (OSError(errno.EINVAL, "Bucket name"), Unread("io_error", f"[Errno {errno.EINVAL}] Bucket name")),
     (TypeError("bug"), Unread("io_error", "TypeError: bug")),
     (KeyError("bug"), Unread("io_error", "KeyError: 'bug'")),
@@ -88,21 +88,21 @@ FINAL = [
 @pytest.mark.parametrize(("error", "unread"), AGAIN)
 def test_another_try_may_go_better(error, unread):
     why = explain(error)
-    assert (why.unread, why.again) == (unread, True)
+    assert (why.unread, why.retryable) == (unread, True)
     assert why.unread.reason in REASONS
 
 
 @pytest.mark.parametrize(("error", "unread"), FINAL)
 def test_another_try_will_not_go_better(error, unread):
     why = explain(error)
-    assert (why.unread, why.again) == (unread, False)
+    assert (why.unread, why.retryable) == (unread, False)
     assert why.unread.reason in REASONS
 
 
 @pytest.mark.parametrize("name", ["NoCredentialsError", "ProfileNotFound", "DefaultCredentialsError"])
 def test_no_credentials(name):
     why = explain(named(name, "Unable to locate credentials"))
-    assert not why.again
+    assert not why.retryable
     assert why.unread.detail == (
         "no credentials: Unable to locate credentials; pass storage={'key': ..., 'secret': ...}, or {'anon': True} for "
         "public data, or set up the client's own configuration"
@@ -111,8 +111,8 @@ def test_no_credentials(name):
 
 def test_codes_that_are_no_status():
     """Of some clients `code` is a method, or counts something else."""
-    assert explain(named("RpcError", code=lambda: 404)).again
-    assert explain(named("RpcError", code=5)).again
+    assert explain(named("RpcError", code=lambda: 404)).retryable
+    assert explain(named("RpcError", code=5)).retryable
 
 
 def test_a_long_text_is_cut():
@@ -149,14 +149,14 @@ def test_each_storage_has_a_file_system_of_its_own():
 S3 = """
 import time
 from fastfeed.errors import SourceError
-from fastfeed.storage.storage import Storage, Span
+from fastfeed.storage.storage import Storage, ByteRange
 store = Storage({"endpoint_url": "http://127.0.0.1:9"})
 try:
     store.find("s3://bucket/*.tar")
 except SourceError as error:
     print(error)
 print(store.stat(["s3://bucket/a.tar"])[0].detail.partition(";")[0])
-print(store.read([Span("s3://bucket/a.tar", 0, 10)])[0].detail.partition(";")[0])
+print(store.read([ByteRange("s3://bucket/a.tar", 0, 10)])[0].detail.partition(";")[0])
 """
 
 

@@ -58,7 +58,7 @@ def test_what_cannot_be_written_is_not_kept(tmp_path, monkeypatch, function, cod
             fill(cache, str(i), 5000)
             assert whole(cache, "before", 5000) == content("before", 5000)
     assert [str(w.message) for w in warned] == [
-        f"the cache {tmp_path} cannot be written: {os.strerror(code)}; going on without what it cannot keep"
+        f"the cache {tmp_path} cannot be written: {os.strerror(code)}; continuing without it"
     ]
     assert warned[0].filename.endswith("caches.py"), "the line that called put"
     assert cache.counts == {"stored": 1, "unstored": 3}

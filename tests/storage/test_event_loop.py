@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from helpers.lakes import LONG
 
-from fastfeed.storage import event_loop as bridge
-from fastfeed.storage.event_loop import Begun, known, later, launch, results, together
+from fastfeed.storage import event_loop
+from fastfeed.storage.event_loop import Submissions, batched, completed, defer, launch, results
 
 
 async def number(n: int) -> int:
@@ -18,37 +18,37 @@ async def number(n: int) -> int:
 
 
 def begin(n: int) -> Any:
-    begun: Begun = []
-    future = later(begun, lambda: number(n))
-    launch(begun)
+    submissions: Submissions = []
+    future = defer(submissions, lambda: number(n))
+    launch(submissions)
     return future
 
 
 @pytest.fixture
 def woken(monkeypatch):
     """One entry each time that the event loop is woken."""
-    loop, times = bridge.get_loop(), []
+    loop, times = event_loop.get_loop(), []
 
     class Counting:
         def call_soon_threadsafe(self, *args: Any) -> None:
             times.append(1)
             loop.call_soon_threadsafe(args[0], loop, *args[2:])
 
-    monkeypatch.setattr(bridge, "get_loop", Counting)
+    monkeypatch.setattr(event_loop, "get_loop", Counting)
     return times
 
 
 def test_once_for_all_of_a_call(woken):
-    begun: Begun = []
-    found = [later(begun, lambda i=i: number(i)) for i in range(10)]
-    launch(begun)
+    submissions: Submissions = []
+    found = [defer(submissions, lambda i=i: number(i)) for i in range(10)]
+    launch(submissions)
     launch([])
     assert results(found) == list(range(10))
     assert len(woken) == 1
 
 
 def test_together(woken):
-    with together():
+    with batched():
         found = [begin(i) for i in range(10)]
         assert not woken
     assert results(found) == list(range(10))
@@ -59,7 +59,7 @@ def test_together(woken):
 
 def test_a_result_that_is_asked_for_inside(woken):
     """A source may have to read something before it knows what to read."""
-    with together():
+    with batched():
         first = begin(1)
         assert first.result(LONG) == 1
         second = begin(2)
@@ -68,16 +68,16 @@ def test_a_result_that_is_asked_for_inside(woken):
 
 
 def test_inside_each_other(woken):
-    with together():
+    with batched():
         first = begin(1)
-        with together():
+        with batched():
             second = begin(2)
         assert second.result(LONG) == 2
     assert first.result(LONG) == 1
 
 
 def test_an_error_inside(woken):
-    with pytest.raises(KeyError), together():
+    with pytest.raises(KeyError), batched():
         found = begin(1)
         raise KeyError
     assert found.result(LONG) == 1
@@ -85,7 +85,7 @@ def test_an_error_inside(woken):
 
 def test_other_threads_are_not_held_up(woken):
     found = []
-    with together():
+    with batched():
         thread = threading.Thread(target=lambda: found.append(begin(1).result(LONG)))
         thread.start()
         thread.join(LONG)
@@ -96,9 +96,9 @@ def test_an_error_of_the_work_is_raised():
     async def fails() -> None:
         raise KeyError("here")
 
-    begun: Begun = []
-    future = later(begun, fails)
-    launch(begun)
+    submissions: Submissions = []
+    future = defer(submissions, fails)
+    launch(submissions)
     with pytest.raises(KeyError, match="here"):
         future.result(LONG)
 
@@ -109,9 +109,9 @@ def test_a_timeout_of_the_works_own():
     async def fails() -> None:
         raise TimeoutError("of the work")
 
-    begun: Begun = []
-    future = later(begun, fails)
-    launch(begun)
+    submissions: Submissions = []
+    future = defer(submissions, fails)
+    launch(submissions)
     with pytest.raises(TimeoutError, match="of the work"):
         future.result()
 
@@ -137,9 +137,9 @@ def test_waiting_for_all_is_given_up_together():
         def done(self) -> bool:
             return False
 
-    begun: Begun = []
-    hanging = later(begun, hangs)
-    launch(begun)
+    submissions: Submissions = []
+    hanging = defer(submissions, hangs)
+    launch(submissions)
     assert began.wait(LONG)
     with pytest.raises(KeyboardInterrupt):
         results([Interrupting(), hanging])
@@ -153,14 +153,14 @@ def test_canceled_before_it_begins():
     async def work() -> None:
         ran.append(1)
 
-    begun: Begun = []
-    first, second = later(begun, work), later(begun, lambda: number(2))
+    submissions: Submissions = []
+    first, second = defer(submissions, work), defer(submissions, lambda: number(2))
     first.cancel()
-    launch(begun)
+    launch(submissions)
     assert second.result(LONG) == 2
     assert not ran
 
 
 def test_known():
-    assert known(5).result() == 5
-    assert known(5).done()
+    assert completed(5).result() == 5
+    assert completed(5).done()

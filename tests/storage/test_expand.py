@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from fastfeed.errors import ConfigError, FastfeedError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Storage, TarShards
-from fastfeed.storage.expand import braces, find_files
-from fastfeed.storage.retry import Patience
+from fastfeed.storage.expand import expand_braces, find_files
+from fastfeed.storage.retry import RetryPolicy
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ BRACES = {  # as bash has it
 
 @pytest.mark.parametrize("pattern", BRACES)
 def test_braces(pattern):
-    assert braces(pattern) == BRACES[pattern]
+    assert expand_braces(pattern) == BRACES[pattern]
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_braces(pattern):
 )
 def test_braces_that_mean_nothing(pattern, text):
     with pytest.raises(ConfigError) as caught:
-        braces(pattern)
+        expand_braces(pattern)
     assert text in str(caught.value)
 
 
 @given(st.text("{}.,-019a", max_size=24))
 def test_braces_never_hang(pattern):
     with contextlib.suppress(ConfigError):
-        assert all(isinstance(name, str) for name in braces(pattern))
+        assert all(isinstance(name, str) for name in expand_braces(pattern))
 
 
 # -- local files
@@ -149,7 +149,7 @@ def test_lists(root, monkeypatch):
         (["folder.tar"], "nothing matches {root}/folder.tar/*.tar; check the path"),
         (["gone.tar"], "cannot open {root}/gone.tar: No such file or directory; check the path"),
         (["g*.tar"], "cannot open {root}/gone.tar: No such file or directory; check the path"),
-        (["pipe"], "cannot open {root}/pipe: it is no regular file; check the path"),
+        (["pipe"], "cannot open {root}/pipe: not a regular file; check the path"),
         (["a\0b.tar"], "cannot open {root}/a\0b.tar: embedded null byte; check the path"),
     ],
 )
@@ -195,7 +195,7 @@ def test_remote_shards_are_like_local_ones(bucket, tmp_path, monkeypatch):
     local = TarShards(tmp_path)
     taken(scans)
     named = f"{bucket}/s-{{000..017}}.tar"
-    for shards in (bucket, f"{bucket}/", f"{bucket}/*.tar", named, braces(named), [f"{bucket}/s-0[01]?.tar"]):
+    for shards in (bucket, f"{bucket}/", f"{bucket}/*.tar", named, expand_braces(named), [f"{bucket}/s-0[01]?.tar"]):
         source = TarShards(shards)
         assert len(taken(scans)) in (0, 18), "an index is found again under the same addresses"
         assert source.read(range(21)) == local.read(range(21))
@@ -267,12 +267,12 @@ def test_a_remote_shard_that_is_replaced(bucket):
     memory = fsspec.filesystem("memory")
     alike = {i: [(f"{i}.jpg", b"%d" % i * 600), (f"{i}.cls", b"%d" % i)] for i in range(4)}
     memory.pipe("/new/a.tar", tar_of([*alike[0], *alike[1], *alike[2]]))
-    source = TarShards("memory://new/a.tar", storage=Storage(patience=Patience(deadline_s=0.5)))
+    source = TarShards("memory://new/a.tar", storage=Storage(policy=RetryPolicy(deadline_s=0.5)))
     memory.pipe("/new/a.tar", tar_of([*alike[0], *alike[2], *alike[1]]))
     good, *bad = source.read(range(3))
     assert good == b"0" * 600
     assert [failure.reason for failure in bad] == ["changed"] * 2
-    assert bad[0].detail.startswith("another member lies there than was indexed; delete /")
+    assert bad[0].detail.startswith("the shard has changed since it was indexed; delete /")
     memory.pipe("/new/a.tar", b"short")
     assert all(isinstance(blob, Failure) for blob in source.read(range(3)))
     memory.rm("/new/a.tar")

@@ -10,23 +10,23 @@ from helpers.clocks import now, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.storage.request_limit import Room
+from fastfeed.storage.request_limit import Limiter
 
 
 class Visits:
     """Who is inside, and what happened."""
 
     def __init__(self, places: int) -> None:
-        self.room, self.inside, self.most = Room(places), 0, 0
+        self.limiter, self.inside, self.most = Limiter(places), 0, 0
         self.came: list[Any] = []
 
     async def visit(self, name: Any, *stays: float, rest: float = 1.0) -> None:
         """Stay so long, rest, stay again."""
-        async with self.room.place() as place:
+        async with self.limiter.permit() as permit:
             for i, seconds in enumerate(stays):
                 if i:
                     self.inside -= 1
-                    await place.rest(rest)
+                    await permit.pause(rest)
                 self.came.append(name)
                 self.inside += 1
                 self.most = max(self.most, self.inside)
@@ -39,7 +39,7 @@ class Visits:
 
     async def all_free(self, places: int) -> bool:
         """As many as that can enter at once."""
-        held = [self.room.place() for _ in range(places)]
+        held = [self.limiter.permit() for _ in range(places)]
         for place in held:
             await asyncio.wait_for(place.__aenter__(), 1)
         return True

@@ -7,18 +7,17 @@ import random
 
 import pytest
 from helpers.clocks import run
-from helpers.services import FOREVER, PATIENCE, Service, read, used_to
+from helpers.services import FOREVER, POLICY, Service, read, used_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.storage import retry as fetch
 from fastfeed.storage.clients import explain
-from fastfeed.storage.retry import Patience, Unread, persist
+from fastfeed.storage.retry import RetryPolicy, Unread, retry
 
 
 @pytest.fixture(autouse=True)
 def no_jitter(monkeypatch):
-    monkeypatch.setattr(fetch.random, "random", lambda: 0.5)
+    monkeypatch.setattr(random, "random", lambda: 0.5)
 
 
 def test_a_good_answer():
@@ -36,7 +35,7 @@ def test_pauses_double_up_to_the_longest():
 
 def test_pauses_differ_from_reader_to_reader(monkeypatch):
     for drawn, pause in ((0.0, 0.05), (0.999999, 0.15)):
-        monkeypatch.setattr(fetch.random, "random", lambda drawn=drawn: drawn)
+        monkeypatch.setattr(random, "random", lambda drawn=drawn: drawn)
         service = Service((0, OSError("busy")), (0, b"x"))
         answer, at = read(service)
         assert answer == b"x"
@@ -51,7 +50,7 @@ def test_the_deadline_is_for_all_attempts():
 
 def test_the_last_reason_counts():
     service = Service((0, OSError("reset")), (0, ConnectionResetError("again")), (0, OSError("third")))
-    answer, _ = read(service, patience=Patience(attempts=2))
+    answer, _ = read(service, policy=RetryPolicy(attempts=2))
     assert answer.detail.startswith("ConnectionResetError: again (attempt 2,")
 
 
@@ -72,13 +71,13 @@ def test_all_requests_hang():
 
 def test_large_reads_have_more_time():
     service = Service((100, b"x"))
-    assert read(service, size=8 << 20, patience=Patience())[0] == b"x"  # 84 s at the slowest rate
-    assert read(service, size=100 << 10, patience=Patience())[0].reason == "timeout"
+    assert read(service, size=8 << 20, policy=RetryPolicy())[0] == b"x"  # 84 s at the slowest rate
+    assert read(service, size=100 << 10, policy=RetryPolicy())[0].reason == "timeout"
 
 
 def test_so_many_attempts():
     service = Service((0, OSError("busy")))
-    read(service, patience=Patience(attempts=3))
+    read(service, policy=RetryPolicy(attempts=3))
     assert len(service.begun) == 3
 
 
@@ -104,7 +103,7 @@ def test_canceling_ends_the_request():
     service = Service((FOREVER, b""))
 
     async def work() -> None:
-        task = asyncio.ensure_future(persist(service, 1, explain, PATIENCE, None))
+        task = asyncio.ensure_future(retry(service, 1, explain, POLICY, None))
         await asyncio.sleep(3)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -119,7 +118,7 @@ def test_canceling_in_a_pause():
     service = Service((0, OSError("busy")))
 
     async def work() -> None:
-        task = asyncio.ensure_future(persist(service, 1, explain, PATIENCE, None))
+        task = asyncio.ensure_future(retry(service, 1, explain, POLICY, None))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -151,7 +150,7 @@ def test_whatever_happens(replies, warm):
     service = Service(*[(seconds, answers[what]) for seconds, what in replies], (0.0, b"last"))
     drawn = random.Random(0).random
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch.random, "random", drawn)
+        patch.setattr(random, "random", drawn)
         answer, at = read(service, latencies=used_to(1.0) if warm else None)
     assert at <= 60 + 1e-6
     assert answer in (b"x", b"last", Unread("not_found")) or answer.reason in ("io_error", "timeout")

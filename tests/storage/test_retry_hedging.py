@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 from typing import Any
 
 import pytest
 from helpers.clocks import now, run
-from helpers.services import FOREVER, PATIENCE, Service, read, used_to
+from helpers.services import FOREVER, POLICY, Service, read, used_to
 
-from fastfeed.storage import retry as fetch
 from fastfeed.storage.clients import explain
-from fastfeed.storage.retry import Latencies, Patience, persist
+from fastfeed.storage.retry import Latencies, RetryPolicy, retry
 
 
 @pytest.fixture(autouse=True)
 def no_jitter(monkeypatch):
-    monkeypatch.setattr(fetch.random, "random", lambda: 0.5)
+    monkeypatch.setattr(random, "random", lambda: 0.5)
 
 
 def test_the_second_answers_first():
@@ -76,7 +76,7 @@ def test_a_quick_service_is_not_asked_twice_for_nothing():
     [
         {"latencies": None},
         {"latencies": used_to(1.0, reads=15)},
-        {"latencies": used_to(1.0), "patience": Patience(hedge=False)},
+        {"latencies": used_to(1.0), "policy": RetryPolicy(hedge=False)},
         {"latencies": used_to(30.0)},  # the attempt ends before
     ],
     ids=["unknown", "too few known", "switched off", "slow"],
@@ -93,7 +93,7 @@ def test_a_service_that_becomes_slow_is_not_asked_twice():
 
     async def work() -> None:
         for _ in range(100):
-            await persist(service, 100, explain, PATIENCE, latencies)
+            await retry(service, 100, explain, POLICY, latencies)
 
     run(work())
     assert len(service.begun) <= 100 + 8 + 5

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 from helpers.clocks import now, run
-from helpers.services import FOREVER, PATIENCE, Service, read, used_to
+from helpers.services import FOREVER, POLICY, Service, read, used_to
 
-from fastfeed.storage import retry as fetch
 from fastfeed.storage.clients import explain
-from fastfeed.storage.retry import persist
+from fastfeed.storage.retry import Latencies, retry
 
 
 @pytest.fixture(autouse=True)
 def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch.random, "random", lambda: 0.5)
+    monkeypatch.setattr(random, "random", lambda: 0.5)
 
 
 def test_sizes_not_seen_yet():
@@ -43,7 +43,7 @@ def test_waits_for_the_budget_and_asks_again_then():
 
     tries: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch.Latencies, "spend", later)
+        patch.setattr(Latencies, "spend", later)
         answer, at = read(service, latencies=latencies)
     assert answer == b"x" and service.begun == [0, pytest.approx(0.9)] and at == pytest.approx(1.0)
 
@@ -71,7 +71,7 @@ def test_what_is_not_answered_counts_as_slow():
         took = []
         for _ in range(4):  # 40 at once each
             begun = now()
-            await asyncio.gather(*(persist(service, 100, explain, PATIENCE, latencies) for _ in range(40)))
+            await asyncio.gather(*(retry(service, 100, explain, POLICY, latencies) for _ in range(40)))
             took.append(now() - begun)
         return took
 

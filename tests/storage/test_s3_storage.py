@@ -15,11 +15,11 @@ from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
-from fastfeed.storage.retry import Patience, Unread
-from fastfeed.storage.storage import Span, Storage
+from fastfeed.storage.retry import RetryPolicy, Unread
+from fastfeed.storage.storage import ByteRange, Storage
 
 BLOB = os.urandom(300_000)
-SHORT = Patience(deadline_s=20.0, attempt_s=0.5, pause_s=0.01)
+SHORT = RetryPolicy(deadline_s=20.0, attempt_s=0.5, backoff_s=0.01)
 FAULTS: list[dict[str, Any]] = [
     {"share_503": 0.3},
     {"share_500": 0.3},
@@ -33,19 +33,19 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
-def spans(server: S3Server, storage: Storage, name: str = "blob") -> list[Span]:
+def spans(server: S3Server, storage: Storage, name: str = "blob") -> list[ByteRange]:
     uri = f"s3://bucket/{name}"
     server.put(f"bucket/{name}", BLOB)
     (whole,) = storage.stat([uri])
     assert not isinstance(whole, Unread)
-    return [Span(uri, start, start + 5000, whole) for start in range(0, 250_000, 2500)]
+    return [ByteRange(uri, start, start + 5000, whole) for start in range(0, 250_000, 2500)]
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=[" ".join(f) for f in FAULTS])
 @pytest.mark.parametrize("cached", [False, True])
 def test_faults_are_got_over(s3: S3Server, tmp_path: Path, faults: dict[str, Any], cached: bool):
     cache = ff.Cache(tmp_path / "cache", "50MB", chunk=20_000) if cached else None
-    storage = Storage(s3.options, patience=SHORT, cache=cache, in_flight=16)
+    storage = Storage(s3.options, policy=SHORT, cache=cache, in_flight=16)
     wanted = spans(s3, storage)
     s3.faults(**faults, seed=1)
     s3.clear_log()
@@ -69,9 +69,9 @@ def test_a_replaced_object_is_noticed(s3: S3Server, tmp_path: Path):
 
 
 def test_what_cannot_be_read_is_named_at_once(s3: S3Server, monkeypatch: pytest.MonkeyPatch):
-    storage = Storage(s3.options, patience=SHORT)
+    storage = Storage(s3.options, policy=SHORT)
     s3.put("bucket/there", b"x")
-    gone, there = storage.read([Span("s3://bucket/gone"), Span("s3://bucket/there")])
+    gone, there = storage.read([ByteRange("s3://bucket/gone"), ByteRange("s3://bucket/there")])
     assert gone == Unread("not_found") and there == b"x"
     with pytest.raises(SourceError, match=r"cannot open s3://bucket/none.tar"):
         ff.TarShards("s3://bucket/none.tar", storage=storage)
@@ -88,8 +88,8 @@ def test_what_cannot_be_read_is_named_at_once(s3: S3Server, monkeypatch: pytest.
 def test_a_dead_object_fails_alone(s3: S3Server):
     """One sample whose bytes never come is a bad sample; the others do not wait for it."""
     s3.put("bucket/s-0.tar", tar_of(samples(range(30))))
-    patience = Patience(deadline_s=1.0, attempt_s=0.2, pause_s=0.01)
-    source = ff.TarShards("s3://bucket/s-0.tar", storage=Storage(s3.options, patience=patience), progress=False)
+    policy = RetryPolicy(deadline_s=1.0, attempt_s=0.2, backoff_s=0.01)
+    source = ff.TarShards("s3://bucket/s-0.tar", storage=Storage(s3.options, policy=policy), progress=False)
     want = source.read(range(30))
     dead = int(source._index.offsets[11]) - 512
     s3.faults(share_503=1.0, only="GET")

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
-from fastfeed.storage.retry import Patience, Unread
-from fastfeed.storage.storage import Span, Stat, Storage
+from fastfeed.storage.retry import RetryPolicy, Unread
+from fastfeed.storage.storage import ByteRange, Stat, Storage
 
 WHOLE = Stat(len(DATA), "v")
 
@@ -172,7 +172,7 @@ def test_one_that_pauses_holds_up_nobody():
             raise OSError("busy")
 
     lake = Lake(before=before)
-    store = storage(lake, Patience(pause_s=1000, deadline_s=1e6), in_flight=1)
+    store = storage(lake, RetryPolicy(backoff_s=1000, deadline_s=1e6), in_flight=1)
     bad = store.fetch([span(0, 1, "bad")])[0]
     wait(failed.reached)
     assert store.read([span(0, 10)]) == [DATA[:10]]
@@ -185,7 +185,7 @@ def test_hung_requests_are_given_up():
             await asyncio.sleep(1000)
 
     lake = Lake(before=before)
-    store = storage(lake, Patience(attempt_s=0.01, pause_s=0, slowest=1e9), in_flight=1)
+    store = storage(lake, RetryPolicy(attempt_s=0.01, backoff_s=0, min_rate=1e9), in_flight=1)
     assert store.read([span(0, 10), span(10, 20)]) == [DATA[:10], DATA[10:20]]
     assert (len(lake.asked), lake.now) == (4, 0)
 
@@ -198,7 +198,7 @@ def test_a_second_request_comes_on_top_of_those_in_flight():
             await gate.wait()
 
     lake = Lake(before=before)
-    store = storage(lake, Patience(hedge_at_least_s=0), in_flight=1)
+    store = storage(lake, RetryPolicy(min_hedge_s=0), in_flight=1)
     assert store.read([span(0, 100)] * 101) == [DATA[:100]] * 101
     assert len(lake.asked) == 102
     assert lake.most == 2
@@ -209,12 +209,12 @@ def test_a_second_request_comes_on_top_of_those_in_flight():
 
 
 def pond(lake: Lake, **more: Any) -> Storage:
-    return Storage({"water": lake}, **({"patience": QUICK} | more))
+    return Storage({"water": lake}, **({"policy": QUICK} | more))
 
 
 def test_a_file_system_without_asyncio():
     lake = Lake()
-    found = pond(lake).read([Span("pond://a/b", i, i + 10) for i in range(50)])
+    found = pond(lake).read([ByteRange("pond://a/b", i, i + 10) for i in range(50)])
     assert found == [DATA[i : i + 10] for i in range(50)]
 
 
@@ -226,17 +226,17 @@ def test_calls_that_never_return_are_left_behind():
             assert gate.wait(LONG)
 
     lake = Lake(before=before)
-    store = pond(lake, patience=Patience(attempt_s=0.02, pause_s=0, slowest=1e9), in_flight=2)
-    assert store.read([Span("pond://a/b", i, i + 10) for i in range(2)]) == [DATA[:10], DATA[1:11]]
+    store = pond(lake, policy=RetryPolicy(attempt_s=0.02, backoff_s=0, min_rate=1e9), in_flight=2)
+    assert store.read([ByteRange("pond://a/b", i, i + 10) for i in range(2)]) == [DATA[:10], DATA[1:11]]
     gate.set()
 
 
 def test_threads_do_not_grow_with_reads():
     lake = Lake()
     store = pond(lake, in_flight=3)
-    store.read([Span("pond://a/b", 0, 10)] * 20)
+    store.read([ByteRange("pond://a/b", 0, 10)] * 20)
     before = threading.active_count()
-    store.read([Span("pond://a/b", 0, 10)] * 200)
+    store.read([ByteRange("pond://a/b", 0, 10)] * 200)
     storage(lake).read([span(0, 10)] * 500)
     assert threading.active_count() <= before + 3
 
@@ -254,12 +254,12 @@ def test_from_many_threads():
 
 
 def test_pickle():
-    store = pickle.loads(pickle.dumps(Storage({"anon": True}, in_flight=7, patience=QUICK)))
-    assert (store.options, store.in_flight, store.patience) == ({"anon": True}, 7, QUICK)
+    store = pickle.loads(pickle.dumps(Storage({"anon": True}, in_flight=7, policy=QUICK)))
+    assert (store.options, store.in_flight, store.policy) == ({"anon": True}, 7, QUICK)
     used = Storage()
     fsspec.filesystem("memory").pipe_file("/test-storage-pickle", b"abc")
-    assert used.read([Span("memory://test-storage-pickle")]) == [b"abc"]
-    assert pickle.loads(pickle.dumps(used)).read([Span("memory://test-storage-pickle")]) == [b"abc"]
+    assert used.read([ByteRange("memory://test-storage-pickle")]) == [b"abc"]
+    assert pickle.loads(pickle.dumps(used)).read([ByteRange("memory://test-storage-pickle")]) == [b"abc"]
 
 
 def test_canceling():

@@ -15,7 +15,7 @@ SETUP = """
 import asyncio, signal, sys, threading, time, os
 import fsspec
 from fsspec.asyn import AsyncFileSystem
-from fastfeed.storage.storage import Span, Storage
+from fastfeed.storage.storage import ByteRange, Storage
 reached = threading.Event()
 class Hangs(AsyncFileSystem):
     protocol = "hangs"
@@ -29,7 +29,7 @@ class Blocks(fsspec.AbstractFileSystem):
         time.sleep(3600)
 for one in (Hangs, Blocks):
     fsspec.register_implementation(one.protocol, one)
-spans = [Span(f"{sys.argv[1]}://a", i, i + 10) for i in range(300)]
+spans = [ByteRange(f"{sys.argv[1]}://a", i, i + 10) for i in range(300)]
 store = Storage()
 """
 
@@ -92,12 +92,12 @@ def test_ctrl_c_while_waiting(kind):
 FORK = """
 import os, sys, warnings
 import fsspec
-from fastfeed.storage.retry import Patience
-from fastfeed.storage.storage import Span, Storage
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import ByteRange, Storage
 warnings.simplefilter("ignore", DeprecationWarning)  # of fork, where there are threads
 fsspec.filesystem("memory").pipe_file("/x", b"0123456789")
-spans = [Span(sys.argv[1], i, i + 10) for i in range(100)] + [Span("memory://x")]
-store = Storage(in_flight=8, patience=Patience(hedge=False))
+spans = [ByteRange(sys.argv[1], i, i + 10) for i in range(100)] + [ByteRange("memory://x")]
+store = Storage(in_flight=8, policy=RetryPolicy(hedge=False))
 assert all(len(data) == 10 for data in store.read(spans))
 found = store.fetch(spans)
 child = os.fork()

@@ -11,7 +11,7 @@ from helpers.lakes import DATA, Lake, storage
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Span, Stat, Storage
+from fastfeed.storage.storage import ByteRange, Stat, Storage
 
 
 def test_memory():
@@ -19,7 +19,7 @@ def test_memory():
     system.pipe_file("/test-storage/x/1.bin", DATA)
     system.pipe_file("/test-storage/2.bin", b"two")
     store = Storage()
-    assert store.read([Span("memory://test-storage/x/1.bin", 5, 50)]) == [DATA[5:50]]
+    assert store.read([ByteRange("memory://test-storage/x/1.bin", 5, 50)]) == [DATA[5:50]]
     found = store.find("memory://test-storage/*.bin")
     assert [(uri, stat.size) for uri, stat in found] == [("memory://test-storage/2.bin", 3)]
     assert store.stat([uri for uri, _ in found]) == [stat for _, stat in found], "looked at or listed, it is the same"
@@ -37,7 +37,7 @@ def test_a_file_of_this_machine(tmp_path):
     (tmp_path / "a b.bin").write_bytes(DATA)
     uri = f"file://{tmp_path}/a b.bin"
     store = Storage()
-    assert store.read([Span(uri, 1, 2)]) == [DATA[1:2]]
+    assert store.read([ByteRange(uri, 1, 2)]) == [DATA[1:2]]
     assert store.find(f"file://{tmp_path}/*.bin") == [(uri, store.stat([uri])[0])]
 
 
@@ -46,7 +46,7 @@ def test_stat():
     found = storage(lake).stat(["lake://a/b", "lake://a/none", "lake://a/c"])
     assert found[0] == Stat(1000, str(hash(DATA)))
     assert found[1] == Unread("not_found")
-    assert found[2] == Unread("not_found", "there is a folder of that name")
+    assert found[2] == Unread("not_found", "it is a folder")
     lake.sizes = False
     assert storage(lake).stat(["lake://a/b"])[0].detail == "the server does not say how large it is"
 
@@ -103,17 +103,17 @@ def test_a_listing_that_fails():
 
 def test_no_such_protocol():
     with pytest.raises(ConfigError, match=r"cannot open nope://x/y: Protocol not known: nope; fsspec.available_pro"):
-        Storage().read([Span("nope://x/y")])
+        Storage().read([ByteRange("nope://x/y")])
 
 
 def test_no_such_option():
     with pytest.raises(ConfigError, match=r"cannot open lake://x: .*missing 1 required positional argument: 'water'"):
-        Storage().read([Span("lake://x")])
+        Storage().read([ByteRange("lake://x")])
 
 
 def test_chains_are_refused():
     with pytest.raises(ConfigError, match="chains of file systems are not read; pass cache="):
-        Storage().read([Span("simplecache::memory://x")])
+        Storage().read([ByteRange("simplecache::memory://x")])
 
 
 @pytest.mark.parametrize(("uri", "extra"), [("gs://b/x", "gcs"), ("gcs://b/x", "gcs"), ("s3://b/x", "s3")])
@@ -128,18 +128,20 @@ def test_a_missing_client(monkeypatch, uri, extra):
 
 def test_it_connects_once(monkeypatch):
     made = []
-    monkeypatch.setattr("lakes.LakeFileSystem.__init__", lambda self, water, **_: made.append(time.sleep(0.01)))
+    monkeypatch.setattr("helpers.lakes.LakeFileSystem.__init__", lambda self, water, **_: made.append(time.sleep(0.01)))
     store = storage(Lake())
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: store._home(f"lake://bucket{i}/x"), range(30)))
+        list(pool.map(lambda i: store._endpoint(f"lake://bucket{i}/x"), range(30)))
     assert len(made) == 1
 
 
 def test_hosts_are_told_apart(monkeypatch):
     """Where the address names a server, each has its own connection."""
-    monkeypatch.setattr("lakes.LakeFileSystem._get_kwargs_from_urls", lambda uri: {"host": uri[7:].partition("/")[0]})
+    monkeypatch.setattr(
+        "helpers.lakes.LakeFileSystem._get_kwargs_from_urls", lambda uri: {"host": uri[7:].partition("/")[0]}
+    )
     store = storage(Lake())
-    first, second, again = (store._home(f"lake://{host}/x")[0] for host in ("one", "two", "one"))
+    first, second, again = (store._endpoint(f"lake://{host}/x")[0] for host in ("one", "two", "one"))
     assert first is again
     assert first is not second
 

@@ -6,8 +6,8 @@ import pytest
 from helpers.lakes import DATA, QUICK
 from helpers.sites import Site, served
 
-from fastfeed.storage.retry import Patience, Unread
-from fastfeed.storage.storage import Span, Stat, Storage
+from fastfeed.storage.retry import RetryPolicy, Unread
+from fastfeed.storage.storage import ByteRange, Stat, Storage
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
 
@@ -20,7 +20,7 @@ def site():
 
 @pytest.fixture
 def store() -> Storage:
-    return Storage(patience=QUICK)
+    return Storage(policy=QUICK)
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -28,39 +28,39 @@ def store() -> Storage:
 def test_ranges(site, store, ranges, whole):
     site.ranges = ranges
     spans = [(0, 1000), (0, 10), (990, 1000), (500, 501), (990, None), (0, None)]
-    found = store.read([Span(f"{site.url}/a.bin", start, stop, whole) for start, stop in spans])
+    found = store.read([ByteRange(f"{site.url}/a.bin", start, stop, whole) for start, stop in spans])
     assert found == [DATA[start:stop] for start, stop in spans]
 
 
 def test_not_there(site, store):
-    assert store.read([Span(f"{site.url}/none"), Span(f"{site.url}/none", 0, 5)]) == [Unread("not_found")] * 2
+    assert store.read([ByteRange(f"{site.url}/none"), ByteRange(f"{site.url}/none", 0, 5)]) == [Unread("not_found")] * 2
     assert store.stat([f"{site.url}/none"]) == [Unread("not_found")]
     assert site.asked["GET /none"] == 3, "none was tried again; a look asks twice, HEAD first"
 
 
 def test_beyond_the_end(site, store):
-    assert store.read([Span(f"{site.url}/a.bin", 1000, 1001)])[0].reason == "truncated"
-    assert store.read([Span(f"{site.url}/a.bin", 990, 1010)])[0].reason == "truncated"
-    assert store.read([Span(f"{site.url}/a.bin", 1000, 1001, Stat(2000, "v"))])[0].reason == "changed"
+    assert store.read([ByteRange(f"{site.url}/a.bin", 1000, 1001)])[0].reason == "truncated"
+    assert store.read([ByteRange(f"{site.url}/a.bin", 990, 1010)])[0].reason == "truncated"
+    assert store.read([ByteRange(f"{site.url}/a.bin", 1000, 1001, Stat(2000, "v"))])[0].reason == "changed"
 
 
 def test_errors_that_pass(site, store):
     site.statuses["/a.bin"] = [500, 503, 429]
-    assert store.read([Span(f"{site.url}/a.bin", 0, 10)]) == [DATA[:10]]
+    assert store.read([ByteRange(f"{site.url}/a.bin", 0, 10)]) == [DATA[:10]]
     site.statuses["/a.bin"] = [503] * 2  # HEAD and GET of the first look
     assert store.stat([f"{site.url}/a.bin"])[0].size == 1000
 
 
 def test_errors_that_do_not_pass(site, store):
     site.statuses["/a.bin"] = [403, 400]
-    assert store.read([Span(f"{site.url}/a.bin")])[0].detail.startswith("permission denied: 403")
-    assert store.read([Span(f"{site.url}/a.bin")])[0].detail.startswith("ClientResponseError: 400")
+    assert store.read([ByteRange(f"{site.url}/a.bin")])[0].detail.startswith("permission denied: 403")
+    assert store.read([ByteRange(f"{site.url}/a.bin")])[0].detail.startswith("ClientResponseError: 400")
     assert site.asked["GET /a.bin"] == 2
 
 
 def test_connections_are_used_again(site):
-    store = Storage(in_flight=4, patience=Patience(hedge=False))
-    assert store.read([Span(f"{site.url}/a.bin", i, i + 5) for i in range(200)]) == [
+    store = Storage(in_flight=4, policy=RetryPolicy(hedge=False))
+    assert store.read([ByteRange(f"{site.url}/a.bin", i, i + 5) for i in range(200)]) == [
         DATA[i : i + 5] for i in range(200)
     ]
     assert site.connections <= 4
@@ -69,8 +69,8 @@ def test_connections_are_used_again(site):
 def test_the_client_does_not_limit_what_is_in_flight():
     """aiohttp would queue beyond 100, and the time in its queue would look like a slow server's."""
     with served(Site({"/a.bin": DATA}, gather=150)) as site:
-        store = Storage(in_flight=150, patience=Patience(hedge=False))
-        assert store.read([Span(f"{site.url}/a.bin", 0, 5)] * 150) == [DATA[:5]] * 150
+        store = Storage(in_flight=150, policy=RetryPolicy(hedge=False))
+        assert store.read([ByteRange(f"{site.url}/a.bin", 0, 5)] * 150) == [DATA[:5]] * 150
 
 
 def test_stat_and_find(site, store):
@@ -86,6 +86,6 @@ def test_stat_and_find(site, store):
 def test_nobody_listens(store):
     with served(Site({})) as site:
         pass
-    unread = store.read([Span(f"{site.url}/a.bin")])[0]
+    unread = store.read([ByteRange(f"{site.url}/a.bin")])[0]
     assert unread.reason == "io_error"
     assert "Cannot connect to host 127.0.0.1" in unread.detail

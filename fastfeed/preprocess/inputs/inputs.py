@@ -23,7 +23,7 @@ from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
-from fastfeed.sources.shards.extra_columns import Extended, names_of
+from fastfeed.sources.shards.extra_columns import HasExtraColumns, column_names
 from fastfeed.sources.tables.mmap_arrays import alone
 from fastfeed.storage.storage import Storage, is_local
 
@@ -78,8 +78,8 @@ class Input:
         return self.source.fingerprint + columns
 
     def _columns(self, ids: list[int]) -> list[dict[str, Any] | Failure]:
-        if isinstance(self.source, Extended):
-            return self.source.beside(ids)
+        if isinstance(self.source, HasExtraColumns):
+            return self.source.extra_columns(ids)
         assert isinstance(self.source, Annotated)
         columns = {k: v.tolist() for k, v in self.source.columns(np.asarray(ids, np.int64)).items()}
         return [{name: _nan_to_none(values[row]) for name, values in columns.items()} for row in range(len(ids))]
@@ -163,7 +163,7 @@ def open_input(
     client = storage if isinstance(storage, Storage) else Storage(storage)
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
-    names, requested = names_of(columns, "preprocess"), ColumnNames(label, image, caption)
+    names, requested = column_names(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
         fresh = keep is not None and not os.path.exists(keep + os.path.basename(PLAN))
     previous = open_previous_job(place, client, requested, names)

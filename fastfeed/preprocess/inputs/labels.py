@@ -16,7 +16,7 @@ from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.table import Table
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
-from fastfeed.storage.shard_files import Known
+from fastfeed.storage.shard_files import Completed
 from fastfeed.storage.storage import Storage
 
 __all__ = ["LabeledFolder", "join_labels"]
@@ -61,7 +61,7 @@ class LabeledFolder:
         """Start reading from remote storage."""
         indexes = [int(i) for i in ids]
         pending = iter(self._folder.fetch([i for i in indexes if self._good[i]]))
-        return [next(pending) if self._good[i] else Known(self._missing(i)) for i in indexes]
+        return [next(pending) if self._good[i] else Completed(self._missing(i)) for i in indexes]
 
     def _missing(self, i: int) -> Failure:
         return Failure(i, self.uri(i), "read", "label_missing", _DETAILS[bool(self._rows[i] >= 0)])
@@ -77,7 +77,7 @@ class LabeledFolder:
         parts = (self._folder.fingerprint.encode(), self._table.fingerprint.encode())
         return fingerprint(len(self), parts[:1], parts[1:], lambda first, last: (self._rows[first:last].data,))
 
-    def beside(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+    def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Columns by name, JSON values; None where a sample has none."""
         rows = self._rows[np.asarray(ids, np.int64)]
         columns = {name: values.tolist() for name, values in self._table.columns(np.maximum(rows, 0)).items()}

@@ -10,13 +10,13 @@ from itertools import islice
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.mds import columns_of, listed
+from fastfeed.sources.mds import column_encodings, expand_indexes
 from fastfeed.sources.shards.base import Paths
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.shards.external_indexes import listed_by_wids
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.external_indexes import shards_from_wids
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
 from fastfeed.sources.shards.tar_headers import members
-from fastfeed.sources.shards.tf_example import Example, Wanted
+from fastfeed.sources.shards.tf_example import Example, FeatureNames
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tfrecord import Notes, records
 from fastfeed.storage.byte_range import Stat
@@ -41,9 +41,11 @@ def peek_columns(kind: str, paths: Paths, storage: Storage) -> list[str]:
     if kind == "table":
         return _columns(*find_table(paths, storage)[0][0], storage)
     if kind == "mds":
-        return list(columns_of(*find_files(listed(paths, storage), ".mds", storage, "MDSShards")[0], storage))
+        return list(
+            column_encodings(*find_files(expand_indexes(paths, storage), ".mds", storage, "MDSShards")[0], storage)
+        )
     if kind == "tar":
-        files = find_files(listed_by_wids(paths, storage, "TarShards")[0], ".tar", storage, "TarShards")
+        files = find_files(shards_from_wids(paths, storage, "TarShards")[0], ".tar", storage, "TarShards")
         return next(filter(None, map(_members, _peeks(files, storage))), [])
     files = find_files(paths, ".tfrecord", storage, "TFRecords")
     return next(filter(None, map(_features, _peeks(files, storage))), [])
@@ -53,7 +55,7 @@ def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
     """The first shards: some may be empty."""
     shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
     for k, (uri, stat) in enumerate(files[:10]):
-        yield Peek(uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK)
+        yield ForwardReader(uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK)
 
 
 def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
@@ -63,11 +65,11 @@ def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
     return data
 
 
-def _members(peek: Peek) -> list[str]:
+def _members(reader: ForwardReader) -> list[str]:
     """Extensions of the members of the first samples."""
     keys: set[str] = set()
     extensions: dict[str, None] = {}
-    for member in islice(members(peek, []), _MEMBERS):
+    for member in islice(members(reader, []), _MEMBERS):
         folder, _, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if stem and dot:
@@ -78,13 +80,13 @@ def _members(peek: Peek) -> list[str]:
     return list(extensions)
 
 
-def _features(peek: Peek) -> list[str]:
+def _features(reader: ForwardReader) -> list[str]:
     """Features of the first records."""
     features: dict[str, None] = {}
-    for offset, length in islice(records(peek, Notes()), _SAMPLES):
+    for offset, length in islice(records(reader, Notes()), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
         with suppress(Malformed):
-            features |= dict.fromkeys(Example(LazyMessage(peek.at, stop), start, stop, Wanted(b"\0")).names())
+            features |= dict.fromkeys(Example(LazyMessage(reader.read, stop), start, stop, FeatureNames(b"\0")).names())
     return list(features)
 
 

@@ -14,7 +14,7 @@ from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
 from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
-from fastfeed.storage.byte_range import Span, is_local
+from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
@@ -84,7 +84,7 @@ def _plan(root: str, storage: Storage) -> JobPlan | None:
 
 
 def _read(uri: str, storage: Storage) -> bytes | None:
-    content = read_file(uri) if is_local(uri) else storage.read([Span(uri)])[0]
+    content = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
     if not isinstance(content, Unread):
         return content
     if content.reason in ("not_found", "empty") or (is_local(uri) and not os.path.exists(uri)):
@@ -120,7 +120,7 @@ def _records(root: str, shards: list[Any], storage: Storage) -> list[dict[str, A
     if is_local(root):
         contents = [_read(name, storage) for name in names]
     else:
-        contents = [None if isinstance(x, Unread) else x for x in storage.read([Span(name) for name in names])]
+        contents = [None if isinstance(x, Unread) else x for x in storage.read([ByteRange(name) for name in names])]
     missing = contents.count(None)
     if missing:
         warnings.warn(

@@ -17,7 +17,7 @@ from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.storage.byte_range import Span, is_local
+from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
@@ -227,7 +227,7 @@ def reader(target: Target, name: str) -> Read:
         return of_file
 
     def of_object(start: int, count: int) -> bytes:
-        (data,) = storage.read([Span(path, start, start + count)])
+        (data,) = storage.read([ByteRange(path, start, start + count)])
         if isinstance(data, Unread):
             raise SourceError(f"{data.reason} {data.detail}".strip())
         return data

@@ -22,15 +22,15 @@ from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_nam
 from fastfeed.preprocess.targets.temp_files import remove_tree
 from fastfeed.preprocess.targets.write_errors import RERUN_HINT, write_error
 from fastfeed.storage.event_loop import results
-from fastfeed.storage.filesystem import call, find
-from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.filesystem import call, list_files
+from fastfeed.storage.retry import RetryPolicy, Unread
 from fastfeed.storage.storage import Storage
 
 __all__ = ["RemoteTarget", "open_remote"]
 
 T = TypeVar("T")
 
-PATIENCE = Patience(deadline_s=180, attempt_s=60, slowest=1e6, longest_pause_s=15, hedge=False)
+POLICY = RetryPolicy(deadline_s=180, attempt_s=60, min_rate=1e6, max_backoff_s=15, hedge=False)
 _LISTING_S = 3600.0  # for a listing, which takes many requests
 _SPOOL = "fastfeed-spool-"
 _BUCKETS = ("s3", "s3a", "gs", "gcs")  # here "not found" for a listing means that the bucket is missing
@@ -42,10 +42,10 @@ _ERRNOS = {"permission denied": errno.EACCES, "no credentials": errno.EACCES}
 class RemoteTarget:
     """Objects below a URL. Its options may hold secrets: they are pickled, but never shown or written."""
 
-    def __init__(self, url: str, options: dict[str, Any], patience: Patience = PATIENCE) -> None:
+    def __init__(self, url: str, options: dict[str, Any], policy: RetryPolicy = POLICY) -> None:
         self.text = re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url)  # as named by the user, without a password
-        self._url, self.patience = url.rstrip("/"), patience
-        self._storage = Storage(options, patience=patience)
+        self._url, self.policy = url.rstrip("/"), policy
+        self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
 
     def __repr__(self) -> str:
@@ -144,16 +144,16 @@ class RemoteTarget:
         return hashlib.sha256(self._url.encode()).hexdigest()[:8]
 
     def _all(self) -> dict[str, int]:
-        patience = replace(self.patience, deadline_s=_LISTING_S, attempt_s=_LISTING_S)
+        policy = replace(self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S)
         root = ""
 
         async def request(system: Any, path: str) -> dict[str, dict[str, Any]]:
             nonlocal root
             root = path.rstrip("/") + "/"
             system.invalidate_cache()
-            return await find(system, path)
+            return await list_files(system, path)
 
-        result = self._run(self._url, request, patience)
+        result = self._run(self._url, request, policy)
         if isinstance(result, Unread) and result.reason == "not_found" and self._protocol not in _BUCKETS:
             return {}
         infos = self._checked(result, f"list {self.text}")
@@ -163,13 +163,13 @@ class RemoteTarget:
     def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
-        more, patience = size / self.patience.slowest, self.patience
-        patience = replace(patience, attempt_s=patience.attempt_s + more, deadline_s=patience.deadline_s + 3 * more)
-        return self._run(f"{self._url}/{name}", request, patience)
+        more, policy = size / self.policy.min_rate, self.policy
+        policy = replace(policy, attempt_s=policy.attempt_s + more, deadline_s=policy.deadline_s + 3 * more)
+        return self._run(f"{self._url}/{name}", request, policy)
 
-    def _run(self, url: str, request: Callable[[Any, str], Any], patience: Patience) -> Any:
+    def _run(self, url: str, request: Callable[[Any, str], Any], policy: RetryPolicy) -> Any:
         try:
-            (result,) = results([self._storage.ask(url, request, patience)])
+            (result,) = results([self._storage.submit(url, request, policy)])
         except FastfeedError as error:  # connecting failed
             raise type(error)(self._without_secrets(str(error).replace(url, self._url))) from None
         return result

@@ -23,8 +23,8 @@ from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Then
-from fastfeed.storage.storage import Span, Storage, is_local
+from fastfeed.storage.shard_files import MappedRead
+from fastfeed.storage.storage import ByteRange, Storage, is_local
 
 __all__ = ["ListedFiles", "read_coco"]
 
@@ -46,7 +46,7 @@ def read_coco(
 
 def _parsed(place: str, storage: Storage) -> dict[str, Any]:
     local = is_local(place.removeprefix("file://"))
-    data = read_file(place.removeprefix("file://")) if local else storage.read([Span(place)])[0]
+    data = read_file(place.removeprefix("file://")) if local else storage.read([ByteRange(place)])[0]
     if isinstance(data, Unread):
         raise SourceError(f"Objects.coco: cannot read {place}: {data.reason} {data.detail}".rstrip())
     data = _bare(data)  # lets go of what was read
@@ -209,7 +209,7 @@ class ListedFiles:
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read."""
-        return [Then(self._files.fetch(int(i)), lambda found, i=int(i): self._look(i, found)) for i in ids]
+        return [MappedRead(self._files.fetch(int(i)), lambda found, i=int(i): self._look(i, found)) for i in ids]
 
     def _look(self, i: int, found: bytes | Unread) -> bytes | Failure:
         return Failure(i, self.uri(i), "read", found.reason, found.detail) if isinstance(found, Unread) else found

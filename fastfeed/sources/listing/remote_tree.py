@@ -14,8 +14,8 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of
-from fastfeed.storage.filesystem import call, find
-from fastfeed.storage.retry import Patience, Unread
+from fastfeed.storage.filesystem import call, list_files
+from fastfeed.storage.retry import RetryPolicy, Unread
 from fastfeed.storage.storage import Stat, Storage, stat_of
 
 __all__ = ["RemoteTree", "trimmed"]
@@ -99,21 +99,21 @@ class RemoteTree:
         )
 
     def _pages(self, place: str, deep: bool) -> Iterator[_Page]:
-        patience = replace(self._storage.patience, attempts=_ATTEMPTS)
+        policy = replace(self._storage.policy, attempts=_ATTEMPTS)
         if place.partition("://")[0] in ("s3", "s3a"):
             look = _s3
         else:
-            look, patience = _whole, replace(patience, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
+            look, policy = _whole, replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
         token = ""
         while True:
-            page = self._ask(place, partial(look, deep=deep, token=token), patience)
+            page = self._ask(place, partial(look, deep=deep, token=token), policy)
             yield page
             if not page.token:
                 return
             token = page.token
 
-    def _ask(self, place: str, question: Callable[[Any, str], Awaitable[_Page]], patience: Patience) -> _Page:
-        request = self._storage.ask(place, question, patience)
+    def _ask(self, place: str, question: Callable[[Any, str], Awaitable[_Page]], policy: RetryPolicy) -> _Page:
+        request = self._storage.submit(place, question, policy)
         self._requests.add(request)
         if self._stopped:  # since before it was among those to cancel
             request.cancel()
@@ -163,7 +163,7 @@ def _date(text: Any) -> datetime:
 
 
 async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
-    found = (await find(system, path)).values() if deep else await call(system, "ls", path, detail=True)
+    found = (await list_files(system, path)).values() if deep else await call(system, "ls", path, detail=True)
     files, folders = [], []
     for info in sorted(found, key=lambda info: info["name"]):
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None

@@ -1,4 +1,4 @@
-"""Samples packed into shard files: what the formats have in common once an index says where every sample lies."""
+"""What sources of shard files have in common: random access through an index of all samples."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.base import summary, with_notes
-from fastfeed.sources.shards.build_index import Peek, build
-from fastfeed.sources.shards.extra_columns import Beside, names_of
-from fastfeed.sources.shards.index import Found
+from fastfeed.sources.shards.build_index import ForwardReader, build
+from fastfeed.sources.shards.extra_columns import ExtraColumns, column_names
+from fastfeed.sources.shards.index import ShardScan
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Shards, Then, divided
+from fastfeed.storage.shard_files import MappedRead, Shards, split_at
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Packed", "cache_of"]
+__all__ = ["ShardedSource", "cache_of"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-class Packed(ABC):
+class ShardedSource(ABC):
     """Random access to the samples of many shards.
 
-    A format says how to look through a shard, and what a sample's bytes hold.
+    A format defines how to scan a shard, and how to get the image from a sample's bytes.
     """
 
     spec = ENCODED
     suffix: str  # of its files: what a folder is searched for
-    _head = 0  # bytes before each value beside an image that show whether it is still the same
+    _head = 0  # bytes before each extra value that show whether it is still the same
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Packed(ABC):
         columns: Sequence[str] = (),
     ) -> None:
         who = type(self).__name__
-        names = names_of(columns, who)
+        names = column_names(columns, who)
         if isinstance(classes, str) or (classes is not None and len(set(classes)) < len(classes)):
             raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}")
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
@@ -65,34 +65,33 @@ class Packed(ABC):
         if not len(self._index):
             where = f"{len(files)} shards, the first is {files[0][0]}"
             raise SourceError(f"{who}: no images in {where}{self._first_notes()}")
-        self._beside: Beside | None = None
+        self._extra_columns: ExtraColumns | None = None
         if names:
-            places = build(who, files, f"{kind} columns {','.join(names)}", self._scan_beside, own, None, progress)
-            self._beside = Beside(places, self._shards, names, self._head)
+            columns_index = build(
+                who, files, f"{kind} columns {','.join(names)}", self._scan_columns, own, None, progress
+            )
+            self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head)
         self.classes, self._labels = self._classes(classes)
         if labeled and bool(np.all(self._labels < 0)):
             raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
 
-    # -- what a format says
+    # -- what a format defines
 
     @abstractmethod
-    def _scan(self, peek: Peek) -> Found:
-        """Look through one shard."""
+    def _scan(self, reader: ForwardReader) -> ShardScan:
+        """Scan one shard."""
 
     @abstractmethod
-    def _scan_beside(self, peek: Peek) -> Found:
-        """Look through one shard for what lies beside the images: an entry for each sample and column (`note`)."""
+    def _scan_columns(self, reader: ForwardReader) -> ShardScan:
+        """Scan one shard for extra columns: an entry for each sample and column (`add_row`)."""
 
     @abstractmethod
     def _value(self, name: str, data: bytes) -> Any:
-        """What such an entry's bytes mean, as JSON has it. ValueError where that cannot be."""
+        """The value in such an entry's bytes, as JSON has it. ValueError if there is none."""
 
     @abstractmethod
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places in the shards where samples' heads begin, where these end and the samples begin, and where these end.
-
-        A head says what lies there; it may be empty.
-        """
+        """Offsets in the shards: of samples' headers (may be empty), of the samples, and of their ends."""
 
     @abstractmethod
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
@@ -121,53 +120,53 @@ class Packed(ABC):
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """The images' bytes."""
-        places, shards = self._places(ids), self._shards
+        ranges, shards = self._ranges(ids), self._shards
         if not shards.remote:
-            return [self._look(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in places]
-        held = [shards.held(*place[1:]) for place in places]
-        late = iter(self._fetch([place for place, found in zip(places, held, strict=True) if found is None]))
+            return [self._to_sample(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in ranges]
+        cached = [shards.read_cached(*bounds[1:]) for bounds in ranges]
+        remaining = iter(self._fetch([b for b, parts in zip(ranges, cached, strict=True) if parts is None]))
         return [
-            next(late).result() if found is None else self._look(place[0], found)
-            for place, found in zip(places, held, strict=True)
+            next(remaining).result() if parts is None else self._to_sample(bounds[0], parts)
+            for bounds, parts in zip(ranges, cached, strict=True)
         ]
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
-        """Begin to read, from remote storage."""
-        return self._fetch(self._places(ids))
+        """Start reading from remote storage."""
+        return self._fetch(self._ranges(ids))
 
-    def _fetch(self, places: list[tuple[int, ...]]) -> list[Pending]:
-        begun = self._shards.fetch_all([(shard, cuts[0], cuts[-1]) for _, shard, *cuts in places])
+    def _fetch(self, ranges: list[tuple[int, ...]]) -> list[Pending]:
+        reads = self._shards.fetch_all([(shard, cuts[0], cuts[-1]) for _, shard, *cuts in ranges])
         return [
-            Then(pending, lambda data, i=i, cuts=cuts: self._look(i, divided(data, *cuts)))
-            for pending, (i, _, *cuts) in zip(begun, places, strict=True)
+            MappedRead(pending, lambda data, i=i, cuts=cuts: self._to_sample(i, split_at(data, *cuts)))
+            for pending, (i, _, *cuts) in zip(reads, ranges, strict=True)
         ]
 
-    def _places(self, ids: Sequence[int]) -> list[tuple[int, ...]]:
-        """Where samples lie: (id, shard, cuts...) each."""
-        wanted = np.asarray(ids, np.int64)
-        shards = np.searchsorted(self._index.bounds, wanted, side="right") - 1
-        return list(zip(*(column.tolist() for column in (wanted, shards, *self._cuts(wanted))), strict=True))
+    def _ranges(self, ids: Sequence[int]) -> list[tuple[int, ...]]:
+        """Byte ranges of samples: (id, shard, offsets...) each."""
+        requested = np.asarray(ids, np.int64)
+        shards = np.searchsorted(self._index.bounds, requested, side="right") - 1
+        return list(zip(*(column.tolist() for column in (requested, shards, *self._cuts(requested))), strict=True))
 
     @property
     def remote(self) -> bool:
-        """Reads go over a network, so they are worth beginning early."""
+        """Reads go over a network, so that starting them early pays off."""
         return self._shards.remote
 
-    def _look(self, i: int, pieces: tuple[bytes, ...] | Unread) -> bytes | Failure:
-        found = pieces if isinstance(pieces, Unread) else self._unwrap(i, *pieces)
-        if not isinstance(found, Unread):
+    def _to_sample(self, i: int, pieces: tuple[bytes, ...] | Unread) -> bytes | Failure:
+        image = pieces if isinstance(pieces, Unread) else self._unwrap(i, *pieces)
+        if not isinstance(image, Unread):
             if self._labeled and self._labels[i] < 0:
-                found = Unread("label_missing")
-            elif not found:
-                found = Unread("empty")
-        return self._failure(i, found) if isinstance(found, Unread) else found
+                image = Unread("label_missing")
+            elif not image:
+                image = Unread("empty")
+        return self._failure(i, image) if isinstance(image, Unread) else image
 
     def _failure(self, i: int, why: Unread) -> Failure:
         return Failure(int(i), self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
 
     @property
     def fingerprint(self) -> str:
-        """Of names, labels, and the samples' sizes; computed when first asked for."""
+        """Of names, labels, and the samples' sizes; computed on first use."""
         if not self._fingerprint:
             index = self._index
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
@@ -181,12 +180,12 @@ class Packed(ABC):
 
     def _content(self, first: int, last: int) -> list[Any]:
         sizes = [self._index.lengths[first:last].data]
-        if self._beside is not None:
-            count = len(self._beside.names)
-            sizes.append(self._beside.lengths[first * count : last * count].data)
+        if self._extra_columns is not None:
+            count = len(self._extra_columns.names)
+            sizes.append(self._extra_columns.lengths[first * count : last * count].data)
         return sizes
 
-    # -- Annotated, Extended
+    # -- Annotated, HasExtraColumns
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """None: all are 1."""
@@ -198,12 +197,12 @@ class Packed(ABC):
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """By name, as objects: texts, numbers, what JSON holds; "" where there is none, or it cannot be read."""
-        return {} if self._beside is None else self._beside.columns(ids, self._value)
+        return {} if self._extra_columns is None else self._extra_columns.columns(ids, self._value)
 
-    def beside(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+    def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """By name, values as JSON has them, None where there is none; or the Failure that happened instead."""
-        found = [{} for _ in ids] if self._beside is None else self._beside.values(ids, self._value)
-        return [self._failure(i, x) if isinstance(x, Unread) else x for i, x in zip(ids, found, strict=True)]
+        values = [{} for _ in ids] if self._extra_columns is None else self._extra_columns.values(ids, self._value)
+        return [self._failure(i, x) if isinstance(x, Unread) else x for i, x in zip(ids, values, strict=True)]
 
     # -- Sharded
 
@@ -220,34 +219,34 @@ class Packed(ABC):
         """Where a shard lies."""
         return self._shards.uris[unit]
 
-    # -- what was found
+    # -- index
 
     @property
     def index_file(self) -> Path | None:
-        """Where the index is kept; None where no place for it could be written."""
+        """The file of the index; None where it could not be saved."""
         return self._index.path
 
     @property
     def notes(self) -> list[str]:
         """What is damaged or left out, in folders and shard by shard."""
-        found = [f"{uri}: {note}" for k, uri in enumerate(self._shards.uris) for note in self._notes_on(k)]
-        return [*self._folder_notes, *([self._mixed] if self._mixed else []), *found]
+        notes = [f"{uri}: {note}" for k, uri in enumerate(self._shards.uris) for note in self._notes_on(k)]
+        return [*self._folder_notes, *([self._mixed] if self._mixed else []), *notes]
 
     def _notes_on(self, shard: int) -> Sequence[str]:
         return self._index.notes[shard]
 
-    def _classes(self, given: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
+    def _classes(self, classes: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
         """Names by label, and labels that count them. Texts in the shards are sorted and numbered."""
         index, who = self._index, type(self).__name__
         if not self._labeled:
             return (), np.broadcast_to(np.int32(-1), (len(index),))
-        if not any(index.worded):
-            most = int(index.labels.max())
-            if given and most >= len(given):  # none of a training set whose labels are numbers
-                raise SourceError(f"{who}: label {most} is not in classes, which have numbers 0 to {len(given) - 1}")
-            return tuple(given or ()), index.labels
+        if not any(index.has_texts):
+            last = int(index.labels.max())
+            if classes and last >= len(classes):  # empty ones are those of numeric labels
+                raise SourceError(f"{who}: label {last} is not in classes, which have numbers 0 to {len(classes) - 1}")
+            return tuple(classes or ()), index.labels
         texts = sorted({*index.texts, *self._numbers()})
-        names = tuple(texts if given is None else given)
+        names = tuple(texts if classes is None else classes)
         code = {name: i for i, name in enumerate(names)}
         if extra := [text for text in texts if text not in code]:
             raise SourceError(
@@ -258,23 +257,23 @@ class Packed(ABC):
         if 0 < len(numeric) < len(texts):
             other = next(text for text in texts if not _is_number(text))
             self._mixed = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
-        if all(index.worded) and names == index.texts:
+        if all(index.has_texts) and names == index.texts:
             return names, index.labels
         table = np.array([code[text] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
         labels = np.array(index.labels)
-        for k, worded in enumerate(index.worded):
+        for k, worded in enumerate(index.has_texts):
             part = labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
             part[:] = table[part] if worded else [code[str(n)] if n >= 0 else -1 for n in part.tolist()]
         return names, labels
 
     def _numbers(self) -> set[str]:
-        """Labels of shards in which all are numbers, beside shards in which some are texts."""
-        index, found = self._index, set()
-        for k, worded in enumerate(index.worded):
+        """Labels of shards in which all are numbers, where other shards have texts."""
+        index, labels = self._index, set()
+        for k, worded in enumerate(index.has_texts):
             if not worded:
                 part = index.labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
-                found |= {str(label) for label in np.unique(part).tolist() if label >= 0}
-        return found
+                labels |= {str(label) for label in np.unique(part).tolist() if label >= 0}
+        return labels
 
     def _first_notes(self) -> str:
         notes = self.notes

@@ -1,4 +1,4 @@
-"""An index for a list of shards: taken from where it was kept, or built by looking through the shards, in parallel."""
+"""The index of a list of shards: loaded where it exists, else built by scanning the shards in parallel."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.shards.index import Found, Index, Section, is_index, load, save, sections
+from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Span, Stat, Storage, is_local
+from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
-__all__ = ["Peek", "alone", "build", "cache_folder"]
+__all__ = ["ForwardReader", "build", "build_lock", "cache_folder"]
 
-_LOCAL_BLOCK, _REMOTE_BLOCK = 64 << 10, 4 << 20  # bytes read at once while looking
-_REMOTE_SCANS = 16  # shards looked through at once
-_BESIDE = ".fastfeed"  # folder for indexes, in the folder of the shards
-_SAVE_S = 60.0  # what was found is kept so often, lest a broken-off build begin from nothing
+_LOCAL_BLOCK, _REMOTE_BLOCK = 64 << 10, 4 << 20  # bytes read at once in a scan
+_REMOTE_SCANS = 16  # shards scanned at once
+_INDEX_FOLDER = ".fastfeed"  # folder for indexes, in the folder of the shards
+_SAVE_S = 60.0  # between saves, so that an interrupted build can resume
 
 
-class Peek:
-    """A shard that is looked through from its beginning, with jumps forward."""
+class ForwardReader:
+    """Reads a shard from its start, with jumps forward, in large blocks."""
 
     def __init__(self, uri: str, size: int, read: Callable[[int, int], bytes], block: int) -> None:
         self.uri, self.size = uri, size
         self._read, self._block = read, block
         self._start, self._data = 0, b""
 
-    def at(self, start: int, count: int) -> bytes:
+    def read(self, start: int, count: int) -> bytes:
         """Bytes [start, start + count), fewer at the end."""
         first = start - self._start
         if first >= 0 and first + count <= len(self._data):
@@ -51,129 +51,131 @@ class Peek:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _IndexFile:
     """A file that may hold the index."""
 
     path: Path
-    keys: tuple[tuple[str, Stat], ...]  # what it calls each shard, and the shards' versions
+    keys: tuple[tuple[str, Stat], ...]  # its names of the shards, and their versions
 
 
 def build(
     who: str,
     files: Sequence[tuple[str, Stat]],
     kind: str,
-    scan: Callable[[Peek], Found],
+    scan: Callable[[ForwardReader], ShardScan],
     storage: Storage,
-    given: str | os.PathLike[str] | None,
+    index_path: str | os.PathLike[str] | None,
     progress: bool | None,
 ) -> Index:
     """The index of these shards; `kind` names the scan and its options, another kind is another index."""
-    if given is not None and not is_index(Path(given)):
-        raise ConfigError(f"{who}: index={os.fspath(given)!r} is a file of another kind; pass a new one, to be written")
-    places = _places(files, kind, given)
-    index = _kept(places, kind)
+    if index_path is not None and not is_index(Path(index_path)):
+        raise ConfigError(
+            f"{who}: index={os.fspath(index_path)!r} is a file of another kind; pass a new one, to be written"
+        )
+    index_files = _index_files(files, kind, index_path)
+    index = _load_existing(index_files, kind)
     if index is not None:
         return index
-    with alone(*(place.path for place in places)):
-        index = _kept(places, kind)  # another process may have built it while this one waited
+    with build_lock(*(index_file.path for index_file in index_files)):
+        index = _load_existing(index_files, kind)  # another process may have built it while this one waited
         if index is not None:
             return index
-        parts = _known(places, kind)
-        todo = [(i, uri, stat) for i, (uri, stat) in enumerate(files) if i not in parts]
+        parts = _reusable_sections(index_files, kind)
+        pending = [(i, uri, stat) for i, (uri, stat) in enumerate(files) if i not in parts]
         try:
-            _scan_all(who, todo, scan, storage, progress, parts, lambda: _keep(places, kind, parts))
-        finally:  # also of a build that was broken off: the next one goes on from there
-            trouble = _keep(places, kind, parts) if parts else ""
-        index = _kept(places, kind)
-    if trouble and (given is not None or index is None):
-        instead = "it is kept in the cache folder" if index is not None else "each start will look through the shards"
-        warnings.warn(f"{who}: cannot keep the index at {trouble}; {instead}", RuntimeWarning, stacklevel=4)
+            _scan_all(who, pending, scan, storage, progress, parts, lambda: _save_sections(index_files, kind, parts))
+        finally:  # after an interruption, too: the next build resumes from there
+            trouble = _save_sections(index_files, kind, parts) if parts else ""
+        index = _load_existing(index_files, kind)
+    if trouble and (index_path is not None or index is None):
+        instead = "it is in the cache folder" if index is not None else "each start will scan the shards"
+        warnings.warn(f"{who}: cannot save the index at {trouble}; {instead}", RuntimeWarning, stacklevel=4)
     return index if index is not None else Index.of(kind, [parts[i] for i in range(len(files))])
 
 
-def _kept(places: Sequence[_Place], kind: str) -> Index | None:
-    for place in places:
-        index = load(place.path, kind, frozenset(place.keys))
-        if index is not None and tuple(zip(index.uris, index.stats, strict=True)) == place.keys:
+def _load_existing(index_files: Sequence[_IndexFile], kind: str) -> Index | None:
+    for index_file in index_files:
+        index = load(index_file.path, kind, frozenset(index_file.keys))
+        if index is not None and tuple(zip(index.uris, index.stats, strict=True)) == index_file.keys:
             return index
     return None
 
 
-def _known(places: Sequence[_Place], kind: str) -> dict[int, Section]:
-    """What other indexes there say of single shards, by the shards' places in the list."""
+def _reusable_sections(index_files: Sequence[_IndexFile], kind: str) -> dict[int, Section]:
+    """Sections of single shards in other indexes there, by the shards' positions in the list."""
     parts: dict[int, Section] = {}
-    for place in places:
-        files = [place.path]
+    for index_file in index_files:
+        files = [index_file.path]
         with contextlib.suppress(OSError):
-            files += sorted(place.path.parent.glob("*.ffindex"))
-        known = sections(files, kind, frozenset(place.keys))
-        for i, key in enumerate(place.keys):
+            files += sorted(index_file.path.parent.glob("*.ffindex"))
+        known = sections(files, kind, frozenset(index_file.keys))
+        for i, key in enumerate(index_file.keys):
             if key in known and i not in parts:
                 index, k = known[key]
                 parts[i] = index.section(k)
     return parts
 
 
-def _keep(places: Sequence[_Place], kind: str, parts: dict[int, Section]) -> str:
-    """Write what is known to the first place that takes it; what went wrong before that."""
+def _save_sections(index_files: Sequence[_IndexFile], kind: str, parts: dict[int, Section]) -> str:
+    """Save the sections in the first place that can be written; returns the first error."""
     trouble = ""
-    for place in places:
+    for index_file in index_files:
         try:
-            save(place.path, kind, [replace(parts[i], uri=place.keys[i][0]) for i in sorted(parts)])
+            save(index_file.path, kind, [replace(parts[i], uri=index_file.keys[i][0]) for i in sorted(parts)])
             return trouble
         except OSError as error:
-            trouble = trouble or f"{place.path}: {error.strerror or error}"
+            trouble = trouble or f"{index_file.path}: {error.strerror or error}"
     return trouble
 
 
 def _scan_all(
     who: str,
-    todo: Sequence[tuple[int, str, Stat]],
-    scan: Callable[[Peek], Found],
+    pending: Sequence[tuple[int, str, Stat]],
+    scan: Callable[[ForwardReader], ShardScan],
     storage: Storage,
     progress: bool | None,
     parts: dict[int, Section],
     keep: Callable[[], object],
 ) -> None:
-    if not todo:
+    if not pending:
         return
-    threads = _REMOTE_SCANS if not is_local(todo[0][1]) else min(8, os.cpu_count() or 1)
+    threads = _REMOTE_SCANS if not is_local(pending[0][1]) else min(8, os.cpu_count() or 1)
     saved, stop = time.monotonic(), threading.Event()
     work: dict[Future[Section], int] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fastfeed-index")
     try:
-        with _bar(who, len(todo), progress) as advance:
-            work = {pool.submit(_look, who, uri, stat, scan, storage, stop): i for i, uri, stat in todo}
-            for done in as_completed(work):
-                parts[work[done]] = done.result()
+        with _progress_bar(who, len(pending), progress) as advance:
+            work = {pool.submit(_scan_shard, who, uri, stat, scan, storage, stop): i for i, uri, stat in pending}
+            for future in as_completed(work):
+                parts[work[future]] = future.result()
                 advance()
                 if time.monotonic() - saved > _SAVE_S:
                     keep()
                     saved = time.monotonic()
     except BaseException as error:
-        if not isinstance(error, Exception):  # Ctrl-C does not wait for what has begun
+        if not isinstance(error, Exception):  # Ctrl-C does not wait for running scans
             stop.set()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        for done, i in work.items():
-            if not done.cancelled() and done.exception() is None:
-                parts[i] = done.result()
+        for future, i in work.items():
+            if not future.cancelled() and future.exception() is None:
+                parts[i] = future.result()
 
 
-def _look(
-    who: str, uri: str, stat: Stat, scan: Callable[[Peek], Found], storage: Storage, stop: threading.Event
+def _scan_shard(
+    who: str, uri: str, stat: Stat, scan: Callable[[ForwardReader], ShardScan], storage: Storage, stop: threading.Event
 ) -> Section:
     def read(start: int, count: int) -> bytes:
         if stop.is_set():
             raise CancelledError
-        data = storage.read([Span(uri, start, start + count, stat)])[0]
+        data = storage.read([ByteRange(uri, start, start + count, stat)])[0]
         if isinstance(data, Unread):
             raise SourceError(f"{who}: cannot read {uri}: {data.reason} ({data.detail})")
         return data
 
     if not is_local(uri):
-        return Section.of(uri, stat, scan(Peek(uri, stat.size, read, _REMOTE_BLOCK)))
+        return Section.of(uri, stat, scan(ForwardReader(uri, stat.size, read, _REMOTE_BLOCK)))
 
     def read_local(start: int, count: int) -> bytes:
         if stop.is_set():
@@ -185,11 +187,11 @@ def _look(
     except OSError as error:
         raise SourceError(f"{who}: cannot open {uri}: {error.strerror}") from error
     try:
-        found = scan(Peek(uri, stat.size, read_local, _LOCAL_BLOCK))
+        result = scan(ForwardReader(uri, stat.size, read_local, _LOCAL_BLOCK))
         status = os.fstat(fd)
         if (status.st_size, str(status.st_mtime_ns)) != (stat.size, stat.version):
-            raise SourceError(f"{who}: {uri} changed while it was looked through; is it still being written?")
-        return Section.of(uri, stat, found)
+            raise SourceError(f"{who}: {uri} changed while it was scanned; is it still being written?")
+        return Section.of(uri, stat, result)
     except SourceError:
         raise
     except OSError as error:
@@ -199,7 +201,7 @@ def _look(
 
 
 @contextlib.contextmanager
-def _bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], Any]]:
+def _progress_bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], Any]]:
     """A progress bar on the terminal, where there is one."""
     if progress is False or (progress is None and not (sys.stderr and sys.stderr.isatty())):
         yield lambda: None
@@ -207,18 +209,18 @@ def _bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], A
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(f"{who}: looking through shards"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(f"{who}: scanning shards"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda: bar.advance(task)
 
 
 @contextlib.contextmanager
-def alone(*paths: Path) -> Iterator[None]:
-    """One process of a machine builds; the others wait, and find what it built. Locks the first path that it can."""
+def build_lock(*paths: Path) -> Iterator[None]:
+    """One process of a machine builds; the others wait for its result. Locks the first path that it can."""
     with contextlib.ExitStack() as stack:
         for path in paths:
-            with contextlib.suppress(OSError):  # a read-only place
+            with contextlib.suppress(OSError):  # a read-only folder
                 path.parent.mkdir(parents=True, exist_ok=True)
                 lock = stack.enter_context(open(path.with_suffix(".lock"), "ab"))
                 with contextlib.suppress(OSError):  # a file system without locks
@@ -227,17 +229,19 @@ def alone(*paths: Path) -> Iterator[None]:
         yield
 
 
-def _places(files: Sequence[tuple[str, Stat]], kind: str, given: str | os.PathLike[str] | None) -> list[_Place]:
-    """Where the index is looked for, and kept if that may be written: as given, or beside local shards; the cache."""
+def _index_files(
+    files: Sequence[tuple[str, Stat]], kind: str, index_path: str | os.PathLike[str] | None
+) -> list[_IndexFile]:
+    """Where the index may be: at `index_path` or next to local shards; else in the cache folder."""
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
     stats = [stat for _, stat in files]
     paths = [cache_folder() / "index" / _file_name(kind, uris)]
     folders = {os.path.dirname(uri) for uri in uris} if all(map(is_local, uris)) else set()
-    if given is not None:
-        paths.insert(0, Path(os.path.abspath(given)))
+    if index_path is not None:
+        paths.insert(0, Path(os.path.abspath(index_path)))
     elif len(folders) == 1:  # of the bare names: the same when the folder is moved
-        paths.insert(0, Path(*folders, _BESIDE, _file_name(kind, map(os.path.basename, uris))))
-    return [_Place(path, tuple(zip((_key(uri, path) for uri in uris), stats, strict=True))) for path in paths]
+        paths.insert(0, Path(*folders, _INDEX_FOLDER, _file_name(kind, map(os.path.basename, uris))))
+    return [_IndexFile(path, tuple(zip((_key(uri, path) for uri in uris), stats, strict=True))) for path in paths]
 
 
 def _file_name(kind: str, uris: Sequence[str] | Iterator[str]) -> str:
@@ -246,7 +250,7 @@ def _file_name(kind: str, uris: Sequence[str] | Iterator[str]) -> str:
 
 def _key(uri: str, path: Path) -> str:
     """A shard's name in the index: one in the shards' folder stays valid when that is moved."""
-    folder = path.parent.parent if path.parent.name == _BESIDE else path.parent
+    folder = path.parent.parent if path.parent.name == _INDEX_FOLDER else path.parent
     return os.path.relpath(uri, folder) if is_local(uri) and uri.startswith(f"{folder}/") else uri
 
 

@@ -1,4 +1,4 @@
-"""What other tools know of tar shards: wids' list of them, and the index that DALI's `wds2idx` writes beside each."""
+"""Indexes of tar shards from other tools: wids' list of shards, and the `.idx` of DALI's `wds2idx` next to each."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.shards.build_index import Peek
-from fastfeed.sources.shards.tar_headers import BLOCK, Member, describes, refused, tidy
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, strip_dot_slash, why_excluded
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Span, Storage, is_local
+from fastfeed.storage.storage import ByteRange, Storage, is_local
 
-__all__ = ["listed_by_dali", "listed_by_wids"]
+__all__ = ["members_from_dali", "shards_from_wids"]
 
 _KIND = "wids-shard-index-v1"
 
 
-def listed_by_wids(
+def shards_from_wids(
     shards: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], storage: Storage, who: str
 ) -> tuple[list[Any], dict[str, int]]:
     """Shards with each wids index (`.json`) replaced by the shards in it; and how many samples it says each has."""
     if isinstance(shards, (str, bytes, os.PathLike)) or not isinstance(shards, Iterable):
         shards = [shards]
-    named: list[Any] = []
-    stated: dict[str, int] = {}
+    uris: list[Any] = []
+    counts: dict[str, int] = {}
     for item in shards:
         if isinstance(item, (str, os.PathLike)) and os.fspath(item).endswith(".json"):
             for uri, samples in _wids(os.fspath(item), storage, who):
-                named.append(uri)
+                uris.append(uri)
                 if isinstance(samples, int):
-                    stated[uri] = samples
+                    counts[uri] = samples
         else:
-            named.append(item)
-    return named, stated
+            uris.append(item)
+    return uris, counts
 
 
 def _wids(uri: str, storage: Storage, who: str, nested: bool = False) -> Iterator[tuple[str, Any]]:
@@ -57,7 +57,7 @@ def _wids(uri: str, storage: Storage, who: str, nested: bool = False) -> Iterato
 
 def _read(uri: str, storage: Storage, who: str) -> bytes:
     if not is_local(uri):
-        data = storage.read([Span(uri)])[0]
+        data = storage.read([ByteRange(uri)])[0]
         if isinstance(data, Unread):
             raise SourceError(f"{who}: cannot read {uri}: {data.detail or data.reason}")
         return data
@@ -76,67 +76,67 @@ def _join(base: str, address: str) -> str:
     return base[: base.rfind("/") + 1] + address
 
 
-class _Unfit(Exception):
-    """An index that does not belong to its shard."""
+class _Mismatch(Exception):
+    """An index that does not fit its shard."""
 
 
-def listed_by_dali(peek: Peek, read: Callable[[str], bool], notes: list[str]) -> list[Member]:
-    """The members that an `.idx` beside a shard lists; none if there is no such file, or it does not fit: see `notes`.
+def members_from_dali(reader: ForwardReader, read: Callable[[str], bool], notes: list[str]) -> list[Member]:
+    """The members that an `.idx` next to a shard lists; none if there is no such file, or it does not fit: see `notes`.
 
     The headers of the first, the last, and of those whose content will be read at once (`read` tells by the name) are
     compared with it, so that a wrong one can give no wrong label; those of the images are, whenever they are read.
     """
-    if not is_local(peek.uri):
+    if not is_local(reader.uri):
         return []
-    folder, base = os.path.split(peek.uri)
+    folder, base = os.path.split(reader.uri)
     stem = base[:1] + base[1:].partition(".")[0]  # as wds2idx has it
     path = os.path.join(folder, stem + ".idx")
     if not os.path.isfile(path):
         return []
     try:
-        if os.stat(path).st_mtime_ns < os.stat(peek.uri).st_mtime_ns:
-            raise _Unfit("older than the shard")
+        if os.stat(path).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
+            raise _Mismatch("older than the shard")
         with open(path, "rb") as file:
-            found = _parse(file.read())
-        _check(found, peek, read)
-    except (_Unfit, OSError) as error:
+            entries = _parse_idx(file.read())
+        _check(entries, reader, read)
+    except (_Mismatch, OSError) as error:
         notes.append(f"{PurePosixPath(path).name} is not used: {error}")
         return []
-    return [member for member in found if not refused(member.name, member.size)]
+    return [member for member in entries if not why_excluded(member.name, member.size)]
 
 
-def _parse(text: bytes) -> list[Member]:
+def _parse_idx(text: bytes) -> list[Member]:
     """First line: version and number of samples; then a sample a line, of each member extension, offset, size, name."""
     first, *lines = text.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
     version, _, count = first.partition(" ")
     if version == "v1.1":
-        raise _Unfit("v1.1 lists no names, wds2idx of today does")
+        raise _Mismatch("v1.1 lists no names, wds2idx of today does")
     if version != "v1.2" or not lines or count != str(len(lines)):
-        raise _Unfit("no index of version v1.2, or not all of it")
-    found: list[Member] = []
+        raise _Mismatch("no index of version v1.2, or not all of it")
+    entries: list[Member] = []
     for line in lines:
         words = line.split(" ")
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4], strict=False):
             if len(words) % 4 or not (offset.isascii() and offset.isdigit() and size.isascii() and size.isdigit()):
-                raise _Unfit(f"{line[:80]!r} is not extension, offset, size, name")
+                raise _Mismatch(f"{line[:80]!r} is not extension, offset, size, name")
             if "\\" in name:
-                raise _Unfit(f"{name} stands for another name")
-            found.append(Member(tidy(name), int(offset), int(size)))
-    return found
+                raise _Mismatch(f"{name} stands for another name")
+            entries.append(Member(strip_dot_slash(name), int(offset), int(size)))
+    return entries
 
 
-def _check(found: list[Member], peek: Peek, read: Callable[[str], bool]) -> None:
-    end, looked_at = 0, {0, len(found) - 1}
-    for i, member in enumerate(found):
-        if member.offset % BLOCK or member.offset < end + BLOCK or member.offset + member.size > peek.size:
-            raise _Unfit(f"{member.name} cannot lie at {member.offset}")
+def _check(entries: list[Member], reader: ForwardReader, read: Callable[[str], bool]) -> None:
+    end, checked = 0, {0, len(entries) - 1}
+    for i, member in enumerate(entries):
+        if member.offset % BLOCK or member.offset < end + BLOCK or member.offset + member.size > reader.size:
+            raise _Mismatch(f"{member.name} cannot lie at {member.offset}")
         if read(member.name):
-            looked_at.add(i)
+            checked.add(i)
         if member.offset > end + BLOCK:  # a link between them, or a long name: of such, wds2idx lists a wrong offset
-            looked_at |= {max(i - 1, 0), i}
+            checked |= {max(i - 1, 0), i}
         end = member.offset + -(-member.size // BLOCK) * BLOCK
-    if peek.at(end, BLOCK) != bytes(BLOCK):
-        raise _Unfit(f"it lists nothing after {end}, but the archive does not end there")
-    for member in (found[i] for i in sorted(looked_at)):
-        if not describes(peek.at(member.offset - BLOCK, BLOCK), member.name, member.size):
-            raise _Unfit(f"{member.name} does not lie at {member.offset}")
+    if reader.read(end, BLOCK) != bytes(BLOCK):
+        raise _Mismatch(f"it lists nothing after {end}, but the archive does not end there")
+    for member in (entries[i] for i in sorted(checked)):
+        if not header_matches(reader.read(member.offset - BLOCK, BLOCK), member.name, member.size):
+            raise _Mismatch(f"{member.name} does not lie at {member.offset}")

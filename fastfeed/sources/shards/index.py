@@ -1,9 +1,9 @@
-"""Where every sample lies in its shard: built once by looking through the shards, then loaded.
+"""The index of all samples in shards: built once by scanning these, then loaded.
 
 The file: magic, length of the header, CRC-32 of the header, CRC-32 of all behind it; the header (JSON: the texts that
 labels count; the shards with size and version, their samples, notes); zeros up to a multiple of 64; then for all
-samples the columns of _COLUMNS, one after another, and all names. It is written under another name first; nobody sees
-half of one.
+samples the columns of _COLUMNS, one after another, and all names. It is committed by
+atomic rename.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
-from fastfeed.storage.lazy_bytes import OpenFile, Stored, pieces
+from fastfeed.storage.lazy_bytes import LazyBytes, OpenFile, chunks_of
 from fastfeed.storage.storage import Stat
 
-__all__ = ["Found", "Index", "Section", "is_index", "load", "save", "sections"]
+__all__ = ["Index", "Section", "ShardScan", "is_index", "load", "save", "sections"]
 
 _FAMILY = b"fastfeed index "
 _MAGIC = _FAMILY + b"1\n"
@@ -40,15 +40,15 @@ _READ = 4 << 20  # bytes
 
 
 @dataclass(slots=True)
-class Found:
-    """What a look through one shard finds."""
+class ShardScan:
+    """The result of scanning one shard."""
 
     offsets: list[int] = field(default_factory=list)  # of each sample's bytes
     lengths: list[int] = field(default_factory=list)
     labels: list[int | str | None] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what is damaged or was left out, with its offset
-    checks: list[int] = field(default_factory=list)  # 32 bits by which a sample is known again
+    checks: list[int] = field(default_factory=list)  # 32 bits that identify a sample's content
 
     def add(self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0) -> None:
         """One sample."""
@@ -71,23 +71,23 @@ class Section:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, uri: str, stat: Stat, found: Found) -> Section:
-        """Pack what was found."""
+    def of(cls, uri: str, stat: Stat, scan: ShardScan) -> Section:
+        """Pack the result of a scan."""
         texts: tuple[str, ...] | None = None
-        labels: Sequence[Any] = found.labels
+        labels: Sequence[Any] = scan.labels
         if any(isinstance(label, str) for label in labels):
             texts = tuple(sorted({str(label) for label in labels if label is not None}))
             code = {text: i for i, text in enumerate(texts)}
             labels = [None if label is None else code[str(label)] for label in labels]
         values = (
-            found.offsets,
-            found.lengths,
-            found.checks,
+            scan.offsets,
+            scan.lengths,
+            scan.checks,
             [-1 if label is None else label for label in labels],
-            np.cumsum([len(name) for name in found.names], dtype=np.int64),
+            np.cumsum([len(name) for name in scan.names], dtype=np.int64),
         )
         columns = {name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, values, strict=True)}
-        return cls(uri, stat, columns, b"".join(found.names), texts, tuple(found.notes))
+        return cls(uri, stat, columns, b"".join(scan.names), texts, tuple(scan.notes))
 
     def __len__(self) -> int:
         return len(self.columns["offsets"])
@@ -100,8 +100,8 @@ class Index:
         self,
         header: dict[str, Any],
         columns: dict[str, np.ndarray],  # without ends
-        ends: bytes | Stored,
-        names: bytes | Stored,
+        ends: bytes | LazyBytes,
+        names: bytes | LazyBytes,
         path: Path | None = None,
     ) -> None:
         shards = header["shards"]
@@ -110,7 +110,7 @@ class Index:
         self.uris = [shard["uri"] for shard in shards]
         self.stats = [Stat(shard["size"], shard["version"]) for shard in shards]
         self.texts: tuple[str, ...] = tuple(header["texts"])  # sorted
-        self.worded: list[bool] = [shard["worded"] for shard in shards]  # labels count texts; else: are numbers
+        self.has_texts: list[bool] = [shard["worded"] for shard in shards]  # labels count texts; else: are numbers
         self.notes = [tuple(shard["notes"]) for shard in shards]
         self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
         self.offsets, self.lengths, self.checks = columns["offsets"], columns["lengths"], columns["checks"]
@@ -142,7 +142,7 @@ class Index:
 
     def names(self) -> Iterable[bytes]:
         """All names, and where each ends, to compute a fingerprint of."""
-        return chain(pieces(self._names), pieces(self._ends))
+        return chain(chunks_of(self._names), chunks_of(self._ends))
 
     def _ends_of(self, first: int, last: int) -> np.ndarray:
         return np.frombuffer(self._ends[4 * first : 4 * last], np.uint32)
@@ -150,15 +150,17 @@ class Index:
     def section(self, shard: int) -> Section:
         """One shard's part."""
         first, last = int(self.bounds[shard]), int(self.bounds[shard + 1])
-        held = (array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels))
-        columns = {name: array for (name, _), array in zip(_COLUMNS, (*held, self._ends_of(first, last)), strict=True)}
+        arrays = (array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels))
+        columns = {
+            name: array for (name, _), array in zip(_COLUMNS, (*arrays, self._ends_of(first, last)), strict=True)
+        }
         names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])]
-        texts = self.texts if self.worded[shard] else None
+        texts = self.texts if self.has_texts[shard] else None
         return Section(self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard])
 
 
 def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
-    """Write an index, whole or not at all. OSError."""
+    """Write an index atomically. OSError."""
     content, parts = _header(kind, parts)
     header = json.dumps(content).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,21 +180,21 @@ def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[S
     texts = tuple(sorted({own[i] for own, used in worded for i in used if i >= 0}))
     code = {text: i for i, text in enumerate(texts)}
     tables: dict[int, np.ndarray] = {}
-    alike: list[Section] = []
+    aligned: list[Section] = []
     for part in parts:
         if part.texts is None:
-            alike.append(part)
+            aligned.append(part)
         else:
             table = tables.get(id(part.texts))
             if table is None:  # -1, no label, takes the last
                 table = tables[id(part.texts)] = np.array([code.get(text, -1) for text in part.texts] + [-1], np.int32)
             columns = part.columns | {"labels": table[part.columns["labels"]]}
-            alike.append(replace(part, columns=columns, texts=texts))
+            aligned.append(replace(part, columns=columns, texts=texts))
     shards = [
         {"uri": p.uri, "size": p.stat.size, "version": p.stat.version, "samples": len(p), "names": len(p.names),
-         "worded": p.texts is not None, "notes": p.notes} for p in alike
+         "worded": p.texts is not None, "notes": p.notes} for p in aligned
     ]  # fmt: skip
-    return {"kind": kind, "texts": texts, "shards": shards}, alike
+    return {"kind": kind, "texts": texts, "shards": shards}, aligned
 
 
 def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
@@ -216,32 +218,34 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
             if zlib.crc32(text) != header_check:
                 return None
             header = json.loads(text)
-            known = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
-            if (kind is not None and header["kind"] != kind) or (of is not None and not known & of):
+            own = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
+            if (kind is not None and header["kind"] != kind) or (of is not None and not own & of):
                 return None
-            found, samples = zlib.crc32(file.read(-file.tell() % 64)), sum(s["samples"] for s in header["shards"])
+            crc, samples = zlib.crc32(file.read(-file.tell() % 64)), sum(s["samples"] for s in header["shards"])
             if samples > size:
                 return None
             columns = {name: np.empty(samples, dtype) for name, dtype in _COLUMNS if name != "ends"}
             for column in columns.values():
                 file.readinto(column.data)
-                found = zlib.crc32(column.data, found)
+                crc = zlib.crc32(column.data, crc)
             begin = file.tell()
             while piece := file.read(_READ):
-                found = zlib.crc32(piece, found)
+                crc = zlib.crc32(piece, crc)
             names = begin + 4 * samples
-            if found != check or names > size:
+            if crc != check or names > size:
                 return None
-            kept = OpenFile(path)
-            if not os.path.samestat(os.fstat(kept.fd), os.fstat(file.fileno())):  # replaced meanwhile
+            data = OpenFile(path)
+            if not os.path.samestat(os.fstat(data.fd), os.fstat(file.fileno())):  # replaced meanwhile
                 return load(path, kind, of)
-            return Index(header, columns, Stored(kept, begin, 4 * samples), Stored(kept, names, size - names), path)
+            return Index(
+                header, columns, LazyBytes(data, begin, 4 * samples), LazyBytes(data, names, size - names), path
+            )
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
 
 
 def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dict[tuple[str, Stat], tuple[Index, int]]:
-    """What the indexes of this kind among these files know of some shards, by shard and version."""
+    """Where the indexes of this kind among these files have some shards, by shard and version."""
     known: dict[tuple[str, Stat], tuple[Index, int]] = {}
     for file in files:
         index = load(file, kind, of)

@@ -18,20 +18,20 @@ class Malformed(ValueError):
 
 
 class LazyMessage:
-    """A message of which the parts that are looked at are read: `look(start, count)` gives bytes, fewer at the end."""
+    """A message of which only the parts that are used are read: `read(start, count)` gives bytes, fewer at the end."""
 
-    __slots__ = ("_look", "data", "first", "stop")
+    __slots__ = ("_read", "data", "first", "stop")
 
-    def __init__(self, look: Callable[[int, int], bytes], stop: int) -> None:
-        self._look, self.stop = look, stop
+    def __init__(self, read: Callable[[int, int], bytes], stop: int) -> None:
+        self._read, self.stop = read, stop
         self.data, self.first = b"", 0
 
     @classmethod
     def of(cls, data: bytes) -> LazyMessage:
-        """All of it is at hand."""
-        view = cls(lambda start, count: data[start : start + count], len(data))
-        view.data = data
-        return view
+        """One that is in memory."""
+        message = cls(lambda start, count: data[start : start + count], len(data))
+        message.data = data
+        return message
 
     def at(self, start: int, count: int) -> int:
         """Where byte `start` is in `data`, with the `count` bytes from it on, as far as there are any."""
@@ -40,7 +40,7 @@ class LazyMessage:
         if i >= 0 and (count <= have or start + have >= self.stop):
             return i
         self.first = start
-        self.data = self._look(start, min(max(count, _BLOCK), self.stop - start))
+        self.data = self._read(start, min(max(count, _BLOCK), self.stop - start))
         return 0
 
     def bytes(self, first: int, last: int) -> bytes:
@@ -52,11 +52,11 @@ class LazyMessage:
         return found
 
 
-def fields(view: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def fields(message: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Fields of the message in [at, stop): tag (number and wire type), first and last byte of the content."""
     while at < stop:
-        i = begin = view.at(at, HEAD)
-        data = view.data
+        i = begin = message.at(at, HEAD)
+        data = message.data
         tag, i = varint(data, i)
         wire = tag & 7
         if wire == 2:
@@ -76,10 +76,10 @@ def fields(view: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, in
         at = first + size
 
 
-def signed(view: LazyMessage, at: int) -> tuple[int, int]:
+def signed(message: LazyMessage, at: int) -> tuple[int, int]:
     """The int64 at `at`, and what follows it."""
-    i = view.at(at, HEAD)
-    number, end = varint(view.data, i)
+    i = message.at(at, HEAD)
+    number, end = varint(message.data, i)
     number &= (1 << 64) - 1
     return number - (number >> 63 << 64), at + end - i
 

@@ -1,4 +1,4 @@
-"""What lies in a tar file, header by header. Nothing is ever extracted.
+"""Lists the files in a tar, header by header. Nothing is ever extracted.
 
 Formats: POSIX.1-1988 ustar, POSIX.1-2001 pax headers, GNU long names and base-256 numbers (GNU tar manual, "Tar
 internals"). Links, devices and names that lead out of the archive are left out and listed.
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.shards.build_index import Peek
+from fastfeed.sources.shards.build_index import ForwardReader
 
-__all__ = ["BLOCK", "Member", "describes", "members", "refused", "tidy"]
+__all__ = ["BLOCK", "Member", "header_matches", "members", "strip_dot_slash", "why_excluded"]
 
 BLOCK = 512  # bytes: headers and contents begin at multiples of it
 _ZEROS = bytes(BLOCK)
-_SHORT = 100  # bytes of a name; a longer one is said elsewhere, too
+_SHORT = 100  # bytes of a name; a longer one is in a header of its own, too
 _FILES = (b"0", b"\0", b"7")  # regular ones; 7: contiguous, of old
 _NAMING = (b"x", b"X", b"g", b"L", b"K")  # say more of the next member, g of all that follow
 _HOLLOW = b"123456"  # have no content, whatever their size field says
@@ -33,7 +33,7 @@ _PACKED = {
     b"\x04\x22\x4d\x18": "lz4",
 }
 _RECORD = re.compile(rb"([0-9]{1,7}) ")
-_MOST = 1 << 20  # bytes of names before a member, and of zeros behind the end that are looked at
+_LIMIT = 1 << 20  # bytes of names before a member, and of zeros behind the end that are looked at
 _LARGEST = (1 << 32) - 1  # bytes of a sample: no image has more
 
 
@@ -47,23 +47,25 @@ class Member:
     check: int = 0  # CRC-32 of its header; 0: not known
 
 
-def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
+def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
     """The files of a tar in their order; what is damaged or left out goes to `notes`, with its offset.
 
     The last one may be cut off: then it ends behind the end of the file.
     """
     at, shared = 0, {}
-    own: dict[str, str] | None = {}  # said of the next member; None: unreadable
+    own: dict[str, str] | None = {}  # for the next member; None: unreadable
     while True:
-        block = peek.at(at, BLOCK)
+        block = reader.read(at, BLOCK)
         if at == 0 and not _intact(block):
-            _refuse_compressed(peek.uri, block)
+            _refuse_compressed(reader.uri, block)
         if len(block) < BLOCK:
-            notes.append(f"cut off at {peek.size}: the end of the archive is missing" if peek.size else "empty file")
+            notes.append(
+                f"cut off at {reader.size}: the end of the archive is missing" if reader.size else "empty file"
+            )
             return
         if block == _ZEROS:
-            if not _intact(peek.at(at + BLOCK, BLOCK)):
-                notes += _behind(peek, at + BLOCK)
+            if not _intact(reader.read(at + BLOCK, BLOCK)):
+                notes += _after_end(reader, at + BLOCK)
                 return
             notes.append(f"a block of zeros at {at}, amid the archive")
             at += BLOCK
@@ -73,38 +75,40 @@ def members(peek: Peek, notes: list[str]) -> Iterator[Member]:
             notes.append(f"{what} at {at}: nothing after it can be read")
             return
         kind, size, start = block[156:157], _number(block[124:136]), at + BLOCK
-        if size < 0 or (kind in _NAMING and size > _MOST):
+        if size < 0 or (kind in _NAMING and size > _LIMIT):
             notes.append(f"damaged header at {at}: nothing after it can be read, its size makes no sense")
             return
         if kind in _NAMING:
-            if start + size > peek.size:
-                notes.append(f"cut off at {peek.size}: the names at {at} should end at {start + size}")
+            if start + size > reader.size:
+                notes.append(f"cut off at {reader.size}: the names at {at} should end at {start + size}")
                 return
-            own, shared = _names(kind, peek.at(start, size), own, shared)
+            own, shared = _names(kind, reader.read(start, size), own, shared)
         else:
-            said, spoilt, own = shared | (own or {}), own is None, {}
-            name = tidy(said.get("path") or _header_name(block))
-            size = int(said["size"]) if "size" in said else size
+            overrides, unreadable, own = shared | (own or {}), own is None, {}
+            name = strip_dot_slash(overrides.get("path") or _header_name(block))
+            size = int(overrides["size"]) if "size" in overrides else size
             if kind in _FILES and name.endswith("/"):
                 kind = b"5"
-            sparse = any(key.startswith("GNU.sparse") for key in said)
-            why = "the names before it are damaged" if spoilt else refused(name, size, b"S" if sparse else kind)
+            sparse = any(key.startswith("GNU.sparse") for key in overrides)
+            why = (
+                "the names before it are damaged" if unreadable else why_excluded(name, size, b"S" if sparse else kind)
+            )
             if why:
                 notes.append(f"left out {name!r} at {at}: {why}")
             elif kind in _FILES:
                 yield Member(name, start, size, zlib.crc32(block))
-                if start + size > peek.size:
-                    notes.append(f"cut off at {peek.size}: {name} should end at {start + size}")
+                if start + size > reader.size:
+                    notes.append(f"cut off at {reader.size}: {name} should end at {start + size}")
                     return
             if kind == b"S":
-                start = _behind_map(peek, block, start)
+                start = _skip_sparse_map(reader, block, start)
             if kind in _HOLLOW:
                 size = 0
         at = start + -(-size // BLOCK) * BLOCK
 
 
-def refused(name: str, size: int, kind: bytes = b"0") -> str:
-    """Why a member is no sample's, or nothing."""
+def why_excluded(name: str, size: int, kind: bytes = b"0") -> str:
+    """Why a member cannot belong to a sample; "" if it can."""
     if kind in _KINDS:
         return _KINDS[kind]
     if name.startswith("/") or ".." in name.split("/"):
@@ -126,11 +130,11 @@ def _intact(block: bytes) -> bool:
     return stated == signed
 
 
-def describes(block: bytes, name: str, size: int) -> bool:
+def header_matches(block: bytes, name: str, size: int) -> bool:
     """It is the header of a member of this name and size, as far as it can tell: it holds no long names."""
     if not _intact(block) or _number(block[124:136]) != size:
         return False
-    return len(name.encode("utf-8", "surrogateescape")) > _SHORT or tidy(_header_name(block)) == name
+    return len(name.encode("utf-8", "surrogateescape")) > _SHORT or strip_dot_slash(_header_name(block)) == name
 
 
 def _number(field: bytes) -> int:
@@ -150,7 +154,7 @@ def _header_name(block: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def tidy(name: str) -> str:
+def strip_dot_slash(name: str) -> str:
     """Without `./` in front."""
     while name.startswith("./"):
         name = name[2:].lstrip("/")
@@ -160,7 +164,7 @@ def tidy(name: str) -> str:
 def _names(
     kind: bytes, data: bytes, own: dict[str, str] | None, shared: dict[str, str]
 ) -> tuple[dict[str, str] | None, dict[str, str]]:
-    """What is said of the next member and of all further ones, after one more header of that sort."""
+    """Overrides for the next member and for all further ones, after one more header of that sort."""
     if kind == b"K" or own is None:
         return own, shared
     if kind == b"L":
@@ -173,7 +177,7 @@ def _names(
 
 def _pax(data: bytes) -> dict[str, str] | None:
     """Records `length key=value\\n`; None if they are damaged."""
-    found: dict[str, str] = {}
+    records: dict[str, str] = {}
     at, end = 0, len(data.rstrip(b"\0"))
     while at < end:
         head = _RECORD.match(data, at)
@@ -183,27 +187,27 @@ def _pax(data: bytes) -> dict[str, str] | None:
         key, equals, value = data[head.end() : stop - 1].partition(b"=")
         if not equals or (key == b"size" and not re.fullmatch(rb"[0-9]{1,20}", value)):
             return None
-        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         at = stop
-    return found
+    return records
 
 
-def _behind_map(peek: Peek, block: bytes, start: int) -> int:
+def _skip_sparse_map(reader: ForwardReader, block: bytes, start: int) -> int:
     """Where the content of a sparse file of GNU's old format begins: behind further blocks that say where holes are."""
     more = block[482]
     while more:
-        more = peek.at(start, BLOCK)[504:505].strip(b"\0")
+        more = reader.read(start, BLOCK)[504:505].strip(b"\0")
         start += BLOCK
     return start
 
 
-def _behind(peek: Peek, at: int) -> list[str]:
-    """What is to be said of the bytes behind the end of an archive: zeros, unless two were joined."""
-    for start in range(at, min(peek.size, at + _MOST), BLOCK):
-        block = peek.at(start, BLOCK)
+def _after_end(reader: ForwardReader, at: int) -> list[str]:
+    """Notes on the bytes after the end of an archive: zeros, unless two were joined."""
+    for start in range(at, min(reader.size, at + _LIMIT), BLOCK):
+        block = reader.read(start, BLOCK)
         if block.strip(b"\0"):
             what = "another archive begins" if _intact(block) else "there are bytes"
-            return [f"{what} at {start}, behind the end of this one: not read (`tar -i` reads both)"]
+            return [f"{what} at {start}, after the end of this one: not read (`tar -i` reads both)"]
     return []
 
 

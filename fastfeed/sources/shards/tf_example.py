@@ -1,4 +1,4 @@
-"""As much of the wire format of tf.train.Example as it takes to find an image and its label.
+"""Finds the image and the label in a serialized tf.train.Example.
 
     Example { Features features = 1 }      Features { map<string, Feature> feature = 1 }
     Feature { oneof kind { BytesList = 1, FloatList = 2, Int64List = 3 } }      ...List { repeated value = 1 }
@@ -16,9 +16,9 @@ from itertools import islice
 
 from fastfeed.sources.shards.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
 
-__all__ = ["LONGEST_NAME", "Example", "Wanted"]
+__all__ = ["LONGEST_NAME", "Example", "FeatureNames"]
 
-Place = tuple[int, int]  # bytes [first, last)
+Bounds = tuple[int, int]  # bytes [first, last)
 
 LONGEST_NAME, _LONGEST_TEXT, _LONGEST_FILE = 1000, 1000, 255  # bytes
 _SHOWN = 20  # names, bytes of a text
@@ -26,7 +26,7 @@ _PARTS = 16  # that one value may come in
 _FIRST, _SECOND, _THIRD = 0x0A, 0x12, 0x1A  # fields 1, 2, 3 with a length
 
 
-class Wanted:
+class FeatureNames:
     """Names of features, of up to LONGEST_NAME bytes each."""
 
     __slots__ = ("heads", "names", "reach")
@@ -38,34 +38,34 @@ class Wanted:
 
 
 class Example:
-    """The wanted features of the Example in bytes [start, stop). Malformed, here and below."""
+    """The named features of the Example in bytes [start, stop). Malformed, here and below."""
 
-    __slots__ = ("_found", "_place", "_view")
+    __slots__ = ("_bounds", "_found", "_message")
 
-    def __init__(self, view: LazyMessage, start: int, stop: int, wanted: Wanted) -> None:
-        self._view, self._place = view, (start, stop)
-        found = _quick(view, start, stop, wanted)
+    def __init__(self, message: LazyMessage, start: int, stop: int, features: FeatureNames) -> None:
+        self._message, self._bounds = message, (start, stop)
+        found = _fast_path(message, start, stop, features)
         if found is None:
-            found = {name: parts for name, parts in self._entries() if name in wanted.names}
-        self._found: dict[bytes, list[Place]] = found
+            found = {name: parts for name, parts in self._entries() if name in features.names}
+        self._found: dict[bytes, list[Bounds]] = found
 
-    def _entries(self) -> Iterator[tuple[bytes, list[Place]]]:
-        for tag, *features in fields(self._view, *self._place):
+    def _entries(self) -> Iterator[tuple[bytes, list[Bounds]]]:
+        for tag, *features in fields(self._message, *self._bounds):
             if tag == _FIRST:
-                for tag, first, last in fields(self._view, *features):  # noqa: PLW2901
+                for tag, first, last in fields(self._message, *features):  # noqa: PLW2901
                     if tag == _FIRST:
-                        yield _entry(self._view, first, last)
+                        yield _entry(self._message, first, last)
 
     def names(self) -> list[str]:
         """Of all features."""
         return [name.decode("utf-8", "replace") for name, _ in self._entries()]
 
-    def feature(self, name: bytes) -> Place | None:
-        """Where a feature, the message, lies; None where there is none. Of several parts, the last."""
+    def feature(self, name: bytes) -> Bounds | None:
+        """Where a feature's message is; None where there is none. Of several parts, the last."""
         return self._found[name][-1] if self._found.get(name) else None
 
-    def image(self, name: bytes) -> Place:
-        """Where a feature's bytes lie."""
+    def image(self, name: bytes) -> Bounds:
+        """Where a feature's bytes are."""
         place = self._value(name)
         if isinstance(place, int):
             raise Malformed(f"{_shown(name)}: holds an integer, not bytes")
@@ -77,7 +77,7 @@ class Example:
         if isinstance(place, int):
             text = shown = str(place)
         else:
-            data = self._view.bytes(place[0], min(place[1], place[0] + _LONGEST_TEXT + 1))
+            data = self._message.bytes(place[0], min(place[1], place[0] + _LONGEST_TEXT + 1))
             text = data.decode("utf-8", "replace") if len(data) <= _LONGEST_TEXT else ""
             shown = repr(data[:_SHOWN])
         digits = re.fullmatch("0*([0-9]{1,10})", text)
@@ -91,32 +91,34 @@ class Example:
         """A file's name; none where there is none, or one too long."""
         if name not in self._found:
             return b""
-        place = _value(self._view, self._found[name])
+        place = _value(self._message, self._found[name])
         if isinstance(place, int) or place[1] - place[0] > _LONGEST_FILE:
             return b""
-        return self._view.bytes(*place)
+        return self._message.bytes(*place)
 
-    def _value(self, name: bytes) -> Place | int:
+    def _value(self, name: bytes) -> Bounds | int:
         if name not in self._found:
             there = sorted(name for name, _ in islice(self._entries(), _SHOWN))
             raise Malformed(f"no {_shown(name)}, only {', '.join(map(_shown, there)) or 'nothing'}")
         try:
-            return _value(self._view, self._found[name])
+            return _value(self._message, self._found[name])
         except Malformed as error:
             raise Malformed(f"{_shown(name)}: {error}") from None
 
 
-def _quick(view: LazyMessage, start: int, stop: int, wanted: Wanted) -> dict[bytes, list[Place]] | None:
-    """Values of the wanted features of an Example in the form that serializers give it: keys before values, and nothing
-    between. None: look for them properly."""
-    found: dict[bytes, list[Place]] = {}
-    at, data, before = _inside(view, start, stop, _FIRST), view.data, view.first
+def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNames) -> dict[bytes, list[Bounds]] | None:
+    """Values of the named features in an Example as serializers write it: keys before values, nothing between.
+
+    None: parse it in full.
+    """
+    found: dict[bytes, list[Bounds]] = {}
+    at, data, before = _inside(message, start, stop, _FIRST), message.data, message.first
     try:
         while 0 <= at < stop:
             i = at - before
-            if i + wanted.reach > len(data):
-                i = view.at(at, wanted.reach)
-                data, before = view.data, view.first
+            if i + features.reach > len(data):
+                i = message.at(at, features.reach)
+                data, before = message.data, message.first
             if data[i] != _FIRST:
                 return None
             size = data[i + 1]
@@ -125,10 +127,10 @@ def _quick(view: LazyMessage, start: int, stop: int, wanted: Wanted) -> dict[byt
             else:
                 size, i = varint(data, i + 1)
             at = before + i + size
-            if data.startswith(wanted.heads, i):
-                for name, head in zip(wanted.names, wanted.heads, strict=True):
+            if data.startswith(features.heads, i):
+                for name, head in zip(features.names, features.heads, strict=True):
                     if data.startswith(head, i):
-                        found[name] = [(_inside(view, before + i + len(head), at, _SECOND), at)]
+                        found[name] = [(_inside(message, before + i + len(head), at, _SECOND), at)]
             elif data[i] != _FIRST:
                 return None
     except (IndexError, Malformed):
@@ -137,10 +139,10 @@ def _quick(view: LazyMessage, start: int, stop: int, wanted: Wanted) -> dict[byt
     return found if good else None
 
 
-def _inside(view: LazyMessage, at: int, stop: int, tag: int) -> int:
+def _inside(message: LazyMessage, at: int, stop: int, tag: int) -> int:
     """Where the content of the field at `at` begins, if it is `tag` and fills all up to `stop`; -1 if not."""
-    i = view.at(at, HEAD)
-    data = view.data
+    i = message.at(at, HEAD)
+    data = message.data
     if at >= stop or data[i] != tag:
         return -1
     size, end = varint(data, i + 1)
@@ -148,12 +150,12 @@ def _inside(view: LazyMessage, at: int, stop: int, tag: int) -> int:
     return first if first + size == stop else -1
 
 
-def _entry(view: LazyMessage, first: int, last: int) -> tuple[bytes, list[Place]]:
+def _entry(message: LazyMessage, first: int, last: int) -> tuple[bytes, list[Bounds]]:
     """Name and value of an entry of the map."""
     name, parts = b"", []
-    for tag, begin, end in fields(view, first, last):
+    for tag, begin, end in fields(message, first, last):
         if tag == _FIRST:
-            name = view.bytes(begin, min(end, begin + LONGEST_NAME + 1))
+            name = message.bytes(begin, min(end, begin + LONGEST_NAME + 1))
         elif tag == _SECOND:
             parts.append((begin, end))
             if len(parts) > _PARTS:
@@ -161,21 +163,21 @@ def _entry(view: LazyMessage, first: int, last: int) -> tuple[bytes, list[Place]
     return name, parts
 
 
-def _value(view: LazyMessage, parts: list[Place]) -> Place | int:
+def _value(message: LazyMessage, parts: list[Bounds]) -> Bounds | int:
     """The one value of a feature: where its bytes lie, or its integer."""
     first, last = parts[0] if len(parts) == 1 else (0, 0)
-    first = _inside(view, first, last, _FIRST)
+    first = _inside(message, first, last, _FIRST)
     if first >= 0:
-        first = _inside(view, first, last, _FIRST)
+        first = _inside(message, first, last, _FIRST)
         if first >= 0:
             return first, last  # one text or image in its list
     kind, found = 0, []
     for part in parts:
-        for tag, first, last in fields(view, *part):
+        for tag, first, last in fields(message, *part):
             if tag in (_FIRST, _SECOND, _THIRD):
                 if tag != kind:
                     kind, found = tag, []
-                found = [*found, *_values(view, kind, first, last)][:2]
+                found = [*found, *_values(message, kind, first, last)][:2]
     if kind == _SECOND:
         raise Malformed("holds floating-point numbers")
     if len(found) != 1:
@@ -183,17 +185,17 @@ def _value(view: LazyMessage, parts: list[Place]) -> Place | int:
     return found[0]
 
 
-def _values(view: LazyMessage, kind: int, first: int, last: int) -> list[Place | int]:
+def _values(message: LazyMessage, kind: int, first: int, last: int) -> list[Bounds | int]:
     """The first values of a list, two at most: more is not what is looked for."""
-    found: list[Place | int] = []
-    for tag, begin, end in fields(view, first, last):
+    found: list[Bounds | int] = []
+    for tag, begin, end in fields(message, first, last):
         if kind == _FIRST and tag == _FIRST:
             found.append((begin, end))
         elif kind == _THIRD and tag == 0x08:
-            found.append(signed(view, begin)[0])
+            found.append(signed(message, begin)[0])
         elif kind == _THIRD and tag == _FIRST:  # packed
             while begin < end and len(found) < 2:
-                number, begin = signed(view, begin)  # noqa: PLW2901
+                number, begin = signed(message, begin)  # noqa: PLW2901
                 if begin > end:
                     raise Malformed("a number goes beyond its list")
                 found.append(number)

@@ -1,4 +1,4 @@
-"""What a feature of a tf.train.Example holds: core/example/feature.proto. Bytes are texts."""
+"""Converts a feature of a tf.train.Example (core/example/feature.proto) to Python values. Bytes are texts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from fastfeed.sources.shards.protobuf import LazyMessage, fields, varint
 
-__all__ = ["plain"]
+__all__ = ["to_python"]
 
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of a Feature: which list it holds
 
 
-def plain(feature: bytes) -> Any:
+def to_python(feature: bytes) -> Any:
     """A text, a number, a list of these; None where it holds nothing. ValueError where it is damaged, or no text."""
     values: list[Any] = []
     kind = 0

@@ -19,8 +19,8 @@ from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Known, Then
-from fastfeed.storage.storage import Span, Storage, call, is_local, stat_of
+from fastfeed.storage.shard_files import Completed, MappedRead
+from fastfeed.storage.storage import ByteRange, Storage, call, is_local, stat_of
 
 __all__ = ["ImageFiles"]
 
@@ -58,15 +58,15 @@ class ImageFiles:
         """Begin to read; a local file is read when it is taken."""
         place = self._place(i)
         if not place:
-            return Known(self._nowhere(i))
+            return Completed(self._nowhere(i))
         if "://" not in place:
-            return Then(Known(place), read_file)
+            return MappedRead(Completed(place), read_file)
         try:
             if self._storage.cache is not None:
                 return _Looked(self._storage, place)
-            return Then(self._storage.fetch([Span(place)])[0], _or_empty)
+            return MappedRead(self._storage.fetch([ByteRange(place)])[0], _or_empty)
         except (FastfeedError, ValueError) as error:  # of an address that nobody can read
-            return Known(Unread("io_error", str(error)))
+            return Completed(Unread("io_error", str(error)))
 
     def _nowhere(self, i: int) -> Unread:
         return Unread("not_found", f"row {self._where.row(i)}: no path")
@@ -106,8 +106,8 @@ class _Looked:
 
     def __init__(self, storage: Storage, uri: str) -> None:
         self._storage, self._uri = storage, uri
-        self._begun, self._pending, self._gone = threading.Event(), Known(Unread("io_error")), False
-        self._look = storage.ask(uri, lambda system, path: call(system, "info", path))
+        self._begun, self._pending, self._gone = threading.Event(), Completed(Unread("io_error")), False
+        self._look = storage.submit(uri, lambda system, path: call(system, "info", path))
         self._look.add_done_callback(self._begin)
 
     def _begin(self, look: Future[Any]) -> None:
@@ -115,17 +115,17 @@ class _Looked:
             if not self._gone and not look.cancelled():
                 self._pending = self._next(look.result())
         except Exception as error:  # a callback's error would be seen by nobody
-            self._pending = Known(Unread("io_error", f"{type(error).__name__}: {error}"))
+            self._pending = Completed(Unread("io_error", f"{type(error).__name__}: {error}"))
         finally:
             self._begun.set()
 
     def _next(self, info: Any) -> Pending:
         if isinstance(info, Unread):
-            return Known(info)
+            return Completed(info)
         stat = stat_of(info)
         known = stat.size and stat.version  # else it might change unseen
-        span = Span(self._uri, 0, stat.size, stat) if known else Span(self._uri)
-        return Then(self._storage.fetch([span])[0], _or_empty)
+        span = ByteRange(self._uri, 0, stat.size, stat) if known else ByteRange(self._uri)
+        return MappedRead(self._storage.fetch([span])[0], _or_empty)
 
     def done(self) -> bool:
         """It is there."""

@@ -16,7 +16,7 @@ from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
-from fastfeed.storage.storage import Span, Stat, Storage, is_local
+from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
 __all__ = ["TableFile", "Unit", "find_table", "read_files"]
 
@@ -136,9 +136,9 @@ def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
             raise SourceError(f"Table: cannot read {uri}: {error.strerror}") from error
         return
     if stat.size <= _BLOCK:  # also where the size is not known
-        yield from io.BytesIO(_got(uri, storage.read([Span(uri)])[0]))
+        yield from io.BytesIO(_got(uri, storage.read([ByteRange(uri)])[0]))
         return
-    spans = deque(Span(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK))
+    spans = deque(ByteRange(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK))
     begun, rest = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))])), b""
     while begun:
         lines = (rest + _got(uri, begun.popleft().result())).split(b"\n")

@@ -20,12 +20,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fastfeed.errors import ConfigError, MissingExtra, TargetError
 from fastfeed.preprocess.targets.remote import RemoteTarget
 from fastfeed.preprocess.targets.target import Target, open_target
-from fastfeed.storage.retry import Patience
+from fastfeed.storage.retry import RetryPolicy
 
 pytestmark = pytest.mark.slow
 
-QUICK = Patience(deadline_s=20, pause_s=0.01, hedge=False)
-HASTY = Patience(attempts=4, pause_s=0.01, hedge=False)
+QUICK = RetryPolicy(deadline_s=20, backoff_s=0.01, hedge=False)
+HASTY = RetryPolicy(attempts=4, backoff_s=0.01, hedge=False)
 
 
 @pytest.fixture(autouse=True)

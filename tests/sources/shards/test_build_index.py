@@ -19,7 +19,7 @@ from helpers.tars import END, counted, entry, indexes, same, taken
 
 from fastfeed.errors import SourceError
 from fastfeed.sources import TarShards
-from fastfeed.sources.shards import build_index as build
+from fastfeed.sources.shards import build_index
 
 WAIT_S = 20  # ends a hang; nothing here takes that long
 ALL = ["s-000.tar", "s-001.tar", "s-002.tar"]
@@ -174,7 +174,7 @@ def test_a_shard_that_is_still_being_written(root, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(TarShards, "_scan", grows)
-        with pytest.raises(SourceError, match=r"changed while it was looked through; is it still being wri"):
+        with pytest.raises(SourceError, match=r"changed while it was scanned; is it still being wri"):
             TarShards(root)
     assert len(TarShards(root)) == 6
 
@@ -201,12 +201,12 @@ def test_two_threads_at_once(root, scans, monkeypatch):
             assert asked.acquire(timeout=WAIT_S) and asked.acquire(timeout=WAIT_S), "two have asked for the lock"
         return look(self, peek)
 
-    def save(path, *args, kept=build.save):
+    def save(path, *args, kept=build_index.save):
         saved.append(path)
         kept(path, *args)
 
     monkeypatch.setattr(fcntl, "flock", lambda *args: (asked.release(), lock(*args)))
-    monkeypatch.setattr(build, "save", save)
+    monkeypatch.setattr(build_index, "save", save)
     monkeypatch.setattr(TarShards, "_scan", scan)
     with ThreadPoolExecutor(2) as pool:
         one, two = pool.map(TarShards, (root, root))
@@ -246,7 +246,7 @@ def seen_on_a_terminal(root: Path, monkeypatch, **options) -> str:
 
 def test_a_terminal_shows_how_far_it_is(root, monkeypatch):
     text = seen_on_a_terminal(root, monkeypatch)
-    assert "TarShards: looking through shards" in text
+    assert "TarShards: scanning shards" in text
     assert "3/3" in text
     assert re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|[\r\n]", "", text.rpartition("\x1b[2K")[2]) == "", "it is gone at the end"
     assert seen_on_a_terminal(root, monkeypatch) == "", "nothing is looked through"

@@ -12,7 +12,7 @@ from helpers.tars import counted, indexes, labels, same, taken
 
 from fastfeed.errors import ConfigError
 from fastfeed.sources import TarShards
-from fastfeed.sources.shards import build_index as build
+from fastfeed.sources.shards import build_index
 
 ALL = ["s-000.tar", "s-001.tar", "s-002.tar"]
 
@@ -39,7 +39,7 @@ def root(tmp_path) -> Path:
 
 def unwritable(monkeypatch, *folders: Path) -> None:
     """As chmod would have it, for whoever is not root."""
-    make, open_file = Path.mkdir, build.save
+    make, open_file = Path.mkdir, build_index.save
 
     def refuse(path: Path) -> None:
         if any(path.is_relative_to(folder) for folder in folders):
@@ -54,7 +54,7 @@ def unwritable(monkeypatch, *folders: Path) -> None:
         open_file(path, *args)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    monkeypatch.setattr(build, "save", save)
+    monkeypatch.setattr(build_index, "save", save)
 
 
 def test_a_read_only_folder(root, scans, cache, monkeypatch):
@@ -90,7 +90,7 @@ def test_nowhere(root, scans, cache, monkeypatch):
         assert same(pickle.loads(pickle.dumps(source)), source)
         (place,) = {str(w.message).partition(" at ")[2].partition(": ")[0] for w in caught}
         assert place.startswith(f"{root}/.fastfeed/")
-        text = f"cannot keep the index at {place}: Permission denied; each start will look through the shards"
+        text = f"cannot save the index at {place}: Permission denied; each start will scan the shards"
         assert [(str(w.message), w.filename) for w in caught] == [(f"TarShards: {text}", __file__)]
 
 
@@ -143,7 +143,7 @@ def test_a_file_of_another_kind_is_not_overwritten(root, tmp_path):
 def test_a_place_that_cannot_be_written(root, scans, tmp_path, cache):
     (tmp_path / "file").touch()
     place = tmp_path / "file" / "train.ffindex"
-    with pytest.warns(RuntimeWarning, match=r"at .*train.ffindex: .*; it is kept in the cache folder"):
+    with pytest.warns(RuntimeWarning, match=r"at .*train.ffindex: .*; it is in the cache folder"):
         first = TarShards(root, index=place)
     taken(scans)
     assert same(TarShards(root, index=place), first)

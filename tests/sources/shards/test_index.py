@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastfeed.sources.shards.index import Found, Index, Section, is_index, load, save, sections
+from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.storage.storage import Stat
 
 KIND = "tar 1"
@@ -19,7 +19,7 @@ KIND = "tar 1"
 
 def section(uri: str, *labels: int | str | None, notes: tuple[str, ...] = ()) -> Section:
     """A shard of samples named by their labels."""
-    found = Found(notes=list(notes))
+    found = ShardScan(notes=list(notes))
     for i, label in enumerate(labels):
         found.add((5 << 30) + 1024 * i, 100 + i, label, f"{uri}/{label}/ü\udcff".encode("utf-8", "surrogateescape"), i)
     return Section.of(uri, Stat(len(labels) * 1024, f"v-{uri}"), found)
@@ -62,7 +62,7 @@ def test_what_is_saved_is_loaded(saved):
     assert [index.name(i) for i in (0, 3, 6, 7)] == [f"{name}/ü\udcff" for name in names]
     assert index.labels.tolist() == [3, -1, 2**31 - 1, 3, 2, -1, 0, 1]
     assert index.texts == ("7", "aster", "daisy", "rose")
-    assert index.worded == [False, False, True, True]
+    assert index.has_texts == [False, False, True, True]
     assert index.offsets[2] == (5 << 30) + 2048
     assert index.notes == [("cut off at 5: \udcff",), (), (), ()]
     assert os.stat(saved).st_mode & 0o777 == 0o644

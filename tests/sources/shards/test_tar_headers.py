@@ -203,8 +203,8 @@ ENDS = {
     "one block of zeros": (A + B + bytes(512), 2, ""),
     "without any": (A + B, 2, "cut off at 2048: the end of the archive is missing"),
     "a block of zeros amid it": (A + bytes(512) + B + END, 2, "a block of zeros at 1024, amid the archive"),
-    "two archives": (A + END + B + END, 1, "another archive begins at 2048, behind the end of this one: not read"),
-    "something behind it": (A + END + b"x" * 99, 1, "there are bytes at 2048, behind the end of this one: not read"),
+    "two archives": (A + END + B + END, 1, "another archive begins at 2048, after the end of this one: not read"),
+    "something behind it": (A + END + b"x" * 99, 1, "there are bytes at 2048, after the end of this one: not read"),
     "empty": (bytes(10240), 0, ""),
     "an empty file": (b"", 0, "empty file"),
     "no tar": (b"hello" * 300, 0, "no tar file at 0: nothing after it can be read"),
@@ -243,7 +243,7 @@ WHOLE = (
 
 
 def test_cut_anywhere():
-    """What lies before the cut is found; at most the last member is not whole, and what is wrong is said."""
+    """What lies before the cut is found; at most the last member is incomplete, and notes say what is wrong."""
     whole, none = parse(WHOLE)
     assert len(whole) == 6 and none == []
     end = whole[-1].offset

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
-from fastfeed.sources.shards.tf_example import Example, Wanted
+from fastfeed.sources.shards.tf_example import Example, FeatureNames
 
 IMAGE, LABEL = b"image/encoded", b"image/class/label"
 VALUES = st.one_of(
@@ -24,12 +24,12 @@ UNKNOWN = [varint(9 << 3) + varint(300), varint(9 << 3 | 1) + bytes(8), varint(9
 
 def image(data: bytes, name: bytes = IMAGE) -> bytes:
     """The image's bytes, of an Example that is all at hand."""
-    first, last = Example(LazyMessage.of(data), 0, len(data), Wanted(name)).image(name)
+    first, last = Example(LazyMessage.of(data), 0, len(data), FeatureNames(name)).image(name)
     return data[first:last]
 
 
 def label(data: bytes, name: bytes = LABEL) -> int | str:
-    return Example(LazyMessage.of(data), 0, len(data), Wanted(IMAGE, name)).label(name)
+    return Example(LazyMessage.of(data), 0, len(data), FeatureNames(IMAGE, name)).label(name)
 
 
 @st.composite
@@ -50,7 +50,7 @@ def messages(draw) -> bytes:
 
 def told(data: bytes, name: bytes, view: LazyMessage) -> object:
     """A feature's one value, or that it has none."""
-    found = Example(view, 0, len(data), Wanted(name, b"another"))
+    found = Example(view, 0, len(data), FeatureNames(name, b"another"))
     try:
         first, last = found.image(name)
     except Malformed:

@@ -1,4 +1,4 @@
-"""Features of a tf.train.Example as plain values."""
+"""Features of a tf.train.Example as Python values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers.records import feature, field, varint
 
-from fastfeed.sources.shards.tf_feature import plain
+from fastfeed.sources.shards.tf_feature import to_python
 
 CASES: list[tuple[bytes, Any]] = [
     (feature("ä".encode()), "ä"),
@@ -29,7 +29,7 @@ CASES: list[tuple[bytes, Any]] = [
 
 @pytest.mark.parametrize(("data", "value"), CASES)
 def test_values(data: bytes, value: Any) -> None:
-    assert plain(data) == value
+    assert to_python(data) == value
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_values(data: bytes, value: Any) -> None:
 )
 def test_damage(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plain(data)
+        to_python(data)
 
 
 def test_any_damage_is_a_value_error() -> None:
@@ -57,6 +57,6 @@ def test_any_damage_is_a_value_error() -> None:
             for _ in range(rng.randrange(1, 3) if data else 0):
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)
             try:
-                plain(bytes(damaged[: rng.randrange(len(damaged) + 1)]))
+                to_python(bytes(damaged[: rng.randrange(len(damaged) + 1)]))
             except ValueError:
                 continue

@@ -21,8 +21,8 @@ from fastfeed.feed.feed import Feed
 from fastfeed.ops import Resize
 from fastfeed.sources import Storage, Table
 from fastfeed.sources.tables import read_files as reading
-from fastfeed.storage.retry import Patience
-from fastfeed.storage.shard_files import Shards, Then
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.shard_files import MappedRead, Shards
 
 IMAGES = {f"/photos/{i}.jpg": b"image %d" % i for i in range(6)}
 BLOBS = [bytes([i]) * 3000 for i in range(24)]
@@ -41,7 +41,7 @@ def put(server: Web, folder: Path, name: str, columns: dict[str, list], **more: 
 
 
 def impatient() -> Storage:
-    return Storage(patience=Patience(deadline_s=5, pause_s=0.001))
+    return Storage(policy=RetryPolicy(deadline_s=5, backoff_s=0.001))
 
 
 def test_images_by_url(tmp_path, server):
@@ -145,7 +145,7 @@ class Fetches:
 
         def counted(*place: Any) -> Any:
             self.count += 1
-            return Then(fetch(*place), self._wait)
+            return MappedRead(fetch(*place), self._wait)
 
         monkeypatch.setattr(Shards, "fetch", counted)
 

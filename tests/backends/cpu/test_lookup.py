@@ -14,7 +14,7 @@ from fastfeed.ops.convert import Convert
 
 needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
 RNG = np.random.default_rng(11)
-SIDES = [
+SIDES = [  # (height, width): around the 64 bytes that are looked up at once
     (1, 1),
     (1, 21),
     (1, 63),
@@ -31,8 +31,8 @@ SIDES = [
 
 
 @pytest.fixture(params=["kernel", "kernel, not wide", "OpenCV"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way there is, whatever this processor would choose."""
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every implementation, whichever this processor would choose."""
     if request.param != "OpenCV" and jpegs.native is None:
         pytest.skip(jpegs.NO_KERNEL)
     monkeypatch.setattr(lookup, "WIDE", request.param == "kernel")
@@ -41,35 +41,35 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("sides", SIDES, ids=str)
-@pytest.mark.usefixtures("way")
-def test_every_byte_and_none_further(sides: tuple[int, int], channels: int):
-    size = sides[0] * sides[1] * channels
-    for own in {1, channels}:  # a table for all channels, or one for each
-        tables = RNG.integers(0, 256, (256, own), dtype=np.uint8)
-        held = RNG.integers(0, 256, size + 200, dtype=np.uint8)
-        want = held.copy()
-        inside = want[100:-100].reshape(*sides, channels)
-        for c in range(channels):
-            inside[:, :, c] = tables[:, c % own][inside[:, :, c]]
-        got = lookup.look_up(held[100:-100].reshape(*sides, channels), tables[:, 0] if own == 1 else tables)
-        np.testing.assert_array_equal(got, inside)
-        np.testing.assert_array_equal(held, want)
+@pytest.mark.usefixtures("implementation")
+def test_every_byte_and_none_further(channels: int):
+    for sides in SIDES:
+        size = sides[0] * sides[1] * channels
+        for own in {1, channels}:  # a table for all channels, or one for each
+            tables = RNG.integers(0, 256, (256, own), dtype=np.uint8)
+            buffer = RNG.integers(0, 256, size + 200, dtype=np.uint8)
+            want = buffer.copy()
+            inside = want[100:-100].reshape(*sides, channels)
+            for c in range(channels):
+                inside[:, :, c] = tables[:, c % own][inside[:, :, c]]
+            got = lookup.look_up(buffer[100:-100].reshape(*sides, channels), tables[:, 0] if own == 1 else tables)
+            np.testing.assert_array_equal(got, inside, str(sides))
+            np.testing.assert_array_equal(buffer, want)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("sides", SIDES, ids=str)
-@pytest.mark.usefixtures("way")
-def test_counts(sides: tuple[int, int], channels: int):
-    for most in (256, 3):  # many values, and few, which neighbors share
-        image = RNG.integers(0, most, (*sides, channels), dtype=np.uint8)
-        want = [np.bincount(image[:, :, c].ravel(), minlength=256) for c in range(channels)]
-        np.testing.assert_array_equal(lookup.count(image), want)
+@pytest.mark.usefixtures("implementation")
+def test_counts(channels: int):
+    for sides in SIDES:
+        for levels in (256, 3):  # many values, and few, which neighbors share
+            image = RNG.integers(0, levels, (*sides, channels), dtype=np.uint8)
+            want = [np.bincount(image[:, :, c].ravel(), minlength=256) for c in range(channels)]
+            np.testing.assert_array_equal(lookup.count(image), want, str(sides))
 
 
 @needs_kernel
 @pytest.mark.parametrize(
-    ("image", "table", "out", "said"),
+    ("image", "table", "out", "message"),
     [
         ((4, 5, 2), (256,), (4, 5, 2), r"image must be uint8 \(height, width, 1 or 3\)"),
         ((4, 5, 3), (255,), (4, 5, 3), r"table must be uint8 \(256,\) or \(256, channels\)"),
@@ -79,22 +79,22 @@ def test_counts(sides: tuple[int, int], channels: int):
         ((4, 5, 3), (256,), (4, 4, 3), "out must be of the image's shape"),
     ],
 )
-def test_the_kernel_refuses(image: tuple[int, ...], table: tuple[int, ...], out: tuple[int, ...], said: str):
-    with pytest.raises(ValueError, match=said):
+def test_the_kernel_refuses(image: tuple[int, ...], table: tuple[int, ...], out: tuple[int, ...], message: str):
+    with pytest.raises(ValueError, match=message):
         jpegs.native.look_up(*(np.zeros(shape, np.uint8) for shape in (image, table, out)))
 
 
 @needs_kernel
-@pytest.mark.parametrize("sides", SIDES, ids=str)
-def test_grays_are_those_of_pillow(sides: tuple[int, int]):
-    pixels = RNG.integers(0, 256, (*sides, 3), dtype=np.uint8)
-    held = np.full(pixels.size + 200, 7, np.uint8)
-    image = held[100:-100].reshape(pixels.shape)
-    image[...] = pixels
-    jpegs.native.gray(image)
-    want = np.asarray(Image.fromarray(pixels).convert("L"))
-    np.testing.assert_array_equal(image, want[:, :, None].repeat(3, axis=2))
-    assert (held[:100] == 7).all() and (held[-100:] == 7).all(), "bytes around the image were written"
+def test_grays_are_those_of_pillow():
+    for sides in SIDES:
+        pixels = RNG.integers(0, 256, (*sides, 3), dtype=np.uint8)
+        buffer = np.full(pixels.size + 200, 7, np.uint8)
+        image = buffer[100:-100].reshape(pixels.shape)
+        image[...] = pixels
+        jpegs.native.gray(image)
+        want = np.asarray(Image.fromarray(pixels).convert("L"))
+        np.testing.assert_array_equal(image, want[:, :, None].repeat(3, axis=2), str(sides))
+        assert (buffer[:100] == 7).all() and (buffer[-100:] == 7).all(), "bytes around the image were written"
 
 
 @needs_kernel
@@ -118,17 +118,17 @@ def test_the_kernel_takes_no_copies():
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("sides", SIDES, ids=str)
-@pytest.mark.usefixtures("way")
-def test_conversion_is_its_table(sides: tuple[int, int], channels: int, layout: str, dtype: str):
-    mean = (0.4, 0.5, 0.3)[:channels]
-    how = Convert.of([ToFloat(dtype), Normalize(mean, mean), ToLayout(layout)], channels)
-    pixels = RNG.integers(0, 256, (2, *sides, channels), dtype=np.uint8)
-    want = np.stack([how.table()[:, c][pixels[..., c]] for c in range(channels)], axis=-1 if layout == "HWC" else 1)
-    held = np.full(want.size + 64, 7, dtype)
-    convert(how, pixels, held[32:-32].reshape(want.shape))
-    np.testing.assert_array_equal(held[32:-32].reshape(want.shape), want)
-    assert (held[:32] == 7).all() and (held[-32:] == 7).all(), "bytes around the images were written"
+@pytest.mark.usefixtures("implementation")
+def test_conversion_is_its_table(channels: int, layout: str, dtype: str):
+    for sides in SIDES:
+        mean = (0.4, 0.5, 0.3)[:channels]
+        how = Convert.of([ToFloat(dtype), Normalize(mean, mean), ToLayout(layout)], channels)
+        pixels = RNG.integers(0, 256, (2, *sides, channels), dtype=np.uint8)
+        want = np.stack([how.table()[:, c][pixels[..., c]] for c in range(channels)], axis=-1 if layout == "HWC" else 1)
+        buffer = np.full(want.size + 64, 7, dtype)
+        convert(how, pixels, buffer[32:-32].reshape(want.shape))
+        np.testing.assert_array_equal(buffer[32:-32].reshape(want.shape), want, str(sides))
+        assert (buffer[:32] == 7).all() and (buffer[-32:] == 7).all(), "bytes around the images were written"
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -143,7 +143,7 @@ def test_bytes_keep_what_they_are(layout: str, channels: int):
 
 @needs_kernel
 @pytest.mark.parametrize(
-    ("table", "dtypes", "out", "planar", "said"),
+    ("table", "dtypes", "out", "planar", "message"),
     [
         ((256, 3), "fd", (4, 5, 3), False, "table and out must be of one dtype of 2 or 4 bytes"),
         ((256, 3), "dd", (4, 5, 3), False, "table and out must be of one dtype of 2 or 4 bytes"),
@@ -153,7 +153,7 @@ def test_bytes_keep_what_they_are(layout: str, channels: int):
         ((256, 3), "ff", (4, 5, 3), True, "out must be of the image's shape, channels first if planar"),
     ],
 )
-def test_the_kernel_refuses_to_convert(table: tuple, dtypes: str, out: tuple, planar: bool, said: str):
+def test_the_kernel_refuses_to_convert(table: tuple, dtypes: str, out: tuple, planar: bool, message: str):
     image = np.zeros((4, 5, 3), np.uint8)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         jpegs.native.convert(image, np.zeros(table, dtypes[0]), np.zeros(out, dtypes[1]), planar)

@@ -48,33 +48,33 @@ class NvImageCodec:
 
         corners, sizes: int64 (n, 2), as `regions` gives them, in displayed coordinates.
         """
-        streams, rows, found = [], [], [None] * len(blobs)
+        streams, rows, decoded = [], [], [None] * len(blobs)
         for row, blob in enumerate(blobs):
             stream = self._stream(blob, corners[row], sizes[row])
             if stream is not None:
                 streams.append(stream)
                 rows.append(row)
         if not streams:
-            return found
-        again = {"images": self._images[: len(streams)]} if len(self._images) >= len(streams) else {}
+            return decoded
+        reuse = {"images": self._images[: len(streams)]} if len(self._images) >= len(streams) else {}
         stream = 0 if self._xp is np else self._xp.cuda.get_current_stream().ptr  # what reads the images, too
-        images = self._decoder.decode(streams, params=self._params, cuda_stream=stream, **again)
-        if not again:
+        images = self._decoder.decode(streams, params=self._params, cuda_stream=stream, **reuse)
+        if not reuse:
             self._images = [image for image in images if image is not None]
         for row, image in zip(rows, images, strict=True):
             if image is not None and tuple(image.shape[:2]) == tuple(sizes[row]):
-                found[row] = self._xp.ascontiguousarray(self._xp.asarray(image))  # rows may be padded
-        return found
+                decoded[row] = self._xp.ascontiguousarray(self._xp.asarray(image))  # rows may be padded
+        return decoded
 
     @staticmethod
     def _stream(blob: Any, corner: np.ndarray, size: np.ndarray) -> Any:
         try:
             stream = nv.CodeStream(blob)
-            whole = {stream.height, stream.width}  # as stored: turned images have the two exchanged
+            stored_size = {stream.height, stream.width}  # as stored: turned images have the two exchanged
         except RuntimeError:
             return None
         (top, left), (height, width) = corner.tolist(), size.tolist()
-        if (top, left) == (0, 0) and {height, width} == whole:
+        if (top, left) == (0, 0) and {height, width} == stored_size:
             return stream
         return stream.get_sub_code_stream(0, nv.Region(top, left, top + height, left + width))
 
@@ -87,9 +87,9 @@ def regions(windows: Windows, sizes: np.ndarray, filter: str) -> tuple[np.ndarra
     """
     boxes = windows.boxes
     scale = np.maximum(boxes[:, 2:] / windows.sizes, 1.0)
-    beyond = np.ceil(scale * _RADIUS[filter]) + 1
-    first = np.clip(np.floor(boxes[:, :2] - beyond), 0, sizes).astype(np.int64)
-    last = np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:] + beyond), 0, sizes).astype(np.int64)
-    whole = ((last - first).prod(axis=1) > _WORTH * sizes.prod(axis=1))[:, None]
-    first, last = np.where(whole, 0, first), np.where(whole, sizes, last)
+    margin = np.ceil(scale * _RADIUS[filter]) + 1
+    first = np.clip(np.floor(boxes[:, :2] - margin), 0, sizes).astype(np.int64)
+    last = np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:] + margin), 0, sizes).astype(np.int64)
+    use_all = ((last - first).prod(axis=1) > _WORTH * sizes.prod(axis=1))[:, None]
+    first, last = np.where(use_all, 0, first), np.where(use_all, sizes, last)
     return first, last - first

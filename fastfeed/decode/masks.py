@@ -17,26 +17,26 @@ __all__ = ["mask_pixels"]
 _MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
 
 
-def mask_pixels(found: Any, size: tuple[int, int]) -> np.ndarray | Bad:
+def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
     """uint8 (height, width) of a PNG's bytes, or of pixels; Bad where they are not of this size. Never raises for what
     a file holds, and allocates nothing for a wrong size."""
-    if isinstance(found, np.ndarray):
-        shape = (int(found.shape[0]), int(found.shape[1]))
-        return found if shape == size else _other(shape, size)
+    if isinstance(content, np.ndarray):
+        shape = (int(content.shape[0]), int(content.shape[1]))
+        return content if shape == size else _other(shape, size)
     try:
-        format = sniff(found)
+        format = sniff(content)
         if format != "PNG":
             return Bad("not_image" if format is None else "unsupported_format", f"its mask is no PNG, but {format}")
-        image = PngImagePlugin.PngImageFile(io.BytesIO(found), "")
+        image = PngImagePlugin.PngImageFile(io.BytesIO(content), "")
         if (image.height, image.width) != size:
             return _other((image.height, image.width), size)
         if image.mode not in _MODES:
             return Bad("unsupported_format", f"its mask has colors ({image.mode}); it must be gray or with a palette")
-        if not png_intact(found):
+        if not png_intact(content):
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
         return np.asarray(image).astype(np.uint8, copy=False)
     except Exception as error:  # decoders of hostile bytes raise anything
-        reason, detail = as_bad(error, found, "PNG")
+        reason, detail = as_bad(error, content, "PNG")
         return Bad(reason, f"its mask: {detail}")
 
 

@@ -81,24 +81,24 @@ class NativeEngine:
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
         codes = np.zeros(len(request), np.int8)
         for rows in self._parts([h.height * h.width for h in request.headers], stop):
-            self._pool.decode(*self._given(request[rows]), out[rows], codes[rows], *self._rules(request))
+            self._pool.decode(*self._samples(request[rows]), out[rows], codes[rows], *self._rules(request))
         return [_bad(code) if code else None for code in codes.tolist()]
 
     def recode(self, request: Request, quality: int, subsampled: bool, stop: Stop) -> list[bytes | Bad]:
         """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4."""
-        done: list[bytes | Bad] = []
-        results = request.windows.sizes.prod(axis=1).tolist()
-        pixels = [max(h.height * h.width, n) for h, n in zip(request.headers, results, strict=True)]
+        results: list[bytes | Bad] = []
+        target_pixels = request.windows.sizes.prod(axis=1).tolist()
+        pixels = [max(h.height * h.width, n) for h, n in zip(request.headers, target_pixels, strict=True)]
         for rows in self._parts(pixels, stop):
             part = request[rows]
             codes, sizes = np.empty(len(part), np.int8), np.ascontiguousarray(part.windows.sizes)
             how = (*self._rules(request), quality, subsampled)
-            files = self._pool.recode(*self._given(part), sizes, codes, *how)
-            done += [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
-        return done + [Bad("cancelled")] * (len(request) - len(done))
+            files = self._pool.recode(*self._samples(part), sizes, codes, *how)
+            results += [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
+        return results + [Bad("cancelled")] * (len(request) - len(results))
 
     @staticmethod
-    def _given(request: Request) -> tuple[Any, ...]:
+    def _samples(request: Request) -> tuple[Any, ...]:
         """A call's first arguments: the samples."""
         windows = request.windows
         return list(request.blobs), np.ascontiguousarray(windows.boxes), np.ascontiguousarray(windows.flips)
@@ -109,11 +109,11 @@ class NativeEngine:
     def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:
         """What to hand over in one call, of samples of so many pixels."""
         threads = self._pool.threads
-        most = _AT_ONCE * (_MORE * threads if threads > 1 else 1)
+        limit = _AT_ONCE * (_MORE * threads if threads > 1 else 1)
         first = 0
         while first < len(pixels) and not stop.is_set():
             last, total = first, 0
-            while last < len(pixels) and (last == first or total < most):
+            while last < len(pixels) and (last == first or total < limit):
                 total += pixels[last]
                 last += 1
             yield slice(first, last)

@@ -33,26 +33,26 @@ def decode_with_border(
     if not beyond.any():
         return engine.decode(request, out, stop)
     part = _part(windows, beyond, border.mode, size)
-    done: list[Bad | None] = [None] * len(request)
+    results: list[Bad | None] = [None] * len(request)
     fill = shade(border.fill, out.shape[3])
-    for (height, width), rows in _alike(part.high - part.low):
+    for (height, width), rows in _rows_by_shape(part.high - part.low):
         if stop.is_set():
             break
         if height == 0 or width == 0:
             out[rows] = fill
             continue
         sizes = np.broadcast_to(np.array([height, width], np.int64), (len(rows), 2))
-        wanted = replace(request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes))
+        inner = replace(request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes))
         pixels = np.empty((len(rows), height, width, out.shape[3]), np.uint8)
-        for row, image, bad in zip(rows, pixels, engine.decode(wanted, pixels, stop), strict=True):
-            done[row] = bad
+        for row, image, bad in zip(rows, pixels, engine.decode(inner, pixels, stop), strict=True):
+            results[row] = bad
             if bad is not None:
                 out[row] = 0
             elif (height, width) == size and not (part.first[row] + part.low[row]).any():
                 out[row] = image
             else:
-                _lay(image, part, row, windows.flips[row], border.mode, fill, out[row])
-    return done
+                _write_with_border(image, part, row, windows.flips[row], border.mode, fill, out[row])
+    return results
 
 
 def place_windows(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,8 +103,8 @@ def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]
     high = np.clip(full - first, low, length)
     if mode != "constant":
         for axis in (0, 1):
-            seen = source_index(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
-            low[:, axis], high[:, axis] = seen.min(axis=1), seen.max(axis=1) + 1
+            visible = source_index(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
+            low[:, axis], high[:, axis] = visible.min(axis=1), visible.max(axis=1) + 1
     unit = np.where(beyond, limits[:, 2:] / length, unit)
     corner = np.where(beyond, limits[:, :2] + low * unit, boxes[:, :2])
     extent = np.where(beyond, (high - low) * unit, boxes[:, 2:])
@@ -123,21 +123,21 @@ def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
 def add_border(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
     """So many more pixels at the top, bottom, left and right, into `out`."""
     how = _MODES[mode] | cv2.BORDER_ISOLATED
-    made = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
+    bordered = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
     if not out.flags.c_contiguous:
-        out[:] = made.reshape(out.shape)
+        out[:] = bordered.reshape(out.shape)
     return out
 
 
-def _alike(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
+def _rows_by_shape(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
     """Rows of equal shape."""
-    found: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, int], list[int]] = {}
     for row, (height, width) in enumerate(shapes.tolist()):
-        found.setdefault((height, width), []).append(row)
-    return list(found.items())
+        groups.setdefault((height, width), []).append(row)
+    return list(groups.items())
 
 
-def _lay(
+def _write_with_border(
     image: np.ndarray,
     part: _PaddedWindows,
     row: int,
@@ -156,9 +156,9 @@ def _lay(
     if inside:
         add_border(image, [*edges[0], *edges[1]], mode, fill, out)
     else:  # reflected from beyond the window
-        places = []
+        indices = []
         for axis in (0, 1):
             at = source_index(np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode)
             at = at - part.low[row, axis]
-            places.append(image.shape[axis] - 1 - at[::-1] if flip[axis] else at)
-        out[:] = image[np.ix_(*places)]
+            indices.append(image.shape[axis] - 1 - at[::-1] if flip[axis] else at)
+        out[:] = image[np.ix_(*indices)]

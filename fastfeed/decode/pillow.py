@@ -78,7 +78,7 @@ class PillowEngine:
         return [self._probe(blob) for blob in blobs]
 
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
-        done: list[Bad | None] = [None] * len(request)
+        results: list[Bad | None] = [None] * len(request)
         windows = request.windows
         for i, (blob, header) in enumerate(zip(request.blobs, request.headers, strict=True)):
             if stop.is_set():
@@ -91,8 +91,8 @@ class PillowEngine:
                 Exception
             ) as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
                 out[i] = 0
-                done[i] = as_bad(error, blob, header.format)
-        return done
+                results[i] = as_bad(error, blob, header.format)
+        return results
 
     def _probe(self, blob: bytes) -> Header | Bad:
         if not len(blob):

@@ -82,45 +82,47 @@ class Recoder:
         Once `stop` is set the call returns early, its result without meaning.
         """
         stop = stop or Event()
-        done: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
-        left = list(range(len(blobs)))
+        results: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
+        remaining = list(range(len(blobs)))
         if self._native:
-            rows, request = self._request(blobs, self._native.probe(blobs), done)
+            rows, request = self._request(blobs, self._native.probe(blobs), results)
             files = self._native.recode(request, self.quality, self.subsampling == "4:2:0", stop)
             for i, file in zip(rows, files, strict=True):
-                done[i] = file
-            left = [i for i, result in enumerate(done) if isinstance(result, Bad) and result.reason in DECLINED]
-        if left and not stop.is_set():
+                results[i] = file
+            remaining = [i for i, result in enumerate(results) if isinstance(result, Bad) and result.reason in DECLINED]
+        if remaining and not stop.is_set():
             with ThreadPoolExecutor(self.threads) as pool:
-                for i, file in zip(left, pool.map(lambda i: self._one(blobs[i], stop), left), strict=True):
-                    done[i] = file
-        return done
+                for i, file in zip(
+                    remaining, pool.map(lambda i: self._recode_one(blobs[i], stop), remaining), strict=True
+                ):
+                    results[i] = file
+        return results
 
     def _request(
-        self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], done: list[bytes | Bad]
+        self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], results: list[bytes | Bad]
     ) -> tuple[list[int], Request]:
-        """The samples that can go on, and what to cut from each; the others' reasons go to `done`."""
+        """The samples that can go on, and what to cut from each; the others' reasons go to `results`."""
         good = [i for i, header in enumerate(headers) if isinstance(header, Header)]
         for i, header in enumerate(headers):
             if isinstance(header, Bad):
-                done[i] = header
-        known = [header for header in headers if isinstance(header, Header)]
-        sizes = np.array([(header.height, header.width) for header in known], np.int64).reshape(-1, 2)
+                results[i] = header
+        valid = [header for header in headers if isinstance(header, Header)]
+        sizes = np.array([(header.height, header.width) for header in valid], np.int64).reshape(-1, 2)
         windows = self._program.windows(self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes)
         fits = np.all(windows.sizes <= _MAX_SIDE, axis=1) & (windows.sizes.prod(axis=1) <= self._decode.max_pixels)
         for row in np.flatnonzero(~fits):
             height, width = windows.sizes[row]
             limits = f"a JPEG has at most {_MAX_SIDE} a side, and the limit is {self._decode.max_pixels}"
-            done[good[row]] = Bad("bomb", f"would become {width}x{height} pixels; {limits}")
-        request = Request([blobs[i] for i in good], known, windows, self._program.filter)
+            results[good[row]] = Bad("bomb", f"would become {width}x{height} pixels; {limits}")
+        request = Request([blobs[i] for i in good], valid, windows, self._program.filter)
         rows = np.flatnonzero(fits).tolist()
         return [good[row] for row in rows], request[rows]
 
-    def _one(self, blob: bytes, stop: Stop) -> bytes | Bad:
-        done: list[bytes | Bad] = [Bad("cancelled")]
-        rows, request = self._request([blob], self._pillow.probe([blob]), done)
+    def _recode_one(self, blob: bytes, stop: Stop) -> bytes | Bad:
+        results: list[bytes | Bad] = [Bad("cancelled")]
+        rows, request = self._request([blob], self._pillow.probe([blob]), results)
         if not rows or stop.is_set():
-            return done[0]
+            return results[0]
         height, width = request.windows.sizes[0]
         try:
             out = np.empty((1, height, width, 3), np.uint8)

@@ -91,10 +91,10 @@ class AugMix:
         names, depth = _ALL if self.all_ops else _FEW, np.full(len(u), self._depth, np.int64)
         if self.chain_depth < 0:
             depth, u = 1 + pick(u[:, 0], _DEEPEST), u[:, 1:]
-        found = []
+        choices = []
         for k, layer in enumerate(self.chain):
             which, strength, direction = u[:, 3 * k : 3 * k + 3].T
             name = np.where(k < depth, pick(which, len(names)), -1)
             selection = Selection(name, pick(strength, self.severity), direction < 0.5)
-            found.append(MIX.choose(names, layer, selection, _BINS, sizes))
-        return tuple(found)
+            choices.append(MIX.choose(names, layer, selection, _BINS, sizes))
+        return tuple(choices)

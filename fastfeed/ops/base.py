@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
     """Arrays and NumPy's numbers as Python's, lists as tuples."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
-    return tuple(_plain(one) for one in value) if isinstance(value, (list, tuple)) else value
+    return tuple(_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 def check_filter(name: str, filter: str) -> None:
@@ -154,16 +154,16 @@ def check_filter(name: str, filter: str) -> None:
 
 
 def check_range(
-    name: str, pair: Any, least: float, most: float, hint: str = "", above: bool = False
+    name: str, pair: Any, minimum: float, maximum: float, hint: str = "", above: bool = False
 ) -> tuple[float, float]:
-    """(low, high) with least <= low <= high <= most; `above`: least < low. `hint` says what to write instead."""
+    """(low, high) with minimum <= low <= high <= maximum; `above`: minimum < low. `hint` says what to write instead."""
     more = f"; {hint}" if hint else ""
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_number(v) for v in pair):
         raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}{more}")
     low, high = (float(v) for v in pair)
-    if not least <= low <= high <= most or (above and low == least):
+    if not minimum <= low <= high <= maximum or (above and low == minimum):
         sign = "<" if above else "<="
-        raise ConfigError(f"{name} must be {least:g} {sign} low <= high <= {most:g}, got {pair!r}{more}")
+        raise ConfigError(f"{name} must be {minimum:g} {sign} low <= high <= {maximum:g}, got {pair!r}{more}")
     return low, high
 
 

@@ -47,13 +47,13 @@ def dirichlet(u: np.ndarray, alpha: float, n: int) -> np.ndarray:
 
     By stick breaking: each share is a Beta(alpha, rest * alpha) part of what the ones before it left.
     """
-    left = np.ones(u.shape[:-1])
+    rest = np.ones(u.shape[:-1])
     shares = np.empty((*u.shape[:-1], n))
     for k in range(n - 1):
         part = beta(u[..., k], alpha, (n - 1 - k) * alpha)
-        shares[..., k] = left * part
-        left = left * (1 - part)
-    shares[..., n - 1] = left
+        shares[..., k] = rest * part
+        rest = rest * (1 - part)
+    shares[..., n - 1] = rest
     return shares
 
 
@@ -64,10 +64,10 @@ def _density(t: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
 
 def _mass(start: np.ndarray, span: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
     """The integral of the density over a part of a cell; summed in one order, whatever stands beside a number."""
-    found = np.zeros_like(start)
+    total_mass = np.zeros_like(start)
     for point, weight in zip(_POINTS.tolist(), _WEIGHTS.tolist(), strict=True):
-        found += weight * _density(start + span * point, a, b, scale)
-    return found * span
+        total_mass += weight * _density(start + span * point, a, b, scale)
+    return total_mass * span
 
 
 @lru_cache(maxsize=16)

@@ -129,7 +129,7 @@ class Posterize(RandomAmountOp):
 
     def bounds(self) -> tuple[int, int]:
         """(low, high), both included."""
-        return value_range("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", whole=True)
+        return value_range("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", integer=True)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self.bounds()

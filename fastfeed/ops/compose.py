@@ -57,8 +57,8 @@ def _filters(ops: Sequence[Any]) -> list[str]:
 
 def _filter(name: str, ops: Sequence[Any]) -> str:
     """The last one, as in a list of ops."""
-    for one in reversed(_filters(ops)):
-        return one
+    for filter in reversed(_filters(ops)):
+        return filter
     raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
 
 
@@ -85,9 +85,9 @@ def _window(op: Any) -> tuple[Layer, ...]:
 def _cut(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
     """A composite of geometry on pixels of one size: one window, or none where it would change nothing."""
     values = op.params(u, sizes)
-    whole = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-    moves = (values["box"] != whole).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
-    return [Choices(np.where(moves, 0, -1), (values | {"limit": whole},))]
+    full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
+    moves = (values["box"] != full_box).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
+    return [Choices(np.where(moves, 0, -1), (values | {"limit": full_box},))]
 
 
 def _stay(sizes: np.ndarray) -> dict[str, np.ndarray]:
@@ -141,7 +141,10 @@ class Maybe:
         if self.kind == "geometry":
             return _cut(self, u, sizes)
         on = u[:, 0] < self.p
-        return [Choices(np.where(on, one.choice, -1), one.values) for one in choose(self.op, u[:, 1:], sizes)]
+        return [
+            Choices(np.where(on, layer_choices.choice, -1), layer_choices.values)
+            for layer_choices in choose(self.op, u[:, 1:], sizes)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +207,11 @@ class OneOf:
                 _keeps(self, op, spec)
             return spec
         after = [op.out(spec) for op in self.ops]
-        for op, one in zip(self.ops, after, strict=True):
-            if one != after[0]:
+        for op, result in zip(self.ops, after, strict=True):
+            if result != after[0]:
                 raise SpecError(
                     f"OneOf needs ops that lead to one size, but {self.ops[0]!r} makes {after[0]} of {spec} and {op!r} "
-                    f"makes {one}; give them the same size, or write what changes it into the list of ops itself"
+                    f"makes {result}; give them the same size, or write what changes it into the list of ops itself"
                 )
         return after[0]
 
@@ -225,10 +228,10 @@ class OneOf:
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
         for i, (op, own) in enumerate(zip(self.ops, _split(u, 1, self.ops), strict=True)):
-            for k, one in enumerate(choose(op, own, sizes)):
-                here = (which == i) & (one.choice >= 0)
-                choices[k] = np.where(here, one.choice + len(values[k]), choices[k])
-                values[k] += one.values
+            for k, layer_choices in enumerate(choose(op, own, sizes)):
+                here = (which == i) & (layer_choices.choice >= 0)
+                choices[k] = np.where(here, layer_choices.choice + len(values[k]), choices[k])
+                values[k] += layer_choices.values
         return [Choices(choice, value) for choice, value in zip(choices, values, strict=True)]
 
     def _which(self, u: np.ndarray) -> np.ndarray:
@@ -267,7 +270,7 @@ class Sequential:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return _window(self) if self.kind == "geometry" else tuple(one for op in self.ops for one in layers(op))
+        return _window(self) if self.kind == "geometry" else tuple(layer for op in self.ops for layer in layers(op))
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
@@ -287,4 +290,8 @@ class Sequential:
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
             return _cut(self, u, sizes)
-        return [one for op, own in zip(self.ops, _split(u, 0, self.ops), strict=True) for one in choose(op, own, sizes)]
+        return [
+            layer_choices
+            for op, own in zip(self.ops, _split(u, 0, self.ops), strict=True)
+            for layer_choices in choose(op, own, sizes)
+        ]

@@ -129,9 +129,9 @@ class Convert:
     def table(self) -> np.ndarray:
         """Its value for every byte: dtype, shape (256, channels), read-only."""
         levels = np.arange(256, dtype=np.float64)[:, None]
-        made = (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
-        made.flags.writeable = False
-        return made
+        values = (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
+        values.flags.writeable = False
+        return values
 
 
 def _number(value: Any) -> bool:

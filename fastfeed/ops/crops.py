@@ -59,9 +59,9 @@ class Crop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("Crop", self.size), np.int64)
-        kept, _ = fit_inside(want, sizes)
-        corner = np.minimum([[self.top, self.left]], sizes - kept)
-        return window_params(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+        cut_size, _ = fit_inside(want, sizes)
+        corner = np.minimum([[self.top, self.left]], sizes - cut_size)
+        return window_params(np.concatenate([corner, cut_size], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,10 @@ class RandomCrop:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want, sides = np.array(check_size("RandomCrop", self.size), np.int64), _sides("RandomCrop", self.padding)
         padded = sizes + sides[:2] + sides[2:]
-        kept, fits = fit_inside(want, padded)
-        room = padded - kept
+        cut_size, fits = fit_inside(want, padded)
+        room = padded - cut_size
         corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)
-        return window_params(np.concatenate([corner - sides[:2], kept], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner - sides[:2], cut_size], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class Pad:
 
 def _sides(name: str, padding: Any) -> np.ndarray:
     """int64 (4,): top, left, bottom, right."""
-    given = (padding,) if not isinstance(padding, tuple) else padding
-    whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= 65_535 for n in given)
-    if len(given) not in (1, 2, 4) or not whole:
+    values = (padding,) if not isinstance(padding, tuple) else padding
+    are_valid = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= 65_535 for n in values)
+    if len(values) not in (1, 2, 4) or not are_valid:
         raise ConfigError(
             f"{name} padding must be an int, (top and bottom, left and right) or (top, left, bottom, right), in "
             f"[0, 65535] pixels, got {padding!r}"
         )
-    return np.array(given * (4 // len(given)), np.int64)
+    return np.array(values * (4 // len(values)), np.int64)
 
 
 def _padded(size: tuple[int | None, int | None], padding: Padding) -> tuple[int | None, int | None]:
@@ -170,7 +170,7 @@ def _padded(size: tuple[int | None, int | None], padding: Padding) -> tuple[int 
 
 
 def _larger(size: tuple[int | None, int | None], want: tuple[int, int]) -> bool:
-    return all(side is not None and side >= least for side, least in zip(size, want, strict=True))
+    return all(side is not None and side >= minimum for side, minimum in zip(size, want, strict=True))
 
 
 def _border(name: str, mode: Mode, fill: tuple[int, int, int]) -> Border:

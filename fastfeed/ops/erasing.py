@@ -155,7 +155,7 @@ class GridMask:
         return {"unit": unit, "share": (unit - kept) / unit, "top": top, "left": left}
 
     def _units(self) -> tuple[int, int]:
-        return value_range("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", whole=True)
+        return value_range("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", integer=True)
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

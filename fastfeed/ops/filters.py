@@ -23,7 +23,7 @@ SHOWCASE = (  # what `fastfeed show --ops` draws of these
     "JPEGCompression((3, 60))",
 )
 
-_MOST = 65_500  # pixels a side of a JPEG, by libjpeg
+_MAX_SIDE = 65_500  # pixels a side of a JPEG, by libjpeg
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class GaussianBlur(RandomAmountOp):
 
     def bounds(self) -> tuple[float, float]:
         kernel: Any = self.kernel
-        whole = isinstance(kernel, int) and not isinstance(kernel, bool)
-        if kernel is not None and not (whole and 1 <= kernel <= 999 and kernel % 2):
+        is_integer = isinstance(kernel, int) and not isinstance(kernel, bool)
+        if kernel is not None and not (is_integer and 1 <= kernel <= 999 and kernel % 2):
             raise ConfigError(
                 f"GaussianBlur kernel must be an odd integer in [1, 999] pixels or None, got {kernel!r}; "
                 "write GaussianBlur(23) or leave it out"
@@ -119,9 +119,9 @@ class JPEGCompression:
 
     def out(self, spec: Spec) -> Spec:
         need_bytes(self, spec)
-        if max(side or 0 for side in spec.size) > _MOST:
+        if max(side or 0 for side in spec.size) > _MAX_SIDE:
             raise SpecError(
-                f"JPEGCompression needs images of at most {_MOST} pixels a side, got {spec}; put CenterCrop or "
+                f"JPEGCompression needs images of at most {_MAX_SIDE} pixels a side, got {spec}; put CenterCrop or "
                 "Resize before it"
             )
         return spec
@@ -132,5 +132,5 @@ class JPEGCompression:
 
     def _bounds(self) -> tuple[int, int]:
         return value_range(
-            "JPEGCompression quality", self.quality, 1, 100, "write JPEGCompression((30, 95))", whole=True
+            "JPEGCompression quality", self.quality, 1, 100, "write JPEGCompression((30, 95))", integer=True
         )

@@ -116,10 +116,10 @@ class Resize:
         box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
         return window_params(box, np.broadcast_to(want, sizes.shape))
 
-    def most(self, endless: int) -> tuple[tuple[int, int], ...]:
-        """(height, width) of the largest results there may be, where the image's shape decides; `endless`: no limit."""
+    def largest_results(self, unlimited: int) -> tuple[tuple[int, int], ...]:
+        """(height, width) of the largest results where the image's shape decides; `unlimited` for no limit."""
         want = check_size("Resize", self.size)[0]
-        return {"short": ((want, endless), (endless, want)), "long": ((want, want),)}.get(self._fit, ())
+        return {"short": ((want, unlimited), (unlimited, want)), "long": ((want, want),)}.get(self._fit, ())
 
     @property
     def _fit(self) -> str:
@@ -133,8 +133,8 @@ class Resize:
         if self._fit == "pad":
             scale = (want / sizes).min(axis=1, keepdims=True)
             return np.clip(np.rint(sizes * scale).astype(np.int64), 1, want)
-        known = (sizes.min if self._fit == "short" else sizes.max)(axis=1, keepdims=True)
-        return np.where(sizes == known, want[0], np.maximum(want[0] * sizes // known, 1))
+        given_side = (sizes.min if self._fit == "short" else sizes.max)(axis=1, keepdims=True)
+        return np.where(sizes == given_side, want[0], np.maximum(want[0] * sizes // given_side, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +164,9 @@ class CenterCrop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("CenterCrop", self.size), np.int64)
-        kept, fits = fit_inside(want, sizes)
-        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - kept) / 2)
-        return window_params(np.concatenate([corner, kept], axis=1), np.broadcast_to(want, sizes.shape))
+        cut_size, fits = fit_inside(want, sizes)
+        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2)
+        return window_params(np.concatenate([corner, cut_size], axis=1), np.broadcast_to(want, sizes.shape))
 
 
 @dataclass(frozen=True, slots=True)

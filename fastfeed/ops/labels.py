@@ -15,7 +15,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["LabelSmoothing", "OneHot"]
 
-_MOST = 2**24  # classes: 64 MiB of labels per sample
+_MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +79,16 @@ def targets(ops: Sequence[Any], classes: int) -> Targets | None:
     smoothing = [op for op in label if isinstance(op, LabelSmoothing)]
     if len(smoothing) > 1:
         raise ConfigError(f"labels can be smoothed once, got {smoothing[0]} and {smoothing[1]}; leave one out")
-    told = [op for op in label if op.classes is not None]
-    for op in told:
-        if op.classes != told[0].classes:
-            raise ConfigError(f"all label ops must have the same number of classes, got {told[0]} and {op}")
+    with_classes = [op for op in label if op.classes is not None]
+    for op in with_classes:
+        if op.classes != with_classes[0].classes:
+            raise ConfigError(f"all label ops must have the same number of classes, got {with_classes[0]} and {op}")
         if op.classes < classes:
             raise ConfigError(
                 f"{type(op).__name__} classes must be at least the {classes} that the source names, got {op.classes}; "
                 f"leave it out, or write {classes}"
             )
-    count = told[0].classes if told else classes
+    count = with_classes[0].classes if with_classes else classes
     if not count:
         name = type(soft[-1]).__name__
         raise ConfigError(
@@ -102,5 +102,5 @@ def targets(ops: Sequence[Any], classes: int) -> Targets | None:
 
 def _check_classes(op: Any) -> None:
     n = op.classes
-    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MOST):
-        raise ConfigError(f"{type(op).__name__} classes must be an integer in [1, {_MOST}] or None, got {n!r}")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MAX_CLASSES):
+        raise ConfigError(f"{type(op).__name__} classes must be an integer in [1, {_MAX_CLASSES}] or None, got {n!r}")

@@ -36,10 +36,10 @@ def stages(program: Program, work: Work) -> list[Stage]:
     """All moves of these samples in order: the window that is decoded, then what of the chain moves pixels."""
     windows = work.windows
     limits = windows.boxes if windows.limits is None else windows.limits
-    found = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
-    for layer, one in zip(program.layers, work.choices, strict=True):
-        found += _stage(layer, one, found[-1].sizes)
-    return found
+    moves = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
+    for layer, choices in zip(program.layers, work.choices, strict=True):
+        moves += _stage(layer, choices, moves[-1].sizes)
+    return moves
 
 
 def boxes_after(
@@ -60,29 +60,29 @@ def boxes_after(
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     corners, path = _corners(boxes), np.tile(np.eye(3), (len(boxes), 1, 1))
-    now, seen = boxes, np.ones(len(boxes))
+    current, visible = boxes, np.ones(len(boxes))
     for stage in stages:
-        now, share = _clip(now, _edges(stage.limits[rows]))
-        seen = seen * share
+        current, share = _clip(current, _edges(stage.limits[rows]))
+        visible = visible * share
         forward = stage.forward[rows]
         path = forward @ path
-        now = _bounds(forward, _corners(now))
+        current = _bounds(forward, _corners(current))
         # what bounds a box that was turned twice is larger than what bounds the corners turned twice: both hold it
-        now = _meet(now, _bounds(path, corners))
-        now, share = _clip(now, _canvas(stage.sizes[rows]))
-        seen = seen * share
-    sides = now[:, 2:] - now[:, :2]
-    kept = np.flatnonzero((sides >= min_size).all(axis=1) & (sides > 0).all(axis=1) & (seen >= min_visible))
-    return now[kept], kept
+        current = _intersection(current, _bounds(path, corners))
+        current, share = _clip(current, _canvas(stage.sizes[rows]))
+        visible = visible * share
+    sides = current[:, 2:] - current[:, :2]
+    rows_left = np.flatnonzero((sides >= min_size).all(axis=1) & (sides > 0).all(axis=1) & (visible >= min_visible))
+    return current[rows_left], rows_left
 
 
-def _stage(layer: Layer, one: Choices, sizes: np.ndarray) -> list[Stage]:
+def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
     """What a layer does to images of these sizes; nothing if none of its ops moves pixels."""
     n = len(sizes)
     forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))
     limits, after, moves = np.concatenate([np.zeros((n, 2)), sizes], axis=1), sizes.copy(), False
-    for k, (op, values) in enumerate(zip(layer.ops, one.values, strict=True)):
-        rows = np.flatnonzero(one.choice == k)
+    for k, (op, values) in enumerate(zip(layer.ops, choices.values, strict=True)):
+        rows = np.flatnonzero(choices.choice == k)
         if isinstance(op, Window):
             cut = _cut(*(values[name][rows] for name in ("box", "size", "flip", "limit")))
             forward[rows], back[rows], limits[rows], after[rows] = cut.forward, cut.back, cut.limits, cut.sizes
@@ -110,33 +110,33 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
 
 def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in sign, lines break."""
-    found = points @ matrices[:, :, :2].transpose(0, 2, 1) + matrices[:, None, :, 2]
+    projected = points @ matrices[:, :, :2].transpose(0, 2, 1) + matrices[:, None, :, 2]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return found[..., :2] / found[..., 2:], found[..., 2]
+        return projected[..., :2] / projected[..., 2:], projected[..., 2]
 
 
 def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """What bounds four corners (m, 4, 2) after matrices; everything where the eye is among them."""
     moved, depth = _through(matrices, corners)
-    whole = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
+    in_front = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
     low, high = moved.min(axis=1), moved.max(axis=1)
-    return np.concatenate([np.where(whole, low, -np.inf), np.where(whole, high, np.inf)], axis=1)
+    return np.concatenate([np.where(in_front, low, -np.inf), np.where(in_front, high, np.inf)], axis=1)
 
 
 def _corners(boxes: np.ndarray) -> np.ndarray:
     return boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
 
 
-def _meet(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    low, high = np.maximum(one[:, :2], other[:, :2]), np.minimum(one[:, 2:], other[:, 2:])
+def _intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
     return np.concatenate([low, np.maximum(low, high)], axis=1)
 
 
 def _clip(boxes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What of the boxes is inside, and which share of their area: 0 where there was none."""
-    inside = _meet(boxes, edges)
-    area, left = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (boxes, inside))
-    return inside, np.divide(left, area, out=np.zeros(len(boxes)), where=area > 0)
+    inside = _intersection(boxes, edges)
+    area, area_inside = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (boxes, inside))
+    return inside, np.divide(area_inside, area, out=np.zeros(len(boxes)), where=area > 0)
 
 
 def _edges(limits: np.ndarray) -> np.ndarray:

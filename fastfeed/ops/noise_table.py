@@ -25,22 +25,22 @@ LENGTH = 1 << 21
 STEPS = 4096  # per 1: so coarse that the last bit of a logarithm changes nothing, and fine enough for sigma 255
 GRAY_MEAN, GRAY_STD = 127.5, 57.5  # levels; 57.5 is the mean of ImageNet's three standard deviations
 _KEY = 0x6661737466656564  # "fastfeed"
-_lock, _made = threading.RLock(), dict[str, np.ndarray]()  # one table is made from another
+_lock, _tables = threading.RLock(), dict[str, np.ndarray]()  # one table is made from another
 
 
 def normal() -> np.ndarray:
     """The table: float32 (LENGTH,), read-only, mean 0 and standard deviation 1."""
-    return _once("normal", lambda: (steps() / np.float32(STEPS)).astype(np.float32))
+    return _cached("normal", lambda: (steps() / np.float32(STEPS)).astype(np.float32))
 
 
 def steps() -> np.ndarray:
     """The same in whole numbers of 1 / STEPS: int16 (LENGTH,), read-only."""
-    return _once("steps", _steps)
+    return _cached("steps", _steps)
 
 
 def gray() -> np.ndarray:
     """127.5 + 57.5 times the table, clipped: uint8 (LENGTH,), read-only. What `RandomErasing(fill="noise")` shows."""
-    return _once("gray", lambda: np.clip(np.rint(GRAY_MEAN + GRAY_STD * normal()), 0, 255).astype(np.uint8))
+    return _cached("gray", lambda: np.clip(np.rint(GRAY_MEAN + GRAY_STD * normal()), 0, 255).astype(np.uint8))
 
 
 def read_wrapped(table: np.ndarray, offset: int, n: int) -> np.ndarray:
@@ -48,22 +48,22 @@ def read_wrapped(table: np.ndarray, offset: int, n: int) -> np.ndarray:
     offset %= len(table)
     if offset + n <= len(table):
         return table[offset : offset + n]
-    out, done = np.empty(n, table.dtype), 0
-    while done < n:
-        piece = table[offset : offset + n - done]
-        out[done : done + len(piece)] = piece
-        done, offset = done + len(piece), 0
+    out, filled = np.empty(n, table.dtype), 0
+    while filled < n:
+        piece = table[offset : offset + n - filled]
+        out[filled : filled + len(piece)] = piece
+        filled, offset = filled + len(piece), 0
     return out
 
 
-def _once(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    if name not in _made:
+def _cached(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    if name not in _tables:
         with _lock:
-            if name not in _made:
+            if name not in _tables:
                 table = make()
                 table.setflags(write=False)
-                _made[name] = table
-    return _made[name]
+                _tables[name] = table
+    return _tables[name]
 
 
 def _steps() -> np.ndarray:

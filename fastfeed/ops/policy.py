@@ -68,11 +68,11 @@ class RandAugment:
         return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        level, found = np.full(len(sizes), self.magnitude, np.int64), []
+        level, choices = np.full(len(sizes), self.magnitude, np.int64), []
         for k, layer in enumerate(self.layers):
             selection = Selection(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
-            found.append(RAND.choose(NAMES, layer, selection, self.bins, sizes))
-        return found
+            choices.append(RAND.choose(NAMES, layer, selection, self.bins, sizes))
+        return choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +136,16 @@ class AutoAugment:
         return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        pairs, found = POLICIES[self.policy], []
+        pairs, choices = POLICIES[self.policy], []
         pair = pick(u[:, 0], len(pairs))
         for k, layer in enumerate(self.layers):
             names = self._names(k)
             index = np.array([names.index(steps[k][0]) for steps in pairs], np.int64)[pair]
-            done = u[:, 1 + k] < np.array([steps[k][1] for steps in pairs])[pair]
+            applied = u[:, 1 + k] < np.array([steps[k][1] for steps in pairs])[pair]
             level = np.array([steps[k][2] or 0 for steps in pairs], np.int64)[pair]
-            selection = Selection(np.where(done, index, -1), level, u[:, 3 + k] < 0.5)
-            found.append(RAND.choose(names, layer, selection, 10, sizes))
-        return found
+            selection = Selection(np.where(applied, index, -1), level, u[:, 3 + k] < 0.5)
+            choices.append(RAND.choose(names, layer, selection, 10, sizes))
+        return choices
 
     def _names(self, k: int) -> tuple[str, ...]:
         """All that the k-th of a pair may be."""

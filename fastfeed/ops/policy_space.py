@@ -48,8 +48,8 @@ class Space:
 
     def layer(self, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
         """The simple ops behind the names: all moves are one."""
-        found = [self._op(name, filter, fill) for name in names if name != "Identity"]
-        return Layer(tuple(dict.fromkeys(found)))
+        ops = [self._op(name, filter, fill) for name in names if name != "Identity"]
+        return Layer(tuple(dict.fromkeys(ops)))
 
     def choose(
         self, names: tuple[str, ...], layer: Layer, selection: Selection, bins: int, sizes: np.ndarray
@@ -57,8 +57,8 @@ class Space:
         """Which of the layer's ops, and its values."""
         move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
         look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
-        places = [-1 if name == "Identity" else layer.ops.index(self._op(name, *look)) for name in names]
-        index = np.array([*places, -1], np.int64)[selection.which]
+        positions = [-1 if name == "Identity" else layer.ops.index(self._op(name, *look)) for name in names]
+        index = np.array([*positions, -1], np.int64)[selection.which]
         on = {name: selection.which == i for i, name in enumerate(names)}
         return Choices(index, tuple(self._values(op, on, selection, bins, sizes) for op in layer.ops))
 
@@ -121,10 +121,10 @@ def check_warp_params(op: Any) -> None:
     check_fill(f"{type(op).__name__} fill", op.fill)
 
 
-def check_integer(name: str, value: Any, least: int, most: int, hint: str) -> None:
-    """Refuse what is no integer in [least, most]."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}; {hint}")
+def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
+    """Refuse what is no integer in [minimum, maximum]."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise ConfigError(f"{name} must be an integer in [{minimum}, {maximum}], got {value!r}; {hint}")
 
 
 def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:

@@ -60,15 +60,18 @@ class RandomAmountOp:
         return {self.value: low + u[:, 0] * (high - low)}
 
 
-def value_range(name: str, value: Any, least: float, most: float, hint: str, whole: bool = False) -> tuple[Any, Any]:
-    """(low, high) of a number or a pair with least <= low <= high <= most; `whole`: of integers."""
+def value_range(
+    name: str, value: Any, minimum: float, maximum: float, hint: str, integer: bool = False
+) -> tuple[Any, Any]:
+    """(low, high) of a number or a pair with minimum <= low <= high <= maximum; `integer`: of integers."""
     pair = value if isinstance(value, tuple) else (value, value)
-    kinds = (int,) if whole else (int, float)
+    kinds = (int,) if integer else (int, float)
     numbers = len(pair) == 2 and all(isinstance(v, kinds) and not isinstance(v, bool) for v in pair)
-    if not numbers or not least <= pair[0] <= pair[1] <= most:
-        one, all_ = ("an integer", "integers") if whole else ("a number", "numbers")
+    if not numbers or not minimum <= pair[0] <= pair[1] <= maximum:
+        singular, plural = ("an integer", "integers") if integer else ("a number", "numbers")
         raise ConfigError(
-            f"{name} must be {one} in [{least:g}, {most:g}] or a pair (low, high) of such {all_}, got {value!r}; {hint}"
+            f"{name} must be {singular} in [{minimum:g}, {maximum:g}] "
+            f"or a pair (low, high) of such {plural}, got {value!r}; {hint}"
         )
     return pair[0], pair[1]
 

@@ -13,9 +13,9 @@ def parts(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     boxes: float64 (n, 4), top, left, height, width; a row with a NaN stands for the whole image. sizes: int64 (n, 2).
     What reaches beyond the image is cut off; a box without a pixel inside is refused, and the whole image taken.
     """
-    whole = np.isnan(boxes).any(axis=1, keepdims=True)
-    first = np.where(whole, 0, np.clip(np.floor(boxes[:, :2]), 0, sizes))
-    last = np.where(whole, sizes, np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), 0, sizes))
+    is_full = np.isnan(boxes).any(axis=1, keepdims=True)
+    first = np.where(is_full, 0, np.clip(np.floor(boxes[:, :2]), 0, sizes))
+    last = np.where(is_full, sizes, np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), 0, sizes))
     outside = {}
     for row in np.flatnonzero((last <= first).any(axis=1)).tolist():
         box, (height, width) = [float(x) for x in boxes[row]], sizes[row]

@@ -172,19 +172,21 @@ class FiveCropWindows:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(check_size("FiveCrop", self.size), np.int64)
         view = np.arange(len(sizes)) % (10 if self.mirrored else 5)
-        place = view % 5
+        position = view % 5
         fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
-        kept = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
-        room = sizes - kept
-        share = np.stack([(place == 2) | (place == 3), (place == 1) | (place == 3)], axis=1).astype(np.float64)
-        share[(place == 4)] = 0.5
+        cut_size = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
+        room = sizes - cut_size
+        share = np.stack([(position == 2) | (position == 3), (position == 1) | (position == 3)], axis=1).astype(
+            np.float64
+        )
+        share[(position == 4)] = 0.5
         corner = np.where(fit == 1.0, np.rint(room * share), room * 0.5)
         second = view >= 5
         vertical = self.mirrored == "vertical"
         flip = np.stack([second & vertical, second & (not vertical)], axis=1)
         corner = np.where(flip, room - corner, corner)  # the place is in the mirrored image
         size = np.broadcast_to(want, sizes.shape).astype(np.int64)
-        return {"box": np.concatenate([corner, kept], axis=1).astype(np.float64), "size": size, "flip": flip}
+        return {"box": np.concatenate([corner, cut_size], axis=1).astype(np.float64), "size": size, "flip": flip}
 
 
 def _fits(op: Any, spec: Spec) -> Spec:

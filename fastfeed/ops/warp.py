@@ -221,17 +221,17 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
-def _degrees(name: str, value: Any, most: float = 360, hint: str = "") -> Range:
+def _degrees(name: str, value: Any, limit: float = 360, hint: str = "") -> Range:
     """[-d, d] for a number d, or the pair itself."""
     what = f"{name} degrees" if name != "Affine shear" else name
     hint = hint or f"write {name}(15) or {name}((-10, 10))"
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        if not 0 <= value <= most:
-            raise ConfigError(f"{what} must be a number in [0, {most:g}] or a pair (low, high), got {value!r}; {hint}")
+        if not 0 <= value <= limit:
+            raise ConfigError(f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r}; {hint}")
         return (-float(value), float(value))
     if not isinstance(value, tuple) or len(value) != 2:
-        raise ConfigError(f"{what} must be a number in [0, {most:g}] or a pair (low, high), got {value!r}; {hint}")
-    return check_range(what, value, -most, most, hint)
+        raise ConfigError(f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r}; {hint}")
+    return check_range(what, value, -limit, limit, hint)
 
 
 def _check_shares(name: str, pair: Any) -> None:
@@ -248,8 +248,8 @@ def _count(ranges: list[Range]) -> int:
 
 def _spread(ranges: list[Range], u: np.ndarray, n: int) -> list[np.ndarray]:
     """n numbers in each range; those of no width take no column of u."""
-    found, at = [], 0
+    amounts, at = [], 0
     for low, high in ranges:
-        found.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))
+        amounts.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))
         at += low < high
-    return found
+    return amounts

@@ -264,6 +264,6 @@ def test_a_second_border_needs_images_of_one_size():
         fuse(ops, ENCODED)
     assert str(error.value) == (
         "RandomCrop(size=24, padding=4, mode='constant', fill=(0, 0, 0)) cannot follow Pad(padding=5, mode='constant', "
-        "fill=(0, 0, 0)) where images are of many sizes, got HWC uint8[?, ?, 3]: each lays a border around; "
+        "fill=(0, 0, 0)) where images are of many sizes, got HWC uint8[?, ?, 3]: each adds a border; "
         "put Resize((height, width)) between them, or leave one out"
     )

@@ -57,32 +57,32 @@ class CpuBackend:
         with timeline.span("decode", batch):
             request = Request(blobs, headers, work.windows, program.filter)
             if program.views:
-                several = pixels.reshape(len(blobs), program.views, *pixels.shape[1:])
-                done = decode_views(self._engine, request, program.border, several, stop)
+                by_sample = pixels.reshape(len(blobs), program.views, *pixels.shape[1:])
+                results = decode_views(self._engine, request, program.border, by_sample, stop)
             else:
-                done = decode_with_border(self._engine, request, program.border, pixels, stop)
+                results = decode_with_border(self._engine, request, program.border, pixels, stop)
         out = images
         if program.chain:
             with timeline.span("augment", batch):
-                self._change(pixels, work, out, done, stop)
+                self._change(pixels, work, out, results, stop)
         elif not direct:
             with timeline.span("convert", batch):
                 convert(program.convert, pixels, out)
-        return done
+        return results
 
-    def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, done: list[Bad | None], stop: Stop) -> None:
+    def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, results: list[Bad | None], stop: Stop) -> None:
         """Each image through the chain and the conversion while it is in the processor's cache."""
         how, layers = self._program.convert, self._program.layers
         for row, target in enumerate(out):
             if stop.is_set():
                 return
             sample = row // work.views
-            if done[sample] is not None:
+            if results[sample] is not None:
                 continue
             try:
                 image, table = run(layers, work.choices, row, pixels[row], leave=not how.keeps_bytes)
             except OpFailed as failed:
-                done[sample] = Bad("op_failed", str(failed))
+                results[sample] = Bad("op_failed", str(failed))
             else:
                 convert_one(how, image, target, table)
 
@@ -122,11 +122,11 @@ def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.n
     A byte has 256 values, so scaling and normalization are one table look-up, exact and without temporaries.
     """
     if how.keeps_bytes:
-        made = image if first is None else lookup.look_up(image, first)
+        converted = image if first is None else lookup.look_up(image, first)
         if how.layout == "CHW":
-            cv2.split(made, list(target))
+            cv2.split(converted, list(target))
         else:
-            target[...] = made
+            target[...] = converted
         return
     table = how.table()
     if first is not None:

@@ -21,8 +21,11 @@ def run(
     could become part of; none is left then.
     """
     table: np.ndarray | None = None
-    chosen = [(layer, one, int(one.choice[row])) for layer, one in zip(layers, choices, strict=True)]
-    todo = [(layer.ops[k], one.values[k]) for layer, one, k in chosen if k >= 0]
+    chosen = [
+        (layer, layer_choices, int(layer_choices.choice[row]))
+        for layer, layer_choices in zip(layers, choices, strict=True)
+    ]
+    todo = [(layer.ops[k], layer_choices.values[k]) for layer, layer_choices, k in chosen if k >= 0]
     for i, (op, values) in enumerate(todo):
         kind = type(op)
         shared = type(todo[i + 1][0]) in TABLES if i + 1 < len(todo) else leave

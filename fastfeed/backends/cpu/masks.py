@@ -20,7 +20,12 @@ def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int 
     for stage in stages:
         back, size = stage.back[row], tuple(stage.sizes[row].tolist())
         straight = back[0, 1] == back[1, 0] == back[2, 0] == back[2, 1] == 0
-        if straight and size == mask.shape and np.array_equal(back, np.eye(3)) and _whole(stage.limits[row], size):
+        if (
+            straight
+            and size == mask.shape
+            and np.array_equal(back, np.eye(3))
+            and _is_uncropped(stage.limits[row], size)
+        ):
             continue
         if straight:
             mask = _looked_up(mask, back, size, stage.limits[row], ignore)
@@ -29,7 +34,7 @@ def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int 
     return mask
 
 
-def _whole(limit: np.ndarray, size: tuple[int, ...]) -> bool:
+def _is_uncropped(limit: np.ndarray, size: tuple[int, ...]) -> bool:
     """Whether all of the image exists: an earlier crop may have cut off what a border lies over now."""
     return bool((limit[:2] <= 0).all() and (limit[:2] + limit[2:] >= size).all())
 

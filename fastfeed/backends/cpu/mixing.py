@@ -20,11 +20,11 @@ def mix(samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np
     Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a device. They may not
     overlap. Bytes are rounded to the nearest.
     """
-    together = xp is not np or samples.dtype not in (np.uint8, np.float32)
+    at_once = xp is not np or samples.dtype not in (np.uint8, np.float32)
     for row, how in enumerate(plan.how):
         own, *others = members[row]
         if how == BLEND:
-            if not together:
+            if not at_once:
                 _blend(samples[own], samples[others[0]], float(plan.shares[row, 0]), out[row])
             continue
         if how == MOSAIC:
@@ -34,9 +34,9 @@ def mix(samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np
         out[row] = samples[own]
         if how == PASTE:
             top, left, height, width = (int(v) for v in plan.box[row])
-            place = _at(layout, slice(top, top + height), slice(left, left + width))
-            out[row][place] = samples[others[0]][place]
-    if together:
+            region = _at(layout, slice(top, top + height), slice(left, left + width))
+            out[row][region] = samples[others[0]][region]
+    if at_once:
         rows = np.flatnonzero(plan.how == BLEND)
         for begin in range(0, len(rows), _AT_ONCE):
             chunk = rows[begin : begin + _AT_ONCE]

@@ -50,8 +50,8 @@ class _RenderCall:
     out: Any
     stop: Stop
     number: int
-    done: list[Bad | None]
-    held: list[Any] = field(default_factory=list)  # what copies read that may still be queued
+    results: list[Bad | None]
+    in_flight: list[Any] = field(default_factory=list)  # what copies read that may still be queued
 
     def request(self, rows: list[int], filter: str) -> Request:
         """These rows, as engines take them."""
@@ -111,14 +111,14 @@ class DaliBackend:
             headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
             work = replace(work, views=1)
             out = out.reshape(-1, *out.shape[2:])
-        this = _RenderCall(blobs, headers, work, out, stop, batch, [None] * len(blobs))
+        call = _RenderCall(blobs, headers, work, out, stop, batch, [None] * len(blobs))
         try:
             with self.device_context():
-                self._fill(this)
+                self._fill(call)
         finally:
             self.synchronize()  # what is held may be overwritten once it is let go
-        done = this.done
-        return [next((bad for bad in done[k : k + views] if bad), None) for k in range(0, len(done), views)]
+        results = call.results
+        return [next((bad for bad in results[k : k + views] if bad), None) for k in range(0, len(results), views)]
 
     def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any) -> None:
         with self.device_context():
@@ -156,10 +156,10 @@ class DaliBackend:
         share = self.share
         if share.value >= 1:
             return f"{self._engine.name}; converted on {where}"
-        beside = "files it shows otherwise"
+        others = "files it shows otherwise"
         if share.value > 0:
-            beside += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
-        return f"{how} on {where}; {beside}: {self._engine.name}"
+            others += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+        return f"{how} on {where}; {others}: {self._engine.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
         """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
@@ -180,7 +180,7 @@ class DaliBackend:
             self._lanes.put(lane)
         seconds = time.perf_counter() - started
         self._by_engine(work, [row for row, _ in refused])
-        errors = [error for row, error in refused if error is not None and work.done[row] is None]
+        errors = [error for row, error in refused if error is not None and work.results[row] is None]
         if len(errors) == len(rows) >= _ALL:  # not the samples' fault, and the processor must not take over in silence
             raise errors[0]
         return seconds
@@ -192,10 +192,12 @@ class DaliBackend:
         request, part = work.request(rows, self._program.filter), work.work[rows]
         try:
             with self._timeline.span("dali", work.number):
-                images, came = lane.run(request.blobs, request.headers, part)
-                if came:
-                    work.held.append(images)
-                    self._scatter(work, [rows[k] if k >= 0 else -1 for k in came], self._memory.as_array(images))
+                images, rendered_rows = lane.run(request.blobs, request.headers, part)
+                if rendered_rows:
+                    work.in_flight.append(images)
+                    self._scatter(
+                        work, [rows[k] if k >= 0 else -1 for k in rendered_rows], self._memory.as_array(images)
+                    )
         except MemoryError:
             raise
         except Exception as error:  # DALI has no error of its own for bad bytes, so any may be one
@@ -205,8 +207,8 @@ class DaliBackend:
                 return [(rows[0], error)]
             middle = len(rows) // 2
             return self._run_halving(work, rows[:middle], lane) + self._run_halving(work, rows[middle:], lane)
-        there = set(came)
-        return [(row, None) for k, row in enumerate(rows) if k not in there]
+        rendered_set = set(rendered_rows)
+        return [(row, None) for k, row in enumerate(rows) if k not in rendered_set]
 
     @staticmethod
     def _scatter(work: _RenderCall, rows: list[int], images: Any) -> None:
@@ -224,7 +226,7 @@ class DaliBackend:
         """Have the engine make these rows' pixels, by all threads."""
         program = self._program
         pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
-        done = (
+        results = (
             np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
             if program.chain
             else pixels
@@ -232,30 +234,30 @@ class DaliBackend:
         parts = min(self._threads, len(rows))
         edges = [len(rows) * k // parts for k in range(parts + 1)]
 
-        def some(k: int) -> list[Bad | None]:
+        def decode_part(k: int) -> list[Bad | None]:
             first, last = edges[k], edges[k + 1]
             request = work.request(rows[first:last], program.filter)
-            found = decode_with_border(self._engine, request, program.border, pixels[first:last], work.stop)
+            failures = decode_with_border(self._engine, request, program.border, pixels[first:last], work.stop)
             if program.chain:
                 choices = work.work[rows[first:last]].choices
-                chain.change(program.layers, choices, found, pixels[first:last], done[first:last])
-            return found
+                chain.change(program.layers, choices, failures, pixels[first:last], results[first:last])
+            return failures
 
         with self._timeline.span("decode", work.number):
             if parts == 1:
-                found = some(0)
-                return done, found
+                failures = decode_part(0)
+                return results, failures
             # threads of its own for a moment: nothing to close, and a start costs less than an image
             with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
-                return done, [bad for found in pool.map(some, range(parts)) for bad in found]
+                return results, [bad for failures in pool.map(decode_part, range(parts)) for bad in failures]
 
-    def _store(self, work: _RenderCall, rows: list[int], pixels: np.ndarray, found: list[Bad | None]) -> None:
+    def _store(self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]) -> None:
         """Into the batch, converted; a bad one turns black."""
-        for row, bad in zip(rows, found, strict=True):
-            work.done[row] = bad
-        work.held.append(pixels)
+        for row, bad in zip(rows, failures, strict=True):
+            work.results[row] = bad
+        work.in_flight.append(pixels)
         self._memory.store(self._program.convert, pixels, work.out, rows)
-        bad_rows = [row for row, bad in zip(rows, found, strict=True) if bad is not None]
+        bad_rows = [row for row, bad in zip(rows, failures, strict=True) if bad is not None]
         if bad_rows:
             black = self.xp.asarray(self._black)
             work.out[bad_rows] = black[:, None, None] if self._program.spec.layout == "CHW" else black

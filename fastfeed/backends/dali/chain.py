@@ -53,7 +53,7 @@ class _ChainLayer:
 
     layer: Layer
     context: OpContext
-    every: bool  # it has one op, which all samples take
+    is_single: bool  # it has one op, which all samples take
     choice: RowSlice
     values: tuple[Any, ...]  # per op, as its params but with a RowSlice for each array
     grain: str  # the input that has its noise; "" for none
@@ -78,16 +78,16 @@ class Chain:
         if not self._stages:
             return {}
         layers = [(stage.layer, stage.context) for stage in self._stages]
-        found: dict[str, Any] = {"chain": numbers(layers, list(work.choices), FEEDS)}
-        for stage, one in zip(self._stages, work.choices, strict=True):
+        values: dict[str, Any] = {"chain": numbers(layers, list(work.choices), FEEDS)}
+        for stage, choices in zip(self._stages, work.choices, strict=True):
             if stage.grain:
-                found[stage.grain] = _grain(stage, one)
-        return found
+                values[stage.grain] = _grain(stage, choices)
+        return values
 
-    def change(self, pixels: Any, given: dict[str, Any]) -> Any:
+    def change(self, pixels: Any, nodes: dict[str, Any]) -> Any:
         """Images after all layers; given: the inputs as nodes of the graph."""
         for stage in self._stages:
-            inputs = {"row": given["chain"]} | ({"grain": given[stage.grain]} if stage.grain else {})
+            inputs = {"row": nodes["chain"]} | ({"grain": nodes[stage.grain]} if stage.grain else {})
             pixels = _layer(stage, {"pixels": pixels} | inputs)
         return pixels
 
@@ -95,23 +95,23 @@ class Chain:
 def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
     """One layer, on pixels and what goes with them."""
 
-    def one(k: int, data: dict[str, Any]) -> Any:
+    def run_op(k: int, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
             return data["pixels"]
         op, values = stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain"))
         return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], stage.context), layout="HWC")
 
-    def among(first: int, last: int, data: dict[str, Any]) -> Any:
+    def split(first: int, last: int, data: dict[str, Any]) -> Any:
         if first == last:
-            return one(first, data)
+            return run_op(first, data)
         middle = (first + last) // 2
         low = stage.choice.of(data["row"]) <= float(middle)
         # what DALI's own `if` statements become: their public form rewrites source code, which a loop cannot be
         parts = {name: fn._conditional.split(node, predicate=low, _if_stmt=True) for name, node in data.items()}
         yes, no = ({name: pair[side] for name, pair in parts.items()} for side in (0, 1))
-        return fn._conditional.merge(among(first, middle, yes), among(middle + 1, last, no), predicate=low)
+        return fn._conditional.merge(split(first, middle, yes), split(middle + 1, last, no), predicate=low)
 
-    return one(0, data) if stage.every else among(0, len(stage.layer.ops), data)
+    return run_op(0, data) if stage.is_single else split(0, len(stage.layer.ops), data)
 
 
 class Values:
@@ -134,7 +134,7 @@ def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str,
     both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
     return {
         "shares": values["shares"],
-        "chains": tuple(tuple(feed_values(*one, context, FEEDS) for one in chain) for chain in both),
+        "chains": tuple(tuple(feed_values(*pair, context, FEEDS) for pair in chain) for chain in both),
     }
 
 
@@ -159,27 +159,29 @@ def _grainy(op: Any) -> bool:
     return type(op) in GRAIN and getattr(op, "fill", "noise") == "noise"
 
 
-def _grain(stage: _ChainLayer, one: Choices) -> list[np.ndarray]:
+def _grain(stage: _ChainLayer, choices: Choices) -> list[np.ndarray]:
     """Each sample's noise: the samples that take another op have next to none."""
     none = np.zeros((1, 1, stage.context.channels), np.int16)
-    found = [none] * len(one.choice)
+    noise = [none] * len(choices.choice)
     for k, op in enumerate(stage.layer.ops):
         if _grainy(op):
-            for row in np.flatnonzero(one.choice == k).tolist():
-                found[row] = GRAIN[type(op)](op, one.values[k], row, stage.context)
-    return found
+            for row in np.flatnonzero(choices.choice == k).tolist():
+                noise[row] = GRAIN[type(op)](op, choices.values[k], row, stage.context)
+    return noise
 
 
 @lru_cache(16)
 def _stages(program: Program, gpu: bool) -> tuple[_ChainLayer, ...]:
     """Of any samples' params: their shapes are always the same."""
     some = program.work(program.draw(lambda slot, n: np.full((1, n), 0.5)), np.array([[64, 64]]))
-    found, slices, choices = [], RowLayout(), iter(some.choices)
+    stages, row_layout, choices = [], RowLayout(), iter(some.choices)
     for link in program.chain:
         op, (height, width) = link.steps[0].op, link.input_spec.size
         context = OpContext((height or 0, width or 0), link.input_spec.channels or 3, gpu)
-        every = op.kind == "geometry" or simple(op)
+        is_single = op.kind == "geometry" or simple(op)
         for layer in link.layers:
-            grain = f"grain {len(found)}" if any(_grainy(op) for op in layer.ops) else ""
-            found.append(_ChainLayer(layer, context, every, *slices.of(layer, next(choices), context, FEEDS), grain))
-    return tuple(found)
+            grain = f"grain {len(stages)}" if any(_grainy(op) for op in layer.ops) else ""
+            stages.append(
+                _ChainLayer(layer, context, is_single, *row_layout.of(layer, next(choices), context, FEEDS), grain)
+            )
+    return tuple(stages)

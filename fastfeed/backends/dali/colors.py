@@ -65,16 +65,16 @@ def hue(op: Hue, values: Any, image: Any, context: OpContext) -> Any:
     if context.channels == 1:
         return image
     red, green, blue = (fn.cast(image[:, :, c : c + 1], dtype=types.FLOAT) for c in range(3))
-    most = math.max(red, math.max(green, blue))
-    range_ = most - math.min(red, math.min(green, blue))
+    maximum = math.max(red, math.max(green, blue))
+    range_ = maximum - math.min(red, math.min(green, blue))
     unit = math.max(range_, 1.0)
-    reds = fn.cast(most == red, dtype=types.FLOAT)
-    greens = fn.cast(most == green, dtype=types.FLOAT) * (1.0 - reds)
+    reds = fn.cast(maximum == red, dtype=types.FLOAT)
+    greens = fn.cast(maximum == green, dtype=types.FLOAT) * (1.0 - reds)
     blues = 1.0 - reds - greens
     angle = (reds * (green - blue) + greens * (blue - red) + blues * (red - green)) / unit + greens * 2.0 + blues * 4.0
-    place = angle + fn.reshape(values["sixths"], shape=[1, 1, 3])
-    place = place - math.floor(place / 6.0) * 6.0
-    return rounded(most - range_ * math.clamp(math.min(place, 4.0 - place), 0.0, 1.0))
+    position = angle + fn.reshape(values["sixths"], shape=[1, 1, 3])
+    position = position - math.floor(position / 6.0) * 6.0
+    return rounded(maximum - range_ * math.clamp(math.min(position, 4.0 - position), 0.0, 1.0))
 
 
 def solarize(op: Solarize, values: Any, image: Any, context: OpContext) -> Any:
@@ -122,9 +122,9 @@ def equalize(op: Equalize, values: Any, image: Any, context: OpContext) -> Any:
     top = fn.reductions.sum(fn.cast(image == high, dtype=types.FLOAT), axes=[0, 1], keep_dims=True)
     rest = float(height * width) - top  # pixels that are not of the lightest value
     step = math.floor(rest / 255.0)
-    kept = fn.cast(step < 1.0, dtype=types.FLOAT)
+    unchanged = fn.cast(step < 1.0, dtype=types.FLOAT)
     spread = (255.0 - renamed("equalize")(negative)) * (rest / 255.0 / math.max(step, 1.0))
-    return rounded(image * kept + spread * (1.0 - kept))
+    return rounded(image * unchanged + spread * (1.0 - unchanged))
 
 
 def _ends(image: Any) -> tuple[Any, Any]:

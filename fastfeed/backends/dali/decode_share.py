@@ -25,29 +25,29 @@ class DecodeShare:
 
     def __init__(self, path: Path, key: str, fixed: float | None) -> None:
         self._path, self._key = path, key
-        known = read_measured(path).get(key) if fixed is None else fixed
-        self.value = 0.3 if known is None else float(known)
-        self._left = _BATCHES if known is None else 0
+        stored = read_measured(path).get(key) if fixed is None else fixed
+        self.value = 0.3 if stored is None else float(stored)
+        self._remaining = _BATCHES if stored is None else 0
         self._rates: list[tuple[float, float]] = []
         self._lock = threading.Lock()
 
     @property
     def measured(self) -> bool:
         """It will not change any more."""
-        return self._left == 0
+        return self._remaining == 0
 
     def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
         """One batch: (samples, seconds) of either side, which worked at the same time."""
         with self._lock:
-            if self._left == 0 or not (cpu[0] and gpu[0]) or cpu[1] <= 0 or gpu[1] <= 0:
+            if self._remaining == 0 or not (cpu[0] and gpu[0]) or cpu[1] <= 0 or gpu[1] <= 0:
                 return
-            self._left -= 1
-            if self._left >= _BATCHES - _SETTLING:
+            self._remaining -= 1
+            if self._remaining >= _BATCHES - _SETTLING:
                 return
             self._rates.append((cpu[0] / cpu[1], gpu[0] / gpu[1]))
             own, other = np.median(np.array(self._rates), axis=0)
             self.value = float(np.clip(own / (own + other), _LEAST, _MOST))
-            if self._left == 0:
+            if self._remaining == 0:
                 save_measured(self._path, {self._key: round(self.value, 3)})
 
 
@@ -59,10 +59,10 @@ def decodes_on_cpu(blob: Any, share: float) -> bool:
 def read_measured(path: Path) -> dict[str, Any]:
     """What was measured on this machine; nothing where the file is missing or not ours."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        stored = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def save_measured(path: Path, more: dict[str, Any]) -> None:

@@ -145,7 +145,7 @@ class Graph:
         return Chain(self.program, self.device is not None)
 
 
-def decode(data: Any, given: Any, graph: Graph) -> Any:
+def decode(data: Any, nodes: Any, graph: Graph) -> Any:
     """To pixels on the device."""
     gpu = graph.device is not None
     if not graph.encoded:
@@ -163,20 +163,20 @@ def decode(data: Any, given: Any, graph: Graph) -> Any:
     )
 
 
-def cut(pixels: Any, given: Any, graph: Graph) -> Any:
+def cut(pixels: Any, nodes: Any, graph: Graph) -> Any:
     """The window, scaled and flipped, in its border."""
     program = graph.program
     height, width, channels = (side or 0 for side in program.pixels.shape)
     context = OpContext((height, width), channels, graph.device is not None)
-    return windows.cut(pixels, given["window"], program.filter, program.border, context)
+    return windows.cut(pixels, nodes["window"], program.filter, program.border, context)
 
 
-def chain(pixels: Any, given: Any, graph: Graph) -> Any:
+def chain(pixels: Any, nodes: Any, graph: Graph) -> Any:
     """The ops behind decoding."""
-    return graph.chain.change(pixels, given)
+    return graph.chain.change(pixels, nodes)
 
 
-def convert(pixels: Any, given: Any, graph: Graph) -> Any:
+def convert(pixels: Any, nodes: Any, graph: Graph) -> Any:
     """pixel * scale + offset, dtype and layout in one pass."""
     how = graph.program.convert
     if how.keeps_bytes:
@@ -211,12 +211,12 @@ def build(graph: Graph) -> Any:
             device="gpu" if gpu and graph.decoded else "cpu",
         )
         inputs = {"window": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
-        given = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}
+        nodes = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}
         shape, result = None, data
         for lower in LOWERING:
-            result = lower(result, given, graph)
+            result = lower(result, nodes, graph)
             shape = result.shape() if shape is None else shape
         # an input that leads nowhere, as where all samples take Invert(), would be left out, and could not be fed
-        pipe.set_outputs(result, shape, *given.values())
+        pipe.set_outputs(result, shape, *nodes.values())
     pipe.build()
     return pipe

@@ -44,41 +44,41 @@ class RowLayout:
     def __init__(self) -> None:
         self._next = 0
 
-    def of(self, layer: Layer, one: Choices, context: OpContext, feeds: Feeds) -> tuple[RowSlice, tuple[Any, ...]]:
-        """Those of one layer: of the choice, and of each op's values. `one` may be of any samples."""
-        choice, *values = self._slices(feed_values(layer, one, context, feeds))
+    def of(self, layer: Layer, choices: Choices, context: OpContext, feeds: Feeds) -> tuple[RowSlice, tuple[Any, ...]]:
+        """Those of one layer: of the choice, and of each op's values. `choices` may be of any samples."""
+        choice, *values = self._slices(feed_values(layer, choices, context, feeds))
         return choice, tuple(values)
 
     def _slices(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: self._slices(one) for name, one in value.items()}
+            return {name: self._slices(item) for name, item in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._slices(one) for one in value)
-        found = RowSlice(self._next, np.shape(value)[1:])
-        self._next += math.prod(found.shape)
-        return found
+            return tuple(self._slices(item) for item in value)
+        row_slice = RowSlice(self._next, np.shape(value)[1:])
+        self._next += math.prod(row_slice.shape)
+        return row_slice
 
 
 def numbers(layers: list[tuple[Layer, OpContext]], choices: list[Choices], feeds: Feeds) -> np.ndarray:
     """One row per sample, float32 (n, numbers); integers are exact up to 2 ** 24."""
     n = len(choices[0].choice)
     parts: list[Any] = []
-    for (layer, context), one in zip(layers, choices, strict=True):
-        parts += _leaves(feed_values(layer, one, context, feeds))
+    for (layer, context), chosen in zip(layers, choices, strict=True):
+        parts += _leaves(feed_values(layer, chosen, context, feeds))
     return np.concatenate([np.asarray(part, np.float32).reshape(n, -1) for part in parts], axis=1)
 
 
-def feed_values(layer: Layer, one: Choices, context: OpContext, feeds: Feeds) -> tuple[Any, ...]:
+def feed_values(layer: Layer, choices: Choices, context: OpContext, feeds: Feeds) -> tuple[Any, ...]:
     """The choice, where none is the number of ops, and each op's values."""
-    found: list[Any] = [np.where(one.choice < 0, len(layer.ops), one.choice)]
-    for op, values in zip(layer.ops, one.values, strict=True):
-        found.append(feeds[type(op)](op, values, context) if type(op) in feeds else values)
-    return tuple(found)
+    feeds_of_layer: list[Any] = [np.where(choices.choice < 0, len(layer.ops), choices.choice)]
+    for op, values in zip(layer.ops, choices.values, strict=True):
+        feeds_of_layer.append(feeds[type(op)](op, values, context) if type(op) in feeds else values)
+    return tuple(feeds_of_layer)
 
 
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, (dict, tuple)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
     else:
         yield value

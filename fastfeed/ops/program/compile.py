@@ -20,7 +20,7 @@ from fastfeed.spec import Spec
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
 _SLOTS = 4096  # for the ops of one branch of views
-_ENDLESS = 1 << 24  # pixels of a side that nothing limits
+_UNLIMITED = 1 << 24  # pixels of a side that nothing limits
 
 
 def fuse(ops: Sequence[Any], input_spec: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
@@ -55,9 +55,9 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
     before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), input_spec)
     pixels = (window[-1].spec if window else before).as_bytes()
     if runs and not pixels.fixed:  # only a second border can be there: what changes pixels has refused them
-        one, two = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
+        first, second = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
         raise SpecError(
-            f"{two!r} cannot follow {one!r} where images are of many sizes, got {pixels}: each lays a border around; "
+            f"{second!r} cannot follow {first!r} where images are of many sizes, got {pixels}: each adds a border; "
             "put Resize((height, width)) between them, or leave one out"
         )
     chain: list[Link] = []
@@ -92,20 +92,20 @@ def _view_program(steps: list[Step], at: int, k: int, group: ViewGroup, input_sp
 
 def _mixing(steps: list[Step], views: bool) -> Step | None:
     """The one op that puts samples together; behind it nothing may look at single ones."""
-    found = [i for i, step in enumerate(steps) if step.op.kind == "mix"]
-    if not found:
+    positions = [i for i, step in enumerate(steps) if step.op.kind == "mix"]
+    if not positions:
         return None
-    names = [type(steps[i].op).__name__ for i in found]
-    if len(found) > 1:
+    names = [type(steps[i].op).__name__ for i in positions]
+    if len(positions) > 1:
         choice = f"write RandomChoice([{', '.join(f'{name}()' for name in names)}])"
         advice = choice if len({*names}) > 1 else "leave one of them out"
         raise ConfigError(f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}")
-    for step in steps[found[0] + 1 :]:
+    for step in steps[positions[0] + 1 :]:
         if step.op.kind not in ("convert", "label"):
             raise SpecError(f"{names[0]} works on finished samples; put it behind {type(step.op).__name__}")
     if views:
         raise SpecError(f"{names[0]} does not go with ops that make several views of a sample; leave one of them out")
-    return steps[found[0]]
+    return steps[positions[0]]
 
 
 def _runs(steps: list[Step]) -> list[list[Step]]:
@@ -132,21 +132,21 @@ def _checked(ops: list[Any], input_spec: Spec) -> list[Step]:
     for op in [Decode(), *ops] if implied else ops:
         _check_order(op, steps)
         if not spec.encoded:
-            _check_room(op, spec, steps)
+            _check_crop_fits(op, spec, steps)
         spec = op.out(spec)
         steps.append(Step(op, spec, slot, implied and not steps))
         slot += bool(op.draws)
     return steps
 
 
-def _check_room(op: Any, spec: Spec, steps: list[Step]) -> None:
+def _check_crop_fits(op: Any, spec: Spec, steps: list[Step]) -> None:
     """Refuse to cut more than there is of any image, behind a Resize to one side."""
     last = next((step.op for step in reversed(steps) if not isinstance(step.op, RandomFlip)), None)
     cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
     if not cuts or not isinstance(last, Resize) or spec.fixed:
         return
-    rooms = last.most(_ENDLESS)
-    if rooms and not any(_fits(op, spec.with_size(*room)) for room in rooms):
+    sizes = last.largest_results(_UNLIMITED)
+    if sizes and not any(_fits(op, spec.with_size(*size)) for size in sizes):
         side = "long" if last.fit == "long" else "short"
         raise SpecError(
             f"{op!r} cuts more than {last!r} leaves of any image, whose {side} side is {last.size} then; "

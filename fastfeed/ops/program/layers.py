@@ -58,7 +58,7 @@ def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
 
 def _rows(value: Any, rows: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _rows(one, rows) for name, one in value.items()}
+        return {name: _rows(item, rows) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_rows(one, rows) for one in value)
+        return tuple(_rows(item, rows) for item in value)
     return value[rows]

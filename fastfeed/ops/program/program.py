@@ -74,7 +74,7 @@ class Work:
         if self.views > 1:
             chosen = np.arange(len(self.windows.sizes) // self.views)[samples]
             rows = (chosen[:, None] * self.views + np.arange(self.views)).ravel()
-        return Work(self.windows[rows], tuple(one[rows] for one in self.choices), self.views)
+        return Work(self.windows[rows], tuple(layer[rows] for layer in self.choices), self.views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ class Program:
             sizes = np.repeat(sizes, views, axis=0)
             spread = zip(steps, draws, strict=True)
             draws = [u.reshape(n * views, -1) if s.views > 1 else np.repeat(u, views, axis=0) for s, u in spread]
-        at, found = len(self.window), []
+        at, choices = len(self.window), []
         windows = fold(self.window, draws[:at], sizes)
         for link in self.chain:
-            found += link.choose(draws[at : at + len(link.steps)], n * views)
+            choices += link.choose(draws[at : at + len(link.steps)], n * views)
             at += len(link.steps)
-        return Work(windows, tuple(found), views)
+        return Work(windows, tuple(choices), views)

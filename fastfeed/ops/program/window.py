@@ -66,9 +66,9 @@ def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) 
         if getattr(step.op, "border", None) is not None:
             limits = boxes.copy()  # what an earlier crop cut away does not come back
         move = step.op.params(u, now)
-        corner, kept = move["box"][:, :2], move["box"][:, 2:]
-        corner = np.where(flips, now - corner - kept, corner)  # back to the unmirrored image
+        corner, cut_size = move["box"][:, :2], move["box"][:, 2:]
+        corner = np.where(flips, now - corner - cut_size, corner)  # back to the unmirrored image
         unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now
-        boxes = np.concatenate([boxes[:, :2] + corner * unit, kept * unit], axis=1)
+        boxes = np.concatenate([boxes[:, :2] + corner * unit, cut_size * unit], axis=1)
         flips, now = flips ^ move["flip"], move["size"]
     return Windows(boxes, flips, now, limits)

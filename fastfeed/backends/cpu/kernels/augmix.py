@@ -13,7 +13,7 @@ from fastfeed.ops.augmix import AugMix
 
 __all__ = ["NESTED"]
 
-_MINE = threading.local()  # fresh memory would cost as much as the blend
+_LOCAL = threading.local()  # fresh memory would cost as much as the blend
 
 
 def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Callable[..., Any]) -> np.ndarray:
@@ -37,10 +37,10 @@ def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Ca
 def _sums(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Two float32 arrays of this thread's own, of any content."""
     need = shape[0] * shape[1]
-    held: np.ndarray | None = getattr(_MINE, "held", None)
-    if held is None or held.shape[1] < need:
-        held = _MINE.held = np.empty((2, need), np.float32)
-    return held[0, :need].reshape(shape), held[1, :need].reshape(shape)
+    buffer: np.ndarray | None = getattr(_LOCAL, "buffer", None)
+    if buffer is None or buffer.shape[1] < need:
+        buffer = _LOCAL.buffer = np.empty((2, need), np.float32)
+    return buffer[0, :need].reshape(shape), buffer[1, :need].reshape(shape)
 
 
 NESTED = {AugMix: mix}

@@ -16,7 +16,7 @@ from fastfeed.runtime.buffers import aligned
 __all__ = ["KERNELS"]
 
 _BLOCK = 1 << 16  # pixels at a time, so that all planes of Hue stay in a core's cache
-_MINE = threading.local()  # .turns: dict of (height, width) -> Turn
+_LOCAL = threading.local()  # .turns: dict of (height, width) -> Turn
 
 
 def grayscale(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ def hue(op: Hue, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndar
 
 def _turn(height: int, width: int) -> Turn:
     """This thread's."""
-    turns: dict[tuple[int, int], Turn] = _MINE.__dict__.setdefault("turns", {})
+    turns: dict[tuple[int, int], Turn] = _LOCAL.__dict__.setdefault("turns", {})
     if (height, width) not in turns:
         if len(turns) >= 4:
             turns.clear()
@@ -90,18 +90,18 @@ class Turn:
     is left. Odd sixths are even ones of the negative.
     """
 
-    __slots__ = ("_held", "_views", "channels")
+    __slots__ = ("_memory", "_views", "channels")
 
     def __init__(self, height: int, width: int) -> None:
-        held = self._held = aligned((14, height, width), "uint8")
-        around, over, middle = held[:5], held[5:9], held[9:13]
-        self.channels = list(held[1:4])
+        memory = self._memory = aligned((14, height, width), "uint8")
+        around, over, middle = memory[:5], memory[5:9], memory[9:13]
+        self.channels = list(memory[1:4])
         # views cost as much as a tenth of the work
         self._views = (
             (around[1:4], *around, around[:4].reshape(-1, width), around[1:].reshape(-1, width)),
             (over.reshape(-1, width), over[1:], over[:3], *over[:3]),
             (middle[:3], middle[1:], middle[0], middle[3]),
-            held[13],
+            memory[13],
         )
 
     def __call__(self, share: float) -> None:
@@ -117,15 +117,15 @@ class Turn:
         np.bitwise_xor(own, previous, middle)  # no where it is the middle one
         middle3[...] = middle0
         np.bitwise_xor(here, odd, here)
-        room, pace, most, least = before, after, over0, over1  # no more needed as what they were
-        np.maximum(first, second, out=most)
-        np.minimum(first, second, out=least)
-        np.minimum(most, third, out=room)
-        np.maximum(room, least, out=room)
-        np.maximum(most, third, out=most)
-        np.minimum(least, third, out=least)
-        np.subtract(most, room, room)  # from the middle one up to the greatest
-        np.subtract(most, least, pace)
+        room, pace, maximum, minimum = before, after, over0, over1  # no more needed as what they were
+        np.maximum(first, second, out=maximum)
+        np.minimum(first, second, out=minimum)
+        np.minimum(maximum, third, out=room)
+        np.maximum(room, minimum, out=room)
+        np.maximum(maximum, third, out=maximum)
+        np.minimum(minimum, third, out=minimum)
+        np.subtract(maximum, room, room)  # from the middle one up to the greatest
+        np.subtract(maximum, minimum, pace)
         cv2.convertScaleAbs(pace, pace, share)
         np.minimum(room, pace, out=room)  # how far the middle one rises
         np.subtract(pace, room, pace)  # how far the greatest falls

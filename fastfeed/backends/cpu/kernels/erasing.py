@@ -42,11 +42,11 @@ def grid(op: GridMask, values: dict[str, Any], row: int, image: np.ndarray) -> n
     side = round(float(values["share"][row]) * unit)
     line = _line(op.fill, channels, width)
     lines = image.reshape(height, -1)
-    whole = max(height - top, 0) // unit
-    end = top + whole * unit
+    full_units = max(height - top, 0) // unit
+    end = top + full_units * unit
     parts = [lines[: max(top - unit + side, 0)], lines[end : end + side]]
-    if whole:
-        parts.append(lines[top:end].reshape(whole, unit, -1)[:, :side])
+    if full_units:
+        parts.append(lines[top:end].reshape(full_units, unit, -1)[:, :side])
     if width > _FEW * unit:
         hidden = ((np.arange(width) - left) % unit < side).repeat(channels)
         keep, fill = np.where(hidden, np.uint8(0), np.uint8(255)), np.where(hidden, line, np.uint8(0))

@@ -17,14 +17,14 @@ __all__ = ["KERNELS"]
 def noise(op: GaussianNoise, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """Noise is rounded to levels before it is added: the image is whole numbers, so the sum is the same."""
     scale, offset = float(values["sigma"][row]) / STEPS, int(values["offset"][row])
-    flat, table, done = image.reshape(1, -1), steps()[None], 0
+    flat, table, start = image.reshape(1, -1), steps()[None], 0
     levels = planes(1, 1, 2 * min(image.size, LENGTH))[0].view(np.int16)
-    while done < image.size:  # once, unless the table ends before the image
-        piece = table[:, offset : offset + image.size - done]
-        part = flat[:, done : done + piece.size]
+    while start < image.size:  # once, unless the table ends before the image
+        piece = table[:, offset : offset + image.size - start]
+        part = flat[:, start : start + piece.size]
         cv2.addWeighted(piece, scale, piece, 0, 0, dst=levels[:, : piece.size])
         cv2.add(part, levels[:, : piece.size], dst=part, dtype=cv2.CV_8U)
-        done, offset = done + piece.size, 0
+        start, offset = start + piece.size, 0
     return image
 
 

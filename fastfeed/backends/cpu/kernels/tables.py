@@ -114,7 +114,7 @@ def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.nda
     """Tables of ImageOps.equalize. Counts are whole numbers in float64, whose division is quicker."""
     counts = count(image).astype(np.float64)
     pixels = image.shape[0] * image.shape[1]
-    steps = np.array([[(pixels - int(one[one.nonzero()[0][-1]])) // 255] for one in counts])
+    steps = np.array([[(pixels - int(histogram[histogram.nonzero()[0][-1]])) // 255] for histogram in counts])
     before = counts.cumsum(axis=1)
     before -= counts
     before += steps // 2
@@ -125,10 +125,10 @@ def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.nda
 
 
 def equalize(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    table, done = equalize_table(op, values, row, image), split(image)
-    for c, plane in enumerate(done):
+    table, channels = equalize_table(op, values, row, image), split(image)
+    for c, plane in enumerate(channels):
         cv2.LUT(plane, np.ascontiguousarray(table[:, c]), dst=plane)
-    cv2.merge(done, image)
+    cv2.merge(channels, image)
     return image
 
 
@@ -143,8 +143,8 @@ def _stretch(low: int, high: int) -> np.ndarray:
 
 
 def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    done, same = split(image), True
-    for plane in done:
+    channels, same = split(image), True
+    for plane in channels:
         low, high = cv2.minMaxLoc(plane)[:2]
         if high - low == 255 or high <= low:
             continue
@@ -154,7 +154,7 @@ def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.n
         else:
             cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)
     if not same:
-        cv2.merge(done, image)
+        cv2.merge(channels, image)
     return image
 
 

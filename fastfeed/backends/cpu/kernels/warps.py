@@ -43,12 +43,12 @@ def warp(
     size, flags = image.shape[1::-1], _FLAGS[filter]
     if g == h == 0.0:
         move = np.array(((a / i, b / i, c / i + (a + b) / i / 2 - 0.5), (d / i, e / i, f / i + (d + e) / i / 2 - 0.5)))
-        seen = cv2.warpAffine(image, move, size, dst=out, flags=flags, borderValue=fill)
+        result = cv2.warpAffine(image, move, size, dst=out, flags=flags, borderValue=fill)
     else:  # half a pixel back, the matrix, half a pixel on
         ahead = ((a, b, c + (a + b) / 2), (d, e, f + (d + e) / 2), (g, h, i + (g + h) / 2))
         move = np.array([[v - w / 2 for v, w in zip(row, ahead[2], strict=True)] for row in ahead[:2]] + [ahead[2]])
-        seen = cv2.warpPerspective(image, move, size, dst=out, flags=flags, borderValue=fill)
-    return seen.reshape(image.shape)
+        result = cv2.warpPerspective(image, move, size, dst=out, flags=flags, borderValue=fill)
+    return result.reshape(image.shape)
 
 
 def _by_pillow(image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ...]) -> np.ndarray:
@@ -56,8 +56,8 @@ def _by_pillow(image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[i
     data = tuple((matrix / (matrix[2, 2] or 1e-12)).ravel()[:8])
     how = Image.Resampling.BILINEAR if filter == "bilinear" else Image.Resampling.NEAREST
     shade: Any = tuple(fill) if plain.mode == "RGB" else fill[0]
-    seen = plain.transform(plain.size, Image.Transform.PERSPECTIVE, data, how, fillcolor=shade)
-    return np.array(seen).reshape(image.shape)
+    result = plain.transform(plain.size, Image.Transform.PERSPECTIVE, data, how, fillcolor=shade)
+    return np.array(result).reshape(image.shape)
 
 
 def warped(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:

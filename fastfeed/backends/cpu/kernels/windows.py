@@ -27,10 +27,10 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
         down, across = values["flip"][row].tolist()
         if not (down or across):
             return np.ascontiguousarray(part)
-        whole = image if part.shape == image.shape else None  # then the cut is all of it, and may be turned in place
-        return cv2.flip(part, -1 if down and across else int(across), dst=whole).reshape(part.shape)
-    one = slice(row, row + 1)
-    windows = Windows(values["box"][one], values["flip"][one], values["size"][one], values["limit"][one])
+        target = image if part.shape == image.shape else None  # then the cut is all of it, and may be turned in place
+        return cv2.flip(part, -1 if down and across else int(across), dst=target).reshape(part.shape)
+    rows = slice(row, row + 1)
+    windows = Windows(values["box"][rows], values["flip"][rows], values["size"][rows], values["limit"][rows])
     out = np.empty((1, *size, image.shape[2]), np.uint8)
     header = Header(image.shape[0], image.shape[1], "array")
     decode_with_border(_ENGINE, Request([image], [header], windows, op.filter), op.border, out, _NEVER)
@@ -52,15 +52,15 @@ def _whole_pixels(
     if not all(side.is_integer() for side in limit):
         return None
     y, x, high, wide = map(int, limit)
-    seen = image[max(top, y) : max(0, min(bottom, y + high)), max(left, x) : max(0, min(right, x + wide))]
-    if seen.shape[:2] == size:
-        return seen
+    visible = image[max(top, y) : max(0, min(bottom, y + high)), max(left, x) : max(0, min(right, x + wide))]
+    if visible.shape[:2] == size:
+        return visible
     edges = [max(0, y - top), max(0, bottom - y - high), max(0, x - left), max(0, right - x - wide)]
-    most = (max(edges[:2]), max(edges[2:])) if op.border.mode == "reflect" else (0, 0)
-    if seen.shape[0] <= most[0] or seen.shape[1] <= most[1]:
+    reach = (max(edges[:2]), max(edges[2:])) if op.border.mode == "reflect" else (0, 0)
+    if visible.shape[0] <= reach[0] or visible.shape[1] <= reach[1]:
         return None
     out = np.empty((*size, image.shape[2]), np.uint8)
-    return add_border(seen, edges, op.border.mode, shade(op.border.fill, image.shape[2]), out)
+    return add_border(visible, edges, op.border.mode, shade(op.border.fill, image.shape[2]), out)
 
 
 KERNELS = {Window: cut}

@@ -1,0 +1,119 @@
+"""Would obstore (a Rust client) read samples from S3 at less cost than s3fs? Byte ranges of tar shards, 64 in flight,
+40 ms of latency: our storage over s3fs, s3fs without it, obstore without it, and our storage over obstore.
+
+The server is the tests' (tests/helpers/s3.py), in another process on the same two cores, so the processor time per
+read of this process says more than the rate. Every byte that comes is compared. Needs `pip install obstore`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from rounds import DATA, arguments, finish, interleaved, ratio
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import obstore
+import s3fs
+from helpers.s3 import S3Server
+from obstore.fsspec import FsspecStore
+from obstore.store import S3Store
+
+from fastfeed.storage import storage as storage_module
+from fastfeed.storage.byte_range import Span as ByteRange
+from fastfeed.storage.storage import Storage
+
+OBJECTS, IN_FLIGHT, LATENCY_S = 8, 64, 0.04
+
+
+def main() -> None:
+    options = arguments(__doc__, rounds=7)
+    images = [path.read_bytes() for path in sorted((DATA / "imagenet-sample").glob("*.JPEG"))]
+    with S3Server() as server:
+        blob = b"".join(images)
+        keys = [f"objects/{k}" for k in range(OBJECTS)]
+        for key in keys:
+            server.put(f"bench/{key}", blob)
+        server.warm([f"bench/{key}" for key in keys])
+        ends = np.cumsum([len(image) for image in images]).tolist()
+        ranges = [(key, end - len(image), end) for key in keys for image, end in zip(images, ends, strict=True)]
+        order = np.random.default_rng(0).permutation(len(ranges)).tolist()
+        ranges = [ranges[i] for i in order]
+        sums = [zlib.crc32(blob[start:end]) for _, start, end in ranges]
+
+        def checked(parts: list[Any]) -> int:
+            assert [zlib.crc32(part) for part in parts] == sums
+            return len(parts)
+
+        s3_options = server.options
+        config = {
+            "endpoint": server.url,
+            "access_key_id": "test",
+            "secret_access_key": "test",
+            "region": "us-east-1",
+            "bucket": "bench",
+        }
+        store = S3Store(client_options={"allow_http": True}, config=config)
+        loop = asyncio.new_event_loop()
+
+        async def gathered(read: Any) -> list[Any]:
+            limit = asyncio.Semaphore(IN_FLIGHT)
+
+            async def one(key: str, start: int, end: int) -> Any:
+                async with limit:
+                    return await read(key, start, end)
+
+            return await asyncio.gather(*(one(*each) for each in ranges))
+
+        system = s3fs.S3FileSystem(
+            **s3_options, asynchronous=True, loop=loop, config_kwargs={"max_pool_connections": 2 * IN_FLIGHT}
+        )
+
+        async def by_s3fs(key: str, start: int, end: int) -> bytes:
+            return await system._cat_file(f"bench/{key}", start=start, end=end)
+
+        async def by_obstore(key: str, start: int, end: int) -> Any:
+            return await obstore.get_range_async(store, key, start=start, end=end)
+
+        def spans(protocol: str) -> list[ByteRange]:
+            return [ByteRange(f"{protocol}://bench/{key}", start, end) for key, start, end in ranges]
+
+        ours, over_obstore = Storage(s3_options, in_flight=IN_FLIGHT), Storage(in_flight=IN_FLIGHT)
+
+        def connect(uri: str, settings: dict[str, Any], in_flight: int) -> FsspecStore:
+            flat = {name: value for name, value in config.items() if name != "bucket"}
+            return FsspecStore("s3", config=flat, client_options={"allow_http": True}, skip_instance_cache=True)
+
+        with mock.patch.object(storage_module, "connect", connect):
+            over_obstore.read(spans("s3")[:1])
+
+        server.faults(latency_s=LATENCY_S)
+        result = interleaved(
+            options.rounds,
+            {
+                "our storage over s3fs": lambda: checked(ours.read(spans("s3"))),
+                "s3fs": lambda: checked(loop.run_until_complete(gathered(by_s3fs))),
+                "our storage over obstore": lambda: checked(over_obstore.read(spans("s3"))),
+                "obstore": lambda: checked(loop.run_until_complete(gathered(by_obstore))),
+            },
+        )
+    names = ("s3fs", "our storage over obstore", "obstore")
+    cost = {name: result[name]["cpu_ms_per_image"] for name in result}
+    finish(
+        "What does a read of 110 kB from S3 cost with obstore, and with s3fs?",
+        {
+            "result": result,
+            "ratios": {f"{name} / our storage over s3fs": ratio(result, name, "our storage over s3fs") for name in names},
+            "CPU of our storage over s3fs / that of": {name: round(cost["our storage over s3fs"] / cost[name], 2) for name in names},
+        },
+        options.out,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 
 s3fs lists, stats and finds credentials, region and endpoint. Reads go through obstore where it is installed, at a
 quarter of the processor time (benchmarks/results/obstore.md). They go through s3fs where its options ask for more than
-is carried over, and in forked processes, which obstore's threads do not survive.
+is carried over, in forked processes, which obstore's threads do not survive, and from servers that ignore ranges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["S3Reader", "is_s3"]
 _PROCESS = os.getpid()  # that obstore's threads belong to
 _CREDENTIALS_LAST = timedelta(minutes=5)  # then s3fs is asked again; it renews those that expire
 _TIMEOUT = "3600s"  # obstore's own for one request; `retry` ends attempts much earlier
-_REFUSED = (301, 307, 400, 401, 403)  # HTTP status: wrong region, or signed in some other way
+_REFUSED = (301, 307, 400, 401, 403)  # HTTP status: another region, another way to sign in
 
 # options of s3fs that obstore has no use for, or that are passed on
 _OPTIONS = {
@@ -76,7 +76,7 @@ class S3Reader:
             return await _read_by_obstore(store, key, etag, start, end)
         except obstore.exceptions.BaseError as error:
             readable = _S3Error(error)
-            if readable.status not in _REFUSED:
+            if readable.status not in _REFUSED and "non-partial response" not in str(readable):
                 raise readable from error
         data = await self._read_by_s3fs(bucket, key, etag, start, end)  # finds its way, or says what is wrong
         self._stores[bucket] = None
@@ -98,6 +98,9 @@ class S3Reader:
         await self._system.set_session()
         client = await self._system.get_s3(bucket)
         endpoint, credentials = client.meta.endpoint_url, client._request_signer._credentials
+        anonymous = self._system.anon
+        if not anonymous and credentials is None:
+            return None  # s3fs says what is missing
         if endpoint.startswith("https") and "AWS_CA_BUNDLE" in os.environ:
             return None
 
@@ -110,7 +113,6 @@ class S3Reader:
                 "expires_at": datetime.now(timezone.utc) + _CREDENTIALS_LAST,
             }
 
-        anonymous = self._system.anon or credentials is None
         return obstore.store.S3Store(
             bucket,
             config={

@@ -12,7 +12,7 @@ from fsspec.core import url_to_fs
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
 from fastfeed.storage.retry import Diagnosis, Unread
 
-__all__ = ["connect", "explain", "is_s3", "named", "s3_bytes", "settings"]
+__all__ = ["connect", "explain", "named", "settings"]
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 # by the name of the exception: the clients' packages may not be installed
@@ -89,20 +89,6 @@ def connect(uri: str, options: dict[str, Any], in_flight: int) -> Any:
     if hasattr(system, "retries"):
         system.retries = 1  # attempts per request: retries are up to `retry`
     return system
-
-
-def is_s3(system: Any) -> bool:
-    """An S3 client that supports conditional requests."""
-    return type(system).__module__.startswith("s3fs") and hasattr(system, "_call_s3")
-
-
-async def s3_bytes(system: Any, path: str, etag: str, start: int = 0, end: int | None = None) -> bytes:
-    """Bytes [start, end) of the object with this etag; an error if it has been replaced."""
-    bucket, key, _ = system.split_path(path)
-    ends = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
-    reply = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=f'"{etag}"', **ends, **system.req_kw)
-    async with reply["Body"] as body:
-        return await body.read()
 
 
 def _about(uri: str, work: Any) -> Any:

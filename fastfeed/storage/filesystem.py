@@ -15,8 +15,8 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from fastfeed.storage.byte_range import ByteRange
-from fastfeed.storage.clients import is_s3, s3_bytes
 from fastfeed.storage.retry import Unread
+from fastfeed.storage.s3 import S3Reader
 
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 
@@ -86,7 +86,7 @@ async def list_files(system: Any, path: str, verb: str = "find") -> dict[str, di
     return await call(system, verb, path, detail=True, **({"on_error": "raise"} if walks else {}))
 
 
-async def read_range(system: Any, path: str, span: ByteRange) -> bytes | Unread:
+async def read_range(system: Any, s3: S3Reader | None, path: str, span: ByteRange) -> bytes | Unread:
     """One request for a byte range: all of it, an error, or Unread where retries are useless."""
     stat, start, stop = span.stat, span.start, span.stop
     if start and stop is None:  # without an end, nothing would show that a server without ranges sent all
@@ -101,8 +101,8 @@ async def read_range(system: Any, path: str, span: ByteRange) -> bytes | Unread:
         ends = {}  # a whole read shows that the object grew
     else:
         ends = {"start": start, "end": stop}
-    if stat is not None and stat.version and is_s3(system):
-        data = await s3_bytes(system, path, stat.version, **ends)
+    if s3 is not None:
+        data = await s3.read(path, stat.version if stat is not None else "", **ends)
     else:
         data = await call(system, "cat_file", path, **ends)
     if stop is None or len(data) == stop - start:

@@ -26,6 +26,7 @@ from fastfeed.storage.filesystem import DaemonThreads, call, list_files, read_ra
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.request_limit import Limiter
 from fastfeed.storage.retry import Latencies, RetryPolicy, Unread, retry
+from fastfeed.storage.s3 import S3Reader, is_s3
 
 __all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
 
@@ -46,6 +47,7 @@ class _Endpoint:
     """A file system and its latencies."""
 
     system: Any
+    s3: S3Reader | None  # reads, where it is S3
     reads: Latencies = field(default_factory=Latencies)
     stats: Latencies = field(default_factory=Latencies)
     calls: Latencies = field(default_factory=Latencies)
@@ -126,14 +128,16 @@ class Storage:
     async def _get(self, endpoint: _Endpoint, path: str, span: ByteRange) -> bytes | Unread:
         size = 0 if span.stop is None else span.stop - span.start
         async with self._limiter.permit() as permit:
-            request = partial(read_range, endpoint.system, path, span)
+            request = partial(read_range, endpoint.system, endpoint.s3, path, span)
             latencies = endpoint.reads if size else None  # where the size is not known, none can be said to lag
             return _checked(span, await retry(request, size, explain, self.policy, latencies, permit.pause))
 
     async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
         """Fetch a chunk and cache it while holding the permit: a slow disk slows the network down."""
         endpoint, path = self._endpoint(span.uri)
-        request = partial(read_range, endpoint.system, path, replace(span, start=chunk.start, stop=chunk.stop))
+        request = partial(
+            read_range, endpoint.system, endpoint.s3, path, replace(span, start=chunk.start, stop=chunk.stop)
+        )
         async with self._limiter.permit() as permit:
             size = chunk.stop - chunk.start
             data = await retry(request, size, explain, self.policy, endpoint.reads, permit.pause)
@@ -225,7 +229,8 @@ class Storage:
             with self._lock:
                 system = repr(named(uri))
                 if system not in self._systems:
-                    self._systems[system] = _Endpoint(connect(uri, self.options, self.in_flight))
+                    client = connect(uri, self.options, self.in_flight)
+                    self._systems[system] = _Endpoint(client, S3Reader(client) if is_s3(client) else None)
                 endpoint = self._endpoints[key] = self._systems[system]
         return endpoint, endpoint.system._strip_protocol(uri)
 

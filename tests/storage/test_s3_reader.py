@@ -10,7 +10,7 @@ from helpers.s3 import S3Server
 
 from fastfeed.storage import s3 as s3_module
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Span, Storage
+from fastfeed.storage.storage import ByteRange, Storage
 
 pytestmark = needs("s3fs", "obstore")
 
@@ -44,10 +44,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return Calls(monkeypatch)
 
 
-def spans(storage: Storage, uri: str) -> list[Span]:
+def spans(storage: Storage, uri: str) -> list[ByteRange]:
     (stat,) = storage.stat([uri])
     assert not isinstance(stat, Unread), stat
-    return [Span(uri, start, start + 1000, stat) for start in range(0, 20_000, 1000)]
+    return [ByteRange(uri, start, start + 1000, stat) for start in range(0, 20_000, 1000)]
 
 
 def check(storage: Storage, uri: str) -> None:
@@ -59,7 +59,7 @@ def test_reads_go_through_obstore(s3: S3Server, calls: Calls):
     s3.put("bucket/a b/ü%20.bin", BLOB)
     check(Storage(s3.options), "s3://bucket/a b/ü%20.bin")
     assert calls.by_obstore >= 20 and calls.by_s3fs == 0
-    assert Storage(s3.options).read([Span("s3://bucket/a b/ü%20.bin")]) == [BLOB]
+    assert Storage(s3.options).read([ByteRange("s3://bucket/a b/ü%20.bin")]) == [BLOB]
 
 
 def test_public_objects_are_read_without_credentials(s3: S3Server, calls: Calls):
@@ -99,7 +99,9 @@ def test_errors_are_the_same(s3: S3Server, monkeypatch: pytest.MonkeyPatch, inst
     s3.put("bucket/x.bin", BLOB[::-1])
     (changed,) = storage.read(wanted)
     assert changed == Unread("changed", "another object has taken its place since it was listed")
-    missing, beyond = storage.read([Span("s3://bucket/none.bin", 0, 10), Span("s3://bucket/x.bin", 60_000, 60_010)])
+    missing, beyond = storage.read(
+        [ByteRange("s3://bucket/none.bin", 0, 10), ByteRange("s3://bucket/x.bin", 60_000, 60_010)]
+    )
     assert isinstance(missing, Unread) and missing.reason == "not_found"
     assert isinstance(beyond, Unread) and beyond.reason == "truncated"
 
@@ -134,9 +136,9 @@ def test_an_error_is_one_line(s3: S3Server):
 FORKED = """
 import os, sys
 import fastfeed as ff
-from fastfeed.storage.storage import Span
+from fastfeed.storage.storage import ByteRange
 storage = ff.Storage({"key": "test", "secret": "test", "endpoint_url": sys.argv[1]})
-span = Span("s3://bucket/x.bin", 100, 110)
+span = ByteRange("s3://bucket/x.bin", 100, 110)
 assert len(storage.read([span])[0]) == 10
 child = os.fork()
 if not child:

@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
 WORKERS ?= 2 # processes that tests are spread over, by file
-PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadgroup)
+PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 JPEGLIB ?= /usr/include/jpeglib.h
 
 .PHONY: demo test test-all test-needs lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys

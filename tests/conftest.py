@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.photos import BROKEN, broken, folder
@@ -27,7 +28,7 @@ _LAUNCHERS = re.compile(
     r"COORDINATOR_ADDRESS)|(TORCHELASTIC|HOROVOD|OMPI|MV2|PMI|PMIX|PALS|MPI|SLURM)_.*|FASTFEED_TIMELINE)"
 )
 
-_NSYS = re.compile(r"test_(runner|nsys|profile_command).*\.py")
+_NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")
 
 # the machines that run these are shared and slow at times: no example may fail for taking long
 settings.register_profile(
@@ -36,14 +37,29 @@ settings.register_profile(
 settings.load_profile("fastfeed")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own hook, which reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers get whole files, one of them all simulated traces (each is analyzed once per process), and one of them
-    all that run Nsight Systems: two of it at a time wait for each other."""
-    for item in items:
-        shared = "simulated" if item.path.parent.name == "simulated" else str(item.path.relative_to(ROOT))
-        group = "nsys" if _NSYS.fullmatch(item.path.name) else shared
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Slow tests come first, so that no worker is left with them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers get whole files, as modules have fixtures; examples, which are slow and have none, one at a time. One
+    worker gets all simulated traces (each is analyzed once per process), and one all that run Nsight Systems, of which
+    two at a time wait for each other.
+
+    Not by marks: pytest-xdist 3.8 does not see them under pytest 9.2, and `--dist loadgroup` then splits files.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            if path.endswith("test_examples.py"):
+                return nodeid
+            return "nsys" if _NSYS.search(path) else "simulated" if "/simulated/" in path else path
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

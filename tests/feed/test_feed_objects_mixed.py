@@ -160,7 +160,7 @@ def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
 @pytest.mark.parametrize(
     ("ops", "masks", "error"),
     [
-        ([ff.CutMix()], False, "CutMix would hide tuples of objects that boxes still name; use Mosaic"),
+        ([ff.CutMix()], False, "CutMix would hide parts of objects that boxes still name; use Mosaic"),
         ([ff.RandomChoice([ff.MixUp(), ff.CutMix()])], False, "CutMix would hide"),
         ([ff.MixUp()], True, r"MixUp gives a pixel two classes, and masks hold one; use Mosaic\(\), which"),
         ([ff.CutMix()], True, r"use Mosaic\(\) instead"),

@@ -98,7 +98,7 @@ def test_errors_are_the_same(s3: S3Server, monkeypatch: pytest.MonkeyPatch, inst
     wanted = spans(storage, "s3://bucket/x.bin")[:1]
     s3.put("bucket/x.bin", BLOB[::-1])
     (changed,) = storage.read(wanted)
-    assert changed == Unread("changed", "another object has taken its place since it was listed")
+    assert changed == Unread("changed", "the object has been replaced since it was listed")
     missing, beyond = storage.read(
         [ByteRange("s3://bucket/none.bin", 0, 10), ByteRange("s3://bucket/x.bin", 60_000, 60_010)]
     )

@@ -137,13 +137,14 @@ def test_the_interpreter_ends_in_the_middle_of_an_epoch(folder):
 
 def test_without_dali_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)  # import raises, as without it
-    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali")]:
+    for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali.")]:
         monkeypatch.delitem(sys.modules, module)
     with pytest.raises(MissingExtra, match="needs NVIDIA DALI: pip install 'fastfeed\\[cuda13\\]'") as caught:
         ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, backend="dali")
     assert "fastfeed[cuda12]" in str(caught.value)
 
 
+@pytest.mark.slow
 @needs_dali
 def test_real_files_end_alike():
     """Every file of the malformed collection: the same verdict, and what is handed over has the same pixels."""

@@ -19,6 +19,8 @@ from helpers.helper_feeds import LONG, Stuck, appears, ended, gone, helper, side
 
 from fastfeed.errors import FeedClosed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def no_garbage() -> Iterator[None]:

@@ -12,6 +12,8 @@ from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.runner import nsight
 
+pytestmark = pytest.mark.slow
+
 REFUSED = {
     "jaxtb_pdl_2p2c.nsys-rep": "newer|Nsight Systems",
     "tpu_inference_2.xplane.pb": "TPU",

@@ -3,8 +3,8 @@
     feed = fastfeed.Feed(fastfeed.ImageFolder("photos/train"), [fastfeed.RandomResizedCrop(224)], batch=256)
     model.fit(feed.to_keras(), epochs=90)
 
-The public names are listed once, in `__init__.pyi`, for type checkers and for this file. Each is loaded when it is
-first used; importing the package loads nothing.
+The public names are listed once, in `__init__.pyi`, for type checkers and for this file; ops list their own. Each is
+loaded when it is first used; importing the package loads nothing.
 """
 
 import ast  # nothing slower: not even typing and pathlib, which cost as much as all the rest
@@ -20,18 +20,20 @@ def _public() -> dict[str, str]:
 
 
 _PUBLIC = _public()
-
-__all__ = list(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll]
+_OPS = _PUBLIC.pop("*")  # the module whose own list of names is public, too
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PUBLIC:
+    if name == "__all__":
+        return [*_PUBLIC, *importlib.import_module(f"fastfeed.{_OPS}").__all__]
+    module = _PUBLIC.get(name, None if name.startswith("_") else _OPS)
+    if module is None or (module == _OPS and name not in importlib.import_module(f"fastfeed.{_OPS}").__all__):
         raise AttributeError(f"module 'fastfeed' has no attribute {name!r}")
-    module = importlib.import_module(f"fastfeed.{_PUBLIC[name] or name}")
-    value = getattr(module, name) if _PUBLIC[name] else module
+    held = importlib.import_module(f"fastfeed.{module or name}")
+    value = getattr(held, name) if module else held
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(__getattr__("__all__"))  # type: ignore[arg-type]

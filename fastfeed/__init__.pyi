@@ -1,4 +1,4 @@
-"""The public names: one line each, read by type checkers and, when the package is imported, by `__init__.py`."""
+"""The public names: one line each, and all ops, read by type checkers and, on import, by `__init__.py`."""
 
 from . import errors as errors
 from . import recipes as recipes
@@ -11,58 +11,7 @@ from .faults import Failure as Failure
 from .faults import FaultPolicy as FaultPolicy
 from .feed import Feed as Feed
 from .feed.stats import FeedStats as FeedStats
-from .ops import LUT as LUT
-from .ops import Affine as Affine
-from .ops import AugMix as AugMix
-from .ops import AutoAugment as AutoAugment
-from .ops import AutoContrast as AutoContrast
-from .ops import Brightness as Brightness
-from .ops import CenterCrop as CenterCrop
-from .ops import ColorJitter as ColorJitter
-from .ops import Contrast as Contrast
-from .ops import Crop as Crop
-from .ops import CutMix as CutMix
-from .ops import CutOut as CutOut
-from .ops import Decode as Decode
-from .ops import Equalize as Equalize
-from .ops import FiveCrop as FiveCrop
-from .ops import Function as Function
-from .ops import Gamma as Gamma
-from .ops import GaussianBlur as GaussianBlur
-from .ops import GaussianNoise as GaussianNoise
-from .ops import Grayscale as Grayscale
-from .ops import GridMask as GridMask
-from .ops import Hue as Hue
-from .ops import Invert as Invert
-from .ops import JPEGCompression as JPEGCompression
-from .ops import LabelSmoothing as LabelSmoothing
-from .ops import Maybe as Maybe
-from .ops import MixUp as MixUp
-from .ops import Mosaic as Mosaic
-from .ops import MultiCrop as MultiCrop
-from .ops import Normalize as Normalize
-from .ops import OneHot as OneHot
-from .ops import OneOf as OneOf
-from .ops import Pad as Pad
-from .ops import Perspective as Perspective
-from .ops import Posterize as Posterize
-from .ops import RandAugment as RandAugment
-from .ops import RandomChoice as RandomChoice
-from .ops import RandomCrop as RandomCrop
-from .ops import RandomErasing as RandomErasing
-from .ops import RandomFlip as RandomFlip
-from .ops import RandomResizedCrop as RandomResizedCrop
-from .ops import Resize as Resize
-from .ops import Rotate as Rotate
-from .ops import Saturation as Saturation
-from .ops import Sequential as Sequential
-from .ops import Sharpness as Sharpness
-from .ops import Solarize as Solarize
-from .ops import TenCrop as TenCrop
-from .ops import ToFloat as ToFloat
-from .ops import ToLayout as ToLayout
-from .ops import TrivialAugmentWide as TrivialAugmentWide
-from .ops import View as View
+from .ops import *
 from .runtime.batch import Batch as Batch
 from .runtime.batch import Boxes as Boxes
 from .sampling import Balanced as Balanced

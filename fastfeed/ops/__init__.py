@@ -38,8 +38,7 @@ from fastfeed.ops.policy import *
 from fastfeed.ops.views import *
 from fastfeed.ops.warp import *
 
-__all__ = ["OPS"]
-__all__ += decode.__all__
+__all__ = list(decode.__all__)
 __all__ += geometry.__all__
 __all__ += convert.__all__
 __all__ += compose.__all__
@@ -56,4 +55,4 @@ __all__ += crops.__all__
 __all__ += policy.__all__
 __all__ += augmix.__all__
 
-OPS: tuple[type, ...] = tuple(globals()[name] for name in __all__[1:] if hasattr(globals()[name], "kind"))
+OPS: tuple[type, ...] = tuple(globals()[name] for name in __all__ if hasattr(globals()[name], "kind"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fastfeed
+import fastfeed.ops
 
 FOLDER = Path(fastfeed.__file__).parent
 
@@ -51,11 +52,17 @@ def test_type_checkers_see_what_is_there_at_run_time():
     stub = ast.parse((FOLDER / "__init__.pyi").read_text()).body[1:]
     assert all(isinstance(node, ast.ImportFrom) and node.level == 1 for node in stub)
     aliases = [alias for node in stub if isinstance(node, ast.ImportFrom) for alias in node.names]
-    assert [(alias.name, alias.asname) for alias in aliases] == [
-        (name, name) for name in fastfeed.__all__
-    ]  # re-exports
+    assert all(alias.asname == alias.name for alias in aliases if alias.name != "*")  # re-exports
+    (star,) = (node.module for node in stub if isinstance(node, ast.ImportFrom) and node.names[0].name == "*")
+    assert star == "ops"
+    assert fastfeed.__all__ == [alias.name for alias in aliases if alias.name != "*"] + fastfeed.ops.__all__
     assert len(set(fastfeed.__all__)) == len(fastfeed.__all__)
     assert (FOLDER / "py.typed").is_file()
+
+
+def test_all_names_come_with_a_star(python):
+    done = python("from fastfeed import *; print(Feed.__name__, Hue.__name__, errors.__name__)")
+    assert (done.stdout, done.stderr) == ("Feed Hue fastfeed.errors\n", "")
 
 
 def test_unknown_name():

@@ -38,7 +38,8 @@ from fastfeed.ops.policy import *
 from fastfeed.ops.views import *
 from fastfeed.ops.warp import *
 
-__all__ = list(decode.__all__)
+__all__: list[str] = []
+__all__ += decode.__all__
 __all__ += geometry.__all__
 __all__ += convert.__all__
 __all__ += compose.__all__

@@ -55,7 +55,7 @@ def test_every_op_has_examples():
 
 @pytest.mark.parametrize("kind", OPS, ids=lambda kind: kind.__name__)
 def test_every_op_is_public(kind):
-    assert getattr(fastfeed, kind.__name__, None) is kind, f"{kind.__name__} is not public: add it to __all__ of its module in fastfeed/ops"
+    assert getattr(fastfeed, kind.__name__, None) is kind, f"{kind.__name__} is missing in `__all__` of its module"
 
 
 def test_every_simple_change_of_pixels_has_a_kernel():

@@ -1,4 +1,4 @@
-"""Of which kind a place is: what a user who names only an address means."""
+"""Detects what kind of source a path or address is."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SHARDS = {".mds": "mds", ".tar": "tar", ".tfrecord": "tfrecord", ".parquet": "t
 _MOST = 10_000  # files of a folder that are looked at
 
 
-def kind_of(place: str) -> str:
-    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by what lies in a local folder, else by the name."""
-    name = os.path.basename(place.rstrip("/")).lower()
-    if is_local(place) and os.path.isdir(place):
-        if found := _inside(Path(place)):
-            return found
+def kind_of(uri: str) -> str:
+    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the contents of a local folder, else by the name."""
+    name = os.path.basename(uri.rstrip("/")).lower()
+    if is_local(uri) and os.path.isdir(uri):
+        if kind := _inside(Path(uri)):
+            return kind
     elif name.endswith(_TABLES):
         return "table"
     if name == "index.json":
@@ -34,7 +34,7 @@ def kind_of(place: str) -> str:
 
 
 def _inside(folder: Path) -> str:
-    """By the files in it; "" where they do not say. Where there are images beside shards, it is a folder of images."""
+    """The kind, by the files in a folder; "" if they do not tell. With both images and shards it is "folder"."""
     if _is_mds(folder / "index.json"):
         return "mds"
     kinds: set[str] = set()
@@ -51,7 +51,7 @@ def _inside(folder: Path) -> str:
                     return "folder"
                 elif suffix in _SHARDS:
                     kinds.add(_SHARDS[suffix])
-    except OSError:  # whoever lists it will say why
+    except OSError:  # reported when the folder is listed
         return ""
     return kinds.pop() if len(kinds) == 1 and not folders else ""
 
@@ -59,7 +59,7 @@ def _inside(folder: Path) -> str:
 def _is_mds(index: Path) -> bool:
     try:
         with index.open("rb") as file:
-            found = json.loads(file.read(1 << 26))
-        return isinstance(found, dict) and found.get("version") == 2 and isinstance(found.get("shards"), list)
+            content = json.loads(file.read(1 << 26))
+        return isinstance(content, dict) and content.get("version") == 2 and isinstance(content.get("shards"), list)
     except (OSError, ValueError, RecursionError):
         return False

@@ -37,7 +37,7 @@ class ImageFolder:
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and every path
     counts: a file that is linked into two folders is two samples. Only a link to a folder that it lies in is not
-    followed. Files without an image's extension, hidden ones, and images beside the class folders are left out:
+    followed. Files without an image's extension, hidden ones, and images outside the class folders are left out:
     `print` and `notes` say how many, with an example of each kind, and `left_out` has the counts. Pass
     `classes=train.classes` for a validation folder, so that labels agree; `labeled=False` takes all images anywhere
     below root, with label -1.
@@ -65,11 +65,11 @@ class ImageFolder:
     ) -> None:
         if isinstance(classes, str):
             raise ConfigError(f"ImageFolder: classes must be a list of names, got {classes!r}")
-        place = os.fspath(root).removeprefix("file://")
-        self.remote = not is_local(place)
-        self.root = trimmed(place) if self.remote else Path(place)
+        uri = os.fspath(root).removeprefix("file://")
+        self.remote = not is_local(uri)
+        self.root = trimmed(uri) if self.remote else Path(uri)
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._given = None if classes is None else tuple(classes)
+        self._requested_classes = None if classes is None else tuple(classes)
         if listing is not None:
             versions = self.remote and self._storage.cache is not None
             rows, folders, self._left_out = read_listing(os.fspath(listing), self._storage, versions, "ImageFolder")
@@ -91,41 +91,41 @@ class ImageFolder:
         self._versions = rows.versions if self.remote and self._storage.cache is not None else None
         self._fingerprint = ""
 
-    def _choose(self, folders: Sequence[str], beside: int) -> Sequence[str]:
-        """The folders that are classes, in the order of these; `beside` images are in none."""
+    def _choose(self, folders: Sequence[str], loose: int) -> Sequence[str]:
+        """The folders that are classes, in the order of the classes. `loose` counts images outside of all folders."""
         if not folders:
             hint = (
-                f"{beside} images lie in it directly; move them into one folder per class, or pass labeled=False"
-                if beside
+                f"{loose} images lie in it directly; move them into one folder per class, or pass labeled=False"
+                if loose
                 else "expected one folder per class"
             )
             raise SourceError(f"ImageFolder: no class folders in {self.root}: {hint}")
-        there = set(folders)
-        names = sorted(there) if self._given is None else self._given
-        if extra := sorted(there.difference(names)):
+        existing = set(folders)
+        names = sorted(existing) if self._requested_classes is None else self._requested_classes
+        if extra := sorted(existing.difference(names)):
             raise SourceError(f"ImageFolder: {self.root} has folders that are not in classes: {', '.join(extra[:5])}")
-        return [name for name in names if name in there]  # given in classes: a split may lack one
+        return [name for name in names if name in existing]  # given in classes: a split may lack one
 
-    def _label(self, rows: FileTable, folders: Sequence[str], least: int) -> tuple[FileTable, np.ndarray]:
+    def _label(self, rows: FileTable, folders: Sequence[str], minimum: int) -> tuple[FileTable, np.ndarray]:
         """Sort images by class. Those in no folder are dropped."""
         assert rows.labels is not None
-        there = np.flatnonzero(rows.labels >= 0)
-        beside = len(rows) - len(there)
-        chosen = self._choose(folders, beside)
-        self.classes = tuple(chosen) if self._given is None else self._given
+        labeled = np.flatnonzero(rows.labels >= 0)
+        loose = len(rows) - len(labeled)
+        chosen = self._choose(folders, loose)
+        self.classes = tuple(chosen) if self._requested_classes is None else self._requested_classes
         number = {name: label for label, name in enumerate(self.classes)}
-        labels = np.array([number[folder] for folder in folders], np.int32)[rows.labels[there]]
-        if beside:  # of a listing: others have none of them
-            self._left_out.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], beside)
-        if beside or np.any(np.diff(labels) < 0):
+        labels = np.array([number[folder] for folder in folders], np.int32)[rows.labels[labeled]]
+        if loose:  # of a listing: others have none of them
+            self._left_out.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], loose)
+        if loose or np.any(np.diff(labels) < 0):
             order = np.argsort(labels, kind="stable")
-            rows, labels = rows.take(there[order]), labels[order]
+            rows, labels = rows.take(labeled[order]), labels[order]
         counts = np.bincount(labels, minlength=len(self.classes))
         for name in chosen:
-            if (count := int(counts[number[name]])) < least:
+            if (count := int(counts[number[name]])) < minimum:
                 raise SourceError(
                     f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, "
-                    f"a class needs at least {least}; add images, remove the folder, or pass min_per_class=1"
+                    f"a class needs at least {minimum}; add images, remove the folder, or pass min_per_class=1"
                     f"{self._left_out_text()}"
                 )
         return rows, labels
@@ -177,7 +177,7 @@ class ImageFolder:
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
         if not self.remote:
-            return [Completed(found) for found in self.read(ids)]
+            return [Completed(data) for data in self.read(ids)]
         return [self._fetch(int(i)) for i in ids]
 
     def _fetch(self, i: int) -> Pending:
@@ -186,19 +186,19 @@ class ImageFolder:
             return Completed(self._look(i, Unread("bomb", f"{size} bytes, the limit is {MAX_BYTES}")))
         version = "" if self._versions is None else self._versions[i]
         span = ByteRange(uri, stat=Stat(size, version) if version and size >= 0 else None)
-        return MappedRead(self._storage.fetch([span])[0], lambda found: self._look(i, found))
+        return MappedRead(self._storage.fetch([span])[0], lambda data: self._look(i, data))
 
     def _size(self, i: int) -> int:
         """As listed, bytes; -1: not known."""
         return -1 if self._sizes is None else int(self._sizes[i])
 
-    def _look(self, i: int, found: bytes | Unread) -> bytes | Failure:
+    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
         size = self._size(i)
-        if not found:
-            found = Unread("empty")
-        elif isinstance(found, bytes) and size not in (-1, len(found)):
-            found = Unread("changed", f"{len(found)} bytes, {size} when it was listed")
-        return Failure(i, self.uri(i), "read", found.reason, found.detail) if isinstance(found, Unread) else found
+        if not data:
+            data = Unread("empty")
+        elif isinstance(data, bytes) and size not in (-1, len(data)):
+            data = Unread("changed", f"{len(data)} bytes, {size} when it was listed")
+        return Failure(i, self.uri(i), "read", data.reason, data.detail) if isinstance(data, Unread) else data
 
     @property
     def fingerprint(self) -> str:

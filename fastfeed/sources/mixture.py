@@ -1,4 +1,4 @@
-"""Several sources as one, in the shares you say."""
+"""Mixes several sources in given shares."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Mixture:
         *,
         length: int | None = None,
     ) -> None:
-        named = dict(sources) if isinstance(sources, Mapping) else {str(i): s for i, s in enumerate(sources)}
-        if not named:
+        by_name = dict(sources) if isinstance(sources, Mapping) else {str(i): s for i, s in enumerate(sources)}
+        if not by_name:
             raise ConfigError("Mixture needs at least one source, got none")
-        self.sources, self.names, self.length = tuple(named.values()), tuple(named), length
+        self.sources, self.names, self.length = tuple(by_name.values()), tuple(by_name), length
         self.shares = self._shares(weights)
         self.spec = self.sources[0].spec
-        for name, source in named.items():
+        for name, source in by_name.items():
             if source.spec != self.spec:
                 raise ConfigError(
                     f"Mixture: all sources must yield the same, got {self.spec} from {self.names[0]!r} and "
                     f"{source.spec} from {name!r}; resize arrays beforehand, or use files"
                 )
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
-        self.classes, self._labels = self._merge([(n, s.classes) for n, s in named.items()], "class names")
+        self.classes, self._labels = self._merge([(n, s.classes) for n, s in by_name.items()], "class names")
         self._located = {i: s for i, s in enumerate(self.sources) if says_where(s)}
         boxed = [i for i, source in self._located.items() if source.most]
         kinds = [(self.names[i], self._located[i].object_classes) for i in boxed]
@@ -57,8 +57,8 @@ class Mixture:
             return tuple(float(len(source)) for source in self.sources)
         if isinstance(weights, Mapping):
             if set(weights) != set(self.names):
-                got = ", ".join(map(str, weights))
-                raise ConfigError(f"Mixture: weights must name the sources {', '.join(self.names)}, got {got}")
+                names = ", ".join(map(str, weights))
+                raise ConfigError(f"Mixture: weights must name the sources {', '.join(self.names)}, got {names}")
             weights = [weights[name] for name in self.names]
         shares = tuple(float(weight) for weight in weights)
         if len(shares) != len(self.sources) or not all(0 < share < float("inf") for share in shares):
@@ -69,23 +69,23 @@ class Mixture:
         return shares
 
     def _merge(
-        self, sources: Sequence[tuple[str, tuple[str, ...]]], what: str
+        self, sources: Sequence[tuple[str, tuple[str, ...]]], label_kind: str
     ) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
         """Class names of all, and per source a table from its labels to these; None where they are the same."""
-        named = [classes for _, classes in sources]
-        if not any(named):
-            return (), [None] * len(named)
+        class_lists = [classes for _, classes in sources]
+        if not any(class_lists):
+            return (), [None] * len(class_lists)
         for name, classes in sources:
             if not classes:
                 raise ConfigError(
-                    f"Mixture: source {name!r} has no {what} and others have, so labels may not mean the same; "
+                    f"Mixture: source {name!r} has no {label_kind} and others have, so labels may not mean the same; "
                     "give it classes=..."
                 )
-        if all(classes == named[0] for classes in named):
-            return named[0], [None] * len(named)
-        merged = tuple(sorted(set().union(*named)))
+        if all(classes == class_lists[0] for classes in class_lists):
+            return class_lists[0], [None] * len(class_lists)
+        merged = tuple(sorted(set().union(*class_lists)))
         code = {text: i for i, text in enumerate(merged)}
-        return merged, [np.array([code[text] for text in classes] + [-1], np.int64) for classes in named]
+        return merged, [np.array([code[text] for text in classes] + [-1], np.int64) for classes in class_lists]
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -95,7 +95,7 @@ class Mixture:
         return part, int(i) - int(self.starts[part])
 
     def _gather(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[tuple[np.ndarray, Any]]:
-        """Ask each source for its own ids; (places in `ids`, answer) each."""
+        """Ask each source for its own ids; (positions in `ids`, answer) each."""
         ids = np.asarray(ids, np.int64)
         parts = np.searchsorted(self.starts, ids, side="right") - 1
         answers = []
@@ -104,12 +104,12 @@ class Mixture:
             answers.append((at, ask(part, self.sources[part], ids[at] - self.starts[part])))
         return answers
 
-    def _place(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[Any]:
-        found: list[Any] = [None] * len(ids)
+    def _scatter(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[Any]:
+        values: list[Any] = [None] * len(ids)
         for at, answer in self._gather(ids, ask):
-            for place, value in zip(at.tolist(), answer, strict=True):
-                found[place] = value
-        return found
+            for position, value in zip(at.tolist(), answer, strict=True):
+                values[position] = value
+        return values
 
     def _array(self, ids: np.ndarray, shape: tuple[int, ...], dtype: Any, fill: float, ask: Any) -> np.ndarray:
         out = np.full((len(ids), *shape), fill, dtype)
@@ -134,7 +134,7 @@ class Mixture:
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """As the sources do."""
-        return self._place(ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())])
+        return self._scatter(ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())])
 
     @property
     def remote(self) -> bool:
@@ -147,13 +147,13 @@ class Mixture:
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
                 return [MappedRead(pending, lambda x: self._own(part, x)) for pending in source.fetch(own.tolist())]
-            return [_Later(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
+            return [_DeferredRead(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
 
-        return self._place(ids, ask)
+        return self._scatter(ids, ask)
 
-    def _own(self, part: int, found: Any) -> Any:
+    def _own(self, part: int, sample: Any) -> Any:
         """A failure by its id here."""
-        return replace(found, id=found.id + int(self.starts[part])) if isinstance(found, Failure) else found
+        return replace(sample, id=sample.id + int(self.starts[part])) if isinstance(sample, Failure) else sample
 
     @property
     def fingerprint(self) -> str:
@@ -185,18 +185,18 @@ class Mixture:
     @property
     def notes(self) -> list[str]:
         """Those of all sources, each after the source's name."""
-        named = zip(self.names, self.sources, strict=True)
-        return [f"{name}: {note}" for name, source in named for note in notes_of(source)]
+        named_sources = zip(self.names, self.sources, strict=True)
+        return [f"{name}: {note}" for name, source in named_sources for note in notes_of(source)]
 
     # -- Annotated
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """As the sources say, 1 where one does not: float32. None where none does."""
-        return self._said(ids, "weights", (), np.float32, 1)
+        return self._annotation(ids, "weights", (), np.float32, 1)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
         """As the sources say, NaN where one does not: float64, shape (len(ids), 4). None where none does."""
-        return self._said(ids, "boxes", (4,), np.float64, np.nan)
+        return self._annotation(ids, "boxes", (4,), np.float64, np.nan)
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Those that every source has."""
@@ -231,11 +231,11 @@ class Mixture:
         def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
             return part, self._located[part].objects(own) if part in self._kinds else None
 
-        for at, (part, found) in self._gather(ids, ask):
-            if found is not None:
-                counts[at], table = found.counts, self._kinds[part]
-                labels = found.labels if table is None else table[found.labels]
-                parts.append((found.boxes, labels, np.repeat(at, found.counts)))
+        for at, (part, instances) in self._gather(ids, ask):
+            if instances is not None:
+                counts[at], table = instances.counts, self._kinds[part]
+                labels = instances.labels if table is None else table[instances.labels]
+                parts.append((instances.boxes, labels, np.repeat(at, instances.counts)))
         boxes, labels, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         return Instances(boxes[order], labels[order], counts)
@@ -246,18 +246,20 @@ class Mixture:
             return None
 
         def ask(part: int, _: Source, own: np.ndarray) -> list[Any]:
-            found = self._located[part].masks(own.tolist()) if part in self._located else None
-            return [None] * len(own) if found is None else [self._own(part, one) for one in found]
+            masks = self._located[part].masks(own.tolist()) if part in self._located else None
+            return [None] * len(own) if masks is None else [self._own(part, mask) for mask in masks]
 
-        return self._place(ids, ask)
+        return self._scatter(ids, ask)
 
-    def _said(self, ids: np.ndarray, what: str, shape: tuple[int, ...], dtype: Any, fill: float) -> np.ndarray | None:
+    def _annotation(
+        self, ids: np.ndarray, method: str, shape: tuple[int, ...], dtype: Any, fill: float
+    ) -> np.ndarray | None:
         none = np.empty(0, np.int64)
-        if all(not isinstance(s, Annotated) or getattr(s, what)(none) is None for s in self.sources):
+        if all(not isinstance(s, Annotated) or getattr(s, method)(none) is None for s in self.sources):
             return None
 
         def ask(_: int, source: Source, own: np.ndarray) -> np.ndarray | None:
-            return getattr(source, what)(own) if isinstance(source, Annotated) else None
+            return getattr(source, method)(own) if isinstance(source, Annotated) else None
 
         return self._array(ids, shape, dtype, fill, ask)
 
@@ -271,7 +273,7 @@ class Mixture:
         return f"Mixture({shares}): {len(self)} images{kinds}"
 
 
-class _Later:
+class _DeferredRead:
     """A read that happens when it is taken."""
 
     def __init__(self, read: Callable[[], Any]) -> None:

@@ -84,9 +84,9 @@ def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
     labels = batch.get(b"labels", batch.get(b"fine_labels"))
     pixels: Any = batch.get(b"data")
     if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
-        raise SourceError(f"CIFAR: {path} is no CIFAR batch")
+        raise SourceError(f"CIFAR: {path} is not a CIFAR batch")
     if getattr(pixels, "shape", None) != (len(labels), _CIFAR_PIXELS) or pixels.dtype != np.uint8:
-        raise SourceError(f"CIFAR: {path} is no CIFAR batch")
+        raise SourceError(f"CIFAR: {path} is not a CIFAR batch")
     return pixels, np.array(labels, np.int64)
 
 
@@ -121,7 +121,7 @@ def _unpickle(path: Path) -> dict[Any, Any]:
     except Exception as error:  # a damaged pickle raises anything
         raise SourceError(f"CIFAR: cannot read {path}: {error}") from error
     if not isinstance(batch, dict):
-        raise SourceError(f"CIFAR: {path} is no CIFAR batch")
+        raise SourceError(f"CIFAR: {path} is not a CIFAR batch")
     return batch
 
 
@@ -129,7 +129,7 @@ def _first(folder: Path, names: list[str]) -> Path:
     for name in names:
         if (folder / name).exists():
             return folder / name
-    raise SourceError(f"MNIST: {folder} holds no {names[0]} (or .gz); pass the folder with the four idx files")
+    raise SourceError(f"MNIST: {folder} does not hold {names[0]} (or .gz); pass the folder with the four idx files")
 
 
 def _split(split: str) -> str:

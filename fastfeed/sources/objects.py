@@ -1,4 +1,4 @@
-"""Boxes and masks beside any source's images."""
+"""Adds boxes and masks to the images of any source."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Objects:
             raise ConfigError("Objects needs boxes, masks or both, got neither; without them use the source itself")
         if boxes is None and labels is not None:
             raise ConfigError("Objects: labels are of boxes, got labels without boxes; pass boxes, or leave labels out")
-        for what, given, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
-            if isinstance(given, (str, bytes, os.PathLike)):
-                raise ConfigError(f"Objects: {what} must be a list, one per sample, got {given!r}")
-            if given is not None and len(given) != len(source):
+        for option, values, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
+            if isinstance(values, (str, bytes, os.PathLike)):
+                raise ConfigError(f"Objects: {option} must be a list, one per sample, got {values!r}")
+            if values is not None and len(values) != len(source):
                 raise ConfigError(
-                    f"Objects: {what} must be one per sample, got {len(given)} for {len(source)} samples; "
+                    f"Objects: {option} must be one per sample, got {len(values)} for {len(source)} samples; "
                     f"a sample without has {none}"
                 )
         names = tuple(classes)
@@ -99,10 +99,10 @@ class Objects:
         """
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         source, lists, names, notes = read_coco(images, os.fspath(annotations), storage)
-        made = cls.__new__(cls)
-        made._set(source, lists, None, names, most)
-        made._notes = notes
-        return made
+        objects = cls.__new__(cls)
+        objects._set(source, lists, None, names, most)
+        objects._notes = notes
+        return objects
 
     def _set(
         self, source: Source, lists: BoxLists | None, masks: Masks | None, names: tuple[str, ...], most: int | None
@@ -115,7 +115,7 @@ class Objects:
             raise ConfigError(f"Objects: most is the room for boxes, got most={most} without boxes; leave it out")
         self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
         self._lists, self._masks, self._most = lists, masks, most
-        self._said = source if isinstance(source, Annotated) else None
+        self._annotated = source if isinstance(source, Annotated) else None
         self._notes: list[str] = []
         self._fingerprint = ""
 
@@ -190,15 +190,15 @@ class Objects:
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """As the source says."""
-        return None if self._said is None else self._said.weights(ids)
+        return None if self._annotated is None else self._annotated.weights(ids)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
         """The parts of images that count, as the source says; objects are `objects`."""
-        return None if self._said is None else self._said.boxes(ids)
+        return None if self._annotated is None else self._annotated.boxes(ids)
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """As the source says."""
-        return {} if self._said is None else self._said.columns(ids)
+        return {} if self._annotated is None else self._annotated.columns(ids)
 
     # -- Located
 
@@ -217,8 +217,8 @@ class Objects:
         """Masks of these images, not decoded yet."""
         if self._masks is None:
             return None
-        found = zip(ids, self._masks.read(ids), strict=True)
-        return [self._failure(int(i), one) if isinstance(one, Unread) else one for i, one in found]
+        masks = zip(ids, self._masks.read(ids), strict=True)
+        return [self._failure(int(i), mask) if isinstance(mask, Unread) else mask for i, mask in masks]
 
     def _failure(self, i: int, why: Unread) -> Failure:
         return Failure(i, self.uri(i), "read", why.reason, f"its mask: {why.detail}" if why.detail else "its mask")

@@ -29,7 +29,7 @@ from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["Table"]
 
-_STATE = ("notes", "_asked", "_root", "_given", "_memory", "_storage")
+_STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage")
 
 
 class Images(Protocol):
@@ -84,23 +84,23 @@ class Table:
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
-        for what, names in (("columns", columns), ("classes", classes)):
+        for option, names in (("columns", columns), ("classes", classes)):
             if isinstance(names, str):
-                raise ConfigError(f"Table: {what} must be a list of names, got {names!r}; pass [{names!r}]")
+                raise ConfigError(f"Table: {option} must be a list of names, got {names!r}; pass [{names!r}]")
         boxes = () if box is None else (box,) if isinstance(box, str) else tuple(box)
-        self._asked = RequestedColumns(image, label, weight, boxes, tuple(columns))
+        self._requested = RequestedColumns(image, label, weight, boxes, tuple(columns))
         self._root = None if root is None else os.fspath(root)
-        self._given = None if classes is None else tuple(classes)
+        self._requested_classes = None if classes is None else tuple(classes)
         self._memory = _in_bytes(memory)
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         files, self.notes = find_table(table, self._storage)
-        self._set(open_table(files, self._asked, self._storage))
+        self._set(open_table(files, self._requested, self._storage))
 
     def _set(self, opened: OpenedTable) -> None:
         uris = [uri for uri, _ in opened.files]
         self._opened, self._arrays, self._fingerprint = opened, opened.arrays, ""
         self._where = RowLocator(uris, opened.rows)
-        self.classes, self._labels = _classes(opened, self._given, self._where)
+        self.classes, self._labels = _classes(opened, self._requested_classes, self._where)
         if opened.leaf is None:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
             roots = [self._root or _folder(uri) for uri in uris]
@@ -115,13 +115,15 @@ class Table:
             self._images = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory)
 
     def __getstate__(self) -> dict[str, Any]:
-        opened = self._opened if self._opened.kept is None else replace(self._opened, arrays={})  # mapped there as well
+        opened = (
+            self._opened if self._opened.cache_path is None else replace(self._opened, arrays={})
+        )  # mapped there as well
         return {name: getattr(self, name) for name in _STATE} | {"opened": opened}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         opened = state.pop("opened")
         self.__dict__.update(state)
-        self._set(opened if opened.arrays else reopen_table(opened, self._asked, self._storage))
+        self._set(opened if opened.arrays else reopen_table(opened, self._requested, self._storage))
 
     # -- Source
 
@@ -193,7 +195,7 @@ class Table:
         if "unit_rows" in arrays and last > first:
             units = slice(*(np.searchsorted(self.bounds, (first, last - 1), side="right") - (1, 0)).tolist())
             yield from (np.ascontiguousarray(arrays[name][units]).data for name in ("unit_rows", "unit_unpacked"))
-        for name in self._asked.columns:
+        for name in self._requested.columns:
             if f"ends {name}" in arrays:
                 yield from (text.encode("utf-8", "surrogateescape") + b"\0" for text in self._texts(name).take(rows))
 
@@ -216,18 +218,18 @@ class Table:
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """float32, shape (len(ids),). None: all are 1."""
-        return self._arrays["weights"][ids] if self._asked.weight is not None else None
+        return self._arrays["weights"][ids] if self._requested.weight is not None else None
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
         """Top, left, height, width in pixels of the displayed image, NaN for all of it: float64 (len(ids), 4)."""
-        return self._arrays["boxes"][ids].astype(np.float64) if self._asked.box else None
+        return self._arrays["boxes"][ids].astype(np.float64) if self._requested.box else None
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """By name: numbers and bools as they are, lists of k as (len(ids), k), texts as objects."""
-        texts = {name for name in self._asked.columns if f"ends {name}" in self._arrays}
+        texts = {name for name in self._requested.columns if f"ends {name}" in self._arrays}
         return {
             name: self._texts(name).take(ids) if name in texts else self._arrays[f"carried {name}"][ids]
-            for name in self._asked.columns
+            for name in self._requested.columns
         }
 
     def _texts(self, name: str) -> StringColumn:
@@ -255,15 +257,15 @@ def _folder(uri: str) -> str:
 
 
 def _classes(
-    opened: OpenedTable, given: tuple[str, ...] | None, where: RowLocator
+    opened: OpenedTable, requested: tuple[str, ...] | None, where: RowLocator
 ) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Names by label, and labels that count them; no labels where none were asked for."""
     labels = opened.arrays.get("labels")
-    names = opened.classes if given is None else given
+    names = opened.classes if requested is None else requested
     if labels is None:
         return (), None
-    if opened.textual and given is not None:
-        code = {name: i for i, name in enumerate(given)}
+    if opened.textual and requested is not None:
+        code = {name: i for i, name in enumerate(requested)}
         if extra := [text for text in opened.classes if text not in code]:
             raise SourceError(f"Table: labels that are not in classes: {', '.join(extra[:5])}")
         return names, np.array([*(code[text] for text in opened.classes), -1], np.int32)[labels]

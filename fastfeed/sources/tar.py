@@ -77,8 +77,8 @@ class TarShards(ShardedSource):
         )  # fmt: skip
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-        named, self._wids_counts = shards_from_wids(shards, storage, type(self).__name__)
-        return super()._files(named, storage)
+        paths, self._wids_counts = shards_from_wids(shards, storage, type(self).__name__)
+        return super()._files(paths, storage)
 
     def _scan(self, reader: ForwardReader) -> ShardScan:
         return self._samples(reader).scan

@@ -64,8 +64,8 @@ class TFRecords(ShardedSource):
         progress: bool | None = None,
     ) -> None:
         self._columns = column_names(columns, "TFRecords")
-        named = [("columns", name) for name in self._columns]
-        for option, name in (("image", image), ("label", image if label is None else label), *named):
+        column_options = [("columns", name) for name in self._columns]
+        for option, name in (("image", image), ("label", image if label is None else label), *column_options):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
                 raise ConfigError(f"TFRecords: {option} must be the name of a feature, got {name!r}")
         if google_crc32c.implementation != "c":

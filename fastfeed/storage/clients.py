@@ -12,7 +12,7 @@ from fsspec.core import url_to_fs
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
 from fastfeed.storage.retry import Diagnosis, Unread
 
-__all__ = ["connect", "explain", "named", "settings"]
+__all__ = ["connect", "explain", "parse_uri", "settings"]
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 # by the name of the exception: the clients' packages may not be installed
@@ -70,7 +70,7 @@ async def _http_client(loop: Any = None, **more: Any) -> Any:
     return aiohttp.ClientSession(**{"connector": aiohttp.TCPConnector(limit=0), **more})
 
 
-def named(uri: str) -> tuple[str, dict[str, Any]]:
+def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
     """The protocol of an address, and what of a connection's options is written in it, such as a host."""
     if "::" in uri:
         raise ConfigError(
@@ -83,7 +83,7 @@ def named(uri: str) -> tuple[str, dict[str, Any]]:
 
 def connect(uri: str, options: dict[str, Any], in_flight: int) -> Any:
     """A new file system, which shares its settings and connections with no one."""
-    protocol, _ = named(uri)
+    protocol, _ = parse_uri(uri)
     own = settings(protocol, options, in_flight)
     system, _ = _about(uri, lambda: url_to_fs(uri, skip_instance_cache=True, **own))
     if hasattr(system, "retries"):
@@ -128,10 +128,12 @@ def explain(error: Exception) -> Diagnosis:
         return Diagnosis(Unread("truncated", "it ends before the requested range"), False)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)) or "Timeout" in name:
         return Diagnosis(Unread("timeout", text), True)
-    again = not isinstance(error, _PERMANENT) and name not in _CERTAIN and getattr(error, "errno", None) not in _REFUSED
+    retryable = (
+        not isinstance(error, _PERMANENT) and name not in _CERTAIN and getattr(error, "errno", None) not in _REFUSED
+    )
     if status is not None:
-        again = status >= 500 or status in (408, 425, 429)
-    return Diagnosis(Unread("io_error", f"{name}: {text}" if name != "OSError" else text), again)
+        retryable = status >= 500 or status in (408, 425, 429)
+    return Diagnosis(Unread("io_error", f"{name}: {text}" if name != "OSError" else text), retryable)
 
 
 def _status(error: Exception) -> int | None:

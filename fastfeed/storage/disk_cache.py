@@ -112,14 +112,14 @@ class Cache:
         return b"".join(parts)
 
     def pieces(self, uri: str, version: str, cuts: Sequence[int], size: int) -> tuple[bytes, ...] | None:
-        """The bytes between each two neighbors of these places in the object, or None if a chunk is missing."""
+        """The bytes between each two neighbors of these offsets in the object, or None if a chunk is missing."""
         first = cuts[0] - cuts[0] % self.chunk
         last = min(first + self.chunk, size)
         if cuts[-1] <= last and cuts[0] < cuts[-1]:
             path = f"{_prefix(self.folder, self.chunk, uri, version, size)}{first // self.chunk}"
             return self._read(path, last - first, *((a - first, b - first) for a, b in pairwise(cuts)))
-        whole = self.get(uri, version, cuts[0], cuts[-1], size)
-        return None if whole is None else tuple(whole[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
+        data = self.get(uri, version, cuts[0], cuts[-1], size)
+        return None if data is None else tuple(data[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
 
     def missing(self, uri: str, version: str, start: int, stop: int, size: int) -> list[Chunk]:
         """The chunks to fetch before `get` can give bytes [start, stop); with whole chunks' bounds."""
@@ -211,8 +211,8 @@ class Cache:
         """Check a chunk from before the machine's last start, which may have lost what was not on the disk yet."""
         if path in self._checked:
             return True
-        whole = os.pread(fd, length + _TRAILER_BYTES, 0)
-        if whole[length:] != _TRAILER.pack(_MAGIC, zlib.crc32(memoryview(whole)[:length])):
+        data = os.pread(fd, length + _TRAILER_BYTES, 0)
+        if data[length:] != _TRAILER.pack(_MAGIC, zlib.crc32(memoryview(data)[:length])):
             return False
         if self._mark_ns is not None:
             with suppress(OSError):

@@ -63,10 +63,10 @@ class Quota:
         self._boot = boot.encode()
         self._usage = os.path.join(folder, "usage")
 
-    def count_failure(self, what: str) -> bool:
+    def count_failure(self, kind: str) -> bool:
         """Count a failure as "unstored" or "unread"; True for the first one."""
         with _mutex:
-            self.counts[what] += 1
+            self.counts[kind] += 1
             return self.counts["unstored"] + self.counts["unread"] == 1
 
     def store(self, path: str, parts: Sequence[memoryview | bytes], *, mtime_ns: int | None) -> None:
@@ -170,10 +170,12 @@ class Quota:
     def _available(self) -> int:
         """Bytes of the disk that we may still take: who fills a disk takes the room of the next checkpoint."""
         disk = os.statvfs(self.folder)
-        kept = min(disk.f_blocks * disk.f_frsize * _RESERVE_SHARE, _RESERVE)
-        return max(int(disk.f_bavail * disk.f_frsize - kept), 0) if disk.f_blocks else self.limit  # 0: it does not say
+        reserve = min(disk.f_blocks * disk.f_frsize * _RESERVE_SHARE, _RESERVE)
+        return (
+            max(int(disk.f_bavail * disk.f_frsize - reserve), 0) if disk.f_blocks else self.limit
+        )  # 0: it does not say
 
-    def _make_room(self, most: int, enough: int) -> int:
+    def _make_room(self, target: int, enough: int) -> int:
         """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
         used = 0
         for _ in range(3):  # files that are read between the two looks are not old any more, and then others are
@@ -181,9 +183,9 @@ class Quota:
             if used <= enough or not len(ages):
                 break
             order = np.argsort(ages)
-            last = min(int(np.searchsorted(np.cumsum(sizes[order]), used - most)), len(order) - 1)
+            last = min(int(np.searchsorted(np.cumsum(sizes[order]), used - target)), len(order) - 1)
             age = int(ages[order[last]])
-            used -= self._remove_files(age, used - most - int(sizes[ages < age].sum()))
+            used -= self._remove_files(age, used - target - int(sizes[ages < age].sum()))
             if used <= enough:
                 break
         return used
@@ -218,8 +220,11 @@ class Quota:
 
     def _files(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
         for name in filter(_FOLDER.fullmatch, os.listdir(self.folder)):
-            with suppress(NotADirectoryError, FileNotFoundError), os.scandir(os.path.join(self.folder, name)) as found:
-                for entry in found:
+            with (
+                suppress(NotADirectoryError, FileNotFoundError),
+                os.scandir(os.path.join(self.folder, name)) as entries,
+            ):
+                for entry in entries:
                     if entry.name.startswith(name) and (_FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)):
                         with suppress(FileNotFoundError):
                             yield entry, entry.stat(follow_symlinks=False)
@@ -233,8 +238,8 @@ class _Usage:
 
     def read(self) -> int | None:
         """None if it cannot be trusted."""
-        found = _USAGE.fullmatch(os.pread(self._fd, 200, 0))
-        return int(found[1]) if found and found[2] == self._boot else None
+        match = _USAGE.fullmatch(os.pread(self._fd, 200, 0))
+        return int(match[1]) if match and match[2] == self._boot else None
 
     def write(self, used: int) -> None:
         line = b"%020d %s\n" % (max(used, 0), self._boot)
@@ -262,9 +267,9 @@ def _create(path: str) -> int:
 
 
 def _write(fd: int, part: memoryview | bytes) -> None:
-    rest = memoryview(part)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+    remaining = memoryview(part)
+    while remaining:
+        remaining = remaining[os.write(fd, remaining) :]
 
 
 def _is_abandoned(draft: str, status: os.stat_result) -> bool:

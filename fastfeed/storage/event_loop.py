@@ -28,13 +28,13 @@ _running: set[asyncio.Task[None]] = set()  # an event loop holds its tasks weakl
 _inherited: list[Any] = []  # tasks of the process that this one was forked from: ending them would be reported
 
 
-class _Thread(threading.local):
+class _Deferred(threading.local):
     """What a thread has submitted inside `batched`; None outside of it."""
 
     submissions: Submissions | None = None
 
 
-_thread = _Thread()
+_deferred = _Deferred()
 
 
 class _Submitted(Future[T]):
@@ -67,8 +67,8 @@ def completed(value: T) -> Future[T]:
 
 def launch(submissions: Submissions) -> None:
     """Start all of it in the event loop."""
-    if _thread.submissions is not None:
-        _thread.submissions += submissions
+    if _deferred.submissions is not None:
+        _deferred.submissions += submissions
     elif submissions:
         loop = get_loop()
         loop.call_soon_threadsafe(_begin, loop, submissions)
@@ -80,19 +80,19 @@ def batched() -> Iterator[None]:
 
     A call of `result` inside starts it at once.
     """
-    outer, _thread.submissions = _thread.submissions, []
+    outer, _deferred.submissions = _deferred.submissions, []
     try:
         yield
     finally:
-        submissions, _thread.submissions = _thread.submissions, outer
+        submissions, _deferred.submissions = _deferred.submissions, outer
         launch(submissions)
 
 
 def _flush() -> None:
-    if _thread.submissions:
-        submissions, _thread.submissions = _thread.submissions, None
+    if _deferred.submissions:
+        submissions, _deferred.submissions = _deferred.submissions, None
         launch(submissions)
-        _thread.submissions = []
+        _deferred.submissions = []
 
 
 def results(pendings: Sequence[Pending]) -> list[Any]:

@@ -46,12 +46,12 @@ def find_files(
         files += [(pattern, stats[pattern])] if pattern in stats else _matches(pattern, suffix, storage, who)
         if notes is not None and pattern not in stats and is_local(pattern) and os.path.isdir(pattern):
             notes += _left_out(pattern, suffix)
-    seen: set[str] = set()
+    unique: set[str] = set()
     for uri, _ in files:
         same = os.path.abspath(uri) if is_local(uri) else uri
-        if same in seen:
+        if same in unique:
             raise ConfigError(f"{who}: {uri} is given twice; each file may be named once")
-        seen.add(same)
+        unique.add(same)
     return files
 
 
@@ -123,30 +123,30 @@ def _matches(pattern: str, suffix: str, storage: Storage, who: str) -> list[tupl
         path = pattern if magic else os.path.join(glob.escape(pattern), "*" + suffix)
         names = [name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)]
         stats = _stats(names, storage, who, suffix)
-        found = [(name, stats[name]) for name in names]
+        files = [(name, stats[name]) for name in names]
     else:
         path = pattern if magic else f"{pattern.rstrip('/')}/*{suffix}"
-        found = storage.find(path)
-    if not found:
+        files = storage.find(path)
+    if not files:
         raise SourceError(f"{who}: nothing matches {path}; check the path")
-    return found
+    return files
 
 
 def _left_out(folder: str, suffix: str) -> list[str]:
     """A note on what a folder of this machine holds besides the files that end in `suffix` and their indexes."""
     names = sorted(os.listdir(folder))
     hidden = [name for name in names if name.startswith(".") and name.endswith(suffix)]
-    others = [name for name in names if not name.endswith(suffix) and not name.startswith((".", "_"))]
-    others = [name for name in hidden + others if not name.endswith(_INDEXES)]
-    if not others:
+    entries = [name for name in names if not name.endswith(suffix) and not name.startswith((".", "_"))]
+    entries = [name for name in hidden + entries if not name.endswith(_INDEXES)]
+    if not entries:
         return []
-    what = f"{len(others):,} other {'entry' if len(others) == 1 else 'entries'}"
-    return [f"left out {what} of {folder}{': ' if len(others) == 1 else ', such as '}{others[0]}"]
+    count = f"{len(entries):,} other {'entry' if len(entries) == 1 else 'entries'}"
+    return [f"left out {count} of {folder}{': ' if len(entries) == 1 else ', such as '}{entries[0]}"]
 
 
 def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:
     """Of single addresses, folders left out."""
-    found: dict[str, Stat] = {}
+    stats: dict[str, Stat] = {}
     missing: list[str] = []
     folders: dict[str, list[str]] = defaultdict(list)
     for uri in uris:
@@ -154,24 +154,24 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
             folders[uri.rpartition("/")[0]].append(uri)
         elif not os.path.isdir(uri):
             try:
-                found[uri] = local_stat(uri)
+                stats[uri] = local_stat(uri)
                 if not os.path.isfile(uri):
                     missing.append(f"{uri}: not a regular file")
             except (OSError, ValueError) as error:
                 missing.append(f"{uri}: {getattr(error, 'strerror', None) or error}")
     for folder, inside in folders.items():
         listed = _listed(folder, storage) if len(inside) >= _MANY else {}
-        found |= {uri: listed[name] for uri in inside if (name := uri.rpartition("/")[2]) in listed}
-        remaining = [uri for uri in inside if uri not in found]
+        stats |= {uri: listed[name] for uri in inside if (name := uri.rpartition("/")[2]) in listed}
+        remaining = [uri for uri in inside if uri not in stats]
         for uri, stat in zip(remaining, storage.stat(remaining), strict=True):
             if isinstance(stat, Stat):
-                found[uri] = stat
+                stats[uri] = stat
             elif stat.reason != "not_found" or uri.endswith(suffix):  # else it may be a folder: it is listed later
                 missing.append(f"{uri}: {stat.detail or stat.reason}")
     if missing:
         more = f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""
         raise SourceError(f"{who}: cannot open {missing[0]}{more}; check the path")
-    return found
+    return stats
 
 
 def _listed(folder: str, storage: Storage) -> dict[str, Stat]:

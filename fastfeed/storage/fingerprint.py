@@ -33,32 +33,32 @@ def _digest(buffers: Iterable[Any], size: int) -> str:
     return digest.hexdigest()
 
 
-def difference(before: str, now: str, length: int, uri: Callable[[int], str]) -> str:
+def difference(before: str, after: str, length: int, uri: Callable[[int], str]) -> str:
     """What changed between two fingerprints of a source of this length, in words; "" where they do not say."""
-    sources = list(zip(before.split(" + "), now.split(" + "), strict=False))
-    if len(sources) > 1 and before.count(" + ") == now.count(" + "):  # a mixture's
+    sources = list(zip(before.split(" + "), after.split(" + "), strict=False))
+    if len(sources) > 1 and before.count(" + ") == after.count(" + "):  # a mixture's
         changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
         return f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}" if changed else "nothing changed"
-    if OBJECTS_SEPARATOR in before and OBJECTS_SEPARATOR in now:
-        (before, old_objects), (now, new_objects) = (
+    if OBJECTS_SEPARATOR in before and OBJECTS_SEPARATOR in after:
+        (before, old_objects), (after, new_objects) = (
             before.rsplit(OBJECTS_SEPARATOR, 1),
-            now.rsplit(OBJECTS_SEPARATOR, 1),
+            after.rsplit(OBJECTS_SEPARATOR, 1),
         )
         changed = difference(old_objects, new_objects, length, uri).replace("labels or classes", "classes")
-        below = difference(before, now, length, uri)
+        below = difference(before, after, length, uri)
         return below if old_objects == new_objects else f"of objects {changed}; of images {below}"
-    old, new = _parts(before), _parts(now)
+    old, new = _parts(before), _parts(after)
     if not old and not new:
         return ""
     if set(old) != set(new) or len(old.get("content", "")) != len(new.get("content", "")):
         return "the data is of another kind"
     changed = [text for name, text in _ASPECTS.items() if old.get(name) != new.get(name)]
     width = len(new["content"]) // _SLICES
-    places = [
+    slices = [
         i for i in range(_SLICES) if old["content"][i * width : (i + 1) * width] != new["content"][i * width :][:width]
     ]
-    if places:
-        first, last = length * places[0] // _SLICES, max(length * (places[-1] + 1) // _SLICES - 1, 0)
+    if slices:
+        first, last = length * slices[0] // _SLICES, max(length * (slices[-1] + 1) // _SLICES - 1, 0)
         changed.append(f"content of samples in {first}..{last} ({uri(first)} to {uri(last)})")
     if not changed:
         return "nothing changed"

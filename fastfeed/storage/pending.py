@@ -19,5 +19,5 @@ class Pending(Protocol):
         ...
 
     def cancel(self) -> object:
-        """Nobody will ask for the result."""
+        """The result is no longer needed."""
         ...

@@ -85,7 +85,7 @@ class Latencies:
         group = size.bit_length()
         if group in self._lag:
             return self._lag[group]
-        return min((lag * 2 ** max(0, group - other) for other, lag in self._lag.items()), default=None)
+        return min((lag * 2 ** max(0, group - size_group) for size_group, lag in self._lag.items()), default=None)
 
     def spend(self) -> bool:
         """Take one hedge from the budget, if there is one left."""
@@ -127,17 +127,17 @@ async def retry(
                 latencies.add(size, limit, succeeded=False)
             last = Unread("timeout", f"no answer within {limit:.3g} s")
         except Exception as error:  # of any storage client: `explain` knows them
-            why = explain(error)
-            last = why.unread
-            if not why.retryable:
+            diagnosis = explain(error)
+            last = diagnosis.unread
+            if not diagnosis.retryable:
                 return last
         remaining -= clock() - start
-        rest = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        if remaining <= rest or attempts >= policy.attempts:
+        delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
+        if remaining <= delay or attempts >= policy.attempts:
             tries = f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
             return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
-        await pause(rest)
-        remaining -= rest  # but not the wait for the next permit
+        await pause(delay)
+        remaining -= delay  # but not the wait for the next permit
         wait = min(2 * wait, policy.max_backoff_s)
 
 

@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import REASONS
 from fastfeed.storage.byte_range import ByteRange, Stat, is_local, stat_of
 from fastfeed.storage.cached_reads import CachedRead, ChunkFetches
-from fastfeed.storage.clients import connect, explain, named
+from fastfeed.storage.clients import connect, explain, parse_uri
 from fastfeed.storage.disk_cache import Cache, Chunk
 from fastfeed.storage.event_loop import Submissions, completed, defer, launch, results
 from fastfeed.storage.filesystem import DaemonThreads, call, list_files, read_range
@@ -169,11 +169,11 @@ class Storage:
             return Unread("io_error", "the server does not say how large it is")
         return stat_of(info)
 
-    def find(self, place: str) -> list[tuple[str, Stat]]:
+    def find(self, pattern: str) -> list[tuple[str, Stat]]:
         """Files that match a pattern (*, ?, [) or lie below a folder, sorted: (uri, stat) each. SourceError."""
-        magic = "*[" if place.startswith("http") else "*?["  # an address on the web may have a query
-        verb = "glob" if any(mark in place for mark in magic) else "find"
-        infos, spell = self._list(place, partial(list_files, verb=verb), nothing={}), self._spelling(place)
+        magic = "*[" if pattern.startswith("http") else "*?["  # an address on the web may have a query
+        verb = "glob" if any(mark in pattern for mark in magic) else "find"
+        infos, spell = self._list(pattern, partial(list_files, verb=verb), default={}), self._spelling(pattern)
         files = {spell(name): info for name, info in infos.items() if info.get("type", "file") == "file"}
         unsized = [uri for uri, info in files.items() if info.get("size") is None]  # of web servers
         stats: dict[str, Stat] = {uri: stat_of(info) for uri, info in files.items()}
@@ -183,30 +183,30 @@ class Storage:
             stats[uri] = stat
         return sorted(stats.items())
 
-    def folder(self, place: str) -> list[dict[str, Any]]:
+    def folder(self, address: str) -> list[dict[str, Any]]:
         """Entries directly in a folder, sorted by name: fsspec's infos, with a `uri` added. SourceError."""
-        infos: list[dict[str, Any]] = self._list(place, lambda system, path: call(system, "ls", path, detail=True))
-        spell = self._spelling(place)
-        _, path = self._endpoint(place)
+        infos: list[dict[str, Any]] = self._list(address, lambda system, path: call(system, "ls", path, detail=True))
+        spell = self._spelling(address)
+        _, path = self._endpoint(address)
         entries = [info for info in infos if info["name"].rstrip("/") != path.rstrip("/")]
         return sorted((info | {"uri": spell(info["name"])} for info in entries), key=lambda info: info["name"])
 
-    def _list(self, place: str, operation: Callable[[Any, str], Awaitable[T]], nothing: T | None = None) -> T:
-        """`nothing` is returned where there is no such path; None: that is an error."""
+    def _list(self, address: str, operation: Callable[[Any, str], Awaitable[T]], default: T | None = None) -> T:
+        """`default` is returned if the path does not exist; None: that is an error."""
         attempts = min(self.policy.attempts, _STAT_ATTEMPTS)
         policy = replace(self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=attempts)
-        (result,) = results([self.submit(place, operation, policy)])
-        if isinstance(result, Unread) and result.reason == "not_found" and nothing is not None:
-            return nothing
+        (result,) = results([self.submit(address, operation, policy)])
+        if isinstance(result, Unread) and result.reason == "not_found" and default is not None:
+            return default
         if isinstance(result, Unread):
-            raise SourceError(f"cannot list {place}: {_message(result)}")
+            raise SourceError(f"cannot list {address}: {_message(result)}")
         return result
 
     def submit(
-        self, place: str, operation: Callable[[Any, str], Awaitable[T]], policy: RetryPolicy | None = None
+        self, address: str, operation: Callable[[Any, str], Awaitable[T]], policy: RetryPolicy | None = None
     ) -> Future[T | Unread]:
         """Start `operation(file system, path)` in the event loop; it is retried when it fails."""
-        (endpoint, path), policy = self._endpoint(place), policy or self.policy
+        (endpoint, path), policy = self._endpoint(address), policy or self.policy
         request, latencies = partial(operation, endpoint.system, path), endpoint.calls if policy.hedge else None
 
         async def work() -> T | Unread:
@@ -222,28 +222,28 @@ class Storage:
 
     def _endpoint(self, uri: str) -> tuple[_Endpoint, str]:
         """The file system of an address, and the path in it."""
-        protocol, _, rest = uri.partition("://")
-        key = f"{protocol}://{rest.partition('/')[0]}" if rest else "file"
+        protocol, _, remainder = uri.partition("://")
+        key = f"{protocol}://{remainder.partition('/')[0]}" if remainder else "file"
         endpoint = self._endpoints.get(key)
         if endpoint is None:
             with self._lock:
-                system = repr(named(uri))
+                system = repr(parse_uri(uri))
                 if system not in self._systems:
                     client = connect(uri, self.options, self.in_flight)
                     self._systems[system] = _Endpoint(client, S3Reader(client) if is_s3(client) else None)
                 endpoint = self._endpoints[key] = self._systems[system]
         return endpoint, endpoint.system._strip_protocol(uri)
 
-    def _spelling(self, place: str) -> Callable[[str], str]:
+    def _spelling(self, address: str) -> Callable[[str], str]:
         """A function that writes paths in the file system of `place` as addresses like it."""
-        protocol, _, rest = place.partition("://")
-        host = rest.partition("/")[0]
-        (endpoint, _), about = self._endpoint(place), named(place)
+        protocol, _, remainder = address.partition("://")
+        host = remainder.partition("/")[0]
+        (endpoint, _), about = self._endpoint(address), parse_uri(address)
 
         def spell(path: str) -> str:
             bare = path.lstrip("/")
             for uri in (f"{protocol}://{bare}", f"{protocol}://{path}", f"{protocol}://{host}/{bare}"):
-                if "://" not in path and named(uri) == about and endpoint.system._strip_protocol(uri) == path:
+                if "://" not in path and parse_uri(uri) == about and endpoint.system._strip_protocol(uri) == path:
                     return uri
             return endpoint.system.unstrip_protocol(path)
 

@@ -37,7 +37,7 @@ class Audit(NamedTuple):
 
 
 def audit(folder: str | os.PathLike[str]) -> Audit:
-    """Look into the folder while nobody can change it."""
+    """Look into the folder while no one can change it."""
     with open(os.path.join(folder, "usage"), "r+b") as usage:
         fcntl.flock(usage, fcntl.LOCK_EX)
         try:

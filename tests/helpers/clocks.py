@@ -33,7 +33,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from second 0 on. What the loop would have reported, such as an error nobody looked at, fails."""
+    """Run a coroutine from second 0 on. Whatever the loop would have reported, such as a lost exception, fails."""
     loop, reported = _Loop(), []
     loop.set_exception_handler(lambda _, context: reported.append(context))
     try:

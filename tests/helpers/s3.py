@@ -87,7 +87,7 @@ class S3Server:
         return [Entry(*entry) for entry in self._order("log")]
 
     def clear_log(self) -> None:
-        """Begin the log anew."""
+        """Clear the log."""
         self._order("clear")
 
     def close(self) -> None:

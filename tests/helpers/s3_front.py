@@ -3,7 +3,7 @@
 Moto answers everything: buckets, listings, HEAD, writes, conditions, errors. One short cut is taken, because a GET
 costs moto 4 ms of a core: its reply to a whole object is remembered, in memory, until a write to that object or to its
 bucket passes through, and signed requests for some of its bytes (a-b, a- or -n that exist, If-Match that holds) are cut
-from that. Nobody else knows moto's port, so what is remembered is what moto would say; test_s3.py compares the two.
+from that. No one else knows moto's port, so what is remembered is what moto would say; test_s3.py compares the two.
 
 Commands come in on stdin and answers go out on stdout, a line of JSON each. The end of stdin ends the process.
 """

@@ -99,7 +99,7 @@ def test_refuses_an_empty_listing(tmp_path, how, text):
     assert str(error.value) == f"ImageFolder: {text}".format(root=tmp_path)
 
 
-def test_it_is_listed_anew_unless_a_listing_is_given(tmp_path):
+def test_it_is_listed_again_unless_a_listing_is_given(tmp_path):
     root = uploaded(tree(tmp_path / "photos", "a/1.jpg", "a/2.jpg"), "watched")
     list_images(root, str(tmp_path / "train.csv"), storage=Storage())
     put(f"{root}/a/3.jpg", b"3")
@@ -153,7 +153,7 @@ def test_what_changed_since_it_was_listed(tmp_path, suffix, cached):
     put(f"{root}/a/4.jpg", b"")
     put(f"{root}/a/5.jpg", b"a/9.jpg")
     found = source.read(range(6))
-    assert [found[0], found[5]] == [b"a/0.jpg", b"a/9.jpg"], "of the same size: nobody can tell"
+    assert [found[0], found[5]] == [b"a/0.jpg", b"a/9.jpg"], "of the same size: the change cannot be detected"
     assert [(bad.id, bad.uri, bad.stage, bad.reason) for bad in found[1:5]] == [
         (1, f"{root}/a/1.jpg", "read", "not_found"),
         (2, f"{root}/a/2.jpg", "read", "changed"),
@@ -236,14 +236,14 @@ def test_a_feed_over_it_gives_what_one_over_a_copy_gives(tmp_path):
         ("path,class,size\na/1.jpg,a,1\na/../../x.jpg,a,1\n", "the path of row 1 leads out of the folder"),
         ("path,class,size\n/etc/passwd,a,1\n", "the path of row 0 leads out of the folder: '/etc/passwd'"),
         ("path,class,size\n,a,1\n", "the path of row 0 is empty"),
-        ("path,class,size\na/1.jpg,a,large\n", "its sizes are no numbers"),
+        ("path,class,size\na/1.jpg,a,large\n", "its sizes are not numbers"),
     ],
 )
 def test_a_listing_that_is_none(tmp_path, text, what):
     (tmp_path / "l.csv").write_text(text)
     with pytest.raises(SourceError) as error:
         ImageFolder(tmp_path, listing=tmp_path / "l.csv")
-    assert f"ImageFolder: {tmp_path}/l.csv is no listing, {what}" in str(error.value)
+    assert f"ImageFolder: {tmp_path}/l.csv is not a listing, {what}" in str(error.value)
     assert str(error.value).endswith("; `fastfeed index` makes one, and Table reads other tables")
 
 

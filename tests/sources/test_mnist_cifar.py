@@ -155,7 +155,7 @@ def test_a_pickle_of_something_else(tmp_path, content):
     (folder / "data_batch_2").write_bytes(pickle.dumps(content))
     with pytest.raises(SourceError) as error:
         Arrays.cifar(folder)
-    assert str(error.value) == f"CIFAR: {folder / 'data_batch_2'} is no CIFAR batch"
+    assert str(error.value) == f"CIFAR: {folder / 'data_batch_2'} is not a CIFAR batch"
 
 
 def test_a_truncated_pickle(tmp_path):
@@ -241,7 +241,7 @@ def test_refuses_other_folders(tmp_path):
     with pytest.raises(SourceError) as error:
         Arrays.mnist(tmp_path)
     assert str(error.value) == (
-        f"MNIST: {tmp_path} holds no train-images-idx3-ubyte (or .gz); pass the folder with the four idx files"
+        f"MNIST: {tmp_path} does not hold train-images-idx3-ubyte (or .gz); pass the folder with the four idx files"
     )
     with pytest.raises(SourceError) as error:
         Arrays.cifar(tmp_path)

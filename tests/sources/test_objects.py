@@ -1,4 +1,4 @@
-"""Boxes and masks beside a source: what goes in, what comes out, what is refused."""
+"""Boxes and masks added to a source: what goes in, what comes out, what is refused."""
 
 from __future__ import annotations
 

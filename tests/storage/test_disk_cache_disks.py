@@ -49,7 +49,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("function", "code", "first", "times"), FAILURES)
 def test_what_cannot_be_written_is_not_kept(tmp_path, monkeypatch, function, code, first, times):
-    """One warning, no exception, nothing left behind; and it goes on once the disk is well."""
+    """One warning, no exception, nothing left behind; and it resumes once the disk works again."""
     cache = Cache(tmp_path)
     fill(cache, "before", 5000)
     with monkeypatch.context() as patch, pytest.warns(RuntimeWarning) as warned:
@@ -253,7 +253,7 @@ def test_the_folder_is_removed(tmp_path, monkeypatch, when):
 
 
 def test_the_count_is_removed_while_we_wait_for_it(tmp_path, monkeypatch):
-    """Locking a file that is gone would lock nobody out."""
+    """Locking a file that is gone would lock no one out."""
     cache, flock = Cache(tmp_path), fcntl.flock
     fill(cache, "x", 100)
 

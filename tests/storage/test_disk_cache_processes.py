@@ -1,4 +1,4 @@
-"""Cache in many processes: right bytes, never above the limit, whoever is killed and wherever."""
+"""Cache in many processes: right bytes, never above the limit, whichever process is killed, and at any point."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """`start(code, *args)` runs a program beside the test, and not beyond it."""
+    """`start(code, *args)` runs a program during the test, and ends it afterwards."""
     env, started = environment(), []
 
     def run(code: str, *args: object) -> subprocess.Popen[str]:

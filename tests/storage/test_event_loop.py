@@ -117,7 +117,7 @@ def test_a_timeout_of_the_works_own():
 
 
 def test_waiting_for_all_is_given_up_together():
-    """Whatever interrupts the wait, nobody will ask for the rest."""
+    """Whatever interrupts the wait, the rest is canceled."""
     began, ended = threading.Event(), threading.Event()
 
     async def hangs() -> None:

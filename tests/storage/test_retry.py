@@ -145,7 +145,7 @@ def test_waiting_for_a_place_after_a_pause_costs_no_time():
     st.booleans(),
 )
 def test_whatever_happens(replies, warm):
-    """It ends, by its deadline; with a good answer if a request gave one; and no request goes on."""
+    """It ends, by its deadline; with a good answer if a request gave one; and no request keeps running."""
     answers = {"good": b"x", "bad": OSError("busy"), "gone": FileNotFoundError("gone")}
     service = Service(*[(seconds, answers[what]) for seconds, what in replies], (0.0, b"last"))
     drawn = random.Random(0).random

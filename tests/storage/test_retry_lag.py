@@ -1,4 +1,4 @@
-"""Reads that lag: sizes never seen, a budget that is used up for now, requests that nobody will answer any more."""
+"""Reads that lag: sizes never seen, a budget that is used up for now, requests that will never be answered."""
 
 from __future__ import annotations
 

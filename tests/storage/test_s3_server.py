@@ -200,7 +200,9 @@ def test_requests_that_get_no_reply_stay_in_flight(s3, etag):
     finally:
         for connection in hung:
             connection.close()
-    next(_ for _ in range(100_000) if all(entry.end_s for entry in s3.log()))  # it is seen that nobody waits any more
+    next(
+        _ for _ in range(100_000) if all(entry.end_s for entry in s3.log())
+    )  # the server has noticed that the client is gone
     assert {entry.status for entry in s3.log()} == {0}
 
 
@@ -266,7 +268,7 @@ def test_server_ends_when_its_owner_is_killed():
         "server = S3Server(); print(server.url, flush=True); os.kill(os.getpid(), 9)"
     )
     tests = Path(__file__).parents[1]
-    ended = subprocess.run(  # returns once nobody holds its pipes, so not before the server has ended
+    ended = subprocess.run(  # returns once its pipes are closed, so not before the server has ended
         [sys.executable, "-c", code], cwd=tests, capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == -9

@@ -43,16 +43,16 @@ class BoxLists:
         sizes: np.ndarray | None = None,
     ) -> BoxLists:
         """From one array (k, 4) and one (k,) per image. ConfigError names the image; `classes` 0: any label >= 0."""
-        arrays = [_array(one, (4,), i, where, "boxes") for i, one in enumerate(boxes)]
+        arrays = [_array(values, (4,), i, where, "boxes") for i, values in enumerate(boxes)]
         ends = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
         flat = np.concatenate([np.empty((0, 4)), *arrays])
         if labels is None:
-            named = np.zeros(len(flat), np.int64)
+            flat_labels = np.zeros(len(flat), np.int64)
         else:
-            given = [_array(one, (), i, where, "labels") for i, one in enumerate(labels)]
-            _as_many(given, arrays, where)
-            named = np.concatenate([np.empty(0, np.int64), *given])
-        return cls.flat(flat, named, ends, format, classes, lambda i, k: f"box {k} of {where(i)}", sizes)
+            label_arrays = [_array(values, (), i, where, "labels") for i, values in enumerate(labels)]
+            _check_counts(label_arrays, arrays, where)
+            flat_labels = np.concatenate([np.empty(0, np.int64), *label_arrays])
+        return cls.flat(flat, flat_labels, ends, format, classes, lambda i, k: f"box {k} of {where(i)}", sizes)
 
     @classmethod
     def flat(
@@ -67,27 +67,27 @@ class BoxLists:
     ) -> BoxLists:
         """From one array, checked: finite, not inverted, labels that there are, a part of it inside of the image."""
         first, last, lengths = FORMATS[format]
-        given, made = boxes, np.empty((len(boxes), 4))
+        corners = np.empty((len(boxes), 4))
         with np.errstate(over="ignore", invalid="ignore"):
-            made[:, :2], made[:, 2:] = given[:, first], given[:, last]
+            corners[:, :2], corners[:, 2:] = boxes[:, first], boxes[:, last]
             if lengths:
-                made[:, 2:] += made[:, :2]
-            made = made.astype(np.float32)  # an edge at 60,000 pixels is right to 1/256
+                corners[:, 2:] += corners[:, :2]
+            corners = corners.astype(np.float32)  # an edge at 60,000 pixels is right to 1/256
 
-        def refuse(wrong: Any, what: str) -> None:
+        def refuse(wrong: Any, message: str) -> None:
             if wrong.any():
                 at = int(wrong.argmax())
                 image = int(np.searchsorted(ends, at, side="right")) - 1
-                place = where(image, at - int(ends[image]))
-                raise ConfigError(f"Objects: {place} {what.format(box=given[at].tolist(), label=labels[at])}")
+                box = where(image, at - int(ends[image]))
+                raise ConfigError(f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}")
 
         sides = "its width or height is negative" if lengths else "its right or bottom edge lies before the other"
-        refuse(~np.isfinite(made).all(axis=1), "must be finite numbers, got {box}")
+        refuse(~np.isfinite(corners).all(axis=1), "must be finite numbers, got {box}")
         order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
-        refuse((made[:, 2:] < made[:, :2]).any(axis=1), order)
+        refuse((corners[:, 2:] < corners[:, :2]).any(axis=1), order)
         if sizes is not None:
             each = np.repeat(sizes, np.diff(ends), axis=0)[:, ::-1]
-            outside = ((made[:, :2] >= each) | (made[:, 2:] < 0)).any(axis=1)
+            outside = ((corners[:, :2] >= each) | (corners[:, 2:] < 0)).any(axis=1)
             at = int(outside.argmax()) if len(each) else 0
             shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""
             refuse(outside, f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or mend it")
@@ -95,7 +95,7 @@ class BoxLists:
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")
         refuse(labels > np.iinfo(np.int32).max, "must have a label below 2**31, got {label}")
-        return cls(made, labels.astype(np.int32), ends)
+        return cls(corners, labels.astype(np.int32), ends)
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -119,26 +119,26 @@ class BoxLists:
         return tuple(np.ascontiguousarray(a).data for a in (self.boxes[own], self.labels[own], counts))
 
 
-def _array(given: Any, shape: tuple[int, ...], i: int, where: Where, what: str) -> np.ndarray:
+def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str) -> np.ndarray:
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError:  # rows of several lengths
         array = np.empty(0, object)
     kinds = "iuf" if shape else "iu"
     if not array.size and array.dtype != object:
         return np.empty((0, *shape), np.float64 if shape else np.int64)
     if array.ndim != 1 + len(shape) or array.shape[1:] != shape or array.dtype.kind not in kinds:
-        wanted = "numbers of shape (k, 4)" if shape else "integers of shape (k,)"
+        expected = "numbers of shape (k, 4)" if shape else "integers of shape (k,)"
         raise ConfigError(
-            f"Objects: {what} of {where(i)} must be {wanted}, got {array.dtype}{list(array.shape)}; "
+            f"Objects: {name} of {where(i)} must be {expected}, got {array.dtype}{list(array.shape)}; "
             f"an image without objects has an empty list"
         )
     return array.astype(np.float64 if shape else np.int64, copy=False)
 
 
-def _as_many(labels: list[np.ndarray], boxes: list[np.ndarray], where: Where) -> None:
+def _check_counts(labels: list[np.ndarray], boxes: list[np.ndarray], where: Where) -> None:
     if len(labels) != len(boxes):
         raise ConfigError(f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}")
-    for i, (some, there) in enumerate(zip(labels, boxes, strict=True)):
-        if len(some) != len(there):
-            raise ConfigError(f"Objects: {where(i)} has {len(there)} boxes and {len(some)} labels")
+    for i, (own_labels, own_boxes) in enumerate(zip(labels, boxes, strict=True)):
+        if len(own_labels) != len(own_boxes):
+            raise ConfigError(f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own_labels)} labels")

@@ -44,29 +44,29 @@ def read_coco(
     return source, listed.lists(order, source), listed.classes, listed.notes
 
 
-def _parsed(place: str, storage: Storage) -> dict[str, Any]:
-    local = is_local(place.removeprefix("file://"))
-    data = read_file(place.removeprefix("file://")) if local else storage.read([ByteRange(place)])[0]
+def _parsed(uri: str, storage: Storage) -> dict[str, Any]:
+    local = is_local(uri.removeprefix("file://"))
+    data = read_file(uri.removeprefix("file://")) if local else storage.read([ByteRange(uri)])[0]
     if isinstance(data, Unread):
-        raise SourceError(f"Objects.coco: cannot read {place}: {data.reason} {data.detail}".rstrip())
+        raise SourceError(f"Objects.coco: cannot read {uri}: {data.reason} {data.detail}".rstrip())
     data = _bare(data)  # lets go of what was read
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"Objects.coco: {place} is no JSON: {error}") from None
-    missing = [key for key in ("images", "annotations", "categories") if not _rows(found, key)]
+        raise SourceError(f"Objects.coco: {uri} is not JSON: {error}") from None
+    missing = [key for key in ("images", "annotations", "categories") if not _rows(content, key)]
     if missing:
         raise SourceError(
-            f"Objects.coco: {place} has no list {' and '.join(map(repr, missing))}; pass a file of instances, such as "
+            f"Objects.coco: {uri} has no list {' and '.join(map(repr, missing))}; pass a file of instances, such as "
             "instances_train2017.json"
         )
-    return found
+    return content
 
 
 def _bare(data: bytes) -> bytes:
     """The same JSON with 0 for every list of polygons: they hold no quote and no brace, so what follows ends them."""
-    pieces, done = [], 0
-    while (at := data.find(_KEY, done)) >= 0:
+    pieces, position = [], 0
+    while (at := data.find(_KEY, position)) >= 0:
         at += len(_KEY)
         quote = data.find(b'"', at)
         brace = data.find(b"}", at, quote if quote >= 0 else len(data))
@@ -74,31 +74,35 @@ def _bare(data: bytes) -> bytes:
         begin, end = data.find(b"[", at, stop), data.rfind(b"]", at, stop)
         if stop < 0 or begin < 0 or data[at:begin].strip(b" \t\r\n:"):
             begin = end = at - 1  # of another form: left as it is
-            pieces.append(data[done:at])
+            pieces.append(data[position:at])
         else:
-            pieces += [data[done:begin], b"0"]
-        done = end + 1
-    return b"".join([*pieces, data[done:]])
+            pieces += [data[position:begin], b"0"]
+        position = end + 1
+    return b"".join([*pieces, data[position:]])
 
 
-def _rows(found: Any, key: str) -> bool:
-    return isinstance(found, dict) and isinstance(found.get(key), list) and (key == "annotations" or bool(found[key]))
+def _rows(content: Any, key: str) -> bool:
+    return (
+        isinstance(content, dict)
+        and isinstance(content.get(key), list)
+        and (key == "annotations" or bool(content[key]))
+    )
 
 
 class _CocoFile:
     """What the file says, as arrays."""
 
-    def __init__(self, place: str, found: dict[str, Any]) -> None:
-        self.place = place
+    def __init__(self, uri: str, content: dict[str, Any]) -> None:
+        self.uri = uri
         try:
-            ids = np.array([image["id"] for image in found["images"]], np.int64)
-            self.names = [str(image["file_name"]) for image in found["images"]]
-            sizes = [[image.get(side, np.nan) for side in ("height", "width")] for image in found["images"]]
+            ids = np.array([image["id"] for image in content["images"]], np.int64)
+            self.names = [str(image["file_name"]) for image in content["images"]]
+            sizes = [[image.get(side, np.nan) for side in ("height", "width")] for image in content["images"]]
             self.sizes = np.array(sizes, np.float64).reshape(-1, 2)
-            kinds = sorted((int(kind["id"]), str(kind["name"])) for kind in found["categories"])
+            kinds = sorted((int(kind["id"]), str(kind["name"])) for kind in content["categories"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SourceError(
-                f"Objects.coco: {place}: every image needs an id and a file_name, every category an id and a name: "
+                f"Objects.coco: {uri}: every image needs an id and a file_name, every category an id and a name: "
                 f"{type(error).__name__} {error}"
             ) from None
         self.classes = tuple(name for _, name in kinds)
@@ -106,11 +110,11 @@ class _CocoFile:
         label = {id: number for number, (id, _) in enumerate(kinds)}
         if len(self._row) < len(ids) or len(label) < len(kinds):
             raise SourceError(
-                f"Objects.coco: {place} has two {'images' if len(label) == len(kinds) else 'categories'} of one id"
+                f"Objects.coco: {uri} has two {'images' if len(label) == len(kinds) else 'categories'} of one id"
             )
         owners, labels, boxes, self._ids = array("q"), array("q"), array("d"), array("q")
         crowds: list[Any] = []
-        for annotation in found["annotations"]:
+        for annotation in content["annotations"]:
             try:
                 if annotation.get("iscrowd"):
                     crowds.append(annotation.get("id"))
@@ -124,21 +128,21 @@ class _CocoFile:
                 fields = annotation if isinstance(annotation, dict) else {}
                 excerpt = {key: fields[key] for key in _SHOWN if key in fields} if fields else annotation
                 raise SourceError(
-                    f"Objects.coco: {place}: annotation {excerpt!r} needs a bbox [left, top, width, height] and ids of "
+                    f"Objects.coco: {uri}: annotation {excerpt!r} needs a bbox [left, top, width, height] and ids of "
                     f"an image and a category that are in the file: {type(error).__name__} {error}"
                 ) from None
         self.notes: list[str] = []
         if crowds:
-            what = f"left out {len(crowds):,} of its annotations, which are crowds, such as the one with id {crowds[0]}"
-            self.notes.append(f"{place}: {what}")
+            note = f"left out {len(crowds):,} of its annotations, which are crowds, such as the one with id {crowds[0]}"
+            self.notes.append(f"{uri}: {note}")
         self._owners, self._labels = np.frombuffer(owners, np.int64), np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
 
     def lists(self, order: np.ndarray, source: Source) -> BoxLists:
         """Boxes of samples, of which `order` says the image: int64 (n,)."""
-        place = np.empty(len(self.names), np.int64)
-        place[order] = np.arange(len(order))
-        owners = place[self._owners] if len(self._owners) else self._owners
+        position = np.empty(len(self.names), np.int64)
+        position[order] = np.arange(len(order))
+        owners = position[self._owners] if len(self._owners) else self._owners
         by = np.argsort(owners, kind="stable")
         ends = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(order)))]).astype(np.int64)
 
@@ -161,19 +165,19 @@ def _matched(source: Source, listed: _CocoFile) -> np.ndarray:
             "for other sources pass boxes and labels to Objects"
         )
     row = {name: i for i, name in enumerate(listed.names)}
-    found = np.array([row.get(path, -1) for path in paths.tolist()], np.int64)
-    if (found < 0).any() or len(np.unique(found)) < len(listed.names) or len(found) > len(listed.names):
-        unknown = np.flatnonzero(found < 0)
+    rows = np.array([row.get(path, -1) for path in paths.tolist()], np.int64)
+    if (rows < 0).any() or len(np.unique(rows)) < len(listed.names) or len(rows) > len(listed.names):
+        unknown = np.flatnonzero(rows < 0)
         if len(unknown):
-            what = f"{len(unknown)} of {len(found)} samples are not in it, such as {source.uri(int(unknown[0]))}"
+            problem = f"{len(unknown)} of {len(rows)} samples are not in it, such as {source.uri(int(unknown[0]))}"
         else:
             lost = sorted(set(listed.names) - set(paths.tolist()))
-            what = f"{len(lost)} of its images are not in the source, such as {lost[0]}" if lost else "a file twice"
+            problem = f"{len(lost)} of its images are not in the source, such as {lost[0]}" if lost else "a file twice"
         raise SourceError(
-            f"Objects.coco: {listed.place} and the images must name the same files: {what}; pass the folder that "
+            f"Objects.coco: {listed.uri} and the images must name the same files: {problem}; pass the folder that "
             "file_name begins at, whose files are then taken by the annotations' list"
         )
-    return found
+    return rows
 
 
 class ListedFiles:
@@ -188,7 +192,7 @@ class ListedFiles:
         self.remote = not is_local(root)
         self._files = ImageFiles(self.paths, None, RowLocator([root], [len(names)]), [root], storage, self.remote)
         if not self.remote and not os.path.isdir(root):
-            raise SourceError(f"Objects.coco: {root} is no folder; pass the one that holds the images")
+            raise SourceError(f"Objects.coco: {root} is not a folder; pass the one that holds the images")
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -209,19 +213,19 @@ class ListedFiles:
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read."""
-        return [MappedRead(self._files.fetch(int(i)), lambda found, i=int(i): self._look(i, found)) for i in ids]
+        return [MappedRead(self._files.fetch(int(i)), lambda data, i=int(i): self._look(i, data)) for i in ids]
 
-    def _look(self, i: int, found: bytes | Unread) -> bytes | Failure:
-        return Failure(i, self.uri(i), "read", found.reason, found.detail) if isinstance(found, Unread) else found
+    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
+        return Failure(i, self.uri(i), "read", data.reason, data.detail) if isinstance(data, Unread) else data
 
     @property
     def fingerprint(self) -> str:
         """Of names; of what the files hold nothing."""
-        return fingerprint(len(self), (self.paths.blob.data, self.paths.ends.data), (), _nothing)
+        return fingerprint(len(self), (self.paths.blob.data, self.paths.ends.data), (), _no_content)
 
     def __repr__(self) -> str:
         return f"{self.root}: {len(self)} images"
 
 
-def _nothing(first: int, last: int) -> Iterator[Any]:
+def _no_content(first: int, last: int) -> Iterator[Any]:
     return iter(())

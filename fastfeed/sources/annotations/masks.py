@@ -1,4 +1,4 @@
-"""Segmentation masks beside images: pixels in memory, or PNG files in memory, on disk, or in remote storage."""
+"""Segmentation masks of images: pixels in memory, or PNG files in memory, on disk, or in remote storage."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class _MaskFiles:
     def read(self, ids: Sequence[int]) -> list[Any]:
         present = [int(i) for i in ids if self._paths[int(i)]]
         if not self._files.remote:
-            found = iter([self._files.read(i) for i in present])
+            contents = iter([self._files.read(i) for i in present])
         else:
-            found = iter(results([self._files.fetch(i) for i in present]))
-        return [next(found) if self._paths[int(i)] else None for i in ids]
+            contents = iter(results([self._files.fetch(i) for i in present]))
+        return [next(contents) if self._paths[int(i)] else None for i in ids]
 
     def content(self, first: int, last: int) -> Iterator[Any]:
         for i in range(first, last):

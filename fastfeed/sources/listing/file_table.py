@@ -53,9 +53,9 @@ class FileTable:
     def take(self, order: np.ndarray) -> FileTable:
         """In this order, or only some of them, each once."""
         return FileTable(
-            _taken(self.paths, order),
+            _take(self.paths, order),
             None if self.sizes is None else self.sizes[order],
-            None if self.versions is None else _taken(self.versions, order),
+            None if self.versions is None else _take(self.versions, order),
             None if self.labels is None else self.labels[order],
         )
 
@@ -111,7 +111,7 @@ def _cut(texts: StringColumn, first: int, last: int) -> StringColumn:
     return StringColumn(texts.blob[start:stop], texts.ends[first:last] - start)
 
 
-def _taken(texts: StringColumn, order: np.ndarray) -> StringColumn:
+def _take(texts: StringColumn, order: np.ndarray) -> StringColumn:
     lengths = texts.lengths()
     starts, blob = texts.ends - lengths, texts.blob
     blob_bytes = bytearray()

@@ -42,7 +42,7 @@ class End:
 
 
 class Journal(Protocol):
-    """Takes rows from several threads, those of a folder in order. Images beside the folders belong to folder ""."""
+    """Takes rows from several threads, those of a folder in order. Images directly in the root belong to folder ""."""
 
     ends: dict[str, End]
 
@@ -83,8 +83,8 @@ class MemoryJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
-    """Of a record in the file."""
+class _JournalEntry:
+    """Where a record is in the file."""
 
     start: int
     head: int  # bytes
@@ -100,7 +100,7 @@ class FileJournal:
 
     def __init__(self, path: str, kind: dict[str, Any]) -> None:
         self.path, self.ends = path, dict[str, End]()
-        self._at: dict[str, list[_Record]] = {}  # the pieces of each folder
+        self._at: dict[str, list[_JournalEntry]] = {}  # the pieces of each folder
         self._waiting: dict[str, list[FileTable]] = {}  # too few for a piece
         self._order, self._lock = _OrderCheck(), threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -110,42 +110,43 @@ class FileJournal:
             os.ftruncate(self._fd, self._size)
             if not self._size:
                 self._size = os.pwrite(self._fd, _MAGIC, 0)
-            self._write(kind)  # also where it goes on: what folders without an end have before this does not count
+            self._write(kind)  # when resuming, too: earlier rows of unfinished folders no longer count
         except BlockingIOError:
             os.close(self._fd)
             raise SourceError(f"{path} is being written by another process; write to another place") from None
-        except BaseException:  # whatever ends it, Ctrl-C too: nobody else has the descriptor; raised again
+        except BaseException:  # Ctrl-C, too: no one else closes the descriptor; raised again
             os.close(self._fd)
             raise
 
     def _recall(self, kind: dict[str, Any]) -> int:
-        """Read what earlier processes wrote: up to what size the file is whole."""
-        begun: dict[str, list[_Record]] = {}
+        """Read what earlier processes wrote; returns the size up to which the file is valid."""
+        unfinished: dict[str, list[_JournalEntry]] = {}
         with open(self.path, "rb") as file:
             magic = file.read(len(_MAGIC))
             if magic != _MAGIC:
                 if not _MAGIC.startswith(magic):
                     raise SourceError(
-                        f"{self.path} is no unfinished listing of this version; move it away, or write to another place"
+                        f"{self.path} is not an unfinished listing of this version; "
+                        "move it away, or write to another place"
                     )
                 return 0
-            whole = file.tell()
-            for place, head in _records(file):
+            valid_size = file.tell()
+            for entry, head in _records(file):
                 if "rows" in head:
-                    begun.setdefault(head["folder"], []).append(place)
+                    unfinished.setdefault(head["folder"], []).append(entry)
                 elif "images" in head:
                     left_out = LeftOut(Counter(head["left_out"]), head["examples"])
                     end = End(head["images"], head["ordered"], left_out, head["more"])
-                    self.ends[head["folder"]], self._at[head["folder"]] = end, begun.pop(head["folder"], [])
+                    self.ends[head["folder"]], self._at[head["folder"]] = end, unfinished.pop(head["folder"], [])
                 elif head == kind:
-                    begun.clear()
+                    unfinished.clear()
                 else:
                     raise SourceError(
                         f"{self.path} holds an unfinished listing of something else: {json.dumps(head)}, this one is "
                         f"{json.dumps(kind)}; write to another place, or delete it"
                     )
-                whole = place.stop
-        return whole
+                valid_size = entry.stop
+        return valid_size
 
     def add(self, folder: str, rows: FileTable) -> None:
         """Some more images."""
@@ -173,7 +174,7 @@ class FileJournal:
 
     def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder."""
-        parts = (self._read(place) for place in self._at.pop(folder, []))
+        parts = (self._read(entry) for entry in self._at.pop(folder, []))
         yield from parts if self.ends[folder].ordered else [FileTable.joined(list(parts)).in_order()]
 
     def close(self, done: bool = False) -> None:
@@ -190,23 +191,23 @@ class FileJournal:
         arrays = (rows.paths.ends, rows.sizes, rows.versions.ends)
         body = b"".join(array.tobytes() for array in (*arrays, rows.paths.blob, rows.versions.blob))
         head = {"folder": folder, "rows": len(rows), "paths": len(rows.paths.blob)}
-        place = self._write(head, body)
-        self._at.setdefault(folder, []).append(place)
+        entry = self._write(head, body)
+        self._at.setdefault(folder, []).append(entry)
 
-    def _write(self, head: dict[str, Any], body: bytes = b"") -> _Record:
+    def _write(self, head: dict[str, Any], body: bytes = b"") -> _JournalEntry:
         text = json.dumps(head).encode()
         data = memoryview(_RECORD.pack(len(text), len(body), zlib.crc32(body, zlib.crc32(text))) + text + body)
         with self._lock:
-            place = _Record(self._size, len(text), len(body))
+            entry = _JournalEntry(self._size, len(text), len(body))
             while data:
                 written = os.pwrite(self._fd, data, self._size)
                 self._size += written
                 data = data[written:]
-        return place
+        return entry
 
-    def _read(self, place: _Record) -> FileTable:
-        data = os.pread(self._fd, place.head + place.body, place.start + _RECORD.size)
-        head, body = json.loads(data[: place.head]), data[place.head :]
+    def _read(self, entry: _JournalEntry) -> FileTable:
+        data = os.pread(self._fd, entry.head + entry.body, entry.start + _RECORD.size)
+        head, body = json.loads(data[: entry.head]), data[entry.head :]
         n = head["rows"]
         ends, sizes, version_ends = (np.frombuffer(body, np.int64, n, 8 * n * i) for i in range(3))
         paths, versions = np.split(np.frombuffer(body, np.uint8, offset=24 * n), [head["paths"]])
@@ -227,15 +228,15 @@ def folders_listed(path: str) -> tuple[int, int]:
     return max(listed, 0), folders
 
 
-def _records(file: BinaryIO) -> Iterator[tuple[_Record, dict[str, Any]]]:
-    """All that are whole."""
+def _records(file: BinaryIO) -> Iterator[tuple[_JournalEntry, dict[str, Any]]]:
+    """All complete records."""
     size = os.fstat(file.fileno()).st_size
     while len(lengths := file.read(_RECORD.size)) == _RECORD.size:
         head, body, checksum = _RECORD.unpack(lengths)
-        place = _Record(file.tell() - _RECORD.size, head, body)
-        if place.stop > size or zlib.crc32(data := file.read(head + body)) != checksum:
+        entry = _JournalEntry(file.tell() - _RECORD.size, head, body)
+        if entry.stop > size or zlib.crc32(data := file.read(head + body)) != checksum:
             return
-        yield place, json.loads(data[:head])
+        yield entry, json.loads(data[:head])
 
 
 class _OrderCheck:

@@ -50,8 +50,8 @@ class LeftOut:
         example = self.examples.get(kind)
         if not example:
             return text
-        shown = os.fsencode(example).decode("utf-8", "backslashreplace")
-        return f"{text}{': ' if count == 1 else ', such as '}{shown}"
+        name = os.fsencode(example).decode("utf-8", "backslashreplace")
+        return f"{text}{': ' if count == 1 else ', such as '}{name}"
 
 
 def extension_of(name: str) -> str:

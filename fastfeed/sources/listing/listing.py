@@ -68,25 +68,25 @@ def list_images(
         root = trimmed(root)
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
     with _disk(who, out), listing_progress(f"listing {root}", progress) as count:
-        partial, done = FileJournal(out + ".partial", {"root": root, "extensions": kinds}), False
+        partial, is_complete = FileJournal(out + ".partial", {"root": root, "extensions": kinds}), False
         try:
             resumed = len(partial.ends.keys() - {""})
             folders = _top(tree, partial, count)
             _walk(tree, folders, partial, count)
-            done = not any(end.images for end in partial.ends.values())
-            if done:
+            is_complete = not any(end.images for end in partial.ends.values())
+            if is_complete:
                 raise SourceError(f"{who}: no images below {root}{_left_out_text(_left_out(partial))}")
             count.now(f"writing {out}")
             summary = _write(partial, folders, root, resumed, out)
-            done = True
+            is_complete = True
         finally:
-            partial.close(done or not partial.ends)
+            partial.close(is_complete or not partial.ends)
     return summary
 
 
 @contextlib.contextmanager
 def _disk(who: str, out: str) -> Iterator[None]:
-    """What the disk says becomes an error of ours."""
+    """Raise errors of the disk as SourceError."""
     try:
         yield
     except SourceError:
@@ -136,23 +136,29 @@ def _is_utf8(path: bytes) -> bool:
 
 
 def gather(
-    tree: Tree, choose: Callable[[Sequence[str], int], Sequence[str]], beside: bool, progress: bool | None, what: str
+    tree: Tree,
+    choose: Callable[[Sequence[str], int], Sequence[str]],
+    include_loose: bool,
+    progress: bool | None,
+    title: str,
 ) -> tuple[FileTable, list[str], LeftOut]:
     """Images in memory, labeled by folder; the folders' names; what was left out.
 
-    `choose` says which folders, and in which order; it is told their names, and how many images lie beside them.
-    Those are taken where `beside` says so: then all is in the order of paths.
+    `choose` selects and orders the folders, given their names and the number of images directly in the root.
+    `include_loose` includes these images; then all are in the order of paths.
     """
     journal = MemoryJournal()
-    with listing_progress(what, progress) as count:
-        found, loose = _top(tree, journal, count), journal.ends[""]
-        if loose.images and not beside:
+    with listing_progress(title, progress) as count:
+        names, loose = _top(tree, journal, count), journal.ends[""]
+        if loose.images and not include_loose:
             loose.left_out.add("(no class)", loose.more["first"], loose.images)
-        folders = list(choose(found, loose.images))
+        folders = list(choose(names, loose.images))
         _walk(tree, folders, journal, count)
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
     walked = (
-        _merged(journal, folders) if beside else ((folder, rows) for folder in folders for rows in journal.rows(folder))
+        _merged(journal, folders)
+        if include_loose
+        else ((folder, rows) for folder in folders for rows in journal.rows(folder))
     )
     parts = [FileTable(packed([]), labels=np.empty(0, np.int32))]
     for folder, rows in walked:
@@ -161,10 +167,10 @@ def gather(
 
 
 def _left_out_text(left_out: LeftOut) -> str:
-    shown = left_out.summary()
+    summary = left_out.summary()
     kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out.counts), None)
     hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
-    return f"; left out: {shown}{hint}" if shown else ""
+    return f"; left out: {summary}{hint}" if summary else ""
 
 
 def _left_out(journal: Journal) -> LeftOut:
@@ -175,12 +181,12 @@ def _left_out(journal: Journal) -> LeftOut:
 
 
 def _top(tree: Tree, journal: Journal, count: ListingProgress) -> list[str]:
-    """The folders below the root, sorted; what lies beside them goes to the journal."""
+    """The folders below the root, sorted; images directly in the root go to the journal."""
     if "" in journal.ends:
         return journal.ends[""].more["folders"]
     left_out, folders, first = LeftOut(), list[str](), ""
-    for found, rows in tree.top(left_out):
-        folders += found
+    for names, rows in tree.top(left_out):
+        folders += names
         journal.add("", rows)
         first = first or (rows.paths[0] if len(rows) else "")
         count.add(images=len(rows))
@@ -190,7 +196,7 @@ def _top(tree: Tree, journal: Journal, count: ListingProgress) -> list[str]:
 
 
 def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingProgress) -> None:
-    """List these folders, less those that have been."""
+    """List these folders, except those already listed."""
 
     def list_folder(folder: str) -> None:
         left_out = LeftOut()
@@ -218,14 +224,14 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingPr
 
 
 def _merged(journal: Journal, folders: Sequence[str]) -> Iterator[tuple[str, FileTable]]:
-    """All images in the order of their paths, those beside the folders between them."""
-    beside = _LooseImages(journal.rows(""))
+    """All images in the order of their paths, including those directly in the root."""
+    loose = _LooseImages(journal.rows(""))
     for folder in folders:
-        for rows in beside.before(os.fsencode(folder)):
+        for rows in loose.before(os.fsencode(folder)):
             yield "", rows
         for rows in journal.rows(folder):
             yield folder, rows
-    for rows in beside.before(None):
+    for rows in loose.before(None):
         yield "", rows
 
 
@@ -233,18 +239,18 @@ class _LooseImages:
     """Sorted images, handed out up to a name."""
 
     def __init__(self, parts: Iterator[FileTable]) -> None:
-        self._parts, self._held = parts, FileTable(packed([]))
+        self._parts, self._remaining = parts, FileTable(packed([]))
 
     def before(self, name: bytes | None) -> Iterator[FileTable]:
         """Those that come before this name, and were not handed out yet; None: all."""
         while True:
-            held = self._held
-            last = len(held)
+            remaining = self._remaining
+            last = len(remaining)
             if name is not None:
-                last = bisect_left(range(last), name, key=lambda row: os.fsencode(held.paths[row]))
+                last = bisect_left(range(last), name, key=lambda row: os.fsencode(remaining.paths[row]))
             if last:
-                yield held.cut(0, last)
-            self._held = held.cut(last, len(held))
-            if last < len(held) or (more := next(self._parts, None)) is None:
+                yield remaining.cut(0, last)
+            self._remaining = remaining.cut(last, len(remaining))
+            if last < len(remaining) or (more := next(self._parts, None)) is None:
                 return
-            self._held = more
+            self._remaining = more

@@ -1,7 +1,7 @@
 """A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON lines.
 
-The same as arrays (`.ffarrays`), for nobody but ImageFolder, is read in no time and holds every name, also such as are
-not UTF-8.
+The same as arrays (`.ffarrays`), which only ImageFolder reads, loads at once and holds every name, even if it is not
+UTF-8.
 """
 
 from __future__ import annotations
@@ -168,18 +168,18 @@ def read_listing(path: str, storage: Storage, versions: bool, who: str) -> tuple
     says. SourceError for other files."""
     if suffix_of(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
-    others = {"class": True, "size": False} | ({"version": False} if versions else {})
-    found: dict[str, list[ColumnPart]] = {name: [] for name in ("path", *others)}
+    requested = {"class": True, "size": False} | ({"version": False} if versions else {})
+    columns: dict[str, list[ColumnPart]] = {name: [] for name in ("path", *requested)}
     stat = _stat(path, storage, who)
-    for part_of in read_files([(path, stat)], "path", others, None, storage):
+    for part_of in read_files([(path, stat)], "path", requested, None, storage):
         for name, part in part_of.parts:
-            found[name].append(part)
+            columns[name].append(part)
     folders: dict[str, int] = {"": -1}
-    labels = [_codes(part, folders) for part in found["class"]]
+    labels = [_codes(part, folders) for part in columns["class"]]
     rows = FileTable(
-        joined([_texts(part, path, who) for part in found["path"]]),
-        _sizes(found["size"], path, who),
-        joined([_texts(part, path, who) for part in found["version"]]) if versions else None,
+        joined([_texts(part, path, who) for part in columns["path"]]),
+        _sizes(columns["size"], path, who),
+        joined([_texts(part, path, who) for part in columns["version"]]) if versions else None,
         labels=np.concatenate([np.empty(0, np.int32), *labels]),
     )
     _check(rows.paths, path, who)
@@ -200,15 +200,15 @@ def _left_out(facts: dict[str, Any]) -> LeftOut:
 
 
 def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[str], LeftOut]:
-    """Into memory: a mapped file that is cut off ends the process."""
-    header, found = _arrays(path, who)
+    """Into memory: if a mapped file is truncated, reading it kills the process."""
+    header, stored = _arrays(path, who)
     try:
-        held = {name: np.array(array) for name, array in found.items()}
+        arrays = {name: np.array(array) for name, array in stored.items()}
         rows = FileTable(
-            StringColumn(held["paths"], held["path_ends"]),
-            held["sizes"],
-            StringColumn(held["versions"], held["version_ends"]) if versions else None,
-            labels=held["labels"],
+            StringColumn(arrays["paths"], arrays["path_ends"]),
+            arrays["sizes"],
+            StringColumn(arrays["versions"], arrays["version_ends"]) if versions else None,
+            labels=arrays["labels"],
         )
         folders = [str(name) for name in header["classes"]]
     except (KeyError, TypeError) as error:
@@ -218,10 +218,10 @@ def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[s
 
 
 def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    found = mapped.load(Path(path))
-    if found is None:
-        raise _none(path, who, "it is not there, or damaged")
-    return found
+    loaded = mapped.load(Path(path))
+    if loaded is None:
+        raise _none(path, who, "it is missing or damaged")
+    return loaded
 
 
 def facts_of(path: str, who: str) -> dict[str, Any]:
@@ -231,12 +231,12 @@ def facts_of(path: str, who: str) -> dict[str, Any]:
 
 def _stat(path: str, storage: Storage, who: str) -> Stat:
     try:
-        found = local_stat(path) if is_local(path) else storage.stat([path])[0]
+        stat = local_stat(path) if is_local(path) else storage.stat([path])[0]
     except OSError as error:
         raise SourceError(f"{who}: cannot read {path}: {error.strerror}") from error
-    if isinstance(found, Unread):
-        raise SourceError(f"{who}: cannot read {path}: {found.detail or found.reason}")
-    return found
+    if isinstance(stat, Unread):
+        raise SourceError(f"{who}: cannot read {path}: {stat.detail or stat.reason}")
+    return stat
 
 
 def _codes(part: ColumnPart, folders: dict[str, int]) -> np.ndarray:
@@ -252,7 +252,7 @@ def _texts(part: ColumnPart, path: str, who: str) -> StringColumn:
         return part.values
     if part.missing().all():
         return StringColumn(np.empty(0, np.uint8), np.zeros(len(part), np.int64))
-    raise _none(path, who, "its paths, classes or versions are no texts")
+    raise _none(path, who, "its paths, classes or versions are not texts")
 
 
 def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
@@ -260,18 +260,20 @@ def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
     arrays = [part.values for part in parts if isinstance(part.values, np.ndarray)]
     arrays = (numbers(texts) or []) if texts else arrays
     if len(arrays) != len(parts) or any(array.ndim > 1 for array in arrays):
-        raise _none(path, who, "its sizes are no numbers")
-    known = [np.where(part.missing(), -1, array).astype(np.int64) for part, array in zip(parts, arrays, strict=True)]
-    return np.concatenate([np.empty(0, np.int64), *known])
+        raise _none(path, who, "its sizes are not numbers")
+    sizes = [np.where(part.missing(), -1, array).astype(np.int64) for part, array in zip(parts, arrays, strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *sizes])
 
 
 def _check(paths: StringColumn, path: str, who: str) -> None:
     """Every path is one, and leads to below the root."""
     for row, name in enumerate(unpacked(paths)):
         if not name or name.startswith(b"/") or (b".." in name and b".." in name.split(b"/")):
-            what = f"leads out of the folder: {os.fsdecode(name)!r}" if name else "is empty"
-            raise _none(path, who, f"the path of row {row} {what}")
+            problem = f"leads out of the folder: {os.fsdecode(name)!r}" if name else "is empty"
+            raise _none(path, who, f"the path of row {row} {problem}")
 
 
-def _none(path: str, who: str, what: str) -> SourceError:
-    return SourceError(f"{who}: {path} is no listing, {what}; `fastfeed index` makes one, and Table reads other tables")
+def _none(path: str, who: str, problem: str) -> SourceError:
+    return SourceError(
+        f"{who}: {path} is not a listing, {problem}; `fastfeed index` makes one, and Table reads other tables"
+    )

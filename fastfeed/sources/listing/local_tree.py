@@ -34,7 +34,7 @@ class Tree(Protocol):
     at_once: int  # folders that may be walked at the same time
 
     def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
-        """The first level, in pieces: names of folders, and the images beside them. To be called first."""
+        """The first level, in pieces: names of folders, and the images directly in the root. To be called first."""
         ...
 
     def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:

@@ -17,14 +17,14 @@ class ListingProgress:
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar, self._task, self._lock = bar, task, threading.Lock()
-        self._images, self._folders, self._begun = 0, 0, time.monotonic()
+        self._images, self._folders, self._started = 0, 0, time.monotonic()
 
-    def begin(self, folders: int, done: int) -> None:
+    def begin(self, folders: int, resumed: int) -> None:
         """So many folders there are; some are done, from an earlier run."""
         with self._lock:
-            self._folders = done
+            self._folders = resumed
             if self._bar is not None and folders:
-                self._bar.update(self._task, total=folders, completed=done)
+                self._bar.update(self._task, total=folders, completed=resumed)
 
     def add(self, images: int = 0, folders: int = 0) -> None:
         """Some more."""
@@ -32,19 +32,19 @@ class ListingProgress:
             self._images += images
             self._folders += folders
             if self._bar is not None:
-                rate = self._images / max(time.monotonic() - self._begun, 1e-3)
+                rate = self._images / max(time.monotonic() - self._started, 1e-3)
                 self._bar.update(self._task, completed=self._folders, images=self._images, rate=rate)
 
-    def now(self, what: str) -> None:
+    def now(self, activity: str) -> None:
         """What is being done."""
         if self._bar is not None:
-            self._bar.update(self._task, description=what)
+            self._bar.update(self._task, description=activity)
 
 
 @contextlib.contextmanager
-def listing_progress(what: str, shown: bool | None) -> Iterator[ListingProgress]:
+def listing_progress(title: str, show: bool | None) -> Iterator[ListingProgress]:
     """A count with a bar; None: where stderr is a terminal."""
-    if shown is False or (shown is None and not sys.stderr.isatty()):
+    if show is False or (show is None and not sys.stderr.isatty()):
         yield ListingProgress()
         return
     from rich.console import Console
@@ -59,4 +59,4 @@ def listing_progress(what: str, shown: bool | None) -> Iterator[ListingProgress]
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield ListingProgress(bar, bar.add_task(what, total=None, images=0, rate=0.0))
+        yield ListingProgress(bar, bar.add_task(title, total=None, images=0, rate=0.0))

@@ -98,41 +98,41 @@ class RemoteTree:
             packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in images]),
         )
 
-    def _pages(self, place: str, deep: bool) -> Iterator[_Page]:
+    def _pages(self, address: str, deep: bool) -> Iterator[_Page]:
         policy = replace(self._storage.policy, attempts=_ATTEMPTS)
-        if place.partition("://")[0] in ("s3", "s3a"):
+        if address.partition("://")[0] in ("s3", "s3a"):
             look = _s3
         else:
             look, policy = _whole, replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
         token = ""
         while True:
-            page = self._ask(place, partial(look, deep=deep, token=token), policy)
+            page = self._ask(address, partial(look, deep=deep, token=token), policy)
             yield page
             if not page.token:
                 return
             token = page.token
 
-    def _ask(self, place: str, question: Callable[[Any, str], Awaitable[_Page]], policy: RetryPolicy) -> _Page:
-        request = self._storage.submit(place, question, policy)
+    def _ask(self, address: str, question: Callable[[Any, str], Awaitable[_Page]], policy: RetryPolicy) -> _Page:
+        request = self._storage.submit(address, question, policy)
         self._requests.add(request)
         if self._stopped:  # since before it was among those to cancel
             request.cancel()
         try:
-            found = request.result()
+            page = request.result()
         except CancelledError:
-            raise SourceError(f"{self._who}: listing {place} was interrupted") from None
+            raise SourceError(f"{self._who}: listing {address} was interrupted") from None
         finally:
             self._requests.discard(request)
-        if isinstance(found, Unread):
-            if found.reason == "not_found":
+        if isinstance(page, Unread):
+            if page.reason == "not_found":
                 return _Page([], [])
-            raise SourceError(f"{self._who}: cannot list {place}: {found.detail or found.reason}")
-        return found
+            raise SourceError(f"{self._who}: cannot list {address}: {page.detail or page.reason}")
+        return page
 
 
-def trimmed(place: str) -> str:
+def trimmed(address: str) -> str:
     """An address of a folder without a slash at its end."""
-    return place if place.endswith("://") else place.rstrip("/")
+    return address if address.endswith("://") else address.rstrip("/")
 
 
 async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
@@ -141,7 +141,7 @@ async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
     more = {"ContinuationToken": token} if token else {}
     more |= {} if deep else {"Delimiter": "/"}
     await system.set_session()
-    # every object has a date that nobody looks at; the client would take longer to read these than for all else
+    # every object has a date that is not needed; the client would take longer to read these than for all else
     system.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_date)
     found = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
     files = [

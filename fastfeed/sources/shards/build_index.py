@@ -108,10 +108,10 @@ def _reusable_sections(index_files: Sequence[_IndexFile], kind: str) -> dict[int
         files = [index_file.path]
         with contextlib.suppress(OSError):
             files += sorted(index_file.path.parent.glob("*.ffindex"))
-        known = sections(files, kind, frozenset(index_file.keys))
+        matches = sections(files, kind, frozenset(index_file.keys))
         for i, key in enumerate(index_file.keys):
-            if key in known and i not in parts:
-                index, k = known[key]
+            if key in matches and i not in parts:
+                index, k = matches[key]
                 parts[i] = index.section(k)
     return parts
 

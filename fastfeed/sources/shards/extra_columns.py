@@ -83,7 +83,7 @@ class ExtraColumns:
 
     def values(self, ids: Sequence[int], convert: Callable[[str, bytes], Any]) -> list[dict[str, Any] | Unread]:
         """The same by name; `convert` makes values of the bytes, or raises ValueError."""
-        return [self._named(values, convert) for values in self.read(ids)]
+        return [self._by_name(values, convert) for values in self.read(ids)]
 
     def columns(self, ids: np.ndarray, convert: Callable[[str, bytes], Any]) -> dict[str, np.ndarray]:
         """The same by name, as objects; "" for missing values."""
@@ -93,16 +93,16 @@ class ExtraColumns:
                 columns[name][row] = "" if value is None else value
         return columns
 
-    def _named(self, values: Sequence[bytes | Unread | None], convert: Callable[[str, bytes], Any]) -> Any:
-        named: dict[str, Any] = {}
+    def _by_name(self, values: Sequence[bytes | Unread | None], convert: Callable[[str, bytes], Any]) -> Any:
+        by_name: dict[str, Any] = {}
         for name, data in zip(self.names, values, strict=True):
             if isinstance(data, Unread):
                 return Unread(data.reason, f"{name}: {data.detail}")
             try:
-                named[name] = None if data is None else convert(name, data)
+                by_name[name] = None if data is None else convert(name, data)
             except (ValueError, RecursionError) as error:
                 return Unread("corrupt", f"{name}: {error}")
-        return named
+        return by_name
 
     def _begin(self, entries: list[int]) -> list[Pending]:
         index, shards = self._index, self._shards

@@ -246,12 +246,12 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
 
 def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dict[tuple[str, Stat], tuple[Index, int]]:
     """Where the indexes of this kind among these files have some shards, by shard and version."""
-    known: dict[tuple[str, Stat], tuple[Index, int]] = {}
+    matches: dict[tuple[str, Stat], tuple[Index, int]] = {}
     for file in files:
         index = load(file, kind, of)
         if index is not None:
-            known |= {key: (index, i) for i, key in enumerate(zip(index.uris, index.stats, strict=True)) if key in of}
-    return known
+            matches |= {key: (index, i) for i, key in enumerate(zip(index.uris, index.stats, strict=True)) if key in of}
+    return matches
 
 
 def is_index(path: Path) -> bool:

@@ -46,10 +46,10 @@ class LazyMessage:
     def bytes(self, first: int, last: int) -> bytes:
         """Bytes [first, last)."""
         i = self.at(first, last - first)
-        found = self.data[i : i + last - first]
-        if len(found) < last - first:
+        data = self.data[i : i + last - first]
+        if len(data) < last - first:
             raise Malformed("it ends too early")
-        return found
+        return data
 
 
 def fields(message: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, int]]:

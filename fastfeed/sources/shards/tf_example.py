@@ -40,14 +40,14 @@ class FeatureNames:
 class Example:
     """The named features of the Example in bytes [start, stop). Malformed, here and below."""
 
-    __slots__ = ("_bounds", "_found", "_message")
+    __slots__ = ("_bounds", "_message", "_parts")
 
     def __init__(self, message: LazyMessage, start: int, stop: int, features: FeatureNames) -> None:
         self._message, self._bounds = message, (start, stop)
-        found = _fast_path(message, start, stop, features)
-        if found is None:
-            found = {name: parts for name, parts in self._entries() if name in features.names}
-        self._found: dict[bytes, list[Bounds]] = found
+        by_name = _fast_path(message, start, stop, features)
+        if by_name is None:
+            by_name = {name: parts for name, parts in self._entries() if name in features.names}
+        self._parts: dict[bytes, list[Bounds]] = by_name
 
     def _entries(self) -> Iterator[tuple[bytes, list[Bounds]]]:
         for tag, *features in fields(self._message, *self._bounds):
@@ -62,48 +62,48 @@ class Example:
 
     def feature(self, name: bytes) -> Bounds | None:
         """Where a feature's message is; None where there is none. Of several parts, the last."""
-        return self._found[name][-1] if self._found.get(name) else None
+        return self._parts[name][-1] if self._parts.get(name) else None
 
     def image(self, name: bytes) -> Bounds:
         """Where a feature's bytes are."""
-        place = self._value(name)
-        if isinstance(place, int):
-            raise Malformed(f"{_shown(name)}: holds an integer, not bytes")
-        return place
+        value = self._value(name)
+        if isinstance(value, int):
+            raise Malformed(f"{_printable(name)}: holds an integer, not bytes")
+        return value
 
     def label(self, name: bytes) -> int | str:
         """A number from 0 to 2**31 - 1, or a text; a text of digits is a number."""
-        place = self._value(name)
-        if isinstance(place, int):
-            text = shown = str(place)
+        value = self._value(name)
+        if isinstance(value, int):
+            text = excerpt = str(value)
         else:
-            data = self._message.bytes(place[0], min(place[1], place[0] + _LONGEST_TEXT + 1))
+            data = self._message.bytes(value[0], min(value[1], value[0] + _LONGEST_TEXT + 1))
             text = data.decode("utf-8", "replace") if len(data) <= _LONGEST_TEXT else ""
-            shown = repr(data[:_SHOWN])
+            excerpt = repr(data[:_SHOWN])
         digits = re.fullmatch("0*([0-9]{1,10})", text)
         if digits and int(digits[1]) < 1 << 31:
             return int(digits[1])
-        if isinstance(place, int) or not text or re.search("[\0-\x1f\x7f\ufffd]|^-[0-9]+$", text):
-            raise Malformed(f"{_shown(name)}: got {shown}, a number from 0 to 2**31 - 1 or a text is needed")
+        if isinstance(value, int) or not text or re.search("[\0-\x1f\x7f\ufffd]|^-[0-9]+$", text):
+            raise Malformed(f"{_printable(name)}: got {excerpt}, a number from 0 to 2**31 - 1 or a text is needed")
         return text
 
     def file(self, name: bytes) -> bytes:
         """A file's name; none where there is none, or one too long."""
-        if name not in self._found:
+        if name not in self._parts:
             return b""
-        place = _value(self._message, self._found[name])
-        if isinstance(place, int) or place[1] - place[0] > _LONGEST_FILE:
+        value = _value(self._message, self._parts[name])
+        if isinstance(value, int) or value[1] - value[0] > _LONGEST_FILE:
             return b""
-        return self._message.bytes(*place)
+        return self._message.bytes(*value)
 
     def _value(self, name: bytes) -> Bounds | int:
-        if name not in self._found:
-            there = sorted(name for name, _ in islice(self._entries(), _SHOWN))
-            raise Malformed(f"no {_shown(name)}, only {', '.join(map(_shown, there)) or 'nothing'}")
+        if name not in self._parts:
+            names = sorted(name for name, _ in islice(self._entries(), _SHOWN))
+            raise Malformed(f"no {_printable(name)}, only {', '.join(map(_printable, names)) or 'nothing'}")
         try:
-            return _value(self._message, self._found[name])
+            return _value(self._message, self._parts[name])
         except Malformed as error:
-            raise Malformed(f"{_shown(name)}: {error}") from None
+            raise Malformed(f"{_printable(name)}: {error}") from None
 
 
 def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNames) -> dict[bytes, list[Bounds]] | None:
@@ -111,7 +111,7 @@ def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNam
 
     None: parse it in full.
     """
-    found: dict[bytes, list[Bounds]] = {}
+    values: dict[bytes, list[Bounds]] = {}
     at, data, before = _inside(message, start, stop, _FIRST), message.data, message.first
     try:
         while 0 <= at < stop:
@@ -130,13 +130,13 @@ def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNam
             if data.startswith(features.heads, i):
                 for name, head in zip(features.names, features.heads, strict=True):
                     if data.startswith(head, i):
-                        found[name] = [(_inside(message, before + i + len(head), at, _SECOND), at)]
+                        values[name] = [(_inside(message, before + i + len(head), at, _SECOND), at)]
             elif data[i] != _FIRST:
                 return None
     except (IndexError, Malformed):
         return None
-    good = at == stop and all(parts[0][0] >= 0 for parts in found.values())
-    return found if good else None
+    good = at == stop and all(parts[0][0] >= 0 for parts in values.values())
+    return values if good else None
 
 
 def _inside(message: LazyMessage, at: int, stop: int, tag: int) -> int:
@@ -171,40 +171,40 @@ def _value(message: LazyMessage, parts: list[Bounds]) -> Bounds | int:
         first = _inside(message, first, last, _FIRST)
         if first >= 0:
             return first, last  # one text or image in its list
-    kind, found = 0, []
+    kind, values = 0, []
     for part in parts:
         for tag, first, last in fields(message, *part):
             if tag in (_FIRST, _SECOND, _THIRD):
                 if tag != kind:
-                    kind, found = tag, []
-                found = [*found, *_values(message, kind, first, last)][:2]
+                    kind, values = tag, []
+                values = [*values, *_values(message, kind, first, last)][:2]
     if kind == _SECOND:
         raise Malformed("holds floating-point numbers")
-    if len(found) != 1:
-        raise Malformed("holds more than one value" if found else "holds no value")
-    return found[0]
+    if len(values) != 1:
+        raise Malformed("holds more than one value" if values else "holds no value")
+    return values[0]
 
 
 def _values(message: LazyMessage, kind: int, first: int, last: int) -> list[Bounds | int]:
     """The first values of a list, two at most: more is not what is looked for."""
-    found: list[Bounds | int] = []
+    values: list[Bounds | int] = []
     for tag, begin, end in fields(message, first, last):
         if kind == _FIRST and tag == _FIRST:
-            found.append((begin, end))
+            values.append((begin, end))
         elif kind == _THIRD and tag == 0x08:
-            found.append(signed(message, begin)[0])
+            values.append(signed(message, begin)[0])
         elif kind == _THIRD and tag == _FIRST:  # packed
-            while begin < end and len(found) < 2:
+            while begin < end and len(values) < 2:
                 number, begin = signed(message, begin)  # noqa: PLW2901
                 if begin > end:
                     raise Malformed("a number goes beyond its list")
-                found.append(number)
-        if len(found) > 1:
+                values.append(number)
+        if len(values) > 1:
             break
-    return found[:2]
+    return values[:2]
 
 
-def _shown(name: bytes) -> str:
+def _printable(name: bytes) -> str:
     return name[:60].decode("utf-8", "backslashreplace")
 
 

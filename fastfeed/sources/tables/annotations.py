@@ -1,4 +1,4 @@
-"""What a table says of its images beside the label: weights, boxes, and what is carried along to the batch."""
+"""A table's columns other than image and label: weights, boxes, and extra columns that go into the batch."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class WeightColumn(ColumnParser):
         self._parts: list[np.ndarray] = []
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
-        found = self._floats(name, part, first, "numbers >= 0")
+        values = self._floats(name, part, first, "numbers >= 0")
         with np.errstate(over="ignore"):
-            weights = found.astype(np.float32)
+            weights = values.astype(np.float32)
         if weights.ndim != 1:
             raise self._wrong(first, name, "numbers >= 0", f"lists of {weights.shape[1]}")
         bad = ~(np.isfinite(weights) & (weights >= 0))
         if bad.any():
             row = int(np.argmax(bad))
-            raise self._wrong(first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else found[row])
+            raise self._wrong(first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else values[row])
         self._parts.append(weights)
 
     def arrays(self) -> ColumnArrays:
@@ -53,12 +53,12 @@ class BoxColumn(ColumnParser):
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if len(self.names) == 4:
-            found = self._floats(name, part, first, "numbers")
-            if found.ndim != 1:
-                raise self._wrong(first, name, "numbers", f"lists of {found.shape[1]}")
+            values = self._floats(name, part, first, "numbers")
+            if values.ndim != 1:
+                raise self._wrong(first, name, "numbers", f"lists of {values.shape[1]}")
         else:
-            found = self._lists(name, part, first)
-        self._parts[name].append(_compact(found))
+            values = self._lists(name, part, first)
+        self._parts[name].append(_compact(values))
 
     def _lists(self, name: str, part: ColumnPart, first: int) -> np.ndarray:
         values, missing = part.values, part.missing()
@@ -74,28 +74,28 @@ class BoxColumn(ColumnParser):
 
     def _list(self, name: str, text: str, row: int) -> Any:
         try:
-            found = [float(x) for x in json.loads(text)] if text else [np.nan] * 4
+            box = [float(x) for x in json.loads(text)] if text else [np.nan] * 4
         except (ValueError, TypeError, RecursionError):
-            found = []
-        if len(found) != 4:
+            box = []
+        if len(box) != 4:
             raise self._wrong(row, name, self._NEEDED, repr(text[:60]))
-        return found
+        return box
 
     def arrays(self) -> ColumnArrays:
         columns = [np.concatenate(parts) for parts in self._parts.values()]
-        found = []
+        boxes = []
         for first in range(0, len(columns[0]), _AT_ONCE):
             rows = [column[first : first + _AT_ONCE] for column in columns]
-            found.append(self._checked(np.stack(rows, axis=1) if len(rows) == 4 else rows[0], first))
-        return {"boxes": [np.concatenate(found)]}
+            boxes.append(self._checked(np.stack(rows, axis=1) if len(rows) == 4 else rows[0], first))
+        return {"boxes": [np.concatenate(boxes)]}
 
-    def _checked(self, given: np.ndarray, first: int) -> np.ndarray:
-        absent = np.all(np.isnan(given), axis=1)
-        bad = ~absent & ~(np.all(np.isfinite(given), axis=1) & (given[:, 2] > 0) & (given[:, 3] > 0))
+    def _checked(self, boxes: np.ndarray, first: int) -> np.ndarray:
+        absent = np.all(np.isnan(boxes), axis=1)
+        bad = ~absent & ~(np.all(np.isfinite(boxes), axis=1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0))
         if bad.any():
             row = int(np.argmax(bad))
-            raise self._wrong(first + row, ", ".join(self.names), self._NEEDED, given[row].tolist())
-        return given[:, [1, 0, 3, 2]]
+            raise self._wrong(first + row, ", ".join(self.names), self._NEEDED, boxes[row].tolist())
+        return boxes[:, [1, 0, 3, 2]]
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
@@ -111,17 +111,21 @@ class ExtraColumn(ColumnParser):
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self._parts: list[ColumnPart] = []
-        self._known: ColumnPart | None = None  # the first with a value
+        self._first_valid: ColumnPart | None = None  # the first with a value
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if isinstance(part.values, Codes):  # the column is also the label
             texts, codes = part.values.texts, part.values.codes.tolist()
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
-        if self._known is None and not bool(np.all(part.missing())):
-            self._known = part
-        elif self._known is not None and not bool(np.all(part.missing())) and _width(self._known) != _width(part):
-            row, before = int(np.argmin(part.missing())), int(np.argmin(self._known.missing()))
-            needed = f"what it holds above, such as {self._known[before]!r}"
+        if self._first_valid is None and not bool(np.all(part.missing())):
+            self._first_valid = part
+        elif (
+            self._first_valid is not None
+            and not bool(np.all(part.missing()))
+            and _width(self._first_valid) != _width(part)
+        ):
+            row, before = int(np.argmin(part.missing())), int(np.argmin(self._first_valid.missing()))
+            needed = f"what it holds above, such as {self._first_valid[before]!r}"
             raise self._wrong(first + row, name, needed, repr(part[row]))
         self._parts.append(part)
 
@@ -131,17 +135,17 @@ class ExtraColumn(ColumnParser):
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
         if parsed is not None:
             parts = [ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)]
-        known = [p for p in parts if not bool(np.all(p.missing()))]
-        if not known:
+        non_null = [p for p in parts if not bool(np.all(p.missing()))]
+        if not non_null:
             return {key: [np.full(self.rows[self.names[0]], np.nan)]}
         return (
             _texts(parts, self.names[0])
-            if isinstance(known[0].values, StringColumn)
-            else {key: [self._values(parts, known)]}
+            if isinstance(non_null[0].values, StringColumn)
+            else {key: [self._values(parts, non_null)]}
         )
 
-    def _values(self, parts: list[ColumnPart], known: list[ColumnPart]) -> np.ndarray:
-        arrays = [p.values for p in known if isinstance(p.values, np.ndarray)]
+    def _values(self, parts: list[ColumnPart], non_null: list[ColumnPart]) -> np.ndarray:
+        arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
         kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
         if missing.any() and kind.kind != "f":
             large = kind.kind != "b" and any(int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays if a.size)
@@ -161,12 +165,12 @@ class ExtraColumn(ColumnParser):
 
 
 def _texts(parts: Sequence[ColumnPart], name: str) -> ColumnArrays:
-    found, at = [], 0
+    texts, at = [], 0
     for part in parts:
         own = without_null(part)
-        found.append(StringColumn(own.blob, own.ends.astype(np.int64) + at))
+        texts.append(StringColumn(own.blob, own.ends.astype(np.int64) + at))
         at += len(own.blob)
-    return {f"carried {name}": [t.blob for t in found], f"ends {name}": [t.ends for t in found]}
+    return {f"carried {name}": [t.blob for t in texts], f"ends {name}": [t.ends for t in texts]}
 
 
 def _width(part: ColumnPart) -> tuple[int, ...] | None:

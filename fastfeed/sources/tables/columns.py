@@ -113,8 +113,8 @@ class ColumnParser(ABC):
     def arrays(self) -> ColumnArrays:
         """All rows."""
 
-    def _wrong(self, row: int, name: str, needed: str, got: object) -> SourceError:
-        return SourceError(f"Table: {self.where(row)}: column {name!r} must hold {needed}, got {got}")
+    def _wrong(self, row: int, name: str, needed: str, value: object) -> SourceError:
+        return SourceError(f"Table: {self.where(row)}: column {name!r} must hold {needed}, got {value}")
 
     def _floats(self, name: str, part: ColumnPart, first: int, needed: str) -> np.ndarray:
         """float64 (n,), or (n, k) for lists; NaN where there is nothing."""
@@ -129,9 +129,9 @@ class ColumnParser(ABC):
         if not isinstance(values, np.ndarray):
             row = int(np.argmin(part.missing()))
             raise self._wrong(first + row, name, needed, repr(part[row]))
-        found = values.astype(np.float64)
-        found[part.missing()] = np.nan
-        return found
+        floats = values.astype(np.float64)
+        floats[part.missing()] = np.nan
+        return floats
 
 
 def _is_number(text: str) -> bool:
@@ -161,15 +161,15 @@ class PathColumn(ColumnParser):
         self._bytes += len(texts.blob)
 
     def arrays(self) -> ColumnArrays:
-        found: ColumnArrays = {"paths": [t.blob for t in self._parts], "path_ends": [t.ends for t in self._parts]}
+        arrays: ColumnArrays = {"paths": [t.blob for t in self._parts], "path_ends": [t.ends for t in self._parts]}
         hashes, at = [], 0
         for texts in self._parts:
             hashes.append(StringColumn(texts.blob, texts.ends - at).hashes())
             at += len(texts.blob)
         every = np.concatenate(hashes)
         ordered = np.sort(every)
-        again = ordered[1:][ordered[1:] == ordered[:-1]]
-        return found | {"repeated": [np.isin(every, again)]} if len(again) else found
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        return arrays | {"repeated": [np.isin(every, repeated)]} if len(repeated) else arrays
 
 
 class LabelColumn(ColumnParser):
@@ -233,14 +233,14 @@ class LabelColumn(ColumnParser):
         if not self._typed:
             numbers = integers(texts)
             if numbers is not None:
-                found = np.array([*numbers, -1], np.int64)[labels]
-                if bool(np.any(found < -1)):
-                    row = int(np.argmax(found < -1))
-                    raise self._wrong(row, self.names[0], self._NEEDED, found[row])
-                return found
+                table = np.array([*numbers, -1], np.int64)[labels]
+                if bool(np.any(table < -1)):
+                    row = int(np.argmax(table < -1))
+                    raise self._wrong(row, self.names[0], self._NEEDED, table[row])
+                return table
         self.texts = tuple(sorted(texts))
-        place = {text: i for i, text in enumerate(self.texts)}
-        return np.array([*(place[text] for text in texts), -1], np.int64)[labels]
+        code = {text: i for i, text in enumerate(self.texts)}
+        return np.array([*(code[text] for text in texts), -1], np.int64)[labels]
 
 
 def without_null(part: ColumnPart) -> StringColumn:

@@ -19,21 +19,21 @@ __all__ = ["no_column", "read_csv", "read_json"]
 
 _ROWS = 1 << 16  # that are Python objects at the same time
 
-Wanted = Mapping[str, bool]  # names of columns, and whether their texts are wanted as Codes
+RequestedNames = Mapping[str, bool]  # names of columns, and whether to read their texts as Codes
 Parts = Iterator[dict[str, ColumnPart]]
 
 
-def no_column(name: str, uri: str, there: Iterable[str], hint: str = "") -> ConfigError:
+def no_column(name: str, uri: str, columns: Iterable[str], hint: str = "") -> ConfigError:
     """The error for a name that is not there."""
-    names = [repr(n[:60]) for n in there]
-    shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
-    return ConfigError(f"Table: no column {name!r} in {uri}; it has {shown or 'none'}{hint}")
+    names = [repr(n[:60]) for n in columns]
+    listing = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
+    return ConfigError(f"Table: no column {name!r} in {uri}; it has {listing or 'none'}{hint}")
 
 
 # -- CSV
 
 
-def read_csv(lines: Iterable[bytes], uri: str, wanted: Wanted, delimiter: str) -> Parts:
+def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimiter: str) -> Parts:
     """RFC 4180: the first line names the columns, fields may be quoted. Every field is a text, an empty one is null."""
     # no Python code runs per line: a table may have many millions
     reader = csv.reader(map(bytes.decode, _unmarked(lines)), delimiter=delimiter, strict=True)
@@ -41,27 +41,27 @@ def read_csv(lines: Iterable[bytes], uri: str, wanted: Wanted, delimiter: str) -
         header = next(reader, None)
         if not header:
             raise SourceError(f"Table: {uri} has no header; its first line must name the columns")
-        places, line = {name: _place(name, header, uri) for name in wanted}, reader.line_num
+        indices, line = {name: _column_index(name, header, uri) for name in requested}, reader.line_num
         while chunk := list(islice(reader, _ROWS)):
             if set(map(len, chunk)) != {len(header)}:
                 chunk = _even(chunk, len(header), uri, line)
             line, columns = reader.line_num, list(zip(*chunk, strict=True))
             if columns:
-                yield {name: _fields(columns[places[name]], coded) for name, coded in wanted.items()}
+                yield {name: _fields(columns[indices[name]], coded) for name, coded in requested.items()}
     except csv.Error as error:
         raise SourceError(f"Table: {uri}, line {reader.line_num}: {error}") from error
     except UnicodeDecodeError as error:
-        what = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+        detail = f"byte 0x{error.object[error.start]:02x} at {error.start}"
         raise SourceError(
-            f"Table: {uri}, line {reader.line_num + 1}: not UTF-8 ({what}); save the table as UTF-8"
+            f"Table: {uri}, line {reader.line_num + 1}: not UTF-8 ({detail}); save the table as UTF-8"
         ) from error
 
 
 def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Without the byte order mark at the beginning."""
-    rest = iter(lines)
-    first = next(rest, b"").removeprefix(codecs.BOM_UTF8)
-    return chain([first], rest) if first else iter(())
+    remaining = iter(lines)
+    first = next(remaining, b"").removeprefix(codecs.BOM_UTF8)
+    return chain([first], remaining) if first else iter(())
 
 
 def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[str]]:
@@ -73,7 +73,7 @@ def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[s
     return [row for row in rows if row]
 
 
-def _place(name: str, header: Sequence[str], uri: str) -> int:
+def _column_index(name: str, header: Sequence[str], uri: str) -> int:
     count = header.count(name)
     if count == 1:
         return header.index(name)
@@ -96,23 +96,23 @@ def _codes(texts: Sequence[str]) -> Codes:
 # -- JSON lines
 
 
-def read_json(lines: Iterable[bytes], uri: str, wanted: Wanted) -> Parts:
+def read_json(lines: Iterable[bytes], uri: str, requested: RequestedNames) -> Parts:
     """One object per line. A key that is not there is null."""
     objects, first, met = _objects(lines, uri), 0, set[str]()
-    seen: dict[str, None] = {}  # keys of the first rows
+    keys: dict[str, None] = {}  # keys of the first rows
     while chunk := list(islice(objects, _ROWS)):
-        if not seen:
-            seen = dict.fromkeys(key for row in chunk[:1000] for key in row)
+        if not keys:
+            keys = dict.fromkeys(key for row in chunk[:1000] for key in row)
         columns = {}
-        for name, coded in wanted.items():
+        for name, coded in requested.items():
             if name not in met and any(name in row for row in chunk):
                 met.add(name)
             columns[name] = _values([row.get(name) for row in chunk], coded, name, uri, first)
         yield columns
         first += len(chunk)
-    for name in wanted:
+    for name in requested:
         if first and name not in met:
-            raise no_column(name, uri, seen)
+            raise no_column(name, uri, keys)
 
 
 def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
@@ -149,19 +149,22 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
             return ColumnPart(np.array(values if null is None else [value or 0 for value in values], dtype), null)
-    except _Odd as odd:
-        raise SourceError(f"Table: {uri}, row {first + odd.row}: column {name!r} {odd}") from None
+    except _BadRow as bad_row:
+        raise SourceError(f"Table: {uri}, row {first + bad_row.row}: column {name!r} {bad_row}") from None
     except OverflowError:
         row = next(i for i, v in enumerate(values) if type(v) is int and not _fits(v))
         digits = len(str(abs(values[row])))
         raise SourceError(
             f"Table: {uri}, row {first + row}: column {name!r} holds a number of {digits} digits, too large"
         ) from None
-    one = next(value for value in values if value is not None)
-    row = next((i for i, v in enumerate(values) if v is not None and _kind(v) is not _kind(one)), values.index(one))
+    first_value = next(value for value in values if value is not None)
+    row = next(
+        (i for i, v in enumerate(values) if v is not None and _kind(v) is not _kind(first_value)),
+        values.index(first_value),
+    )
     raise SourceError(
         f"Table: {uri}, row {first + row}: column {name!r} holds {json.dumps(values[row])[:60]}; a column "
-        f"holds numbers, or texts, or lists of numbers, and this one began with {json.dumps(one)[:60]}"
+        f"holds numbers, or texts, or lists of numbers, and this one began with {json.dumps(first_value)[:60]}"
     )
 
 
@@ -173,7 +176,7 @@ def _fits(number: int) -> bool:
     return -(1 << 63) <= number < 1 << 63
 
 
-class _Odd(Exception):
+class _BadRow(Exception):
     def __init__(self, row: int, text: str) -> None:
         super().__init__(text)
         self.row = row
@@ -189,9 +192,9 @@ def _lists(values: list[Any]) -> np.ndarray:
         kinds = {type(x) for x in value}
         fractions = fractions or float in kinds
         if len(value) != width:
-            raise _Odd(row, f"holds a list of {len(value)}, those above hold {width}")
+            raise _BadRow(row, f"holds a list of {len(value)}, those above hold {width}")
         if not kinds <= {int, float} or not all(type(x) is float or _fits(x) for x in value):
-            raise _Odd(row, f"holds {json.dumps(value)[:60]}, a list of numbers is needed")
+            raise _BadRow(row, f"holds {json.dumps(value)[:60]}, a list of numbers is needed")
     empty = [0] * width
     rows = [empty if value is None else value for value in values]
     return np.array(rows, np.float64 if fractions else np.int64).reshape(len(values), width)

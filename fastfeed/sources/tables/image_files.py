@@ -1,4 +1,4 @@
-"""Images that lie loose, each in a file of its own, and are named in a table by path or URL."""
+"""Reads images that a table names by path or URL, each in its own file."""
 
 from __future__ import annotations
 
@@ -42,44 +42,44 @@ class ImageFiles:
 
     def uri(self, i: int) -> str:
         """Path or URL; with its row where others have the same."""
-        place = self._place(i)
-        if not place:
+        uri = self._resolve(i)
+        if not uri:
             return self._where.uri(i)
-        return f"{place}#row {i}" if self._repeated is not None and self._repeated[i] else place
+        return f"{uri}#row {i}" if self._repeated is not None and self._repeated[i] else uri
 
     def read(self, i: int) -> bytes | Unread:
         """The file of row i."""
-        place = self._place(i)
-        if "://" in place:
+        uri = self._resolve(i)
+        if "://" in uri:
             return self.fetch(i).result()
-        return read_file(place) if place else self._nowhere(i)
+        return read_file(uri) if uri else self._nowhere(i)
 
     def fetch(self, i: int) -> Pending:
         """Begin to read; a local file is read when it is taken."""
-        place = self._place(i)
-        if not place:
+        uri = self._resolve(i)
+        if not uri:
             return Completed(self._nowhere(i))
-        if "://" not in place:
-            return MappedRead(Completed(place), read_file)
+        if "://" not in uri:
+            return MappedRead(Completed(uri), read_file)
         try:
             if self._storage.cache is not None:
-                return _Looked(self._storage, place)
-            return MappedRead(self._storage.fetch([ByteRange(place)])[0], _or_empty)
-        except (FastfeedError, ValueError) as error:  # of an address that nobody can read
+                return _VersionedRead(self._storage, uri)
+            return MappedRead(self._storage.fetch([ByteRange(uri)])[0], _or_empty)
+        except (FastfeedError, ValueError) as error:  # of a malformed address
             return Completed(Unread("io_error", str(error)))
 
     def _nowhere(self, i: int) -> Unread:
         return Unread("not_found", f"row {self._where.row(i)}: no path")
 
-    def _place(self, i: int) -> str:
+    def _resolve(self, i: int) -> str:
         path = self._paths[i]
         if not path or "://" in path:
             return path.removeprefix("file://")
         root = self._roots[self._where.file(i)]
         if is_local(root) or path.startswith("/"):
             return os.path.join(root, path) if is_local(root) else path
-        scheme, _, rest = root.partition("://")
-        return f"{scheme}://{posixpath.normpath(posixpath.join(rest, path))}"
+        scheme, _, base = root.partition("://")
+        return f"{scheme}://{posixpath.normpath(posixpath.join(base, path))}"
 
     # -- Sharded: files do not lie together, so that all are one unit
 
@@ -101,45 +101,45 @@ def _or_empty(data: Any) -> Any:
     return data or Unread("empty") if isinstance(data, bytes) else data
 
 
-class _Looked:
+class _VersionedRead:
     """An object whose version is looked up before it is read, so that the cache may have it."""
 
     def __init__(self, storage: Storage, uri: str) -> None:
         self._storage, self._uri = storage, uri
-        self._begun, self._pending, self._gone = threading.Event(), Completed(Unread("io_error")), False
+        self._started, self._pending, self._is_canceled = threading.Event(), Completed(Unread("io_error")), False
         self._look = storage.submit(uri, lambda system, path: call(system, "info", path))
         self._look.add_done_callback(self._begin)
 
     def _begin(self, look: Future[Any]) -> None:
         try:
-            if not self._gone and not look.cancelled():
+            if not self._is_canceled and not look.cancelled():
                 self._pending = self._next(look.result())
-        except Exception as error:  # a callback's error would be seen by nobody
+        except Exception as error:  # an error in a callback would be lost
             self._pending = Completed(Unread("io_error", f"{type(error).__name__}: {error}"))
         finally:
-            self._begun.set()
+            self._started.set()
 
     def _next(self, info: Any) -> Pending:
         if isinstance(info, Unread):
             return Completed(info)
         stat = stat_of(info)
-        known = stat.size and stat.version  # else it might change unseen
-        span = ByteRange(self._uri, 0, stat.size, stat) if known else ByteRange(self._uri)
+        is_versioned = stat.size and stat.version  # else it might change unseen
+        span = ByteRange(self._uri, 0, stat.size, stat) if is_versioned else ByteRange(self._uri)
         return MappedRead(self._storage.fetch([span])[0], _or_empty)
 
     def done(self) -> bool:
         """It is there."""
-        return self._begun.is_set() and self._pending.done()
+        return self._started.is_set() and self._pending.done()
 
     def cancel(self) -> object:
-        """Nobody will ask."""
-        self._gone = True
+        """The result is no longer needed."""
+        self._is_canceled = True
         return self._look.cancel() or self._pending.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
         """The bytes."""
         end = None if timeout is None else monotonic() + timeout
         self._look.result(timeout)  # also begins what was only noted so far
-        if not self._begun.wait(None if end is None else max(0.0, end - monotonic())):
+        if not self._started.wait(None if end is None else max(0.0, end - monotonic())):
             raise NotYet
         return self._pending.result(None if end is None else max(0.0, end - monotonic()))

@@ -75,18 +75,18 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
             text = file.read(length)
             if zlib.crc32(text) != int.from_bytes(start[-4:], "little"):
                 return None
-            found, at, places = json.loads(text), file.tell(), []
-            for name, kind, shape in found["arrays"]:
+            content, at, spans = json.loads(text), file.tell(), []
+            for name, kind, shape in content["arrays"]:
                 at += -at % _ALIGN
                 count = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
-                places.append((name, at, at + count, kind, shape))
+                spans.append((name, at, at + count, kind, shape))
                 at += count
             if at != size:
                 return None
-            whole = np.asarray(np.memmap(file, np.uint8, "r"))
+            mapped = np.asarray(np.memmap(file, np.uint8, "r"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found["header"], {name: whole[i:j].view(kind).reshape(shape) for name, i, j, kind, shape in places}
+    return content["header"], {name: mapped[i:j].view(kind).reshape(shape) for name, i, j, kind, shape in spans}
 
 
 def joined(arrays: Parts) -> dict[str, np.ndarray]:

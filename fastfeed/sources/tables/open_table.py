@@ -1,4 +1,4 @@
-"""A table opened: its columns as arrays, read once and kept in a file where that takes long."""
+"""Opens a table: its columns as arrays, read once and cached in a file if that takes long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Files = Sequence[tuple[str, Stat]]
 
 @dataclass(frozen=True, slots=True)
 class RequestedColumns:
-    """What is wanted of a table, by the names of its columns."""
+    """The columns to read from a table, by name."""
 
     image: str
     label: str | None = None
@@ -39,9 +39,9 @@ class RequestedColumns:
     columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, names in (("image", (self.image,)), ("label", (self.label,)), ("weight", (self.weight,))):
-            if not isinstance(names[0], str) and (names[0] is not None or what == "image"):
-                raise ConfigError(f"Table: {what} must be the name of a column, got {names[0]!r}")
+        for option, names in (("image", (self.image,)), ("label", (self.label,)), ("weight", (self.weight,))):
+            if not isinstance(names[0], str) and (names[0] is not None or option == "image"):
+                raise ConfigError(f"Table: {option} must be the name of a column, got {names[0]!r}")
         if self.image in (self.label, self.weight, *self.box):
             raise ConfigError(
                 f"Table: column {self.image!r} holds the images; it cannot be label, weight or box as well"
@@ -51,18 +51,18 @@ class RequestedColumns:
         if not _are_names(self.columns):
             raise ConfigError(f"Table: columns must be names of columns, got {self.columns!r}")
 
-    def others(self) -> dict[str, bool]:
-        """The columns beside the images', and whether their texts are wanted as Codes."""
-        named = (self.label, self.weight, *self.box, *self.columns)
-        return {name: name == self.label for name in named if name is not None}
+    def other_columns(self) -> dict[str, bool]:
+        """The columns other than the images', and whether to read their texts as Codes."""
+        names = (self.label, self.weight, *self.box, *self.columns)
+        return {name: name == self.label for name in names if name is not None}
 
-    def meanings(self, where: RowLocator, as_paths: bool) -> list[ColumnParser]:
-        """Of each column, or group of columns."""
-        found: list[ColumnParser] = [PathColumn([self.image], where)] if as_paths else []
-        found += [LabelColumn([self.label], where)] if self.label is not None else []
-        found += [WeightColumn([self.weight], where)] if self.weight is not None else []
-        found += [BoxColumn(self.box, where)] if self.box else []
-        return found + [ExtraColumn([name], where) for name in self.columns]
+    def parsers(self, where: RowLocator, as_paths: bool) -> list[ColumnParser]:
+        """A parser for each column, or group of columns."""
+        parsers: list[ColumnParser] = [PathColumn([self.image], where)] if as_paths else []
+        parsers += [LabelColumn([self.label], where)] if self.label is not None else []
+        parsers += [WeightColumn([self.weight], where)] if self.weight is not None else []
+        parsers += [BoxColumn(self.box, where)] if self.box else []
+        return parsers + [ExtraColumn([name], where) for name in self.columns]
 
 
 def _are_names(names: tuple[object, ...]) -> bool:
@@ -80,88 +80,94 @@ class OpenedTable:
     urls: bool = False  # some paths are
     classes: tuple[str, ...] = ()  # names by label
     textual: bool = False  # labels are texts: `classes` are all of them, sorted
-    kept: Path | None = None  # where the arrays are mapped from
+    cache_path: Path | None = None  # where the arrays are mapped from
 
 
-def open_table(files: Files, asked: RequestedColumns, storage: Storage) -> OpenedTable:
-    """Read a table, or take what was kept of it."""
+def open_table(files: Files, requested: RequestedColumns, storage: Storage) -> OpenedTable:
+    """Read a table, or load it from the cache."""
     if sum(stat.size for _, stat in files) < KEEP_BYTES:
-        opened, arrays = _read_all(files, asked, storage)
+        opened, arrays = _read_all(files, requested, storage)
         return replace(opened, arrays=joined(arrays))
-    place = _place(files, asked)
-    found = _taken(place, files, asked)
-    if found is None:
-        with alone(place):
-            found = _taken(place, files, asked) or _kept(*_read_all(files, asked, storage), asked, place)
-    return found
+    path = _cache_path(files, requested)
+    opened = _load_cached(path, files, requested)
+    if opened is None:
+        with alone(path):
+            opened = _load_cached(path, files, requested) or _save_cached(
+                *_read_all(files, requested, storage), requested, path
+            )
+    return opened
 
 
-def reopen_table(opened: OpenedTable, asked: RequestedColumns, storage: Storage) -> OpenedTable:
-    """The same again, for another process. SourceError where the table is another one by now."""
-    found = _taken(opened.kept, opened.files, asked) if opened.kept is not None else None
-    if found is not None:
-        return found
+def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Storage) -> OpenedTable:
+    """Open the same table in another process. SourceError if it has changed."""
+    cached = _load_cached(opened.cache_path, opened.files, requested) if opened.cache_path is not None else None
+    if cached is not None:
+        return cached
     remote = [uri for uri, _ in opened.files if not is_local(uri)]
     stats: dict[str, object] = dict(zip(remote, storage.stat(remote), strict=True))
     for uri, before in opened.files:
         if (local_stat(uri) if is_local(uri) else stats[uri]) != before:
-            raise SourceError(f"Table: {uri} has changed since this Table was made; make it anew")
-    return open_table(opened.files, asked, storage)
+            raise SourceError(f"Table: {uri} has changed since this Table was made; make it again")
+    return open_table(opened.files, requested, storage)
 
 
-def _place(files: Files, asked: RequestedColumns) -> Path:
+def _cache_path(files: Files, requested: RequestedColumns) -> Path:
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
-    name = hashlib.sha256("\0".join([repr(asked), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    name = hashlib.sha256("\0".join([repr(requested), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return cache_folder() / "tables" / f"{name}.ffarrays"
 
 
-def _taken(place: Path, files: Files, asked: RequestedColumns) -> OpenedTable | None:
+def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> OpenedTable | None:
     if not all(stat.version for _, stat in files):  # it could change unseen
         return None
-    kept = load(place)
-    if kept is None:
+    cached = load(path)
+    if cached is None:
         return None
-    header, arrays = kept
-    if header["asked"] != repr(asked) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
+    header, arrays = cached
+    if header["asked"] != repr(requested) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
         return None
     classes, textual = tuple(header["classes"]), header["textual"]
-    return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, textual, place)
+    return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, textual, path)
 
 
-def _read_all(files: Files, asked: RequestedColumns, storage: Storage) -> tuple[OpenedTable, ColumnArrays]:
-    where, meanings, rows, reads = RowLocator(), [], [], []
-    with closing(read_files(files, asked.image, asked.others(), asked.label, storage)) as found:
-        for (uri, _), read in zip(files, found, strict=True):
+def _read_all(files: Files, requested: RequestedColumns, storage: Storage) -> tuple[OpenedTable, ColumnArrays]:
+    where, parsers, rows, reads = RowLocator(), [], [], []
+    with closing(
+        read_files(files, requested.image, requested.other_columns(), requested.label, storage)
+    ) as table_files:
+        for (uri, _), read in zip(files, table_files, strict=True):
             if not reads:
-                meanings = asked.meanings(where, read.leaf is None)
+                parsers = requested.parsers(where, read.leaf is None)
             elif read.leaf != reads[0].leaf:
-                raise SourceError(f"Table: {asked.image!r} is of one kind in {files[0][0]} and of another in {uri}")
+                raise SourceError(f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in {uri}")
             where.begin(uri, sum(rows))
-            rows.append(_add(read, meanings))
+            rows.append(_add(read, parsers))
             reads.append(read)
     if not sum(rows):
         more = f", nor have the other {len(files) - 1} files" if len(files) > 1 else ""
         raise SourceError(f"Table: {files[0][0]} has no rows{more}")
     arrays: ColumnArrays = _units(reads) if reads[0].leaf is not None else {}
-    for meaning in meanings:
-        arrays |= meaning.arrays()
-    texts = next((m.texts for m in meanings if isinstance(m, LabelColumn)), None)
-    urls = any(m.urls for m in meanings if isinstance(m, PathColumn))
+    for parser in parsers:
+        arrays |= parser.arrays()
+    texts = next((parser.texts for parser in parsers if isinstance(parser, LabelColumn)), None)
+    urls = any(parser.urls for parser in parsers if isinstance(parser, PathColumn))
     classes = reads[0].classes if texts is None else texts
     return OpenedTable(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None), arrays
 
 
-def _add(read: TableFile, meanings: Sequence[ColumnParser]) -> int:
-    """A file's parts to all that want them; how many rows it has."""
-    before = [dict(meaning.rows) for meaning in meanings]
+def _add(read: TableFile, parsers: Sequence[ColumnParser]) -> int:
+    """Pass a file's parts to the parsers of their columns; returns its number of rows."""
+    before = [dict(parser.rows) for parser in parsers]
     for name, part in read.parts:
-        for meaning in meanings:
-            if name in meaning.names:
-                meaning.add(name, part)
+        for parser in parsers:
+            if name in parser.names:
+                parser.add(name, part)
     read.parts = ()  # their memory is not needed twice
     if read.leaf is not None:
         return sum(unit.rows for unit in read.units)
-    return next(m.rows[name] - old[name] for m, old in zip(meanings, before, strict=True) for name in m.names)
+    return next(
+        parser.rows[name] - old[name] for parser, old in zip(parsers, before, strict=True) for name in parser.names
+    )
 
 
 def _units(reads: Sequence[TableFile]) -> ColumnArrays:
@@ -174,20 +180,20 @@ def _units(reads: Sequence[TableFile]) -> ColumnArrays:
     return {name: [table[:, i].copy()] for i, name in enumerate(names)} | {"footers": footers, "footer_ends": [ends]}
 
 
-def _kept(opened: OpenedTable, arrays: ColumnArrays, asked: RequestedColumns, place: Path) -> OpenedTable:
+def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: RequestedColumns, path: Path) -> OpenedTable:
     header = {
-        "asked": repr(asked), "stats": [[stat.size, stat.version] for _, stat in opened.files], "rows": opened.rows,
+        "asked": repr(requested), "stats": [[stat.size, stat.version] for _, stat in opened.files], "rows": opened.rows,
         "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "textual": opened.textual,
     }  # fmt: skip
     try:
-        save(place, header, arrays)
-        kept = load(place)
-        if kept is not None:
-            return replace(opened, arrays=kept[1], kept=place)
+        save(path, header, arrays)
+        mapped = load(path)
+        if mapped is not None:
+            return replace(opened, arrays=mapped[1], cache_path=path)
     except OSError as error:
         warnings.warn(
-            f"cannot keep a table at {place}: {error.strerror}; set FASTFEED_CACHE to a folder that can be written, "
-            "or the table takes memory and is read anew each time",
+            f"cannot keep a table at {path}: {error.strerror}; set FASTFEED_CACHE to a folder that can be written, "
+            "or the table takes memory and is read again each time",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -62,10 +62,10 @@ class Footer:
 
     def field(self, name: str) -> pa.Field:
         """A column of the table. ConfigError."""
-        place = self.schema.get_field_index(name)
-        if place < 0:
+        index = self.schema.get_field_index(name)
+        if index < 0:
             raise no_column(name, self.uri, self.schema.names)
-        return self.schema.field(place)
+        return self.schema.field(index)
 
     def span(self, group: int, name: str) -> tuple[int, int, int]:
         """Bytes [start, stop) of a column in a row group, and how many they are unpacked. SourceError."""
@@ -80,8 +80,8 @@ def read_footer(shards: Shards, file: int) -> Footer:
     size, uri = shards.stats[file].size, shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
     if tail[-4:] != _MAGIC:
-        what = "is encrypted" if tail[-4:] == b"PARE" else f"ends with {tail[-4:]!r}: no Parquet file, or cut off"
-        raise SourceError(f"Table: {uri} {what}" if tail else f"Table: {uri} is empty")
+        problem = "is encrypted" if tail[-4:] == b"PARE" else f"ends with {tail[-4:]!r}: no Parquet file, or cut off"
+        raise SourceError(f"Table: {uri} {problem}" if tail else f"Table: {uri} is empty")
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > size:
         raise SourceError(f"Table: {uri} is damaged: a footer of {length} bytes in a file of {size}")
@@ -126,21 +126,21 @@ def class_names(footer: Footer, name: str) -> tuple[str, ...]:
 
 
 def read_parquet(
-    shards: Shards, file: int, footer: Footer, wanted: Mapping[str, bool]
+    shards: Shards, file: int, footer: Footer, requested: Mapping[str, bool]
 ) -> Iterator[tuple[str, ColumnPart]]:
     """Parts of columns, each by the name of its column, in the order of the rows."""
-    for name in wanted:
+    for name in requested:
         footer.field(name)
     first = 0
-    for groups, spans in _portions(footer, list(wanted)):
+    for groups, spans in _portions(footer, list(requested)):
         pieces = PartialFile(shards, file, _fetch(shards, file, spans))
         try:
-            table = _open(pieces, footer.about).read_row_groups(groups, columns=list(wanted))
+            table = _open(pieces, footer.about).read_row_groups(groups, columns=list(requested))
         except _DAMAGE as error:
             raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
         if table.num_rows != (rows := sum(footer.groups[group].rows for group in groups)):
             raise SourceError(f"Table: {footer.uri} is damaged: {table.num_rows} rows where {rows} are announced")
-        for name, coded in wanted.items():
+        for name, coded in requested.items():
             row = first
             for piece in table.column(name).chunks:
                 yield name, part(piece, coded, name, footer.uri, row)
@@ -153,12 +153,12 @@ def images(pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, r
     try:
         name = leaf if about.schema.to_arrow_schema().get_field_index(leaf) >= 0 else leaf.removesuffix(".bytes")
         column = _open(pieces, about).read_row_group(group, columns=[leaf], use_threads=False).column(name)
-        found = column if name == leaf else pc.struct_field(column, "bytes")
+        data = column if name == leaf else pc.struct_field(column, "bytes")
     except _DAMAGE as error:
         raise BadFile(str(error)) from error
-    if len(found) != rows:
-        raise BadFile(f"{len(found)} images where {rows} are announced")
-    return found
+    if len(data) != rows:
+        raise BadFile(f"{len(data)} images where {rows} are announced")
+    return data
 
 
 def give_back() -> None:
@@ -196,18 +196,18 @@ class PartialFile(io.RawIOBase):
         start, end = self._at, self._shards.stats[self._file].size
         stop = end if count is None or count < 0 else min(start + count, end)
         self._at = max(start, stop)
-        held = bisect_right(self._starts, start) - 1
-        if held >= 0 and stop <= self._starts[held] + len(self._pieces[held][1]):
-            offset, data = self._pieces[held]
+        index = bisect_right(self._starts, start) - 1
+        if index >= 0 and stop <= self._starts[index] + len(self._pieces[index][1]):
+            offset, data = self._pieces[index]
             return memoryview(data)[start - offset : stop - offset]
-        found = self._shards.read(self._file, start, stop) if stop > start else b""
-        if isinstance(found, Unread):
-            raise OSError(found.detail or found.reason)
-        return found
+        content = self._shards.read(self._file, start, stop) if stop > start else b""
+        if isinstance(content, Unread):
+            raise OSError(content.detail or content.reason)
+        return content
 
 
-def _open(pieces: PartialFile, found: pq.FileMetaData) -> pq.ParquetFile:
-    return pq.ParquetFile(pieces, metadata=found, pre_buffer=False, page_checksum_verification=True)
+def _open(pieces: PartialFile, about: pq.FileMetaData) -> pq.ParquetFile:
+    return pq.ParquetFile(pieces, metadata=about, pre_buffer=False, page_checksum_verification=True)
 
 
 def _read(shards: Shards, file: int, start: int, stop: int) -> bytes:
@@ -217,11 +217,11 @@ def _read(shards: Shards, file: int, start: int, stop: int) -> bytes:
 def _fetch(shards: Shards, file: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, bytes]]:
     if shards.remote:
         spans = _merged(spans)
-        found = results([shards.fetch(file, start, stop) for start, stop in spans])
+        answers = results([shards.fetch(file, start, stop) for start, stop in spans])
     else:
-        found = [shards.read(file, start, stop) for start, stop in spans]
+        answers = [shards.read(file, start, stop) for start, stop in spans]
     pieces = []
-    for (start, _), data in zip(spans, found, strict=True):
+    for (start, _), data in zip(spans, answers, strict=True):
         if isinstance(data, Unread):
             raise SourceError(f"Table: cannot read {shards.uris[file]}: {data.detail or data.reason}")
         pieces.append((start, data))
@@ -243,15 +243,15 @@ def _portions(footer: Footer, names: Sequence[str]) -> Iterator[tuple[list[int],
     """Row groups to be read together, and the bytes to read for them."""
     groups: list[int] = []
     spans: list[tuple[int, int]] = []
-    held = 0
+    total = 0
     for group in range(len(footer.groups)):
         own = [footer.span(group, name) for name in names]
         size = sum(unpacked for *_, unpacked in own)
-        if groups and held + size > _AT_ONCE:
+        if groups and total + size > _AT_ONCE:
             yield groups, spans
-            groups, spans, held = [], [], 0
+            groups, spans, total = [], [], 0
         groups.append(group)
         spans += [(start, stop) for start, stop, _ in own]
-        held += size
+        total += size
     if groups:
         yield groups, spans

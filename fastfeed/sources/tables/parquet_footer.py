@@ -53,20 +53,20 @@ class RowGroup:
 
 def row_groups(footer: bytes, size: int) -> list[RowGroup]:
     """Of a file of so many bytes, from its footer; whatever follows that is ignored. ValueError where it is damaged."""
-    thrift, found = _Thrift(footer), []
+    thrift, groups = _Thrift(footer), []
     try:
         for number, kind in thrift.fields():
             if (number, kind) == (4, _LIST):
-                found = [_row_group(thrift) for _ in thrift.items(_STRUCT)]
+                groups = [_row_group(thrift) for _ in thrift.items(_STRUCT)]
             else:
                 thrift.skip(kind)
     except IndexError:
         raise ValueError("its footer is cut off") from None
-    for group in found:
+    for group in groups:
         for chunk in group.chunks:
             if not (group.rows >= 0 <= chunk.start <= chunk.stop <= size and chunk.unpacked >= 0):
                 raise ValueError(f"column {chunk.path!r} in bytes {chunk.start} to {chunk.stop} of a file of {size}")
-    return found
+    return groups
 
 
 def _row_group(thrift: _Thrift) -> RowGroup:

@@ -16,35 +16,37 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 
 
 def integers(texts: Sequence[str]) -> list[int] | None:
-    """Whole numbers, also `3.0`, which is how Pandas writes them beside gaps; None if one text is something else."""
+    """Integers, also written `3.0` as Pandas does in columns with gaps; None if any text is something else."""
     try:
-        found = [float(text) if "." in text else int(text) for text in texts]
+        values = [float(text) if "." in text else int(text) for text in texts]
     except ValueError:
         return None
-    whole = all(x % 1 == 0 and -_LARGEST <= x < _LARGEST for x in found) and not any("_" in text for text in texts)
-    return [int(x) for x in found] if whole else None
+    are_integers = all(x % 1 == 0 and -_LARGEST <= x < _LARGEST for x in values) and not any(
+        "_" in text for text in texts
+    )
+    return [int(x) for x in values] if are_integers else None
 
 
 def numbers(parts: Sequence[StringColumn]) -> list[np.ndarray] | None:
     """Integers, else fractions, else bools, 0 where a text is empty; None if one of the texts is none of them."""
     kinds: tuple[tuple[Callable[[str], Any], Any], ...] = ((int, np.int64), (float, np.float64), (_bool, np.bool_))
     for parse, dtype in kinds:
-        found = _all(parts, parse, dtype)
-        if found is not None:
-            return found
+        arrays = _parse_all(parts, parse, dtype)
+        if arrays is not None:
+            return arrays
     return None
 
 
-def _all(parts: Sequence[StringColumn], parse: Callable[[str], Any], dtype: Any) -> list[np.ndarray] | None:
-    found = []
+def _parse_all(parts: Sequence[StringColumn], parse: Callable[[str], Any], dtype: Any) -> list[np.ndarray] | None:
+    arrays = []
     for part in parts:
         if ord("_") in part.blob:  # Python's numbers may hold some
             return None
         try:
-            found.append(np.array([parse(text) if text else 0 for text in part.tolist()], dtype))
+            arrays.append(np.array([parse(text) if text else 0 for text in part.tolist()], dtype))
         except (ValueError, OverflowError):
             return None
-    return found
+    return arrays
 
 
 def _bool(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which files a table consists of, and what is read of each."""
+"""Finds the files of a table and reads their columns."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class TableFile:
 def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
     """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
     items = list(table) if isinstance(table, Iterable) and not isinstance(table, (str, bytes)) else [table]
-    named: list[str | os.PathLike[str]] = []
+    paths: list[str | os.PathLike[str]] = []
     notes: list[str] = []
     for item in items:
-        named += _inside(item, storage, notes) if _is_folder(item) else [item]
-    files = find_files(named, "", storage, "Table")
+        paths += _tables_in(item, storage, notes) if _is_folder(item) else [item]
+    files = find_files(paths, "", storage, "Table")
     kinds = {_format(uri) for uri, _ in files}
     if len(kinds) > 1:
         raise ConfigError(
@@ -76,22 +76,22 @@ def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], 
 def _is_folder(item: Any) -> bool:
     if not isinstance(item, (str, os.PathLike)):
         return False  # find_files says what is needed
-    place = os.fspath(item).removeprefix("file://")
-    return os.path.isdir(place) if is_local(place) else place.endswith("/")
+    path = os.fspath(item).removeprefix("file://")
+    return os.path.isdir(path) if is_local(path) else path.endswith("/")
 
 
-def _inside(folder: str | os.PathLike[str], storage: Storage, notes: list[str]) -> list[str | os.PathLike[str]]:
-    found = [uri for uri, _ in find_files([folder], "", storage, "Table")]
-    tables = [uri for uri in found if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
+def _tables_in(folder: str | os.PathLike[str], storage: Storage, notes: list[str]) -> list[str | os.PathLike[str]]:
+    uris = [uri for uri, _ in find_files([folder], "", storage, "Table")]
+    tables = [uri for uri in uris if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
     if not tables:
         raise SourceError(f"Table: no table in {os.fspath(folder)}; {', '.join(_FORMATS)} can be read")
-    others = sorted({os.path.basename(uri) for uri in found}.difference(map(os.path.basename, tables)))
-    place = os.fspath(folder).removeprefix("file://")
-    if is_local(place):  # what the search did not see: hidden files, and folders
-        others = sorted(set(os.listdir(place)).difference(map(os.path.basename, tables)))
-    if others:
-        what = f"{len(others):,} other {'entry' if len(others) == 1 else 'entries'}"
-        notes.append(f"left out {what} of {place}{': ' if len(others) == 1 else ', such as '}{others[0]}")
+    left_out = sorted({os.path.basename(uri) for uri in uris}.difference(map(os.path.basename, tables)))
+    path = os.fspath(folder).removeprefix("file://")
+    if is_local(path):  # what the search did not see: hidden files, and folders
+        left_out = sorted(set(os.listdir(path)).difference(map(os.path.basename, tables)))
+    if left_out:
+        count = f"{len(left_out):,} other {'entry' if len(left_out) == 1 else 'entries'}"
+        notes.append(f"left out {count} of {path}{': ' if len(left_out) == 1 else ', such as '}{left_out[0]}")
     return list(tables)
 
 
@@ -111,19 +111,19 @@ def _format(uri: str) -> str:
 
 
 def read_files(
-    files: Files, image: str, others: Mapping[str, bool], label: str | None, storage: Storage
+    files: Files, image: str, other_columns: Mapping[str, bool], label: str | None, storage: Storage
 ) -> Generator[TableFile, None, None]:
-    """Each file in turn. `others` names columns, and says whether their texts are wanted as Codes."""
+    """Each file in turn. `other_columns` names columns, and whether to read their texts as Codes."""
     if _format(files[0][0]) == "Parquet":
-        yield from _read_parquet(files, image, others, label, storage)
+        yield from _read_parquet(files, image, other_columns, label, storage)
         return
-    wanted = {image: False, **others}
+    requested = {image: False, **other_columns}
     for uri, stat in files:
         lines = _lines(uri, stat, storage)
         if _format(uri) == "CSV":
-            parts = read_csv(lines, uri, wanted, "\t" if _suffix(uri) == ".tsv" else ",")
+            parts = read_csv(lines, uri, requested, "\t" if _suffix(uri) == ".tsv" else ",")
         else:
-            parts = read_json(lines, uri, wanted)
+            parts = read_json(lines, uri, requested)
         yield TableFile((name, part) for chunk in parts for name, part in chunk.items())
 
 
@@ -136,27 +136,27 @@ def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
             raise SourceError(f"Table: cannot read {uri}: {error.strerror}") from error
         return
     if stat.size <= _BLOCK:  # also where the size is not known
-        yield from io.BytesIO(_got(uri, storage.read([ByteRange(uri)])[0]))
+        yield from io.BytesIO(_require_data(uri, storage.read([ByteRange(uri)])[0]))
         return
     spans = deque(ByteRange(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK))
-    begun, rest = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))])), b""
-    while begun:
-        lines = (rest + _got(uri, begun.popleft().result())).split(b"\n")
-        begun += storage.fetch([spans.popleft()]) if spans else []
-        rest = lines.pop()
+    pending, remainder = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))])), b""
+    while pending:
+        lines = (remainder + _require_data(uri, pending.popleft().result())).split(b"\n")
+        pending += storage.fetch([spans.popleft()]) if spans else []
+        remainder = lines.pop()
         yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
+    if remainder:
+        yield remainder
 
 
-def _got(uri: str, data: bytes | Unread) -> bytes:
+def _require_data(uri: str, data: bytes | Unread) -> bytes:
     if isinstance(data, Unread):
         raise SourceError(f"Table: cannot read {uri}: {data.detail or data.reason}")
     return data
 
 
 def _read_parquet(
-    files: Files, image: str, others: Mapping[str, bool], label: str | None, storage: Storage
+    files: Files, image: str, other_columns: Mapping[str, bool], label: str | None, storage: Storage
 ) -> Iterator[TableFile]:
     from fastfeed.sources.tables import parquet  # loads PyArrow
 
@@ -167,17 +167,17 @@ def _read_parquet(
         leaf = parquet.image_leaf(footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            return TableFile(parquet.read_parquet(shards, file, footer, {image: False, **others}), None, classes)
-        if image in others:
+            return TableFile(parquet.read_parquet(shards, file, footer, {image: False, **other_columns}), None, classes)
+        if image in other_columns:
             raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
         units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
-        parts = parquet.read_parquet(shards, file, footer, others) if others else ()
+        parts = parquet.read_parquet(shards, file, footer, other_columns) if other_columns else ()
         return TableFile(parts, leaf, classes, footer.tail, units)
 
     def read_whole(file: int) -> TableFile:
-        found = read(file)
-        found.parts = list(found.parts)
-        return found
+        table_file = read(file)
+        table_file.parts = list(table_file.parts)
+        return table_file
 
     try:
         if len(files) == 1:  # part by part, by the thread that uses them

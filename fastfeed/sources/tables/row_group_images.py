@@ -1,4 +1,4 @@
-"""Images that lie in Parquet files as bytes. What can be read is a row group, so the last ones used are kept."""
+"""Reads images stored in Parquet files. The unit of reading is a row group, so the last ones used are cached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fastfeed.storage.shard_files import Shards
 __all__ = ["RowGroups"]
 
 _FOOTERS = 64  # of files, unpacked
-_WASTE = 4  # times what was used may be read before it is worth a word
+_WASTE = 4  # times what was used may be read before a warning
 
 
 class RowGroups:
@@ -36,14 +36,19 @@ class RowGroups:
         self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
         self._largest = int(arrays["unit_unpacked"].max())  # bytes
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
-        self._kept: OrderedDict[int, Any] = OrderedDict()  # by unit: images, or why there are none; last used last
+        self._cache: OrderedDict[int, Any] = OrderedDict()  # by unit: images, or why there are none; last used last
         self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()  # held by those who wait for them
         self._footers: OrderedDict[int, Any] = OrderedDict()
-        self._held, self._read, self._used, self._advised = 0, 0, 0, False  # bytes; whether a word was said
+        self._cached_bytes, self._read, self._used, self._advised = (
+            0,
+            0,
+            0,
+            False,
+        )  # bytes; whether the warning was given
 
     # -- Source
 
@@ -59,7 +64,7 @@ class RowGroups:
         """Begin to read its row group, if there is room for it."""
         image, unit = _Image(self, i), self._unit(i)
         with self._lock:
-            if unit not in self._kept:
+            if unit not in self._cache:
                 image.coming = self._coming.get(unit)
                 if image.coming is None and self._has_room(unit):
                     image.coming = self._coming[unit] = _Coming(self._span(unit))
@@ -69,31 +74,31 @@ class RowGroups:
     def take(self, i: int, image: _Image, timeout: float | None) -> bytes | Unread:
         """The image of row i; TimeoutError where its row group is not there in so many seconds."""
         unit = self._unit(i)
-        column = self._seen(unit)
+        column = self._cached(unit)
         if column is None:
             with self._lock:
                 image.coming = coming = image.coming or self._coming.setdefault(unit, _Coming(self._span(unit)))
             column = self._load(unit, coming, timeout)
         if isinstance(column, Unread):
             return column
-        found = column[i - int(self.bounds[unit])].as_py()
-        if found is None:
+        image_bytes = column[i - int(self.bounds[unit])].as_py()
+        if image_bytes is None:
             return Unread("not_found", f"row {self._where.row(i)}: no image")
-        self._note(0, len(found))
-        return found or Unread("empty")
+        self._note(0, len(image_bytes))
+        return image_bytes or Unread("empty")
 
     def _unit(self, i: int) -> int:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
-            self._forget()
+            self._reset()
         return int(np.searchsorted(self.bounds, i, side="right")) - 1
 
     # -- row groups
 
-    def _seen(self, unit: int) -> Any:
+    def _cached(self, unit: int) -> Any:
         with self._lock:
-            if unit in self._kept:
-                self._kept.move_to_end(unit)
-            return self._kept.get(unit)
+            if unit in self._cache:
+                self._cache.move_to_end(unit)
+            return self._cache.get(unit)
 
     def _load(self, unit: int, coming: _Coming, timeout: float | None) -> Any:
         """Images of a row group, read by the first thread that asks; the others wait for it."""
@@ -101,14 +106,14 @@ class RowGroups:
         if not coming.lock.acquire(timeout=-1 if timeout is None else timeout):
             raise NotYet
         try:
-            column = self._seen(unit)
+            column = self._cached(unit)
             if column is not None:
                 return column
             if self.remote:
                 coming.pending = coming.pending or self._begin(unit)
                 data = coming.pending.result(None if end is None else max(0.0, end - monotonic()))
             else:
-                data = self._shards.read(*self._place(unit))
+                data = self._shards.read(*self._location(unit))
             column = data if isinstance(data, Unread) else self._unpack(unit, data)
             self._keep(unit, column)
             return column
@@ -116,24 +121,24 @@ class RowGroups:
             coming.lock.release()
 
     def _begin(self, unit: int) -> Pending:
-        return self._shards.fetch(*self._place(unit))
+        return self._shards.fetch(*self._location(unit))
 
-    def _place(self, unit: int) -> tuple[int, int, int]:
+    def _location(self, unit: int) -> tuple[int, int, int]:
         arrays = self._arrays
         return int(arrays["unit_file"][unit]), int(arrays["unit_start"][unit]), int(arrays["unit_stop"][unit])
 
     def _span(self, unit: int) -> int:
         """Bytes in the file."""
-        _, start, stop = self._place(unit)
+        _, start, stop = self._location(unit)
         return stop - start
 
     def _has_room(self, unit: int) -> bool:
         """With the lock."""
-        coming = sum(other.size for other in self._coming.values())
+        coming = sum(group.size for group in self._coming.values())
         return not coming or coming + self._span(unit) <= self.memory // 2
 
     def _unpack(self, unit: int, data: bytes) -> Any:
-        file, start, _ = self._place(unit)
+        file, start, _ = self._location(unit)
         pieces, group = PartialFile(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
         try:
             return images(pieces, self._footer(file), group, self._leaf, int(self._arrays["unit_rows"][unit]))
@@ -142,16 +147,16 @@ class RowGroups:
 
     def _footer(self, file: int) -> Any:
         with self._lock:
-            found = self._footers.get(file)
-        if found is None:
+            footer = self._footers.get(file)
+        if footer is None:
             ends = self._arrays["footer_ends"]
             start, stop = int(ends[file - 1]) if file else 0, int(ends[file])
-            found = metadata(self._arrays["footers"][start:stop].tobytes())
+            footer = metadata(self._arrays["footers"][start:stop].tobytes())
             with self._lock:
-                self._footers[file] = found
+                self._footers[file] = footer
                 while len(self._footers) > _FOOTERS:
                     self._footers.popitem(last=False)
-        return found
+        return footer
 
     def _keep(self, unit: int, column: Any) -> None:
         size = 0 if isinstance(column, Unread) else column.nbytes
@@ -159,15 +164,15 @@ class RowGroups:
             self._coming.pop(unit, None)
             if isinstance(column, Unread) and column.reason in TRANSIENT:
                 return  # the next one to ask tries again
-            self._kept[unit] = column
-            self._held += size
-            while self._held > self.memory and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                self._held -= 0 if isinstance(gone, Unread) else gone.nbytes
+            self._cache[unit] = column
+            self._cached_bytes += size
+            while self._cached_bytes > self.memory and len(self._cache) > 1:
+                _, evicted = self._cache.popitem(last=False)
+                self._cached_bytes -= 0 if isinstance(evicted, Unread) else evicted.nbytes
         self._note(size, 0)
 
     def _note(self, read: int, used: int) -> None:
-        """Count, and say it once if row groups are read again and again."""
+        """Count bytes; warn once if row groups are read over and over."""
         with self._lock:
             self._read += read
             self._used += used
@@ -178,8 +183,8 @@ class RowGroups:
         at_once = max(1, self.memory // max(each, 1) // 2)  # row groups that may be open
         window = min(at_once, 4)
         warnings.warn(
-            f"Table: {_shown(self._read)} of row groups were read for {_shown(self._used)} of images: there are "
-            f"{len(self.bounds) - 1} row groups of about {_shown(each)}, and {_shown(self.memory)} are kept; pass "
+            f"Table: {_mb(self._read)} of row groups were read for {_mb(self._used)} of images: there are "
+            f"{len(self.bounds) - 1} row groups of about {_mb(each)}, and {_mb(self.memory)} are kept; pass "
             f"shuffle=Blocks(window={window}, lanes={at_once // window}) to the feed, or more memory to Table",
             RuntimeWarning,
             stacklevel=2,
@@ -195,11 +200,11 @@ class RowGroups:
 
     def shard(self, unit: int) -> str:
         """File and row group."""
-        file, *_ = self._place(unit)
+        file, *_ = self._location(unit)
         return f"{self._shards.uris[file]} row group {int(self._arrays['unit_group'][unit])}"
 
 
-def _shown(size: int) -> str:
+def _mb(size: int) -> str:
     return f"{size / 1e6:.3g} MB"
 
 
@@ -221,7 +226,7 @@ class _Image:
         self.coming: _Coming | None = None
 
     def done(self) -> bool:
-        """It has come; it may have to be read anew, if it had to make room since."""
+        """Its row group has arrived; it may have to be read again if it was evicted since."""
         return self.coming is not None and self.coming.pending is not None and self.coming.pending.done()
 
     def cancel(self) -> object:
@@ -231,6 +236,6 @@ class _Image:
 
     def result(self, timeout: float | None = None) -> bytes | Unread:
         """The image."""
-        found = self._groups.take(self._i, self, timeout)
+        data = self._groups.take(self._i, self, timeout)
         self.coming = None
-        return found
+        return data

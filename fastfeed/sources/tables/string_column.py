@@ -24,11 +24,11 @@ class StringColumn:
         """From Python strings."""
         joined = "".join(texts)
         blob = _encoded(joined)
-        whole: Sequence[str | bytes] = texts
+        pieces: Sequence[str | bytes] = texts
         if len(blob) != len(joined):  # not one byte for each character
-            whole = [_encoded(text) for text in texts]
-            blob = b"".join(whole)
-        lengths = np.fromiter(map(len, whole), np.int64, len(whole))
+            pieces = [_encoded(text) for text in texts]
+            blob = b"".join(pieces)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         return cls(np.frombuffer(blob, np.uint8), np.cumsum(lengths))
 
     def __len__(self) -> int:
@@ -60,15 +60,15 @@ class StringColumn:
 
     def hashes(self) -> np.ndarray:
         """Equal where the texts are equal, and hardly ever else; good within this process: int64 (n,)."""
-        found = np.empty(len(self), np.int64)
+        hashes = np.empty(len(self), np.int64)
         for first in range(0, len(self), _AT_ONCE):
             ends = self.ends[first : first + _AT_ONCE].astype(np.int64)
             begin = int(self.ends[first - 1]) if first else 0
             blob = self.blob[begin : int(ends[-1])].tobytes()
             stops = (ends - begin).tolist()
             pieces = map(blob.__getitem__, map(slice, [0, *stops[:-1]], stops))
-            found[first : first + len(stops)] = np.fromiter(map(hash, pieces), np.int64, len(stops))
-        return found
+            hashes[first : first + len(stops)] = np.fromiter(map(hash, pieces), np.int64, len(stops))
+        return hashes
 
 
 def _encoded(text: str) -> bytes:

@@ -57,7 +57,7 @@ def browser() -> Iterator[Browser]:
         try:
             yield Browser(to_read[1], to_write[0])
         finally:
-            os.close(to_read[1])  # it ends when nobody speaks to it
+            os.close(to_read[1])  # it ends when its input closes
             os.close(to_write[0])
             try:
                 process.wait(10)
@@ -176,7 +176,7 @@ class Tab:
         return {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console, and exceptions that nobody caught."""
+        """Errors and warnings of the console, and uncaught exceptions."""
         texts = []
         for event in self._mine():
             params = event["params"]

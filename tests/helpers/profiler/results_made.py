@@ -1,4 +1,4 @@
-"""Results of analyses that nobody ran: what reports are tested on. Sums hold in them as they do in real ones."""
+"""Made-up results of analyses, which reports are tested on. Sums hold in them as they do in real ones."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def hostile() -> Result:
 
 
 def hollow() -> Result:
-    """A device of which nothing is known but that it is there, beside one whose steps have no names."""
+    """A device of which nothing is known but that it is there, next to one whose steps have no names."""
     nothing, none = np.empty(0, np.int64), intervals.empty()
     blank = Period(none, TimeBreakdown(0, 0, 0, 0, 0, 0, 0), {}, InputWait(0, 0, 0, 0, 0, 0))
     slices = Slices(nothing, nothing, nothing.astype(np.uint8), nothing, nothing, nothing)

@@ -138,7 +138,7 @@ def test_a_damaged_list_says_so(tmp_path: Path) -> None:
     root = folder(tmp_path / "p", {"a": 2})
     open_input(str(root), keep=f"{tmp_path}/k-")
     (tmp_path / "k-listing.ffarrays").write_bytes(b"x")
-    with pytest.raises(SourceError, match=r"k-listing.ffarrays is no listing, it is not there, or damaged"):
+    with pytest.raises(SourceError, match=r"k-listing.ffarrays is not a listing, it is missing or damaged"):
         open_input(str(root), keep=f"{tmp_path}/k-", fresh=False)
 
 

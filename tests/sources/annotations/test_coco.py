@@ -109,14 +109,14 @@ def test_a_folder_source_must_hold_the_same_files(place: Path):
         loaded(place, images)
     with pytest.raises(ConfigError, match="images must be a folder, an ImageFolder or a Table of paths, got Arrays"):
         loaded(place, Arrays(np.zeros((3, 2, 2), np.uint8)))
-    with pytest.raises(SourceError, match="nowhere is no folder"):
+    with pytest.raises(SourceError, match="nowhere is not a folder"):
         loaded(place, place / "nowhere")
 
 
 @pytest.mark.parametrize(
     ("found", "error"),
     [
-        ("{", "is no JSON: "),
+        ("{", "is not JSON: "),
         ("[1]", "has no list 'images' and 'annotations' and 'categories'"),
         (annotated(categories=[]), "has no list 'categories'; pass a file of instances"),
         (annotated(images=[{"id": 1}]), "every image needs an id and a file_name.* KeyError 'file_name'"),

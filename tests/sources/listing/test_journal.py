@@ -145,6 +145,7 @@ def test_what_it_refuses(tmp_path):
     with pytest.raises(SourceError) as error:
         FileJournal(str(path), KIND)
     assert (
-        str(error.value) == f"{path} is no unfinished listing of this version; move it away, or write to another place"
+        str(error.value)
+        == f"{path} is not an unfinished listing of this version; move it away, or write to another place"
     )
     assert path.read_bytes() == b"somebody's notes"

@@ -104,7 +104,7 @@ def test_links_are_followed_as_by_a_source(tmp_path):
         *("a/1.jpg", "a/2.jpg", "b/2.jpg", "b/x.jpg", "beside.jpg", "c/all/x.jpg", "c/all/y.jpg", "c/gone.jpg")
     ]
     assert names(ImageFolder(root, labeled=False)) == [path for path, _ in rows]
-    assert dict(rows)["c/gone.jpg"] == "", "a bad sample, whose size nobody knows"
+    assert dict(rows)["c/gone.jpg"] == "", "a bad sample, whose size is unknown"
     assert found.left_out == {"(loop)": 1}
 
 

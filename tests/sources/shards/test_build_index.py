@@ -238,7 +238,7 @@ def seen_on_a_terminal(root: Path, monkeypatch, **options) -> str:
     os.set_blocking(ours, False)
     try:
         return os.read(ours, 1 << 20).decode()
-    except OSError:  # nothing came, and nobody is there any more
+    except OSError:  # nothing came, and the other side is gone
         return ""
     finally:
         os.close(ours)

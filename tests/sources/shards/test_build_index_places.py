@@ -1,4 +1,4 @@
-"""Where an index is kept: beside the shards, in the cache folder, where the user says, or nowhere."""
+"""Where an index is kept: next to the shards, in the cache folder, where the user says, or nowhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def root(tmp_path) -> Path:
 
 
 def unwritable(monkeypatch, *folders: Path) -> None:
-    """As chmod would have it, for whoever is not root."""
+    """As chmod would have it, for users other than root."""
     make, open_file = Path.mkdir, build_index.save
 
     def refuse(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""tf.train.Example on the wire: against protobuf's own parser, and against what nobody should write."""
+"""tf.train.Example on the wire: against protobuf's own parser, and against malformed messages."""
 
 from __future__ import annotations
 

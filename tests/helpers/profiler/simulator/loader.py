@@ -25,7 +25,7 @@ class Loader:
     depth: int = 4  # batches that are made ahead of the trainer
     ready: list[int] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
-    epoch: int = 0  # batches after which the workers start anew; 0 never
+    epoch: int = 0  # batches after which the workers restart; 0: never
     startup: int = 0  # what that costs
     frame: str = "torch/utils/data/dataloader.py(701): __next__"
 

@@ -1,6 +1,6 @@
 """GPUs, streams, and a host with threads: what takes how long, and what waits for what.
 
-A host is one baton that goes from thread to thread: whoever holds it is the one that launches next, and `now` is its
+A host is one baton that goes from thread to thread: the thread that holds it launches next, and `now` is its
 time. Every nanosecond of a host is in `diary` with what it was spent on; the truth about idle devices is read there.
 """
 

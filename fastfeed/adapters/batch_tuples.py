@@ -43,8 +43,8 @@ class BatchTuples:
     (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on. Images of several sizes of
     views are a tuple of arrays.
 
-    Padding that no other rank needs is cut off: trainers divide a batch's loss by its length, whatever the weights.
-    Holds nothing of the feed, which holds what is done with its batches: threads end when the last user lets go of it.
+    Padding that no other rank needs is cut off: trainers divide a batch's loss by its length, not by the weights.
+    Holds no reference to the feed, so that the feed's threads end when its last user releases it.
     """
 
     weighted: bool

@@ -18,7 +18,7 @@ from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.placement import out_of_memory
 
 try:
-    jax: Any = importlib.import_module("jax")  # by name: type checkers take `import jax` for this very file
+    jax: Any = importlib.import_module("jax")  # by name: type checkers would resolve `import jax` to this file
     jnp: Any = importlib.import_module("jax.numpy")
 except ImportError as error:
     raise MissingExtra.of("to_jax", "JAX", "jax") from error
@@ -35,7 +35,7 @@ def to_jax(feed: Feed, sharding: Any = None, convert: Where = "auto") -> JaxFeed
 
 
 def check(feed: Feed) -> None:
-    """Raise where JAX runs several processes and the feed does not know."""
+    """Raise if JAX runs several processes but the feed was set up for one."""
     check_ranks(feed, "JAX", jax.process_index(), jax.process_count())
 
 
@@ -45,10 +45,10 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
 
 
 class JaxFeed:
-    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one. Of a
-    source that says where things are, labels are a dict of arrays: "boxes", "labels", "masks".
+    """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
 
-    All batches have one shape, so that nothing is compiled twice: padding stays, with weight 0.
+    For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All batches have the same
+    shape, so nothing is compiled twice: padding stays in, with weight 0.
     """
 
     def __init__(self, feed: Feed, placement: JaxPlacement, raw: bool) -> None:
@@ -61,7 +61,7 @@ class JaxFeed:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for placed in self.feed.placed(self._place, raw=self._convert is not None):
             images, *rest = self._placement.take(placed)
-            # here, not where it was copied: in a world of several processes all must begin the same work in one order
+            # here, not where it was copied: all processes must start the same computations in the same order
             yield self._nested([images if self._convert is None else self._convert(images), *rest])
 
     def __len__(self) -> int:
@@ -76,9 +76,9 @@ class JaxFeed:
 
 
 class JaxPlacement:
-    """`device_put` ahead of its turn; JAX itself orders computations after copies.
+    """Calls `device_put` ahead of a batch's turn; JAX itself orders computations after copies.
 
-    On the processor JAX takes memory that begins with a page as it is, and holds it for as long as the array lives.
+    On the CPU, JAX uses page-aligned memory without a copy and holds it for as long as the array lives.
     """
 
     def __init__(self, where: Any = None, live_batches: int = 4) -> None:
@@ -98,7 +98,7 @@ class JaxPlacement:
         )
 
     def check(self, batch: int, global_batch: int) -> None:
-        """Raise where a batch cannot be laid out."""
+        """Raise if the batch size does not fit the sharding."""
         if isinstance(self.where, jax.Device):
             return
         try:
@@ -115,8 +115,8 @@ class JaxPlacement:
             )
 
     def _sharding(self, ndim: int, most: int = 1) -> Any:
-        """For arrays of fewer axes than the images have: of theirs the first alone is the same, even where there are
-        others, as the classes of soft labels."""
+        """For arrays with fewer axes than the images: only the first axis is common to both, even if there are more,
+        such as the classes of soft labels."""
         where, kept = self.where, min(ndim, 1) if ndim < most else ndim
         if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > kept:
             return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*where.spec[:kept]))
@@ -127,7 +127,7 @@ class JaxPlacement:
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         if borrowed and not self.accelerator:
-            arrays = tuple(np.array(array) for array in arrays)  # JAX would take their memory
+            arrays = tuple(np.array(array) for array in arrays)  # JAX would keep their memory
         try:
             axes = [_axes(array) for array in arrays]
             placed = tuple(self._put(a, self._sharding(n, max(axes))) for a, n in zip(arrays, axes, strict=True))
@@ -138,7 +138,7 @@ class JaxPlacement:
             raise
 
     def _put(self, array: Any, where: Any) -> Any:
-        if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is used again
+        if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
             copied = jnp.array(jax.dlpack.from_dlpack(array), copy=True).block_until_ready()
             return copied if isinstance(self.where, jax.Device) else jax.device_put(copied, where)
         if self._global:
@@ -154,7 +154,7 @@ def _axes(array: Any) -> int:
 
 
 def device_convert(how: Convert) -> Any:
-    """Normalize, ToFloat and ToLayout, where the bytes have arrived: as the backend's table, but for rounding."""
+    """Normalize, ToFloat and ToLayout on the device: same as the backend's table, except for rounding."""
 
     @jax.jit
     def convert(images: Any) -> Any:
@@ -167,7 +167,7 @@ def device_convert(how: Convert) -> Any:
 
 
 def _device(where: str | None) -> Any:
-    """ "", "gpu" or "cpu:1"; this process's first where nothing is said."""
+    """ "", "gpu" or "cpu:1"; this process's first device by default."""
     platform, _, number = (where or "").partition(":")
     try:
         return (jax.local_devices(backend=platform or None))[int(number or 0)]

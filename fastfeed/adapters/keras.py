@@ -206,7 +206,7 @@ class _Again:
 
 def _py_dataset(epochs: Epochs) -> Any:
     class FeedDataset(keras.utils.PyDataset):
-        """Gives the batches in the feed's own order, whatever index Keras asks for."""
+        """Gives the batches in the feed's own order and ignores the index that Keras passes."""
 
         def __init__(self) -> None:
             super().__init__(workers=1, use_multiprocessing=False)

@@ -104,7 +104,7 @@ def _backup_class() -> Any:
                     "on a batch before fit"
                 )
             if {"keras_epoch", "weights", "feed"} - saved.keys():
-                raise StateError(f"{self._folder / _STATE} is no backup of keras_backup; choose another folder")
+                raise StateError(f"{self._folder / _STATE} was not written by keras_backup; choose another folder")
             self._feed.restore(saved["feed"])
             optimizer = self.model.optimizer
             if optimizer is not None and not optimizer.built:

@@ -27,7 +27,7 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
     """The same items, their NumPy arrays on a device, `depth` of them ahead of the one in use.
 
     A thread draws from the iterable and begins the copies, while the caller computes. Items are arrays, or tuples,
-    lists, dicts and dataclasses of them; whatever else is in them stays as it is.
+    lists, dicts and dataclasses of them; everything else in them stays as it is.
 
     device: a torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0", "jax:gpu:0", "tf:GPU:0"; one without a
     framework ("cuda:1", "cpu") is PyTorch's, one with a slash ("/GPU:0") TensorFlow's.

@@ -14,7 +14,7 @@ __all__ = ["distributed", "is_chosen"]
 
 
 def is_chosen(strategy: Any) -> bool:
-    """Somebody asked for this one: it is not TensorFlow's default."""
+    """Whether the user chose this strategy: it is not TensorFlow's default."""
     with strategy.scope():
         return bool(tf.distribute.has_strategy())
 

@@ -25,12 +25,12 @@ _AHEAD = 2  # batches that TensorFlow holds on a device
 
 
 def to_tfdata(feed: Feed, device: str | None = None) -> Any:
-    """Elements are (images, labels), or with weights as a third where samples are masked or other ranks need padding.
-    Of a source that says where things are, labels are a dict: "boxes", "labels", "masks".
+    """Elements are (images, labels), plus weights where samples are masked or other ranks need padding.
 
-    Iterating the dataset walks one epoch of the feed; the next iteration walks the next. Behind `.prefetch()`, on a
-    `device`, and under a strategy of several devices, TensorFlow takes batches before the trainer does: `feed.state()`
-    is ahead then.
+    For a source with annotations, labels are a dict: "boxes", "labels", "masks".
+
+    Each iteration of the dataset yields one epoch of the feed. After `.prefetch()`, on a `device`, and under a
+    multi-device strategy, TensorFlow takes batches before the trainer does, so `feed.state()` is ahead of training.
     """
     tuples = BatchTuples.of(feed)
     dataset = build_dataset(feed, feed, lambda feed: (tuples.nested(tuples(batch)) for batch in feed), tuples)
@@ -38,7 +38,7 @@ def to_tfdata(feed: Feed, device: str | None = None) -> Any:
 
 
 def on_device(dataset: Any, device: str, owner: Any) -> Any:
-    """The same dataset, two batches ahead on a device. Nothing may follow it but iteration."""
+    """The same dataset, prefetching two batches to a device. It must be the last transformation."""
     name = TfPlacement(device).device
     placed = dataset.apply(tf.data.experimental.prefetch_to_device(name, _AHEAD))
     setattr(placed, "_fastfeed", owner)  # noqa: B010
@@ -48,16 +48,16 @@ def on_device(dataset: Any, device: str, owner: Any) -> Any:
 def build_dataset(
     feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], tuples: BatchTuples
 ) -> Any:
-    """A dataset over `epoch(owner)`, whose tuples are as `tuples.nested` makes them.
+    """A dataset over `epoch(owner)`, with tuples structured by `tuples.nested`.
 
-    There is no `.prefetch()` at its end: the feed works ahead itself, and a buffer between it and the trainer would
-    hide from the feed's statistics who waits for whom. Nor is its length asserted: an epoch that is restored in the
-    middle is shorter. Batches begin with a page, so TensorFlow takes them as they are, without a copy.
+    There is no `.prefetch()` at its end: the feed prefetches already, and a buffer between it and the trainer would
+    hide wait times from the feed's statistics. The cardinality is not asserted, because an epoch resumed in the middle
+    is shorter. Batches are page-aligned, so TensorFlow uses them without a copy.
     """
     batch = None if feed.partial else feed.plan.batch
     specs = [*image_specs(feed), *target_specs(feed).values(), *([((), "float32")] if tuples.weighted else [])]
     signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
-    owner_ref = weakref.ref(owner)  # TensorFlow never lets go of a generator function, nor of what it holds
+    owner_ref = weakref.ref(owner)  # TensorFlow never releases a generator function or what it references
 
     def walk() -> Iterable[tuple[Any, ...]]:
         owner = owner_ref()
@@ -103,7 +103,7 @@ class TfPlacement:
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _put(self, array: Any, borrowed: bool) -> Any:
-        if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is used again
+        if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is reused
             copied = tf.raw_ops.DeepCopy(x=tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
             tf.test.experimental.sync_devices()
             return copied

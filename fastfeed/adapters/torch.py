@@ -1,4 +1,4 @@
-"""A feed for PyTorch: tensors on one device, the next ones already there."""
+"""A feed for PyTorch: tensors on one device, prefetched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.placement import out_of_memory
 
 try:
-    torch: Any = importlib.import_module("torch")  # by name: type checkers take `import torch` for this very file
+    torch: Any = importlib.import_module("torch")  # by name: type checkers would resolve `import torch` to this file
 except ImportError as error:
     raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
 
@@ -38,7 +38,7 @@ def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFe
 
 
 def check(feed: Feed) -> None:
-    """Raise where torch.distributed runs several processes and the feed does not know."""
+    """Raise if torch.distributed runs several processes but the feed was set up for one."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         check_ranks(feed, "torch.distributed", torch.distributed.get_rank(), torch.distributed.get_world_size())
 
@@ -49,9 +49,9 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
 
 
 class TorchFeed:
-    """Iterating walks one epoch: (images, labels), or with weights as a third where they may differ from one.
+    """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
 
-    Of a source that says where things are, labels are a dict of tensors: "boxes", "labels", "masks".
+    For a source with annotations, labels are a dict of tensors: "boxes", "labels", "masks".
     """
 
     def __init__(self, feed: Feed, placement: TorchPlacement, raw: bool) -> None:
@@ -74,11 +74,11 @@ class TorchFeed:
         return len(self.feed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the last batch that was handed over: a few integers, valid at any world size."""
+        """The position after the last batch that was yielded: a few integers, valid at any world size."""
         return self.feed.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a position."""
+        """Resume from a saved position."""
         self.feed.restore(state)
 
     def __repr__(self) -> str:
@@ -89,10 +89,10 @@ class TorchFeed:
 
 
 class TorchPlacement:
-    """Copies from page-locked memory on a stream of its own, ordered by events.
+    """Copies from pinned memory on a separate stream, ordered by events.
 
-    The tensors are PyTorch's own, from its caching allocator: their memory is not given to others before the stream
-    that took them is done with them. Host memory is held until its copy is over.
+    The tensors come from PyTorch's caching allocator: their memory is not reused before the stream that consumed them
+    is done with them. Host memory is held until its copy has completed.
     """
 
     def __init__(self, device: Any, live_batches: int) -> None:
@@ -108,7 +108,7 @@ class TorchPlacement:
         self.name, self._live_batches = f"torch {self.device}", live_batches
         self.accelerator = self.device.type != "cpu"
         self._stream: Any = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        self._copies: deque[tuple[Any, Any]] = deque()  # (event, what is read until it has happened)
+        self._copies: deque[tuple[Any, Any]] = deque()  # (event, host memory that is read until then)
         self._lock = threading.Lock()  # batches are put by several threads
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -118,7 +118,7 @@ class TorchPlacement:
         return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy().view(dtype).reshape(shape)
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None) -> Any:
-        """Tensors and the event that says they are there; `convert` is done to the first."""
+        """Copy to the device: the tensors, and the event after the copy; `convert` is applied to the first tensor."""
         try:
             if self._stream is not None:
                 return self._on_stream(arrays, borrowed, convert)
@@ -134,7 +134,7 @@ class TorchPlacement:
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             tensors, hosts, foreign = [], [], False
             for array in arrays:
-                if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is used again
+                if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
                     tensors.append(torch.as_tensor(array, device=self.device).clone())
                     foreign = True
                     continue
@@ -146,7 +146,7 @@ class TorchPlacement:
             event = torch.cuda.Event()
             event.record(self._stream)
             if foreign or borrowed:
-                event.synchronize()  # their owner knows nothing of our stream
+                event.synchronize()  # their owner does not know our stream
         with self._lock:
             self._copies.append((event, hosts))
         return tensors, event
@@ -162,9 +162,9 @@ class TorchPlacement:
 
 
 class DeviceConvert:
-    """Normalize, ToFloat and ToLayout, where the bytes have arrived.
+    """Normalize, ToFloat and ToLayout on the device.
 
-    pixel * scale + offset in float32, as the backend's table; the result differs from it by rounding alone. CHW images
+    pixel * scale + offset in float32, like the backend's table; results differ from it only by rounding. CHW images
     keep their memory order (channels last), which is the fastest for convolutions on a GPU.
     """
 
@@ -185,5 +185,5 @@ def _converted(tensors: list[Any], convert: DeviceConvert | None) -> list[Any]:
 
 def _host(array: np.ndarray) -> Any:
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
-        array = array.copy()  # what PyTorch does not take as it is
+        array = array.copy()  # PyTorch does not accept this array as it is
     return torch.from_numpy(array)

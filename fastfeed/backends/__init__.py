@@ -1,1 +1,1 @@
-"""Who runs the op list: `cpu` (NumPy and OpenCV, defines the meaning) or `dali`."""
+"""Backends that run the op list: `cpu` (NumPy and OpenCV, the reference) and `dali`."""

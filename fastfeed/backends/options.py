@@ -1,4 +1,4 @@
-"""Who decodes: the processor, the GPU, or both."""
+"""Options for where images are decoded: on the CPU, the GPU, or both."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GPU = ("gpu", "hybrid")
 
 @dataclass(frozen=True, slots=True)
 class GpuDecode:
-    """How backend="dali" decodes; `Feed(decode="gpu")` and "hybrid" stand for two of these."""
+    """How backend="dali" decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings."""
 
     engine: Literal["dali", "nvimagecodec"] = "dali"  # DALI's mixed decoder, or nvImageCodec with a status per image
     hw_load: float | None = (
-        None  # DALI's share for the hardware JPEG engine, 0..1; None: what was measured here, or 0.65
+        None  # DALI's share for the hardware JPEG engine, 0..1; None: the value measured on this machine, or 0.65
     )
-    cpu_share: float | None = 0.0  # share of JPEGs for the processor's kernel; None: measured in the first batches
-    lanes: int = 2  # batches at work on a GPU at once
+    cpu_share: float | None = 0.0  # share of JPEGs decoded by the CPU kernel; None: measured in the first batches
+    lanes: int = 2  # batches in progress on a GPU at once
 
     def __post_init__(self) -> None:
         if self.engine not in ("dali", "nvimagecodec"):
@@ -38,7 +38,7 @@ class GpuDecode:
 
 
 def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
-    """(backend, decode) from what a user wrote: GPU decoding means the DALI backend, anything else the cpu backend."""
+    """(backend, decode) from the user's arguments: GPU decoding means the DALI backend, all else the cpu backend."""
     on_gpu = isinstance(decode, GpuDecode) or decode in GPU
     if not on_gpu and decode not in CPU:
         raise ConfigError(f"decode must be one of {', '.join((*CPU, *GPU))}, or a GpuDecode, got {decode!r}")

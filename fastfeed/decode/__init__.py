@@ -1,4 +1,4 @@
-"""Bytes -> pixels, one result per sample. `engine_for` picks who does it."""
+"""Decodes bytes to pixels, one result per sample. `engine_for` selects the decoder."""
 
 from __future__ import annotations
 

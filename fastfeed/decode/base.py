@@ -1,4 +1,4 @@
-"""The seam between files and pixels: probe headers, then decode windows, one result per sample."""
+"""The interface of decoders: probe headers, then decode windows, with one result per sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastfeed.ops.program.compile import Windows
 
 __all__ = ["DECLINED", "ENLARGE", "Bad", "DecodeEngine", "Header", "Request", "Stop", "dct_denominator"]
 
-DECLINED = ("unsupported_format", "not_image")  # reasons that are one engine's alone: another may know the file
+DECLINED = ("unsupported_format", "not_image")  # reasons specific to one engine: another may support the file
 
 # The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels or leaves them, so at
 # 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it a fifth of its speed on whole photographs.
@@ -20,7 +20,7 @@ ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 1.5, "box": 3.0}
 
 
 class Bad(NamedTuple):
-    """Why one sample gives no pixels."""
+    """Why a sample could not be decoded."""
 
     reason: str  # a key of faults.REASONS
     detail: str = ""
@@ -28,19 +28,19 @@ class Bad(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known of an image before any pixel is allocated."""
+    """Properties of an image, known before any pixel is allocated."""
 
     height: int  # pixels, as displayed (after EXIF orientation)
     width: int
     format: str  # "JPEG", "PNG", ...; "array" for pixels that need no decoding
-    handle: Any = None  # the engine's own, to go on from
+    handle: Any = None  # private state of the engine, to continue from
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is wanted: one window of each of n samples."""
+    """A request to decode one window of each of n samples."""
 
-    blobs: Sequence[Any]  # what the source gave: a file's bytes (any buffer), or pixels
+    blobs: Sequence[Any]  # from the source: a file's bytes (any buffer), or pixels
     headers: Sequence[Header]  # of the same engine
     windows: Windows  # in displayed coordinates
     filter: str  # resampling filter
@@ -56,24 +56,24 @@ class Request:
 
 
 class Stop(Protocol):
-    """Looked at between two images; a threading.Event fits."""
+    """Stop flag, checked between images; a threading.Event fits."""
 
     def is_set(self) -> bool: ...
 
 
 class DecodeEngine(Protocol):
-    """Turns blobs into pixels. Neither call raises for what a blob contains."""
+    """Turns blobs into pixels. No content of a blob makes either call raise."""
 
     name: str
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
-        """Read the headers and refuse what is no image, of an unknown kind, or too large."""
+        """Read the headers; Bad for blobs that are not an image, of an unknown format, or too large."""
         ...
 
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
         """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad sample's slot is zeroed.
 
-        Once `stop` is set the call returns early, its result without meaning.
+        Once `stop` is set the call returns early, and its result is meaningless.
         """
         ...
 

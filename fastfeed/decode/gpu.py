@@ -1,4 +1,4 @@
-"""nvImageCodec: batches of files to pixels on a GPU, with a status per image; without a GPU, on the processor."""
+"""nvImageCodec: decodes batches on a GPU, or on the CPU without one, with a status per image."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ except ImportError as error:
 __all__ = ["NvImageCodec", "regions"]
 
 _RADIUS = {"box": 0.5, "bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}  # of the filters, in pixels of the result
-_WORTH = 0.7  # a region of more than this share of its image is not worth asking for
+_WORTH = 0.7  # above this share of the image, the whole image is decoded instead of a region
 
 
 class NvImageCodec:
-    """One batch at a time.
+    """Decodes one batch at a time.
 
-    NVIDIA's hardware JPEG engine has been seen to write without waiting for the stream it was given, over memory that
-    was still in use. So what it writes to are images that belong to this decoder alone: they are handed to the next
-    call only after the caller has waited for all that reads them (`decode` must not be called before).
+    NVIDIA's hardware JPEG engine was observed to write without waiting for its stream, over memory that was still in
+    use. So it writes only to images that this decoder owns: they are reused by the next call, and only after the
+    caller has waited for everything that reads them (`decode` must not be called before).
     """
 
     def __init__(self, device: int | None, threads: int) -> None:
@@ -38,13 +38,13 @@ class NvImageCodec:
             kinds = {"device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY, "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)]}
         else:
             kinds = {"device_id": device}
-        # fancy upsampling, as the processor's decoder has it
+        # fancy upsampling, as in the CPU decoder
         self._decoder = nv.Decoder(max_num_cpu_threads=threads, options=":fancy_upsampling=1", **kinds)
         self._params = nv.DecodeParams(sample_format=nv.SampleFormat.I_RGB, color_spec=nv.ColorSpec.SRGB)
         self._images: list[Any] = []  # that this decoder may write to
 
     def decode(self, blobs: Sequence[Any], corners: np.ndarray, sizes: np.ndarray) -> list[Any]:
-        """Pixels of one region each, uint8 (height, width, 3), valid until the next call; None for what is not decoded.
+        """Pixels of one region each, uint8 (height, width, 3), valid until the next call; None for images not decoded.
 
         corners, sizes: int64 (n, 2), as `regions` gives them, in displayed coordinates.
         """
@@ -57,7 +57,7 @@ class NvImageCodec:
         if not streams:
             return decoded
         reuse = {"images": self._images[: len(streams)]} if len(self._images) >= len(streams) else {}
-        stream = 0 if self._xp is np else self._xp.cuda.get_current_stream().ptr  # what reads the images, too
+        stream = 0 if self._xp is np else self._xp.cuda.get_current_stream().ptr  # the stream that reads the images
         images = self._decoder.decode(streams, params=self._params, cuda_stream=stream, **reuse)
         if not reuse:
             self._images = [image for image in images if image is not None]
@@ -82,7 +82,7 @@ class NvImageCodec:
 def regions(windows: Windows, sizes: np.ndarray, filter: str) -> tuple[np.ndarray, np.ndarray]:
     """What to decode of each image so that its window can be scaled: corners and sizes, int64 (n, 2), in pixels.
 
-    The window and what the antialiasing filter reads beyond it, or the whole image where that is most of it.
+    The window and what the antialiasing filter reads beyond it, or the whole image if that is most of it.
     sizes: of the images as displayed, int64 (n, 2).
     """
     boxes = windows.boxes

@@ -1,4 +1,4 @@
-"""Segmentation masks from PNG files: their numbers as they are, without color."""
+"""Segmentation masks from PNG files: raw values, without color."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
     try:
         format = sniff(content)
         if format != "PNG":
-            return Bad("not_image" if format is None else "unsupported_format", f"its mask is no PNG, but {format}")
+            return Bad("not_image" if format is None else "unsupported_format", f"its mask is not a PNG but {format}")
         image = PngImagePlugin.PngImageFile(io.BytesIO(content), "")
         if (image.height, image.width) != size:
             return _other((image.height, image.width), size)
@@ -35,7 +35,7 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
         if not png_intact(content):
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
         return np.asarray(image).astype(np.uint8, copy=False)
-    except Exception as error:  # decoders of hostile bytes raise anything
+    except Exception as error:  # decoders may raise anything for malicious bytes
         reason, detail = as_bad(error, content, "PNG")
         return Bad(reason, f"its mask: {detail}")
 

@@ -10,7 +10,7 @@ __all__ = ["MemoryLimit"]
 
 
 class MemoryLimit:
-    """Admits work by its bytes. A piece larger than all of it waits until it is alone, and then runs."""
+    """Admits work by its bytes. Work larger than the limit waits until it can run alone."""
 
     def __init__(self, bytes: int = 1 << 30) -> None:
         self._bytes, self._used = bytes, 0

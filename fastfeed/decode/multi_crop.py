@@ -1,4 +1,4 @@
-"""Several windows of each file, which is decoded once."""
+"""Decodes several windows of a file in one pass."""
 
 from __future__ import annotations
 

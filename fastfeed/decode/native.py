@@ -1,5 +1,5 @@
-"""JPEGs through the kernel in C++, without the GIL: only the window is decoded, shrunk in the DCT domain, then scaled,
-turned and flipped in one pass, straight into the batch.
+"""Decodes JPEGs with the C++ kernel, without the GIL: only the window is decoded, shrunk in the DCT domain, then
+scaled, rotated and flipped in one pass, directly into the batch.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _DETAIL = {
     "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB",
     "bomb": "more pixels, pixels per byte or scans than allowed",
 }
-_AT_ONCE = 16_000_000  # pixels of the images handed over in one call, so that a stop is seen soon
-_MORE = 4  # times as many for each of several threads: at the end of a call they wait for the last one
+_AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
+_MORE = 4  # times as many per thread if there are several, since they wait for each other at the end of a call
 
 
 def is_built() -> bool:
@@ -35,7 +35,7 @@ def is_built() -> bool:
 
 
 class Markers(NamedTuple):
-    """What a JPEG says of itself before its first scan."""
+    """Properties of a JPEG from the markers before its first scan."""
 
     height: int  # pixels, as displayed
     width: int
@@ -48,7 +48,7 @@ class Markers(NamedTuple):
 
 
 def markers(blob: Any, max_pixels: int) -> Markers | Bad:
-    """What the kernel can decode, from a look at the markers alone; the kernel must be built."""
+    """Read the markers alone; Bad if the kernel cannot decode the file. The kernel must be built."""
     info = np.empty((1, 9), np.int32)
     importlib.import_module("fastfeed._native").probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
@@ -107,7 +107,7 @@ class NativeEngine:
         return FILTERS.index(request.filter), self._op.max_pixels, ENLARGE[request.filter]
 
     def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:
-        """What to hand over in one call, of samples of so many pixels."""
+        """Slices of samples to pass per call; `pixels`: of each sample."""
         threads = self._pool.threads
         limit = _AT_ONCE * (_MORE * threads if threads > 1 else 1)
         first = 0

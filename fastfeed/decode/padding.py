@@ -1,4 +1,4 @@
-"""Windows that reach beyond what is there: any engine decodes what is inside, the border is laid around it."""
+"""Windows that extend beyond the image: any engine decodes the inside, and the border is added around it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEAR = 1e-6  # of a pixel: sums of fractions
 def decode_with_border(
     engine: DecodeEngine, request: Request, border: Border | None, out: np.ndarray, stop: Stop
 ) -> list[Bad | None]:
-    """As `engine.decode`; where a window reaches beyond its limit, the border is seen.
+    """Like `engine.decode`; where a window reaches beyond its limit, the border is drawn.
 
     The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and "reflect" continue what
     exists within the limit, whether the window sees it or not: padding, then cropping, is a crop of the padded image.
@@ -112,7 +112,7 @@ def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]
 
 
 def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
-    """The index in [0, length) that is seen at an index outside of it, too."""
+    """The index in [0, length) whose pixel is shown at an index outside of it."""
     if mode == "edge":
         return np.clip(at, 0, length - 1)
     period = np.maximum(2 * (length - 1), 1)
@@ -121,7 +121,7 @@ def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
 
 
 def add_border(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
-    """So many more pixels at the top, bottom, left and right, into `out`."""
+    """Pad by `edges` (top, bottom, left, right) pixels, into `out`."""
     how = _MODES[mode] | cv2.BORDER_ISOLATED
     bordered = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
     if not out.flags.c_contiguous:

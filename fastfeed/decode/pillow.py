@@ -1,4 +1,4 @@
-"""Decoding through Pillow: every format it knows, in our threads. Pillow releases the GIL while it decodes and scales.
+"""Decodes every format that Pillow supports, in our threads. Pillow releases the GIL while it decodes and scales.
 
 JPEGs are shrunk in the DCT domain (`draft`) as far as the window allows. Formats are chosen by content and opened by
 their plugin directly, so no other plugin sees the bytes and no process-wide limit of Pillow is touched.
@@ -48,7 +48,7 @@ OPEN: dict[str, Any] = {
     "PPM": PpmImagePlugin.PpmImageFile,
 }
 _ORIENTATION = 0x0112
-_MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, whatever its few bytes say
+_MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
 _DENSE_PIXELS, _PIXELS_PER_BYTE = 16_000_000, 4_000  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
 
@@ -58,7 +58,7 @@ _TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not la
 
 
 class Unsupported(Exception):
-    """An image of a kind that has no RGB meaning here."""
+    """An image that cannot be converted to RGB."""
 
 
 class PillowEngine:
@@ -89,7 +89,7 @@ class PillowEngine:
                 self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], request.filter, out[i])
             except (
                 Exception
-            ) as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
+            ) as error:  # decoders may raise anything for malicious bytes: ValueError, KeyError, struct.error...
                 out[i] = 0
                 results[i] = as_bad(error, blob, header.format)
         return results
@@ -188,7 +188,7 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
 
 
 def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
-    """Sort what a plugin raised into the reasons; the plugin's own words are the detail."""
+    """Sort what a plugin raised into the reasons; the plugin's message is the detail."""
     text = f"{error}" if isinstance(error, OSError) or " " in f"{error}" else f"{type(error).__name__} {error}"
     low = text.lower()
     if isinstance(error, (Image.DecompressionBombError, MemoryError)):

@@ -1,4 +1,4 @@
-"""Samples that are pixels already: cut, scale and flip them. The resampling here defines what the filters mean."""
+"""Crops, scales and flips samples that are already pixels. The resampling here defines what the filters mean."""
 
 from __future__ import annotations
 

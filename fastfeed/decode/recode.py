@@ -1,4 +1,4 @@
-"""Photographs into smaller JPEGs: decode, cut, scale and encode, in one call of the kernel per batch."""
+"""Recodes photographs as smaller JPEGs: decode, crop, scale and encode in one kernel call per batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
 
 
 class Recoder:
-    """Calls turn files into baseline JPEGs of RGB pixels, upright, without metadata.
+    """Recodes files as upright baseline JPEGs of RGB pixels, without metadata.
 
     >>> small = Recoder([Resize(512, filter="lanczos")], quality=90)([Path("photo.jpg").read_bytes()])
 
@@ -79,7 +79,7 @@ class Recoder:
     def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
         """One result per file: the new file's bytes, or why there is none. Never raises for what a file contains.
 
-        Once `stop` is set the call returns early, its result without meaning.
+        Once `stop` is set the call returns early, and its result is meaningless.
         """
         stop = stop or Event()
         results: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
@@ -101,7 +101,7 @@ class Recoder:
     def _request(
         self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], results: list[bytes | Bad]
     ) -> tuple[list[int], Request]:
-        """The samples that can go on, and what to cut from each; the others' reasons go to `results`."""
+        """The samples that can be recoded, and the request for them; reasons of the others go to `results`."""
         good = [i for i, header in enumerate(headers) if isinstance(header, Header)]
         for i, header in enumerate(headers):
             if isinstance(header, Bad):

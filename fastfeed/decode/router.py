@@ -1,4 +1,4 @@
-"""Each sample to the engine that does it best: JPEGs to the kernel, everything it declines to Pillow."""
+"""Routes JPEGs to the kernel, and everything it declines to Pillow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RouterEngine:
         others = [i for i, header in enumerate(request.headers) if header.handle is not None]
         self._some(self._other, request, others, out, stop, results)
         declined = [i for i in first_rows if (bad := results[i]) is not None and bad.reason in DECLINED]
-        if declined:  # found out beyond the header: four components, a color space of its own
+        if declined:  # discovered only after the header: four components, a color space of its own
             headers = list(request.headers)
             for i, header in zip(declined, self._other.probe([request.blobs[i] for i in declined]), strict=True):
                 results[i] = header if isinstance(header, Bad) else None

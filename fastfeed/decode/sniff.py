@@ -1,4 +1,4 @@
-"""What kind of file is this? By its first bytes, never by its name."""
+"""Detects file formats by their first bytes, never by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAGIC = (
     (b"\xff\x4f\xff\x51", "JPEG2000"),
     (b"P5", "PPM"),
     (b"P6", "PPM"),
-    # images, but not of a kind that is decoded here
+    # image formats that are not decoded here
     (b"\x00\x00\x00\x0cJXL ", "JPEG XL"),
     (b"\xff\x0a", "JPEG XL"),
     (b"8BPS", "Photoshop"),
@@ -34,7 +34,7 @@ _HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
 def sniff(blob: bytes) -> str | None:
-    """The format's name, or None for what is no image."""
+    """The format's name, or None if it is not an image."""
     head = bytes(blob[:32])
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WEBP"
@@ -50,7 +50,7 @@ def sniff(blob: bytes) -> str | None:
 
 
 def ends_early(blob: bytes, format: str) -> bool:
-    """Whether the file's own account of its length goes beyond its end. Asked only of files that failed to decode."""
+    """Whether the file is shorter than its headers say. Called only for files that failed to decode."""
     if format == "WEBP":
         return int.from_bytes(blob[4:8], "little") + 8 > len(blob)
     if format == "TIFF":
@@ -76,12 +76,12 @@ def _chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def png_exif(blob: bytes) -> bytes | None:
-    """A PNG's EXIF block, wherever it stands: before the pixels or behind them."""
+    """A PNG's EXIF block, which may be before or after the pixels."""
     return next((blob[begin:end] for name, begin, end in _chunks(blob) if name == b"eXIf" and end <= len(blob)), None)
 
 
 def png_intact(blob: bytes) -> bool:
-    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can take damage for a black image."""
+    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can decode damage to a black image."""
     view = memoryview(blob)
     for name, begin, end in _chunks(blob):
         if name == b"IDAT" and end + 4 <= len(blob):

@@ -1,1 +1,1 @@
-"""A complete demonstration: made photographs, a small classifier, and the feed between them."""
+"""A complete demo: generated photographs, a small classifier, and a feed that connects them."""

@@ -9,14 +9,14 @@ IMAGE_SIZE = 96  # height and width, pixels; 64 took half the time and scored a 
 CROP_SCALE = (0.35, 1.0)  # share of a photograph's area that a training crop shows
 BATCH = 16  # images; 8 was tried and scored three points less
 PEAK_RATE = 2e-3
-PASSES = (1, 60)  # fewest and most epochs
+PASSES = (1, 60)  # minimum and maximum epochs
 BUDGET = 4_800  # images seen in training, all epochs together: about half a minute on one core
 
 
 def epochs_for(images: int) -> int:
     """How many epochs to train: small sets get more, so that the time stays about the same."""
-    fewest, most = PASSES
-    return min(max(round(BUDGET / max(images, 1)), fewest), most)
+    minimum, maximum = PASSES
+    return min(max(round(BUDGET / max(images, 1)), minimum), maximum)
 
 
 def build(classes: int, size: int, steps: int) -> keras.Model:
@@ -46,8 +46,8 @@ def build(classes: int, size: int, steps: int) -> keras.Model:
 
 def smoothed_loss(labels: keras.KerasTensor, logits: keras.KerasTensor) -> keras.KerasTensor:
     """Cross-entropy of integer labels with label smoothing, which Keras only has for one-hot ones: shape (batch,)."""
-    wanted = keras.ops.one_hot(keras.ops.reshape(labels, (-1,)), logits.shape[-1])
-    return keras.losses.categorical_crossentropy(wanted, logits, from_logits=True, label_smoothing=0.1)
+    targets = keras.ops.one_hot(keras.ops.reshape(labels, (-1,)), logits.shape[-1])
+    return keras.losses.categorical_crossentropy(targets, logits, from_logits=True, label_smoothing=0.1)
 
 
 def _convolve(x: keras.KerasTensor, filters: int, kernel: int = 3, stride: int = 1) -> keras.KerasTensor:

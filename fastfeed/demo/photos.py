@@ -1,4 +1,4 @@
-"""Make stock-like landmark photographs, always the same ones; only the landmark tells the classes apart."""
+"""Generate stock-like landmark photographs, the same ones every time; classes differ only in the landmark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES = ((1536, 1024), (1024, 1536), (1600, 1067), (1080, 1440), (2048, 1365))  
 
 @dataclass(frozen=True, slots=True)
 class MadePhotos:
-    """What was made, and which files were broken on purpose."""
+    """The generated photographs, and the files that were broken on purpose."""
 
     root: Path
     classes: tuple[str, ...]
@@ -76,14 +76,14 @@ def spoiled(good: bytes) -> tuple[bytes, ...]:
 def make_photos(
     root: Path, train_per_class: int = 40, val_per_class: int = 10, progress: Callable[[int, int], None] | None = None
 ) -> MadePhotos:
-    """Make the photographs under `root` once, as train/<class>/NNN.jpg and val/<class>/NNN.jpg."""
+    """Generate the photographs under `root` once, as train/<class>/NNN.jpg and val/<class>/NNN.jpg."""
     root, names, count = Path(root), tuple(LANDMARKS), {"train": train_per_class, "val": val_per_class}
     partial = root.with_name(root.name + ".partial")
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
     note = json.dumps({"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}, indent=1)
-    made = MadePhotos(root, names, len(names) * sum(count.values()), tuple(root / path for path in bad))
+    photos = MadePhotos(root, names, len(names) * sum(count.values()), tuple(root / path for path in bad))
     if (root / NOTE).is_file() and (root / NOTE).read_text() == note:
-        return made
+        return photos
     for taken in (root, partial):
         if taken.exists() and not (taken is partial and (partial / NOTE).is_file()):
             raise FileExistsError(f"{taken} exists and holds something else; remove it or choose another folder")
@@ -100,4 +100,4 @@ def make_photos(
     for path, data in zip(bad, spoiled(photograph("train", names[0], 0)), strict=True):
         (partial / path).write_bytes(data)
     partial.rename(root)  # only now are they complete
-    return made
+    return photos

@@ -1,4 +1,4 @@
-"""A source, a list of ops and a plan become batches, made ahead of the trainer."""
+"""Turns a source, a list of ops and a plan into batches, prepared ahead of the trainer."""
 
 from fastfeed.feed.feed import Feed
 

@@ -1,4 +1,4 @@
-"""The feed: source + ops + plan + backend -> batches."""
+"""The feed: reads a source, runs the ops and yields batches in the order of the plan."""
 
 from __future__ import annotations
 
@@ -38,14 +38,30 @@ BACKENDS = {"cpu": "fastfeed.backends.cpu.backend", "dali": "fastfeed.backends.d
 
 
 class Feed:
-    """Batches of augmented images, made ahead of the trainer.
+    """Yields batches of augmented images, prepared ahead of the trainer.
 
-    Iterating yields one epoch; the next iteration yields the next one (also when the last was broken off). Where a
-    run stands is `state()`, a few integers; `restore(state)` goes on from there at any world size.
+    Each iteration yields one epoch, and the next iteration the next epoch, also if the last one was interrupted.
+    `state()` returns the position as a few integers; `restore(state)` resumes from it at any world size.
 
-    decode: "auto" and "cpu" are the JPEG kernel, and Pillow for the rest; "native" and "pillow" insist on one of them.
-    "gpu" is DALI on this rank's GPU, "hybrid" the GPU and the kernel by a ratio that is measured in the first batches
-    and kept for this machine; batches then lie in the GPU's memory. A `GpuDecode` says more.
+    Args:
+        source: Where the samples come from, such as `ImageFolder("photos/train")`.
+        ops: Ops to run on each sample, in order. A bare function is wrapped in `Function`.
+        batch: Samples per rank per step.
+        global_batch: Samples per step over all ranks; give either this or `batch`.
+        seed: Seed of the shuffle and of all random ops.
+        world: Rank and world size; by default taken from the launcher's environment variables.
+        shuffle: Order of the samples, such as "full"; False keeps the source's order.
+        tail: What to do with an incomplete last batch: drop it, or pad it with samples of weight 0.
+        threads: By default the cores this process may use, shared with the node's other ranks.
+        prefetch: Batches to prepare ahead of the one in use.
+        decode: "auto" and "cpu" use the JPEG kernel, and Pillow for other formats; "native" and "pillow" require that
+            decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs between GPU and kernel at a ratio
+            measured in the first batches and saved for this machine. `GpuDecode` sets the details.
+        backend: By default "dali" for decode="gpu" and "hybrid", otherwise "cpu".
+        on_bad: What to do with a sample that cannot be read or decoded.
+        quarantine: File that lists bad samples. An existing file is read first.
+        side_process: Make batches in a helper process, for trainers that keep Python busy.
+        name: Name of this feed in timelines.
     """
 
     def __init__(
@@ -89,7 +105,7 @@ class Feed:
             shuffle=bind(shuffle, source),
             tail=tail,
         )
-        # samples that come as often as they weigh need not weigh again in the loss
+        # samples drawn in proportion to their weight must not be weighted again in the loss
         self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
         self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
         check_fit(self.program, self.plan, source)
@@ -116,15 +132,15 @@ class Feed:
         return self.placed(None)
 
     def placed(self, place: PlaceFunction | None, raw: bool = False) -> Iterator[Any]:
-        """As iterating the feed, each batch given to `place` by the thread that finished it, ahead of its turn.
+        """Iterate one epoch, with each batch passed to `place` by the thread that finished it, ahead of its turn.
 
-        What `place` returns is yielded at the batch's turn; what it raises is raised then. `raw`: images are bytes,
-        HWC, and `program.convert` is left to be done.
+        The result of `place` is yielded at the batch's turn, an exception from it raised then. `raw`: images are uint8
+        HWC, and the caller still has to apply `program.convert`.
         """
         return self._cursor.iterate(place, raw)
 
     def epoch_ended(self) -> None:
-        """For adapters whose trainer counts steps: it is done with the last batch and will not ask for an end."""
+        """For adapters whose trainer counts steps and so never iterates past the last batch: the epoch is complete."""
         self._cursor.epoch_ended()
 
     def batches(
@@ -135,27 +151,27 @@ class Feed:
         place: PlaceFunction | None = None,
         raw: bool = False,
     ) -> BatchIterator[Any]:
-        """Batches from any position, without moving this feed's own: a pure function. epochs=None never ends.
+        """Batches from any position; this feed's own position does not change. epochs=None never ends.
 
         `place` and `raw` are as in `placed`.
         """
         return self._cursor.open(epoch, start, epochs, place, raw)
 
     def seek(self, epoch: int, step: int = 0) -> None:
-        """Let the next iteration begin here."""
+        """Start the next iteration at this position."""
         self._cursor.seek(epoch, step)
 
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
-        """Where this feed stands: the position after the last batch it gave. Plain integers and strings, for JSON.
+        """The position after the last batch that was yielded, as plain integers and strings that fit into JSON.
 
-        at: (epoch, step) instead, for a trainer that counts for itself.
+        at: (epoch, step) to save instead, for trainers that count steps themselves.
         """
         return self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
 
     def restore(self, state: dict[str, Any], strict: bool = True) -> None:
-        """Go on from a saved state: the same global batches, at any world size. StateError where that cannot be.
+        """Resume from a saved state with the same global batches, at any world size; StateError if that is impossible.
 
-        strict=False accepts other files (a repaired image changes the fingerprint) as long as their number is the same.
+        strict=False accepts changed files (a repaired image changes the fingerprint) if there are as many as before.
         """
         source = self.source
 
@@ -165,12 +181,12 @@ class Feed:
         self.seek(*self.plan.position(state, source.fingerprint if strict else None, changed))
 
     def stats(self) -> FeedStats:
-        """Rates, waiting, time per stage, bad samples, since the feed was made."""
+        """Throughput, wait time, time per stage and bad samples since the feed was created."""
         return self._meter.stats(self._timeline.totals(), self._quarantine.failures, self.threads)
 
     @property
     def error(self) -> FastfeedError | None:
-        """What ended an iteration; TensorFlow turns it into an error of its own."""
+        """The error that ended an iteration; TensorFlow replaces it with an error of its own."""
         return self._cursor.error
 
     @property
@@ -180,12 +196,12 @@ class Feed:
 
     @property
     def partial(self) -> bool:
-        """Padding is at the end of the last batch and no other rank needs it: adapters leave it off."""
+        """Whether the last batch ends in padding that no other rank needs; adapters cut it off."""
         return self.plan.tail == "pad" and self.plan.world.size == 1 and self.plan.length % self.plan.batch != 0
 
     @property
     def weighted(self) -> bool:
-        """Weights may differ from one: masked samples, padding that other ranks need, weights of the source."""
+        """Whether weights may differ from 1: masked samples, padding that other ranks need, weights of the source."""
         if self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1):
             return True
         if self._drawn_by_weight or not isinstance(self.source, Annotated):
@@ -215,49 +231,49 @@ class Feed:
 
     @property
     def converts(self) -> bool:
-        """There is conversion to do after decoding, and a device may do it instead."""
+        """Whether images are converted after decoding and a device may do that instead."""
         one_array = not self.program.others  # devices convert one array
         return one_array and self.program.raw() != self.program and not self._backend.whole_batches
 
     def place_on(self, placement: Placement, raw: bool = False) -> None:
-        """For adapters: make batches in memory that copies to this device are fast from, and say so in `explain`."""
+        """For adapters: make batches in memory that is fast to copy to this device, and report it in `explain`."""
         self._producer.use_memory(placement.memory)
         self.notes = [line for line in self.notes if not line.startswith("placed on ")]
         self.notes.append(placed_text(placement.name, self.plan, self.program, self.prefetch + 2, raw))
 
     def to_keras(self, **options: Any) -> Any:
-        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, on whichever backend Keras runs."""
+        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend."""
         return _adapter("keras").to_keras(self, **options)
 
     def keras_backup(self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", **options: Any) -> Any:
-        """A Keras callback: as BackupAndRestore, with the position in the data; save_freq in batches, or "epoch".
+        """A Keras callback like BackupAndRestore that also saves the data position; save_freq: batches, or "epoch".
 
         delete_checkpoint=False keeps the backup after training has ended.
         """
         return _adapter("keras_backup").keras_backup(self, folder, save_freq, **options)
 
     def to_tfdata(self, device: str | None = None) -> Any:
-        """A `tf.data.Dataset`; iterating it walks one epoch. device="/GPU:0" copies two batches ahead to a device."""
+        """A `tf.data.Dataset` of one epoch per iteration; device="/GPU:0" prefetches two batches to that device."""
         return _adapter("tfdata").to_tfdata(self, device=device)
 
     def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
-        """Iterable epochs of `jax.Array` tuples, copied ahead to this process's first device.
+        """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to this process's first device.
 
-        sharding: a jax.Device, or a Sharding of the leading axis, also over several processes: global arrays then.
-        convert: "device" does Normalize, ToFloat and ToLayout there, so that bytes are copied; "auto" where it is none
-        of the processor's.
+        sharding: a jax.Device, or a Sharding of the leading axis; one that spans processes yields global arrays.
+        convert: "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied; "auto" does
+        so unless the device is the CPU.
         """
         return _adapter("jax").to_jax(self, sharding=sharding, convert=convert)
 
     def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
-        """Iterable epochs of tensor tuples, copied ahead to a device (default: the GPU of this rank, or the processor).
+        """An iterable of tensor tuples, one epoch per iteration, prefetched to a device (by default this rank's GPU).
 
         The result has `state_dict()` and `load_state_dict()`. convert: as in `to_jax`.
         """
         return _adapter("torch").to_torch(self, device=device, convert=convert)
 
     def close(self) -> None:
-        """End the threads. Also done by `with`, by garbage collection and at interpreter exit."""
+        """Stop the threads. `with`, garbage collection and interpreter exit do this as well."""
         self._cursor.close()
         self._producer.close()
         self._timeline.close()
@@ -270,7 +286,7 @@ class Feed:
 
 
 def _timeline_path(world: World) -> str | None:
-    """FASTFEED_TIMELINE, with `.rank1` put before its suffix on the ranks of a larger world."""
+    """The path in FASTFEED_TIMELINE, with `.rank1` inserted before its suffix if there are several ranks."""
     path = os.environ.get("FASTFEED_TIMELINE")
     if not path or world.size == 1:
         return path or None

@@ -1,4 +1,4 @@
-"""What should happen to an image, as data.
+"""Ops: descriptions of what to do to an image, as data.
 
 The `__all__` of each module that holds ops are its public names; those names together are the package's.
 """

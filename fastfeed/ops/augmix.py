@@ -11,20 +11,22 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
 from fastfeed.ops.beta import beta, dirichlet
-from fastfeed.ops.policy_space import MIX, NAMES, Selection, check_integer, check_warp_params, pick
+from fastfeed.ops.policy_space import MIX, NAMES, PolicyDraw, check_integer, check_warp_params, pick
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "AugMix(6)",
 )
 
-_BINS, _DEEPEST = 10, 3  # levels of strength; the most ops in a chain of random length
+_BINS, _DEEPEST = 10, 3  # levels of strength; maximum ops in a chain of random length
 _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
 _ALL = tuple(name for name in NAMES if name != "Identity")
-_FEW = tuple(name for name in _ALL if name not in _MILD)  # the paper's: none that its test of robustness uses
+_FEW = tuple(
+    name for name in _ALL if name not in _MILD
+)  # the paper's: without those that its robustness benchmark uses
 
 
 @lru_cache(maxsize=64)
@@ -34,20 +36,20 @@ def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class AugMix:
-    """Blend the image with `mixture_width` versions of it, each after a short chain of random ops.
+    """Blend the image with `mixture_width` augmented versions of it, each the result of a short chain of random ops.
 
-    The image's own share is Beta(alpha, alpha), the versions divide the rest by Dirichlet(alpha, ...). Hendrycks et
+    The image's own share is from Beta(alpha, alpha); the versions share the rest by Dirichlet(alpha, ...). Hendrycks et
     al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (2019), with the ops and
-    strengths of torchvision's `AugMix`; the blend is rounded, where torchvision cuts it off.
+    strengths of torchvision's `AugMix`; the blend is rounded, where torchvision truncates it.
     """
 
     severity: int = 3  # strengths are drawn from the lowest of ten levels: this many, in [1, 10]
     mixture_width: int = 3  # versions, in [1, 16]
     chain_depth: int = -1  # ops in a chain, in [1, 16]; -1: one to three, at random
-    alpha: float = 1.0  # in [0.01, 50]; higher: shares more alike
-    all_ops: bool = True  # brightness, color, contrast and sharpness, too
-    filter: str = "bilinear"  # of what moves pixels; or "nearest"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+    alpha: float = 1.0  # in [0.01, 50]; higher: more equal shares
+    all_ops: bool = True  # include brightness, color, contrast and sharpness
+    filter: str = "bilinear"  # for ops that move pixels; or "nearest"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
 
     kind: ClassVar[Kind] = "change"
 
@@ -65,12 +67,12 @@ class AugMix:
 
     @property
     def draws(self) -> int:
-        """The shares; of each chain its length, and of each op which, how strongly, the direction."""
+        """The shares; the length of each chain; which op, its strength and direction for each op in a chain."""
         return self.mixture_width * (1 + (self.chain_depth < 0) + 3 * self._depth)
 
     @property
     def chain(self) -> tuple[Layer, ...]:
-        """What may happen in each of the chains."""
+        """The layers of each of the chains."""
         return (_layer(self.all_ops, self.filter, self.fill),) * self._depth
 
     @property
@@ -95,6 +97,6 @@ class AugMix:
         for k, layer in enumerate(self.chain):
             which, strength, direction = u[:, 3 * k : 3 * k + 3].T
             name = np.where(k < depth, pick(which, len(names)), -1)
-            selection = Selection(name, pick(strength, self.severity), direction < 0.5)
+            selection = PolicyDraw(name, pick(strength, self.severity), direction < 0.5)
             choices.append(MIX.choose(names, layer, selection, _BINS, sizes))
         return tuple(choices)

@@ -1,4 +1,4 @@
-"""What an op is: a frozen value that says what should happen, and knows nothing of how."""
+"""The op protocols: an op is a frozen value that describes what to do, independent of any backend."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views
 
 
 class Op(Protocol):
-    """One entry of a user's list. Its kind says where it may stand and who runs it.
+    """One entry of a user's list. Its kind decides where in the list it may be and which part of the feed runs it.
 
-    decode    bytes to pixels
+    decode    encoded bytes to pixels
     geometry  moves pixels along the axes: folded into one window per sample, see `Geometry`
-    change    uint8 HWC pixels of one size to others: run one after another, see `layers.py`
-    convert   how numbers are stored: folded into one pass at the end
-    label     what labels look like
-    mix       puts several finished samples together
-    views     several images out of one
+    change    uint8 HWC pixels of one size to others: run one after another, see `program/layers.py`
+    convert   changes dtype, range or layout: folded into one pass at the end
+    label     changes labels
+    mix       combines several finished samples
+    views     makes several images out of one
 
-    Beside `kind` it has `draws`, how many uniform numbers it needs per sample. Both are class variables, or properties
-    where an op is made of others; a protocol can ask for one of these alone, so it asks for neither.
+    An op also has `draws`, how many uniform numbers it needs per sample. Both are class variables, or properties where
+    an op is composed of others. A protocol can declare only one of these forms, so it declares neither.
     """
 
     def out(self, spec: Spec) -> Spec:
@@ -57,40 +57,40 @@ class Op(Protocol):
 
 
 class Simple(Op, Protocol):
-    """An op that moves or changes pixels and is made of no others."""
+    """An op that moves or changes pixels and is not composed of others."""
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """What it will do to each sample, from its draws (float64 (n, draws)) and (height, width) (int64 (n, 2))."""
+        """Parameters for each sample, from its draws (float64 (n, draws)) and (height, width) (int64 (n, 2))."""
         ...
 
 
 class Geometry(Simple, Protocol):
     """An op that only moves pixels. Its parameters are always these three, so any run of them folds into one window.
 
-    box   float64 (n, 4): top, left, height, width of what is kept, in pixels of the image that arrives
-    size  int64 (n, 2): height, width of what leaves
+    box   float64 (n, 4): top, left, height, width of what is kept, in pixels of the input image
+    size  int64 (n, 2): height, width of the output
     flip  bool (n, 2): mirrored top to bottom, left to right
 
-    Ops with a `border` may give boxes that reach beyond the image; the border says what is seen there.
+    Ops with a `border` may give boxes that reach beyond the image; the border defines the pixels there.
     """
 
 
 class Composite(Op, Protocol):
-    """An op made of others, such as `Maybe`: which of them a sample takes is data, see `layers.py`."""
+    """An op composed of others, such as `Maybe`; which of them runs on a sample is data, see `program/layers.py`."""
 
     @property
     def layers(self) -> tuple[Any, ...]:
-        """What may happen, in order: tuple of `Layer`, known without any sample."""
+        """The layers in order: a tuple of `Layer` that does not depend on any sample."""
         ...
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Any]:
-        """What happens: one `Choices` per layer, from draws (n, draws) and the input (height, width), int64 (n, 2)."""
+        """One `Choices` per layer, from draws (n, draws) and the input (height, width), int64 (n, 2)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """What is seen beyond the edge of an image."""
+    """The pixels beyond the edge of an image."""
 
     mode: Literal["constant", "edge", "reflect"] = "constant"  # reflect: dcb|abcd|cba, the edge itself once
     fill: tuple[int, int, int] = (0, 0, 0)  # RGB, for "constant"
@@ -135,7 +135,7 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
 
 
 def freeze(op: Any) -> None:
-    """Its fields as values: an op compares, hashes and prints as one."""
+    """Convert an op's fields to plain values, so that it compares, hashes and prints as a value."""
     for field in fields(op):
         object.__setattr__(op, field.name, _plain(getattr(op, field.name)))
 
@@ -172,19 +172,19 @@ def _number(value: Any) -> bool:
 
 
 def check_p(name: str, p: Any) -> None:
-    """Refuse what is no probability."""
+    """Raise ConfigError unless `p` is a probability."""
     if isinstance(p, bool) or not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
         raise ConfigError(f"{name} must be in [0, 1], got {p!r}")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
+    """Raise ConfigError unless `value` is True or False."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be True or False, got {value!r}")
 
 
 def check_fill(name: str, fill: Any) -> None:
-    """Refuse what is no RGB color."""
+    """Raise ConfigError unless `fill` is an RGB color."""
     if (
         not isinstance(fill, tuple)
         or len(fill) != 3
@@ -194,7 +194,7 @@ def check_fill(name: str, fill: Any) -> None:
 
 
 def shade(fill: tuple[int, int, int], channels: int) -> tuple[int, ...]:
-    """An RGB color for an image of so many channels; gray is ITU-R 601 luma, as Pillow's convert("L")."""
+    """An RGB color for an image with this many channels; gray is ITU-R 601 luma, as Pillow's convert("L")."""
     if channels == 3:
         return fill
     r, g, b = fill

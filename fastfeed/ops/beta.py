@@ -1,6 +1,6 @@
-"""Random numbers of other distributions from uniform ones: the inverse of the distribution function, no rejection.
+"""Beta and Dirichlet random numbers from uniform ones, by inverting the distribution function (no rejection).
 
-A fixed number of draws per sample is what keeps a sample a pure function of its numbers.
+With a fixed number of draws per sample, a sample stays a pure function of its random numbers.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def dirichlet(u: np.ndarray, alpha: float, n: int) -> np.ndarray:
 
 
 def _density(t: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
-    """Of the logit, e^scale times too large."""
+    """Density of the logit, times e^scale."""
     return np.exp(a * t - (a + b) * np.logaddexp(0, t) - scale)
 
 
 def _mass(start: np.ndarray, span: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
-    """The integral of the density over a part of a cell; summed in one order, whatever stands beside a number."""
+    """The integral of the density over a part of a cell; summed in a fixed order, so neighbors do not matter."""
     total_mass = np.zeros_like(start)
     for point, weight in zip(_POINTS.tolist(), _WEIGHTS.tolist(), strict=True):
         total_mass += weight * _density(start + span * point, a, b, scale)

@@ -1,7 +1,7 @@
-"""Ops that change colors, of each pixel alone or by what the whole image holds.
+"""Ops that change colors, either per pixel or from statistics of the whole image.
 
-Factors are those of Pillow's ImageEnhance: 0 takes everything away, 1 changes nothing, more exaggerates. Images of one
-channel have no color: Saturation, Hue and Grayscale leave them as they are.
+Factors are those of Pillow's ImageEnhance: 0 removes the property, 1 changes nothing, above 1 exaggerates it.
+Saturation, Hue and Grayscale leave single-channel images unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "Solarize",
 ]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Brightness(0.6)",
     "Contrast(0.8)",
     "Saturation(1.0)",
@@ -49,7 +49,7 @@ SHOWCASE = (  # what `fastfeed show --ops` draws of these
 
 @dataclass(frozen=True, slots=True)
 class Brightness(RandomAmountOp):
-    """Darker or lighter: every byte times a factor, clipped at 255. Pillow's ImageEnhance.Brightness."""
+    """Darken or brighten: multiply every byte by a factor and clip at 255. Pillow's ImageEnhance.Brightness."""
 
     amount: float | tuple[float, float]  # b: factors from max(0, 1 - b) to 1 + b; or the pair of factors, in [0, 100]
 
@@ -61,7 +61,7 @@ class Brightness(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Contrast(RandomAmountOp):
-    """Nearer to or farther from the mean gray of the image. Pillow's ImageEnhance.Contrast."""
+    """Reduce or increase contrast around the mean gray of the image. Pillow's ImageEnhance.Contrast."""
 
     amount: float | tuple[float, float]  # c: factors from max(0, 1 - c) to 1 + c; or the pair of factors, in [0, 100]
 
@@ -73,7 +73,7 @@ class Contrast(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Saturation(RandomAmountOp):
-    """Paler or stronger colors: nearer to or farther from each pixel's own gray. Pillow's ImageEnhance.Color."""
+    """Make colors paler or stronger, relative to each pixel's own gray. Pillow's ImageEnhance.Color."""
 
     amount: float | tuple[float, float]  # s: factors from max(0, 1 - s) to 1 + s; or the pair of factors, in [0, 100]
 
@@ -85,7 +85,7 @@ class Saturation(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Hue(RandomAmountOp):
-    """Colors turned around the color circle; half a turn makes red cyan. torchvision's adjust_hue, on HSV."""
+    """Rotate the hue on the color wheel; half a turn makes red cyan. torchvision's adjust_hue, on HSV."""
 
     amount: float | tuple[float, float]  # turns; h: from -h to h; or the pair itself, in [-0.5, 0.5]
 
@@ -97,7 +97,7 @@ class Hue(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Gamma(RandomAmountOp):
-    """A power of every byte's share of white: below 1 is lighter, above 1 darker. torchvision's adjust_gamma."""
+    """Gamma correction: below 1 is lighter, above 1 darker. torchvision's adjust_gamma."""
 
     gamma: float | tuple[float, float]  # the exponent, or the range of a random one; in [0.01, 100]
 
@@ -109,7 +109,7 @@ class Gamma(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Solarize(RandomAmountOp):
-    """Bytes from the threshold on are inverted. Pillow's ImageOps.solarize."""
+    """Invert bytes at or above the threshold. Pillow's ImageOps.solarize."""
 
     threshold: float | tuple[float, float] = 128  # or the range of a random one; in [0, 256], and 256 inverts nothing
 
@@ -121,7 +121,7 @@ class Solarize(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Posterize(RandomAmountOp):
-    """Only the highest bits of every byte are kept. Pillow's ImageOps.posterize."""
+    """Keep only the highest bits of every byte. Pillow's ImageOps.posterize."""
 
     bits: int | tuple[int, int]  # or the range of a random number of them, both ends included; in [0, 8]
 
@@ -140,27 +140,27 @@ class Posterize(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Grayscale(FixedOp):
-    """Every channel becomes the pixel's gray, 0.299 R + 0.587 G + 0.114 B: Pillow's mode L, in as many channels."""
+    """Set every channel to the pixel's gray, 0.299 R + 0.587 G + 0.114 B: Pillow's mode L, same number of channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equalize(FixedOp):
-    """Each channel's bytes spread so that its histogram is as flat as it can be. Pillow's ImageOps.equalize."""
+    """Equalize the histogram of each channel. Pillow's ImageOps.equalize."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoContrast(FixedOp):
-    """Each channel stretched so that its darkest byte is 0 and its lightest 255. Pillow's ImageOps.autocontrast."""
+    """Stretch each channel so that its darkest byte becomes 0 and its lightest 255. Pillow's ImageOps.autocontrast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invert(FixedOp):
-    """A negative: 255 minus every byte. Pillow's ImageOps.invert."""
+    """Make a negative: 255 minus every byte. Pillow's ImageOps.invert."""
 
 
 @dataclass(frozen=True, slots=True)
 class LUT:
-    """Every byte replaced by what a table of yours holds: 256 integers in [0, 255], or three rows of them, for R, G, B.
+    """Replace every byte through a lookup table: 256 integers in [0, 255], or three rows of them for R, G, B.
 
     Lists and arrays, (256,) or (3, 256), become tuples.
     """
@@ -180,7 +180,7 @@ class LUT:
             )
 
     def _wrong(self) -> str:
-        """What the table is, if it is none."""
+        """What is wrong with the table; empty if nothing is."""
         rows = self.table if self.per_channel else (self.table,)
         if len(rows) not in (1, 3):
             return f"{len(rows)} rows"
@@ -194,7 +194,7 @@ class LUT:
 
     @property
     def per_channel(self) -> bool:
-        """There is a row for each of three channels."""
+        """Whether there is a row for each of three channels."""
         return isinstance(self.table, tuple) and bool(self.table) and isinstance(self.table[0], tuple)
 
     def out(self, spec: Spec) -> Spec:

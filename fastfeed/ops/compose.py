@@ -1,4 +1,4 @@
-"""Ops made of others: with a probability, one of several, one after another."""
+"""Ops composed of others: apply with a probability, choose one of several, or apply in sequence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["Maybe", "OneOf", "Sequential"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Maybe(GaussianBlur(sigma=(2.0, 4.0)), 0.6)",
     "OneOf([Invert(), Grayscale(), Solarize(100)])",
     "Sequential([RandomFlip(), Brightness(0.5)])",
@@ -46,7 +46,7 @@ def _children(name: str, ops: Any) -> tuple[Any, ...]:
 
 
 def _kind(ops: Sequence[Any]) -> Kind:
-    """Geometry if all of it folds into one window: nothing beyond the image is seen."""
+    """Geometry if all ops fold into one window that needs no border."""
     folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
     return "geometry" if folds else "change"
 
@@ -63,7 +63,7 @@ def _filter(name: str, ops: Sequence[Any]) -> str:
 
 
 def _keeps(parent: Any, op: Any, spec: Spec) -> None:
-    """Refuse an op that gives some samples another size than the rest."""
+    """Raise if an op would give some samples a different size from the rest."""
     name, after = type(parent).__name__, op.out(spec)
     if after != spec:
         raise SpecError(
@@ -83,7 +83,7 @@ def _window(op: Any) -> tuple[Layer, ...]:
 
 
 def _cut(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """A composite of geometry on pixels of one size: one window, or none where it would change nothing."""
+    """Choices of a composite of geometry on pixels of one size: one window, or none where it changes nothing."""
     values = op.params(u, sizes)
     full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
     moves = (values["box"] != full_box).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
@@ -97,9 +97,9 @@ def _stay(sizes: np.ndarray) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """Do it to a share p of all samples, leave the others as they are: `Maybe(GaussianBlur(23), 0.1)`.
+    """Apply an op with probability p: `Maybe(GaussianBlur(23), 0.1)`.
 
-    The op may move or change pixels, be made of others, or be a function. It must keep the size.
+    The op may move or change pixels, be composed of others, or be a function. It must keep the size.
     """
 
     op: Any
@@ -133,7 +133,7 @@ class Maybe:
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """Of geometry; all else has layers."""
+        """Window parameters, if the op is geometry; other kinds have layers instead."""
         on, stay, move = (u[:, 0] < self.p)[:, None], _stay(sizes), self.op.params(u[:, 1:], sizes)
         return {name: np.where(on, move[name], value) for name, value in stay.items()}
 
@@ -149,10 +149,12 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Do one of these to each sample: `OneOf([GaussianBlur(5), JPEGCompression((30, 80))], weights=[3, 1])`.
+    """Apply one of several ops to each sample, chosen at random.
 
-    Weights are relative; without them all are equally likely. The ops may move or change pixels, be made of others, or
-    be functions. They must keep the size; ops that only crop or scale may all lead to the same new one.
+        OneOf([GaussianBlur(5), JPEGCompression((30, 80))], weights=[3, 1])
+
+    Weights are relative; without them all are equally likely. The ops may move or change pixels, be composed of others,
+    or be functions. They must keep the size; ops that only crop or scale may all change it to the same new size.
     """
 
     ops: Sequence[Any]
@@ -216,7 +218,7 @@ class OneOf:
         return after[0]
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """Of geometry; all else has layers."""
+        """Window parameters, if the op is geometry; other kinds have layers instead."""
         which, rows = self._which(u), np.arange(len(sizes))
         moves = [op.params(own, sizes) for op, own in zip(self.ops, _split(u, 1, self.ops), strict=True)]
         return {name: np.stack([move[name] for move in moves])[which, rows] for name in ("box", "size", "flip")}
@@ -245,10 +247,10 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """Do all of these in turn, as one: `Maybe(Sequential([Grayscale(), GaussianBlur(5)]), 0.2)`.
+    """Apply several ops in order, as one op: `Maybe(Sequential([Grayscale(), GaussianBlur(5)]), 0.2)`.
 
-    The ops may move or change pixels, be made of others, or be functions. They must keep the size, unless all only
-    crop, scale and flip.
+    The ops may move or change pixels, be composed of others, or be functions. They must keep the size, unless all of
+    them only crop, scale and flip.
     """
 
     ops: Sequence[Any]
@@ -283,7 +285,7 @@ class Sequential:
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """Of geometry; all else has layers."""
+        """Window parameters, if the op is geometry; other kinds have layers instead."""
         windows = fold([Step(op, None, 0) for op in self.ops], _split(u, 0, self.ops), sizes)
         return {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips}
 

@@ -1,4 +1,4 @@
-"""Ops that change how numbers are stored: floats, normalization, layout. They move last and become one pass."""
+"""Ops that change dtype, range and layout. They are moved to the end and folded into one pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Normalize", "ToFloat", "ToLayout"]
 
 @dataclass(frozen=True, slots=True)
 class ToFloat:
-    """Bytes 0..255 become floats 0..1."""
+    """Convert uint8 in 0..255 to floats in 0..1."""
 
     dtype: Literal["float32", "float16"] = "float32"
 
@@ -59,7 +59,7 @@ class Normalize:
 
     @classmethod
     def imagenet(cls) -> Normalize:
-        """ImageNet's channel statistics, as torchvision's classification references use them."""
+        """ImageNet's channel statistics, as used by torchvision's classification references."""
         return cls((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
     def out(self, spec: Spec) -> Spec:
@@ -95,7 +95,7 @@ class ToLayout:
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """What the ops above come to: out = pixel * scale + offset, stored as dtype and layout."""
+    """The ops above folded into one: out = pixel * scale + offset, stored as dtype and layout."""
 
     scale: tuple[float, ...]  # per channel
     offset: tuple[float, ...]
@@ -122,12 +122,12 @@ class Convert:
 
     @property
     def keeps_bytes(self) -> bool:
-        """Numbers stay as they are; only the layout may change."""
+        """Whether values stay as they are; only the layout may change."""
         return self.dtype == "uint8"
 
     @functools.lru_cache(maxsize=8)  # noqa: B019 - equal ones share theirs; they hold nothing else
     def table(self) -> np.ndarray:
-        """Its value for every byte: dtype, shape (256, channels), read-only."""
+        """The result for every byte: dtype, shape (256, channels), read-only."""
         levels = np.arange(256, dtype=np.float64)[:, None]
         values = (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
         values.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Ops that cut at full size, and those that lay a border around."""
+"""Ops that crop without scaling, and ops that pad."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["Crop", "Pad", "RandomCrop"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Crop(20, 40, 120)",
     'Pad(16, mode="reflect")',
     "RandomCrop(160, padding=40)",
@@ -26,10 +26,10 @@ Mode = Literal["constant", "edge", "reflect"]
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """Cut a given box.
+    """Crop a fixed box.
 
-    An image of a size known only when it is read may be too small: the box moves inward as far as it must, and one
-    that is larger than the image is the largest of its shape, enlarged, as `CenterCrop` does it.
+    If an image turns out to be too small, the box moves inward as far as needed. A box larger than the image becomes
+    the largest box of the same shape that fits, enlarged, as in `CenterCrop`.
     """
 
     top: int  # pixels
@@ -66,14 +66,14 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class RandomCrop:
-    """Cut a box of `size` at a random place, after `padding` was laid around the image; as torchvision's `RandomCrop`.
+    """Crop a box of `size` at a random position, after padding the image by `padding`; as torchvision's `RandomCrop`.
 
-    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): the height first, as in
-             sizes, where torchvision has the width first
-    mode     what is seen there: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
+    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): height first, as in
+             sizes, where torchvision has width first
+    mode     pixels of the padding: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
 
-    An image of a size known only when it is read may be too small with its padding: it gives the largest part of the
-    same shape, enlarged, as `CenterCrop` does it.
+    If an image turns out to be too small even with its padding, the largest part of the same shape is cropped and
+    enlarged, as in `CenterCrop`.
     """
 
     size: int | tuple[int, int]  # pixels; an int is a square
@@ -116,11 +116,11 @@ class RandomCrop:
 
 @dataclass(frozen=True, slots=True)
 class Pad:
-    """Lay a border around the image.
+    """Pad the image.
 
-    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): the height first, as in
-             sizes, where torchvision has the width first
-    mode     what is seen there: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
+    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): height first, as in
+             sizes, where torchvision has width first
+    mode     pixels of the padding: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
     """
 
     padding: Padding

@@ -1,4 +1,4 @@
-"""Bytes to pixels, as an entry of the list."""
+"""Decoding as an op: encoded bytes to pixels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Decode"]
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Turn files into RGB pixels, displayed the right way up. Put in front for you when it is left out."""
+    """Decode files to RGB pixels, upright by their EXIF orientation. Added to the front of the list if left out."""
 
-    matte: tuple[int, int, int] = (255, 255, 255)  # what shows through where an image is transparent, RGB
-    max_pixels: int = 300_000_000  # larger images are refused before a pixel is allocated
+    matte: tuple[int, int, int] = (255, 255, 255)  # RGB background of transparent pixels
+    max_pixels: int = 300_000_000  # larger images are rejected before any pixel is allocated
 
     kind: ClassVar[Kind] = "decode"
     draws: ClassVar[int] = 0

@@ -16,7 +16,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["CutOut", "GridMask", "RandomErasing"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "RandomErasing(1.0)",
     'RandomErasing(1.0, fill="noise")',
     "CutOut(50)",
@@ -28,13 +28,13 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class RandomErasing:
-    """With probability p, hide a random rectangle.
+    """Erase a random rectangle with probability p.
 
-    Ten areas (uniform share of the image) and ratios (log-uniform) are tried until one is smaller than the image both
-    ways; if none is, nothing is hidden. Zhong et al., "Random Erasing Data Augmentation" (2017); drawn and rounded as
-    in torchvision's `RandomErasing.get_params`, but on bytes: torchvision's value=0 after Normalize means ImageNet's
-    mean, which is fill=(124, 116, 104) here. fill="noise" is normal noise for every byte, 127.5 +- 57.5, clipped, about
-    what torchvision's value="random" comes to; see `ops/normal.py`.
+    Ten areas (uniform share of the image) and ratios (log-uniform) are tried until one is smaller than the image on
+    both axes; if none is, nothing is erased. Zhong et al., "Random Erasing Data Augmentation" (2017); drawn and rounded
+    as in torchvision's `RandomErasing.get_params`, but on bytes: torchvision's value=0 after Normalize means ImageNet's
+    mean, which is fill=(124, 116, 104) here. fill="noise" is normal noise for every byte, 127.5 +- 57.5, clipped, close
+    to torchvision's value="random"; see `ops/noise_table.py`.
     """
 
     p: float = 0.5
@@ -83,7 +83,7 @@ class RandomErasing:
 
 @dataclass(frozen=True, slots=True)
 class CutOut:
-    """Hide a square. Its center is anywhere in the image, so less of it is seen near the edges.
+    """Hide a square. Its center is anywhere in the image, so it is cut off near the edges.
 
     DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017): 16 pixels for
     CIFAR-10, 8 for CIFAR-100. `size` may not be larger than the image: SpecError.

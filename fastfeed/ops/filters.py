@@ -1,4 +1,4 @@
-"""Ops that change sharpness, grain and fidelity."""
+"""Sharpness, blur, noise and JPEG compression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["GaussianBlur", "GaussianNoise", "JPEGCompression", "Sharpness"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Sharpness((0, 8))",
     "GaussianBlur(sigma=(0.1, 4.0))",
     "GaussianNoise((0, 50))",
@@ -28,9 +28,9 @@ _MAX_SIDE = 65_500  # pixels a side of a JPEG, by libjpeg
 
 @dataclass(frozen=True, slots=True)
 class Sharpness(RandomAmountOp):
-    """Softer or sharper: a blend of the image and a smooth one. Pillow's ImageEnhance.Sharpness.
+    """Make the image softer or sharper, by blending it with a smoothed one. Pillow's ImageEnhance.Sharpness.
 
-    The smooth one is its ImageFilter.SMOOTH; the outermost pixels stay as they are.
+    The smoothed image is Pillow's ImageFilter.SMOOTH; the outermost pixels stay as they are.
     """
 
     amount: float | tuple[float, float]  # s: factors from max(0, 1 - s) to 1 + s; or the pair of factors, in [0, 100]
@@ -74,10 +74,10 @@ class GaussianBlur(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Add grain: normal noise, independent for every pixel and channel, as strong in all images, or within a range.
+    """Add Gaussian noise, independent for every pixel and channel, of one standard deviation or a random one.
 
     Byte i of the image becomes byte + sigma * table[(offset + i) % len(table)], rounded and clipped: the noise is
-    looked up in a fixed table from a random place on. `fastfeed/ops/normal.py` says what that means statistically.
+    read from a fixed table at a random offset. `fastfeed/ops/noise_table.py` describes the statistics.
     """
 
     sigma: float | tuple[float, float] = (0.0, 25.0)  # its standard deviation, levels of 255, in [0, 255]
@@ -103,9 +103,9 @@ class GaussianNoise:
 
 @dataclass(frozen=True, slots=True)
 class JPEGCompression:
-    """Store as JPEG of one quality, or of a random one, and read that again: the artifacts of photographs on the web.
+    """Compress as JPEG at a fixed or random quality and decode again, for the artifacts of photographs on the web.
 
-    Quality is on libjpeg's scale, as in Pillow's Image.save; colors have half the resolution (4:2:0), as there.
+    Quality is on libjpeg's scale, as in Pillow's Image.save; chroma is subsampled 4:2:0, as there.
     """
 
     quality: int | tuple[int, int] = (30, 95)  # both ends included, in [1, 100]

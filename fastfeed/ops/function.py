@@ -1,4 +1,4 @@
-"""A user's own function as an entry of the list."""
+"""User functions as ops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Function"]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Your own: a function of (uint8 HWC image, its random numbers) to an image of the same shape. On the CPU only.
+    """A user function: takes (uint8 HWC image, random numbers), returns an image of the same shape. CPU only.
 
     It is called from many threads. The numbers are float64 (draws,) in [0, 1), a pure function of seed, epoch and
-    sample; take all randomness from them. The image may be changed in place; copy what you keep of it, as its memory is
-    used again. A bare function in a list is this with eight numbers. What it raises, and any other result, makes the
-    sample a bad one, with the reason `op_failed`.
+    sample; take all randomness from them. The image may be changed in place; copy it to keep it, since its memory is
+    reused. A bare function in a list is wrapped in a Function with eight numbers. If it raises or returns anything
+    else, the sample is bad, with the reason `op_failed`.
     """
 
     function: Callable[[np.ndarray, np.ndarray], np.ndarray]

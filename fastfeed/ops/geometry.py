@@ -1,7 +1,7 @@
 """Ops that move pixels: resize, crop, flip.
 
-A run of these is one resampling, however many there are: [Resize(256), CenterCrop(224), RandomFlip()] reads each source
-pixel once and blurs once. All resampling is antialiased.
+A run of these ops is a single resampling: [Resize(256), CenterCrop(224), RandomFlip()] reads each source pixel once and
+blurs once. All resampling is antialiased.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Resize((160, 160))",
     'Resize((160, 160), fit="pad")',
     "CenterCrop(160)",
@@ -38,13 +38,13 @@ SHOWCASE = (  # what `fastfeed show --ops` draws of these
 
 
 def window_params(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """The parameters of a geometric op; no flip unless given."""
+    """The parameters of a geometric op, without a flip by default."""
     flip = np.zeros((len(box), 2), bool) if flip is None else flip
     return {"box": box.astype(np.float64), "size": size.astype(np.int64), "flip": flip}
 
 
 def full_boxes(sizes: np.ndarray) -> np.ndarray:
-    """Boxes that keep all."""
+    """Boxes of the whole images."""
     return np.concatenate([np.zeros_like(sizes), sizes], axis=1)
 
 
@@ -56,12 +56,12 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resize:
-    """Scale to (height, width), or scale so that the short side is `size` and keep the shape.
+    """Scale to (height, width), or scale the short side to `size` and keep the aspect ratio.
 
-    fit   "exact" (what a pair means): to that size, whatever the shape becomes; an int is a square
-          "short" (what an int means): the short side becomes `size`
+    fit   "exact" (default for a pair): to that size, regardless of aspect ratio; an int is a square
+          "short" (default for an int): the short side becomes `size`
           "long": the long side becomes `size`
-          "pad": as large as fits inside `size`, in the middle, `fill` (RGB) around it; an int is a square
+          "pad": as large as fits inside `size`, centered and padded with `fill` (RGB); an int is a square
     """
 
     size: int | tuple[int, int]  # pixels
@@ -139,9 +139,9 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class CenterCrop:
-    """Keep the middle.
+    """Crop the center.
 
-    An image of a size known only when it is read may be smaller: it gives the largest middle of that shape, enlarged.
+    If an image turns out to be smaller, the largest center crop of the same shape is enlarged.
     """
 
     size: int | tuple[int, int]  # pixels; an int is a square
@@ -171,7 +171,7 @@ class CenterCrop:
 
 @dataclass(frozen=True, slots=True)
 class RandomResizedCrop:
-    """Cut a random part of random shape and scale it to `size`: the crop ImageNet classifiers train on.
+    """Crop a box of random area and aspect ratio and scale it to `size`, as for training ImageNet classifiers.
 
     Area, then aspect ratio (log-uniform), are tried ten times until the box fits; else the largest centered box whose
     ratio is allowed. After Szegedy et al., "Going deeper with convolutions" (2015); rounding as in torchvision's
@@ -223,7 +223,7 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True, slots=True)
 class RandomFlip:
-    """Mirror with probability p, left to right unless told otherwise; "both" decides each direction on its own."""
+    """Mirror with probability p, left to right by default; "both" decides each direction independently."""
 
     p: float = 0.5
     direction: Literal["horizontal", "vertical", "both"] = "horizontal"

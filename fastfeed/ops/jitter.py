@@ -16,7 +16,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["ColorJitter"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "ColorJitter(0.4, 0.4, 0.4, 0.1)",
 )
 
@@ -26,7 +26,7 @@ class ColorJitter:
     """Random brightness, contrast, saturation and hue, in an order drawn per sample. torchvision's ColorJitter.
 
     A number b means factors from max(0, 1 - b) to 1 + b, for the hue turns from -b to b; a pair is the range itself.
-    What could change nothing, as 0, is left out, and all orders of the rest are equally likely.
+    Adjustments that cannot change anything, such as 0, are left out; all orders of the rest are equally likely.
     """
 
     brightness: float | tuple[float, float] = 0  # factors in [0, 100]

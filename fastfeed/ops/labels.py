@@ -1,4 +1,4 @@
-"""Ops on labels: from integers to a share of every class."""
+"""Label ops: from integers to soft labels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
 
 @dataclass(frozen=True, slots=True)
 class OneHot:
-    """Labels become float32 (n, classes): 1 for the class, 0 for the others, as categorical cross-entropy takes them.
+    """Encode labels one-hot: float32 (n, classes), as categorical cross-entropy expects.
 
-    As Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of zeros. It may stand
-    anywhere in the list: pixels are not touched.
+    Same as Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of zeros. It may be
+    anywhere in the list, since it does not touch pixels.
     """
 
     classes: int | None = None  # None: as many as the source has names for
@@ -41,11 +41,11 @@ class OneHot:
 
 @dataclass(frozen=True, slots=True)
 class LabelSmoothing:
-    """Labels become float32 (n, classes): 1 - smoothing for the class, and smoothing spread evenly over all of them.
+    """Smooth labels: float32 (n, classes), 1 - smoothing for the class plus smoothing spread evenly over all classes.
 
     After Szegedy et al., "Rethinking the Inception Architecture" (2016); the same numbers as `label_smoothing` of
-    Keras's CategoricalCrossentropy and of PyTorch's CrossEntropyLoss, so use one of them, not both. It may stand
-    before or after MixUp: the result is the same.
+    Keras's CategoricalCrossentropy and of PyTorch's CrossEntropyLoss, so use one of them, not both. It may
+    be before or after MixUp: the result is the same.
     """
 
     smoothing: float = 0.1  # share, in [0, 1)
@@ -68,7 +68,7 @@ class LabelSmoothing:
 
 
 def targets(ops: Sequence[Any], classes: int) -> Targets | None:
-    """What a list of ops makes of labels, where the source names so many classes (0: none); None: they stay int64.
+    """Soft labels as a list of ops defines them, or None if labels stay int64; `classes`: of the source, 0 if unknown.
 
     Ops that mix samples make them soft as well. ConfigError where the number of classes is not known or not one.
     """

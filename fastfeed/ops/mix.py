@@ -1,8 +1,8 @@
-"""Ops that put several samples together: MixUp, CutMix, Mosaic.
+"""Ops that combine several samples: MixUp, CutMix, Mosaic.
 
-A sample's partners are its neighbors in the epoch's order: groups of so many consecutive positions, aligned. Lambda,
-box and choice come from its own draws. So what a sample becomes does not depend on the batch it is in, on the number
-of ranks, or on a restart; and every sample has a lambda of its own, which timm calls the "elem" mode.
+A sample's partners are its neighbors in the epoch's order: aligned groups of consecutive positions. Lambda, box and
+choice come from its own draws. So the result for a sample does not depend on its batch, the number of ranks or a
+restart, and every sample has its own lambda, which timm calls the "elem" mode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "MixUp(1.0)",
     "CutMix(1.0)",
     "Mosaic()",
@@ -30,7 +30,7 @@ SHOWCASE = (  # what `fastfeed show --ops` draws of these
 
 
 def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
-    """Where the members of each position's group stand: own first, then the others in turn. int64 (n, group).
+    """Rows of the members of each position's group: own first, then the others in order. int64 (n, group).
 
     positions: in the epoch, int64 (n,); the rows are of an array that begins at epoch position `first`, a multiple of
     `group`.
@@ -42,14 +42,14 @@ def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class MixUp:
-    """Each image and its label become a weighted mean with another sample's: Zhang et al., "mixup" (2017).
+    """Blend each image and its label with another sample's as a weighted mean: Zhang et al., "mixup" (2017).
 
-    lambda, the sample's own share, is from Beta(alpha, alpha), drawn for every sample on its own. Labels become soft:
+    lambda, the sample's own share, is from Beta(alpha, alpha), drawn per sample. Labels become soft:
     float32 (n, classes).
     """
 
-    alpha: float = 0.2  # > 0; below 1 most images keep nearly all of themselves, or nearly nothing
-    p: float = 1.0  # how many samples are mixed at all
+    alpha: float = 0.2  # > 0; below 1 most shares are close to 0 or 1
+    p: float = 1.0  # fraction of samples that are mixed
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 2  # whether, lambda
@@ -64,7 +64,7 @@ class MixUp:
         return _need_size(self, spec)
 
     def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
-        """Of n samples of (height, width), from draws (n, draws)."""
+        """The plan for n samples of size (height, width), from draws (n, draws)."""
         is_mixed = u[:, 0] < self.p
         own = np.where(is_mixed, beta(u[:, 1], self.alpha, self.alpha), 1.0)
         return MixPlan(np.where(is_mixed, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64))
@@ -72,15 +72,15 @@ class MixUp:
 
 @dataclass(frozen=True, slots=True)
 class CutMix:
-    """A box of each image is replaced by the same place of another; labels are shared by area: Yun et al. (2019).
+    """Replace a box of each image by the same box of another, and mix labels by area: Yun et al. (2019).
 
     The box has the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies anywhere,
-    and what reaches outside is cut off and not counted: as torchvision's v2.CutMix, but drawn for every sample on its
-    own. Labels become soft: float32 (n, classes).
+    and the part outside the image is cut off and not counted: as torchvision's v2.CutMix, but drawn per sample.
+    Labels become soft: float32 (n, classes).
     """
 
     alpha: float = 1.0  # > 0; 1: all areas are equally likely
-    p: float = 1.0  # how many samples are mixed at all
+    p: float = 1.0  # fraction of samples that are mixed
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 4  # whether, lambda, a place
@@ -95,7 +95,7 @@ class CutMix:
         return _need_size(self, spec)
 
     def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
-        """Of n samples of (height, width), from draws (n, draws)."""
+        """The plan for n samples of size (height, width), from draws (n, draws)."""
         is_mixed = u[:, 0] < self.p
         half = 0.5 * np.sqrt(1 - beta(u[:, 1], self.alpha, self.alpha))
         box, area = np.zeros((len(u), 4), np.int64), np.ones(len(u))
@@ -111,14 +111,14 @@ class CutMix:
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
-    """Four samples around a random point of one canvas, each in a quarter of its own size: YOLOv4 (2020).
+    """Combine four samples around a random point of one canvas, as in YOLOv4 (2020).
 
-    Images keep their scale and are cut: of each the part is seen that would lie there if all four met in that point,
-    as keras-cv's Mosaic does it. The sample itself is at the top left, then row by row. Labels are shared by area and
+    Images keep their scale and are cropped to the part that would lie there if all four met at that point, as in
+    keras-cv's Mosaic. The sample itself is at the top left, the others follow row by row. Labels are mixed by area and
     become soft: float32 (n, classes).
     """
 
-    p: float = 1.0  # how many samples are mixed at all
+    p: float = 1.0  # fraction of samples that are mixed
     center: tuple[float, float] = (0.25, 0.75)  # where the point may lie, as shares of height and of width
 
     kind: ClassVar[Kind] = "mix"
@@ -134,7 +134,7 @@ class Mosaic:
         return _need_size(self, spec)
 
     def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
-        """Of n samples of (height, width), from draws (n, draws)."""
+        """The plan for n samples of size (height, width), from draws (n, draws)."""
         is_mixed = u[:, 0] < self.p
         low, high = self.center
         box = np.zeros((len(u), 4), np.int64)
@@ -148,9 +148,9 @@ class Mosaic:
 
 @dataclass(frozen=True, slots=True)
 class RandomChoice:
-    """One of these for every sample: RandomChoice([MixUp(0.8), CutMix(1.0)]), as most recipes for transformers have it.
+    """Apply one of several mixing ops to each sample: RandomChoice([MixUp(0.8), CutMix(1.0)]), as in most ViT recipes.
 
-    For ops that put samples together; `OneOf` chooses among ops that change one image.
+    For ops that combine samples; `OneOf` chooses among ops that change one image.
     """
 
     ops: Sequence[Any]
@@ -182,7 +182,7 @@ class RandomChoice:
 
     @property
     def draws(self) -> int:
-        """Which, and what that one needs."""
+        """The choice, and the draws of the chosen op."""
         return 1 + max(op.draws for op in self.ops)
 
     @property
@@ -196,7 +196,7 @@ class RandomChoice:
         return spec
 
     def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
-        """Of n samples of (height, width), from draws (n, draws)."""
+        """The plan for n samples of size (height, width), from draws (n, draws)."""
         edges = np.cumsum(np.ones(len(self.ops)) if self.weights is None else np.array(self.weights, np.float64))
         # from the right, and not at the last edge: an op of weight 0 is never chosen
         choice = np.searchsorted(edges[:-1] / edges[-1], u[:, 0], side="right")

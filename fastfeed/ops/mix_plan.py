@@ -1,4 +1,4 @@
-"""What an op that puts samples together does to n of them: data, like everything random."""
+"""How a mixing op combines n samples, as data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AS_IS, BLEND, PASTE, MOSAIC = range(4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixPlan:
-    """A sample's group are its neighbors in the epoch's order: member 0 is itself, then the others in turn."""
+    """How n samples are mixed. A sample's group is itself (member 0), then its neighbors in the epoch's order."""
 
     # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four members
     how: np.ndarray

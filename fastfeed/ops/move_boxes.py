@@ -1,7 +1,7 @@
-"""Where points and boxes go when pixels move: the parameters that move the pixels, and nothing else.
+"""Moves boxes the way pixels move, using the same parameters.
 
-Every geometric op is a matrix per sample, whether it cuts, scales, mirrors, turns or tilts; what changes colors, noise
-and erasing are not in it. Ops that blend several moved copies of an image (AugMix) leave things where most of it is.
+Every geometric op is a matrix per sample, whether it cuts, scales, mirrors, turns or tilts; color changes, noise
+and erasing do not affect boxes. Ops that blend several moved copies of an image (AugMix) leave boxes in place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stage:
 
 
 def stages(program: Program, work: Work) -> list[Stage]:
-    """All moves of these samples in order: the window that is decoded, then what of the chain moves pixels."""
+    """All moves of these samples in order: the decoded window, then the ops of the chain that move pixels."""
     windows = work.windows
     limits = windows.boxes if windows.limits is None else windows.limits
     moves = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
@@ -49,12 +49,12 @@ def boxes_after(
     min_size: float = 1.0,
     min_visible: float = 0.1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The boxes that are left after all stages, and the indices of these.
+    """The boxes that remain after all stages, and their indices.
 
     boxes  float64 (m, 4): left, top, right, bottom in pixels of the displayed image; rows int64 (m,): of which image
 
-    After every stage a box is what bounds its four corners, cut off at the edges of the image. It is dropped when a
-    side ends up shorter than `min_size` pixels, or when less than `min_visible` of it was seen: the product, over all
+    After every stage a box becomes the bounding box of its four corners, clipped to the image. It is dropped when a
+    side ends up shorter than `min_size` pixels, or when less than `min_visible` of it is visible: the product, over all
     stages, of the share of its area that was not cut off. (Albumentations' `min_visibility` looks at each op alone, so
     there three crops that each keep half leave a box that is one eighth visible at any `min_visibility` up to 0.5.)
     """
@@ -77,7 +77,7 @@ def boxes_after(
 
 
 def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
-    """What a layer does to images of these sizes; nothing if none of its ops moves pixels."""
+    """The moves of a layer for images of these sizes; empty if none of its ops moves pixels."""
     n = len(sizes)
     forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))
     limits, after, moves = np.concatenate([np.zeros((n, 2)), sizes], axis=1), sizes.copy(), False
@@ -116,7 +116,7 @@ def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """What bounds four corners (m, 4, 2) after matrices; everything where the eye is among them."""
+    """Bounding boxes of four corners (m, 4, 2) after matrices; unbounded where the horizon lies between them."""
     moved, depth = _through(matrices, corners)
     in_front = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
     low, high = moved.min(axis=1), moved.max(axis=1)
@@ -133,7 +133,7 @@ def _intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _clip(boxes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What of the boxes is inside, and which share of their area: 0 where there was none."""
+    """The boxes clipped to the edges, and the visible share of their area; 0 for empty boxes."""
     inside = _intersection(boxes, edges)
     area, area_inside = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (boxes, inside))
     return inside, np.divide(area_inside, area, out=np.zeros(len(boxes)), where=area > 0)

@@ -1,7 +1,7 @@
-"""Standard normal numbers that every sample reads from: one fixed table, made when it is first needed.
+"""One fixed table of standard normal numbers for all samples, computed when it is first needed.
 
 Like the film-grain tables of AV1 (section 7.18.3 of its specification): noise is looked up, not generated, so it costs
-little and is the same on every backend. Making the table takes a fifth of a second, once per process. Statistically:
+little and is the same on every backend. Computing it takes 0.2 s, once per process. Statistically:
 
 - It has 2**21 numbers within +-4.9. A 224x224 RGB image reads 150528 of them, 7 %, in a row from anywhere, each once;
   an image of more than 2**21 bytes sees its noise again from there on.
@@ -34,12 +34,12 @@ def normal() -> np.ndarray:
 
 
 def steps() -> np.ndarray:
-    """The same in whole numbers of 1 / STEPS: int16 (LENGTH,), read-only."""
+    """The same table in units of 1 / STEPS: int16 (LENGTH,), read-only."""
     return _cached("steps", _steps)
 
 
 def gray() -> np.ndarray:
-    """127.5 + 57.5 times the table, clipped: uint8 (LENGTH,), read-only. What `RandomErasing(fill="noise")` shows."""
+    """127.5 + 57.5 times the table, clipped: uint8 (LENGTH,), read-only. Used by `RandomErasing(fill="noise")`."""
     return _cached("gray", lambda: np.clip(np.rint(GRAY_MEAN + GRAY_STD * normal()), 0, 255).astype(np.uint8))
 
 

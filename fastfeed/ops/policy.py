@@ -1,4 +1,4 @@
-"""Policies: which ops a sample takes, and how strongly, is drawn for each sample."""
+"""Augmentation policies: which ops run on a sample, and at which strength, is drawn per sample."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.policy_space import NAMES, RAND, WIDE, Selection, check_integer, check_warp_params, pick
+from fastfeed.ops.policy_space import NAMES, RAND, WIDE, PolicyDraw, check_integer, check_warp_params, pick
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.spec import Spec
 
 __all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "RandAugment(2, 12)",
     "TrivialAugmentWide()",
     'AutoAugment("imagenet")',
@@ -27,18 +27,18 @@ _BINS = "the levels between which strength is divided; 31 is usual"
 
 @dataclass(frozen=True, slots=True)
 class RandAugment:
-    """Do `num_ops` random ops to each sample, all at one strength.
+    """Apply `num_ops` random ops to each sample, all at the same strength.
 
-    Of fourteen: nothing, shears, translations, rotation, brightness, color, contrast, sharpness, posterize, solarize,
-    autocontrast, equalize; what has two directions takes a random one. Cubuk et al., "RandAugment: Practical automated
+    Drawn from fourteen: identity, shears, translations, rotation, brightness, color, contrast, sharpness, posterize,
+    solarize, autocontrast, equalize; directions are random. Cubuk et al., "RandAugment: Practical automated
     data augmentation with a reduced search space" (2019), with the strengths of torchvision's `RandAugment`.
     """
 
-    num_ops: int = 2  # in turn, in [1, 16]
+    num_ops: int = 2  # in sequence, in [1, 16]
     magnitude: int = 9  # level of strength, in [0, bins)
     bins: int = 31  # levels, in [2, 1000]
-    filter: str = "nearest"  # of what moves pixels; or "bilinear"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+    filter: str = "nearest"  # for ops that move pixels; or "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
 
     kind: ClassVar[Kind] = "change"
 
@@ -57,7 +57,7 @@ class RandAugment:
 
     @property
     def draws(self) -> int:
-        """Which, and the direction."""
+        """Op and direction."""
         return 2 * self.num_ops
 
     @property
@@ -70,25 +70,25 @@ class RandAugment:
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         level, choices = np.full(len(sizes), self.magnitude, np.int64), []
         for k, layer in enumerate(self.layers):
-            selection = Selection(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
+            selection = PolicyDraw(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
             choices.append(RAND.choose(NAMES, layer, selection, self.bins, sizes))
         return choices
 
 
 @dataclass(frozen=True, slots=True)
 class TrivialAugmentWide:
-    """Do one random op to each sample, at a random strength: nothing to tune.
+    """Apply one random op to each sample, at a random strength; there is nothing to tune.
 
-    Of `RandAugment`'s fourteen ops, with wider strengths. Müller & Hutter, "TrivialAugment: Tuning-free Yet
+    Drawn from `RandAugment`'s fourteen ops, with wider strengths. Müller & Hutter, "TrivialAugment: Tuning-free Yet
     State-of-the-Art Data Augmentation" (2021), with the strengths of torchvision's `TrivialAugmentWide`.
     """
 
     bins: int = 31  # levels of strength, in [2, 1000]
-    filter: str = "nearest"  # of what moves pixels; or "bilinear"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+    filter: str = "nearest"  # for ops that move pixels; or "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
 
     kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 3  # which, how strongly, the direction
+    draws: ClassVar[int] = 3  # op, strength, direction
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -103,24 +103,24 @@ class TrivialAugmentWide:
         return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        selection = Selection(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
+        selection = PolicyDraw(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
         return [WIDE.choose(NAMES, self.layers[0], selection, self.bins, sizes)]
 
 
 @dataclass(frozen=True, slots=True)
 class AutoAugment:
-    """Do one of 25 learned pairs of ops to each sample, each of the two with its own probability.
+    """Apply one of 25 learned pairs of ops to each sample, each op with its own probability.
 
-    `policy` is the data set they were learned on: "imagenet", "cifar10" or "svhn". Cubuk et al., "AutoAugment: Learning
-    Augmentation Strategies from Data" (2018), with the strengths of torchvision's `AutoAugment`; directions are random.
+    `policy` is the dataset the pairs were learned on: "imagenet", "cifar10" or "svhn". Cubuk et al., "AutoAugment:
+    Learning Augmentation Strategies from Data" (2018), with torchvision's strengths; directions are random.
     """
 
     policy: str = "imagenet"
-    filter: str = "nearest"  # of what moves pixels; or "bilinear"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, where nothing was
+    filter: str = "nearest"  # for ops that move pixels; or "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
 
     kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 5  # which pair, whether each, the directions
+    draws: ClassVar[int] = 5  # pair, whether to apply each op, directions
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -143,7 +143,7 @@ class AutoAugment:
             index = np.array([names.index(steps[k][0]) for steps in pairs], np.int64)[pair]
             applied = u[:, 1 + k] < np.array([steps[k][1] for steps in pairs])[pair]
             level = np.array([steps[k][2] or 0 for steps in pairs], np.int64)[pair]
-            selection = Selection(np.where(applied, index, -1), level, u[:, 3 + k] < 0.5)
+            selection = PolicyDraw(np.where(applied, index, -1), level, u[:, 3 + k] < 0.5)
             choices.append(RAND.choose(names, layer, selection, 10, sizes))
         return choices
 

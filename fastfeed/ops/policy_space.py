@@ -1,4 +1,4 @@
-"""The ops that policies choose from, by the papers' names, and what they do at each level of strength.
+"""The ops that policies choose from, by the papers' names, and their parameters at each level of strength.
 
 All numbers are those of torchvision's `_augmentation_space`s (transforms/autoaugment.py), in float32 as there.
 """
@@ -17,7 +17,7 @@ from fastfeed.ops.filters import Sharpness
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.warp import Affine, affine_matrices, check_warp_filter
 
-__all__ = ["MIX", "NAMES", "RAND", "WIDE", "Selection", "Space", "check_integer", "check_warp_params", "pick"]
+__all__ = ["MIX", "NAMES", "RAND", "WIDE", "PolicyDraw", "Space", "check_integer", "check_warp_params", "pick"]
 
 _MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
 _FACTORS = {"Brightness": Brightness, "Color": Saturation, "Contrast": Contrast, "Sharpness": Sharpness}
@@ -26,35 +26,35 @@ NAMES = ("Identity", *_MOVES, *_FACTORS, "Posterize", "Solarize", "AutoContrast"
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """What n samples take of a list of names, and how strongly."""
+class PolicyDraw:
+    """The op and its strength drawn for each of n samples."""
 
     which: np.ndarray  # int64 (n,): index of the name; -1 for none
     level: np.ndarray  # int64 (n,): in [0, bins)
-    minus: np.ndarray  # bool (n,): the other way, for what has two
+    minus: np.ndarray  # bool (n,): the negative direction, for ops that have one
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How strong the ops are at the highest level; at level 0 they do least."""
+    """How strong the ops are at the highest level; at level 0 they are weakest."""
 
     shear: float  # pixels per pixel, about the top left corner
     share: float  # translation, of a side
-    pixels: float  # translation, besides
+    pixels: float  # translation, in addition
     degrees: float
-    factor: float  # farther from 1 than this a factor does not get
+    factor: float  # maximum distance of a factor from 1
     bits: int  # kept at level 0
-    lost: int  # of these at the highest
+    lost: int  # of these lost at the highest
 
     def layer(self, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
-        """The simple ops behind the names: all moves are one."""
+        """The simple ops behind the names; all moves share one op."""
         ops = [self._op(name, filter, fill) for name in names if name != "Identity"]
         return Layer(tuple(dict.fromkeys(ops)))
 
     def choose(
-        self, names: tuple[str, ...], layer: Layer, selection: Selection, bins: int, sizes: np.ndarray
+        self, names: tuple[str, ...], layer: Layer, selection: PolicyDraw, bins: int, sizes: np.ndarray
     ) -> Choices:
-        """Which of the layer's ops, and its values."""
+        """The layer's choices: an op per sample, and its values."""
         move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
         look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
         positions = [-1 if name == "Identity" else layer.ops.index(self._op(name, *look)) for name in names]
@@ -72,9 +72,9 @@ class Space:
         return Solarize((0, 255)) if name == "Solarize" else _PLAIN[name]
 
     def _values(
-        self, op: Any, on: dict[str, np.ndarray], selection: Selection, bins: int, sizes: np.ndarray
+        self, op: Any, on: dict[str, np.ndarray], selection: PolicyDraw, bins: int, sizes: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Of one simple op for all samples; where it is not taken, what changes nothing."""
+        """Values of one simple op for all samples; identity where it is not chosen."""
         level, sign = selection.level, np.where(selection.minus, -1.0, 1.0)
         if isinstance(op, Affine):
             return {"matrix": self._matrices(on, level, sign, bins, sizes)}
@@ -116,13 +116,13 @@ def pick(u: np.ndarray, n: int) -> np.ndarray:
 
 
 def check_warp_params(op: Any) -> None:
-    """Refuse a filter or fill that moves cannot have."""
+    """Raise ConfigError for a filter or fill that moves do not support."""
     check_warp_filter(type(op).__name__, op.filter)
     check_fill(f"{type(op).__name__} fill", op.fill)
 
 
 def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
-    """Refuse what is no integer in [minimum, maximum]."""
+    """Raise ConfigError unless `value` is an integer in [minimum, maximum]."""
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
         raise ConfigError(f"{name} must be an integer in [{minimum}, {maximum}], got {value!r}; {hint}")
 

@@ -1,4 +1,4 @@
-"""How much an op does: a number for all samples, or a range and one number per sample."""
+"""Strength of an op: fixed for all samples, or drawn from a range per sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FixedOp", "RandomAmountOp", "factor_range", "shift_range", "value_ra
 
 
 class FixedOp:
-    """Ops on bytes that do the same to every sample. Only such ops have this as their base."""
+    """Base class of exactly those ops on bytes that do the same to every sample."""
 
     __slots__ = ()
 
@@ -30,16 +30,16 @@ class FixedOp:
 
 
 class RandomAmountOp:
-    """Ops on bytes with one number per sample, uniform between two bounds. Only such ops have this as their base."""
+    """Base class of exactly those ops on bytes with one number per sample, uniform between two bounds."""
 
     __slots__ = ()
 
     kind: ClassVar[Kind] = "change"
-    value: ClassVar[str]  # what backends call the number
+    value: ClassVar[str]  # name of the number in backends
 
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
-        """(low, high); ConfigError where the op's fields are none."""
+        """(low, high); ConfigError if the op's fields are invalid."""
 
     def __post_init__(self) -> None:
         freeze(self)

@@ -1,4 +1,4 @@
-"""Labels as trainers want them: integers, or a share of every class."""
+"""Soft labels: a share of every class."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Targets:
     """Soft labels: float32 (n, classes)."""
 
     classes: int
-    smoothing: float = 0.0  # share that is spread evenly over all classes
+    smoothing: float = 0.0  # share spread evenly over all classes
 
     def of(self, labels: np.ndarray) -> np.ndarray:
-        """From int64 (n,); a row of zeros where there is no such class, as for -1."""
+        """Soft labels of int64 (n,) labels; a row of zeros where there is no such class, such as -1."""
         out = np.full((len(labels), self.classes), self.smoothing / self.classes, np.float32)
         known = (labels >= 0) & (labels < self.classes)
         out[~known] = 0

@@ -1,4 +1,4 @@
-"""Ops that make several images of one: test-time crops, and the crops of self-supervised learning."""
+"""Ops that make several images out of one: test-time crops, and the crops of self-supervised learning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["FiveCrop", "MultiCrop", "TenCrop", "View"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "FiveCrop(120)",
     "TenCrop(120)",
     "MultiCrop((View(160, 2, scale=(0.4, 1.0)), View(96, 3, scale=(0.05, 0.4))))",
@@ -27,19 +27,19 @@ _MOST = 15  # branches; each has 4096 slots of random numbers to itself
 
 @dataclass(frozen=True, slots=True)
 class ViewGroup:
-    """Views of one size, as the program runs them: every op of the list behind the split belongs to each."""
+    """Views of one size, as the program runs them; ops after the split in the list apply to each view."""
 
     count: int
-    geometry: Any  # gives one window per view
+    geometry: Any  # yields one window per view
     ops: tuple[Any, ...] = ()  # for these views alone
 
 
 @dataclass(frozen=True, slots=True)
 class FiveCrop:
-    """The four corners and the middle: images become (n, 5, height, width, channels), to average predictions over.
+    """Crop the four corners and the center: images become (n, 5, height, width, channels), to average predictions over.
 
-    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. An image smaller than `size`
-    gives five times its largest middle of that shape, enlarged.
+    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. For an image smaller
+    than `size`, all five are its largest center crop of that shape, enlarged.
     """
 
     size: int | tuple[int, int]  # pixels; an int is a square
@@ -87,7 +87,7 @@ class TenCrop:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`count` random crops of one kind; `ops` work on these alone, each crop with random numbers of its own."""
+    """`count` random crops of one kind; `ops` apply only to these, with separate random numbers for each crop."""
 
     size: int | tuple[int, int]  # pixels; an int is a square
     count: int = 1
@@ -119,13 +119,13 @@ class View:
 
     @property
     def crop(self) -> RandomResizedCrop:
-        """What cuts it."""
+        """The crop op of this view."""
         return RandomResizedCrop(self.size, self.scale, self.ratio, self.filter)
 
 
 @dataclass(frozen=True, slots=True)
 class MultiCrop:
-    """Several random crops of each image, as DINO and SwAV train on: few large ones, many small ones.
+    """Several random crops of each image, as in DINO and SwAV: a few large ones and many small ones.
 
         MultiCrop((View(224, 2, scale=(0.4, 1.0)), View(96, 8, scale=(0.05, 0.4))))
 

@@ -1,4 +1,4 @@
-"""Ops that turn, shift, shear or tilt an image of one size: rotation, affine maps, perspective."""
+"""Rotation, affine and perspective warps of images of a fixed size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["Affine", "Perspective", "Rotate"]
 
-SHOWCASE = (  # what `fastfeed show --ops` draws of these
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Rotate(30)",
     "Affine(20, (0.15, 0.15), (0.7, 1.3), 15)",
     "Perspective(0.6, p=1.0)",
@@ -34,8 +34,8 @@ def affine_matrices(
 ) -> np.ndarray:
     """From output to input coordinates: float64 (n, 3, 3), acting on columns (x, y, 1); pixel centers lie at +0.5.
 
-    Degrees (an angle > 0 turns clockwise), pixels for `translate` and `center`: (x, y), or (n, 2). What is no array
-    holds for all. The image is sheared along x, along y, scaled, turned about `center`, then moved: torchvision's
+    Degrees (an angle > 0 turns clockwise), pixels for `translate` and `center`: (x, y), or (n, 2). A scalar
+    applies to all. The image is sheared along x, along y, scaled, turned about `center`, then moved: torchvision's
     `_get_inverse_affine_matrix`, term by term.
     """
     turn, sx, sy = np.radians(angle), np.radians(shear_x), np.radians(shear_y)
@@ -55,17 +55,17 @@ def affine_matrices(
 
 
 def check_warp_filter(name: str, filter: str) -> None:
-    """Refuse an unknown way to look between pixels."""
+    """Raise ConfigError for an unknown interpolation."""
     if filter not in WARP_FILTERS:
         raise ConfigError(f"{name} filter must be one of {', '.join(WARP_FILTERS)}, got {filter!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """Turn about the middle by a random angle; the size stays.
+    """Rotate about the center by a random angle, keeping the size.
 
     A number d means degrees in [-d, d], a pair is the range itself; > 0 is counterclockwise, as in torchvision's
-    `RandomRotation`. Where nothing was, `fill` (RGB) is seen.
+    `RandomRotation`. Pixels from outside the image become `fill` (RGB).
     """
 
     degrees: float | Range
@@ -82,7 +82,7 @@ class Rotate:
 
     @property
     def draws(self) -> int:
-        """One, unless the angle is given."""
+        """One, unless the angle is fixed."""
         return _count([_degrees("Rotate", self.degrees)])
 
     def out(self, spec: Spec) -> Spec:
@@ -95,13 +95,13 @@ class Rotate:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Turn, shift, scale and shear by random amounts; the size stays. As torchvision's `RandomAffine`.
+    """Rotate, translate, scale and shear by random amounts, keeping the size. As torchvision's `RandomAffine`.
 
     degrees    a number d means [-d, d]; > 0 is clockwise
-    translate  most, as shares of the width and of the height; whole pixels
+    translate  maximum, as fractions of the width and of the height; whole pixels
     scale      range of the factor
     shear      degrees: s means [-s, s] along x; (low, high) along x; (low, high, low, high) along x, then y
-    fill       RGB, where nothing was
+    fill       RGB, for pixels from outside the image
     """
 
     degrees: float | Range = 0.0
@@ -149,7 +149,7 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Perspective:
-    """Tilt with probability p: every corner moves inward by a random share of at most `distortion` of half a side.
+    """Distort the perspective with probability p: each corner moves inward by up to `distortion` of half a side.
 
     Whole pixels, and from corners at pixel indices, as torchvision's `RandomPerspective.get_params`. Corners that would
     fold the image over (distortion near 1, or sides of one or two pixels) leave it as it is.
@@ -171,7 +171,7 @@ class Perspective:
 
     @property
     def draws(self) -> int:
-        """Two for each corner, one for whether."""
+        """Two for each corner, one for whether to apply."""
         return 0 if self.p == 0 or self.distortion == 0 else 9 if self.p < 1 else 8
 
     def out(self, spec: Spec) -> Spec:
@@ -195,7 +195,7 @@ class Perspective:
 
 
 def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """What takes corners (n, 4, 2), clockwise from the top left, to those of rectangles from 0 to sides (n, 2).
+    """Matrices that map corners (n, 4, 2), clockwise from the top left, to rectangles from 0 to sides (n, 2).
 
     The unit square to a quadrilateral in closed form (Heckbert, "Fundamentals of Texture Mapping and Image Warping",
     1989, section 2.2.3), inverted: what torchvision's `_get_perspective_coeffs` finds by least squares.

@@ -84,7 +84,7 @@ def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, 
 def test_words(tmp_path):
     [said] = at_work.told([at_work.work("keras_backup_run.py", "words", tmp_path)])
     assert said.pop("other") == (
-        f"StateError: {tmp_path / 'other' / 'state.json'} is no backup of keras_backup; choose another folder"
+        f"StateError: {tmp_path / 'other' / 'state.json'} was not written by keras_backup; choose another folder"
     )
     assert said.pop("torn").startswith(f"StateError: {tmp_path / 'torn' / 'state.json'} is not a saved state: ")
     assert said.pop("list").endswith("is not a saved state: got list; pass what save_state wrote")

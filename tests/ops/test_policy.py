@@ -16,7 +16,7 @@ from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import AutoAugment, RandAugment, Sequential, TrivialAugmentWide
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, Selection
+from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, PolicyDraw
 from fastfeed.ops.program.layers import Choices, choose, layers
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
@@ -80,7 +80,7 @@ def test_rand_augment_has_one_strength_and_two_directions():
 def matrices(space, name, level, minus, bins=31, size=(200, 331)):
     """What a move does, by its name."""
     layer = space.layer(NAMES, "nearest", (0, 0, 0))
-    selection = Selection(np.array([NAMES.index(name)]), np.array([level]), np.array([minus]))
+    selection = PolicyDraw(np.array([NAMES.index(name)]), np.array([level]), np.array([minus]))
     one = space.choose(NAMES, layer, selection, bins, np.array([size], np.int64))
     assert one.choice.tolist() == [0]
     return one.values[0]["matrix"][0]

@@ -1,1 +1,1 @@
-"""The op list on the processor (NumPy, OpenCV and the C++ kernel): it defines what ops mean."""
+"""The reference backend on the CPU: NumPy, OpenCV and the C++ kernel."""

@@ -1,4 +1,4 @@
-"""NumPy and OpenCV. What this computes is what the ops mean."""
+"""The CPU backend, in NumPy and OpenCV: the reference for what ops compute."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CpuBackend:
 
     def __init__(self, program: Program, engine: DecodeEngine, timeline: Timeline) -> None:
         self._final, self._engine, self._timeline = program.convert, engine, timeline
-        # samples are mixed as bytes: a quarter of the memory, and a table converts what comes out
+        # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the result
         self.rendered = self._program = program if program.mix is None else program.raw()
         self._scratch = threading.local()
 
@@ -71,7 +71,7 @@ class CpuBackend:
         return results
 
     def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, results: list[Bad | None], stop: Stop) -> None:
-        """Each image through the chain and the conversion while it is in the processor's cache."""
+        """Each image through the chain and the conversion while it is in the CPU's cache."""
         how, layers = self._program.convert, self._program.layers
         for row, target in enumerate(out):
             if stop.is_set():
@@ -102,7 +102,7 @@ class CpuBackend:
         return f"{self._engine.name} -> NumPy + OpenCV"
 
     def _pixels(self, n: int) -> np.ndarray:
-        """This thread's own rows between decoding and conversion."""
+        """This thread's buffer for rows between decoding and conversion."""
         rows = getattr(self._scratch, "rows", None)
         if rows is None or len(rows) < n:
             shape = tuple(side or 0 for side in self._program.pixels.shape)
@@ -143,10 +143,10 @@ def compile(
     gpu: int = 0,
     decode: Any = "auto",
 ) -> CpuBackend:
-    """What BACKENDS["cpu"] stands for."""
+    """The entry point of BACKENDS["cpu"]."""
     return CpuBackend(program, engine, timeline)
 
 
 def engine(decode: Any) -> Any:
-    """Who decodes, for `decode.engine_for`."""
+    """The `decode` argument for `decode.engine_for`."""
     return decode

@@ -1,4 +1,4 @@
-"""The chain of a program on one image after another, on the processor."""
+"""Runs a program's chain image by image on the CPU."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["change", "run"]
 def run(
     layers: Sequence[Layer], choices: Sequence[Choices], row: int, image: np.ndarray, leave: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The image after all layers, and the table that is left to be applied to it: neighboring tables become one.
+    """The image after all layers, and the lookup table still to be applied to it; neighboring tables are merged.
 
-    image: uint8 (height, width, channels), which may be overwritten. leave: False when no look-up follows that a table
-    could become part of; none is left then.
+    image: uint8 (height, width, channels), which may be overwritten. leave: False if no lookup follows that could
+    absorb a table; the returned table is None then.
     """
     table: np.ndarray | None = None
     chosen = [
@@ -51,14 +51,14 @@ def run(
 def change(
     layers: Sequence[Layer], choices: Sequence[Choices], bad: Sequence[object], pixels: np.ndarray, out: np.ndarray
 ) -> None:
-    """All images after all layers, as bytes; pixels may be overwritten, those that are bad are left out."""
+    """All images after all layers, as bytes; pixels may be overwritten, bad samples are skipped."""
     for row, why in enumerate(bad):
         if why is None:
             out[row] = run(layers, choices, row, pixels[row], leave=False)[0]
 
 
 def _after(first: np.ndarray | None, then: np.ndarray) -> np.ndarray:
-    """One table for two."""
+    """Compose two tables into one."""
     if first is None:
         return then
     if then.ndim == 1:

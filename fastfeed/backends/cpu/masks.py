@@ -1,4 +1,4 @@
-"""Masks go where the pixels of their image go; no value is made up between two others."""
+"""Moves masks the way their image's pixels move, without interpolating between values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["mask_after"]
 def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255) -> np.ndarray:
     """A mask uint8 (height, width) of the displayed image after all stages: the nearest value everywhere.
 
-    What no pixel of the image is seen at, borders of any mode and the corners behind a rotation, is `ignore`.
+    Pixels outside the image (borders of any mode, corners after a rotation) become `ignore`.
     """
     for stage in stages:
         back, size = stage.back[row], tuple(stage.sizes[row].tolist())

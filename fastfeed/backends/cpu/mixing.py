@@ -1,4 +1,4 @@
-"""Several finished samples into one, and their labels: MixUp, CutMix, Mosaic, as `ops.mixed.Mixed` says."""
+"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic), as an `ops.mix_plan.MixPlan` describes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 32  # rows blended at once on a device: bounds the memory for floats
 
 
 def mix(samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np, layout: str = "HWC") -> None:
-    """Fill out (n, *shape) from the rows of made (m, *shape) that members (int64 (n, group)) names, own first.
+    """Fill out (n, *shape) from the rows of samples (m, *shape) in members (int64 (n, group)), own first.
 
     Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a device. They may not
     overlap. Bytes are rounded to the nearest.
@@ -44,7 +44,7 @@ def mix(samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np
 
 
 def mix_labels(soft: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarray:
-    """Labels float32 (n, classes) from those of the rows that members names in soft (m, classes)."""
+    """Labels float32 (n, classes) mixed from the rows of soft (m, classes) in members."""
     shares = plan.shares.astype(np.float32)
     out = soft[members[:, 0]] * shares[:, :1]
     for j in range(1, members.shape[1]):
@@ -71,7 +71,7 @@ def _blended(samples: Any, members: np.ndarray, shares: np.ndarray, xp: Any) -> 
 
 
 def _mosaic(images: list[Any], top: int, left: int, out: Any, layout: str) -> None:
-    """Four images that meet at (top, left); of each the part is kept that lies there when it is not scaled."""
+    """Four unscaled images that meet at (top, left), each cropped to its quarter."""
     height, width = out.shape[:2] if layout == "HWC" else out.shape[1:]
     above, below = (slice(0, top), slice(height - top, height)), (slice(top, height), slice(0, height - top))
     before, behind = (slice(0, left), slice(width - left, width)), (slice(left, width), slice(0, width - left))

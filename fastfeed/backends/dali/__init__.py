@@ -1,1 +1,1 @@
-"""The op list as one DALI graph, on the processor or a GPU."""
+"""The op list as one DALI graph, on the CPU or a GPU."""

@@ -1,4 +1,4 @@
-"""Words that lowerings share."""
+"""Helper expressions shared by the lowerings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["OpContext", "gray", "renamed", "rounded", "truncated"]
 
 @dataclass(frozen=True, slots=True)
 class OpContext:
-    """Where an op stands."""
+    """The context in which an op is lowered."""
 
-    size: tuple[int, int]  # height, width of what arrives
+    size: tuple[int, int]  # height, width of the input
     channels: int
     gpu: bool
 
@@ -27,12 +27,12 @@ def gray(image: Any, context: OpContext) -> Any:
 
 
 def truncated(values: Any) -> Any:
-    """Numbers to bytes: clipped, fractions cut off."""
+    """Convert numbers to bytes: clipped and truncated."""
     return fn.cast(math.floor(math.clamp(values, 0.0, 255.0)), dtype=types.UINT8)
 
 
 def rounded(values: Any) -> Any:
-    """Numbers to bytes: clipped, to the nearest."""
+    """Convert numbers to bytes: clipped and rounded."""
     return fn.cast(math.clamp(values, 0.0, 255.0), dtype=types.UINT8)
 
 

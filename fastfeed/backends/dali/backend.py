@@ -1,9 +1,9 @@
-"""NVIDIA DALI: the whole program as one graph, on the GPU of this rank or, where there is none, on the processor.
+"""NVIDIA DALI: the whole program as one graph, on the GPU of this rank or on the CPU if there is none.
 
-Every sample gets the pixels it would get alone, whatever else is in its batch. What DALI's decoder would show otherwise
-than the cpu backend, or cannot decode, is decoded, cut, scaled and changed as by the cpu backend, and only converted on
-the device; so is the share of JPEGs that the processor takes over from a GPU. DALI says that a batch failed, not which
-sample: such a batch is halved until the sample is alone, and the engine's word on it is final. Arrays cannot be bad.
+A sample's pixels do not depend on the other samples in its batch. Files that DALI cannot decode, or decodes differently
+from the cpu backend, go through the cpu backend's decoding, window and ops, and are only converted on the device; so is
+the share of JPEGs that the CPU takes over from a GPU. DALI reports that a batch failed but not which sample: such a
+batch is halved until the sample is isolated, and the decode engine decides. Arrays are never bad.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["DaliBackend", "compile", "engine"]
 
-_ALL = 4  # samples of one batch that are refused without a good one among them, and that the engine decodes
+_ALL = 4  # if at least this many samples all fail in DALI but the engine decodes them, DALI is at fault
 
 
 @dataclass(slots=True)
@@ -51,15 +51,15 @@ class _RenderCall:
     stop: Stop
     number: int
     results: list[Bad | None]
-    in_flight: list[Any] = field(default_factory=list)  # what copies read that may still be queued
+    in_flight: list[Any] = field(default_factory=list)  # sources of copies that may still be queued
 
     def request(self, rows: list[int], filter: str) -> Request:
-        """These rows, as engines take them."""
+        """The decode request for these rows."""
         return Request(self.blobs, self.headers, self.work.windows, filter)[rows]
 
 
 class DaliBackend:
-    """Renders whole batches, as many at once as it has lanes, from any thread. A lane is built with its first batch."""
+    """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
 
     whole_batches = True
 
@@ -77,7 +77,7 @@ class DaliBackend:
         self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
         self.rendered = program
         count = gpu_count()
-        # a launcher that shows each process its own GPU alone leaves one, number 0
+        # if the launcher makes one GPU visible per process, that is number 0
         self._device = gpu % count if count else None
         self._memory: Any = HostMemory() if self._device is None else GpuMemory(self._device)
         self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
@@ -90,7 +90,7 @@ class DaliBackend:
         where += f", {len(program.layers)} layers" if program.chain else ""
         self.share = DecodeShare(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        self.lanes = how.lanes if self._device is not None else 1  # on the processor one has all threads
+        self.lanes = how.lanes if self._device is not None else 1  # on the CPU one lane has all threads
         for _ in range(self.lanes):
             self._lanes.put(None)  # not built yet
         self._building = threading.Lock()
@@ -106,7 +106,9 @@ class DaliBackend:
         batch: int = 0,
     ) -> list[Bad | None]:
         views = max(1, self._program.views)
-        if self._program.views:  # each is a sample of its own here, header and all: what opened a file may be used once
+        if (
+            self._program.views
+        ):  # each view is a separate sample here, with its own header: a handle can be used only once
             blobs = [blob for blob in blobs for _ in range(views)]
             headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
             work = replace(work, views=1)
@@ -116,7 +118,7 @@ class DaliBackend:
             with self.device_context():
                 self._fill(call)
         finally:
-            self.synchronize()  # what is held may be overwritten once it is let go
+            self.synchronize()  # buffers may be overwritten once they are released
         results = call.results
         return [next((bad for bad in results[k : k + views] if bad), None) for k in range(0, len(results), views)]
 
@@ -136,7 +138,7 @@ class DaliBackend:
             self._by_engine(work, own)
             self._by_graph(work, rest)
             return
-        with ThreadPoolExecutor(1, "fastfeed-graph") as pool:  # at the same time, the slower one decides
+        with ThreadPoolExecutor(1, "fastfeed-graph") as pool:  # both at the same time
             started = time.perf_counter()
             graph = pool.submit(self._by_graph, work, rest)
             pixels = self._pixels(work, own)
@@ -162,7 +164,7 @@ class DaliBackend:
         return f"{how} on {where}; {others}: {self._engine.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
-        """Through a lane; what it refuses, by the engine. Seconds that the lane took."""
+        """Render rows through a lane, then those that failed through the engine; returns the lane's seconds."""
         if not rows:
             return 0.0
         with self.device_context():
@@ -173,7 +175,7 @@ class DaliBackend:
         started = time.perf_counter()
         try:
             if lane is None:
-                with self._building:  # through an environment variable, which is the process's
+                with self._building:  # sets an environment variable, which is global to the process
                     lane = Lane(self._graph)
             refused = self._run_halving(work, rows, lane)
         finally:
@@ -181,12 +183,12 @@ class DaliBackend:
         seconds = time.perf_counter() - started
         self._by_engine(work, [row for row, _ in refused])
         errors = [error for row, error in refused if error is not None and work.results[row] is None]
-        if len(errors) == len(rows) >= _ALL:  # not the samples' fault, and the processor must not take over in silence
+        if len(errors) == len(rows) >= _ALL:  # DALI is at fault, and the CPU must not take over silently
             raise errors[0]
         return seconds
 
     def _run_halving(self, work: _RenderCall, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
-        """Fill these rows; the ones that are refused, with DALI's reason where it has one."""
+        """Fill these rows; returns the rows that failed, with DALI's reason where it has one."""
         if work.stop.is_set():
             return []
         request, part = work.request(rows, self._program.filter), work.work[rows]
@@ -200,7 +202,7 @@ class DaliBackend:
                     )
         except MemoryError:
             raise
-        except Exception as error:  # DALI has no error of its own for bad bytes, so any may be one
+        except Exception as error:  # DALI has no specific exception for bad bytes, so any may mean that
             if _out_of_memory(error) or self._program.decode is None:
                 raise
             if len(rows) == 1:
@@ -223,7 +225,7 @@ class DaliBackend:
             self._store(work, rows, *self._pixels(work, rows))
 
     def _pixels(self, work: _RenderCall, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
-        """Have the engine make these rows' pixels, by all threads."""
+        """Render these rows with the engine, on all threads."""
         program = self._program
         pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
         results = (
@@ -247,12 +249,12 @@ class DaliBackend:
             if parts == 1:
                 failures = decode_part(0)
                 return results, failures
-            # threads of its own for a moment: nothing to close, and a start costs less than an image
+            # temporary threads: nothing to close, and starting one costs less than an image
             with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
                 return results, [bad for failures in pool.map(decode_part, range(parts)) for bad in failures]
 
     def _store(self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]) -> None:
-        """Into the batch, converted; a bad one turns black."""
+        """Convert rows into the batch; bad ones become black."""
         for row, bad in zip(rows, failures, strict=True):
             work.results[row] = bad
         work.in_flight.append(pixels)
@@ -282,7 +284,7 @@ def compile(
     gpu: int = 0,
     decode: str | GpuDecode = "auto",
 ) -> DaliBackend:
-    """What BACKENDS["dali"] stands for."""
+    """The entry point of BACKENDS["dali"]."""
     if decode in ("gpu", "hybrid") and not gpu_count():
         raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here; use decode="cpu"')
     shares = {"auto": None if gpu_count() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
@@ -291,5 +293,5 @@ def compile(
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
-    """Who decodes what DALI does not, for `decode.engine_for`; on the processor that is the exception."""
+    """The `decode` argument for `decode.engine_for`: the decoder for files that DALI does not decode."""
     return "pillow" if decode == "auto" and not gpu_count() else "auto"

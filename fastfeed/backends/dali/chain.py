@@ -1,7 +1,7 @@
-"""The chain behind decoding in a DALI graph: at each layer every sample takes one op, and pays for no other.
+"""The ops after decoding, as a DALI graph: at each layer a sample runs only the op it takes.
 
-The batch is split by each sample's choice, as a binary tree, and merged again; images stay uint8 HWC between ops. What
-an op is in DALI's terms stands in the tables of the modules below.
+The batch is split by each sample's choice, as a binary tree, and merged again; images stay uint8 HWC between ops. The
+tables of the modules imported below define each op in DALI.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRAIN = _all("GRAIN")  # (op, params of n samples, row, OpContext) -> noise, int
 
 
 def check(program: Program) -> None:
-    """ConfigError where a chain holds what DALI cannot do."""
+    """Raise ConfigError if a chain has an op that DALI cannot run."""
     for op in [op for layer in program.layers for op in layer.ops]:
         if isinstance(op, Function):
             raise ConfigError(
@@ -49,7 +49,7 @@ def check(program: Program) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ChainLayer:
-    """One layer: where it stands, and where its numbers lie."""
+    """One layer: its context, and where its parameters are in the inputs."""
 
     layer: Layer
     context: OpContext
@@ -60,21 +60,21 @@ class _ChainLayer:
 
 
 class Chain:
-    """A program's, for one device."""
+    """The chain of a program, for one device."""
 
     def __init__(self, program: Program, gpu: bool) -> None:
         self._stages = _stages(program, gpu)
 
     @property
     def inputs(self) -> dict[str, dict[str, Any]]:
-        """What `feed` feeds: names, and how they are declared."""
+        """The external inputs that `feed` fills: name -> declaration."""
         if not self._stages:
             return {}
         grain = {stage.grain: {"dtype": types.INT16, "ndim": 3, "layout": "HWC"} for stage in self._stages}
         return {"chain": {"dtype": types.FLOAT, "ndim": 1}} | {name: how for name, how in grain.items() if name}
 
     def feed(self, work: Work) -> dict[str, Any]:
-        """What goes into these inputs for so many samples."""
+        """Values of these inputs for a batch."""
         if not self._stages:
             return {}
         layers = [(stage.layer, stage.context) for stage in self._stages]
@@ -85,7 +85,7 @@ class Chain:
         return values
 
     def change(self, pixels: Any, nodes: dict[str, Any]) -> Any:
-        """Images after all layers; given: the inputs as nodes of the graph."""
+        """Images after all layers; nodes: the inputs as graph nodes."""
         for stage in self._stages:
             inputs = {"row": nodes["chain"]} | ({"grain": nodes[stage.grain]} if stage.grain else {})
             pixels = _layer(stage, {"pixels": pixels} | inputs)
@@ -93,7 +93,7 @@ class Chain:
 
 
 def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
-    """One layer, on pixels and what goes with them."""
+    """Run one layer on pixels and the data of the same samples."""
 
     def run_op(k: int, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
@@ -106,7 +106,7 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
             return run_op(first, data)
         middle = (first + last) // 2
         low = stage.choice.of(data["row"]) <= float(middle)
-        # what DALI's own `if` statements become: their public form rewrites source code, which a loop cannot be
+        # what DALI compiles `if` statements to; the public form rewrites source code and cannot be built in a loop
         parts = {name: fn._conditional.split(node, predicate=low, _if_stmt=True) for name, node in data.items()}
         yes, no = ({name: pair[side] for name, pair in parts.items()} for side in (0, 1))
         return fn._conditional.merge(split(first, middle, yes), split(middle + 1, last, no), predicate=low)
@@ -115,9 +115,9 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
 
 
 class Values:
-    """An op's values as nodes of the graph, made where they are asked for: inside its branch.
+    """An op's values as graph nodes, created on access, inside the op's branch.
 
-    Constants there have to come from it, too: of their own they would be as many as the whole batch.
+    Constants in a branch must be created here, too; otherwise they would have the size of the whole batch.
     """
 
     __slots__ = ("_grain", "row", "slices")
@@ -130,7 +130,7 @@ class Values:
 
 
 def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """Of all versions, layer by layer what `feed_values` says."""
+    """The values of all versions, layer by layer as in `feed_values`."""
     both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
     return {
         "shares": values["shares"],
@@ -139,7 +139,7 @@ def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str,
 
 
 def _augmix(op: AugMix, values: Values, image: Any, context: OpContext) -> Any:
-    """Every version after its chain, in its share."""
+    """Blend the versions, each after its chain, by their shares."""
     shares = values["shares"]
     total = image * shares[0]
     for k, slices in enumerate(values.slices["chains"], 1):
@@ -160,7 +160,7 @@ def _grainy(op: Any) -> bool:
 
 
 def _grain(stage: _ChainLayer, choices: Choices) -> list[np.ndarray]:
-    """Each sample's noise: the samples that take another op have next to none."""
+    """Each sample's noise: samples that take another op have a minimal array."""
     none = np.zeros((1, 1, stage.context.channels), np.int16)
     noise = [none] * len(choices.choice)
     for k, op in enumerate(stage.layer.ops):

@@ -1,6 +1,6 @@
-"""Color ops in DALI's terms: bytes by arithmetic, as the cpu kernels' tables have it.
+"""Color ops as DALI graphs: arithmetic that matches the lookup tables of the cpu kernels.
 
-- Hue by arithmetic as well: DALI's own turns colors in another space.
+- Hue is arithmetic as well, because DALI's own operator rotates colors in another color space.
 - Equalize: DALI's, on the negative. What it adds up is bytes up to a value, Pillow those below it; of the negative the
   one is the other. Its scale then becomes Pillow's, which divides by a whole number: within one level. In images as
   small as CIFAR's that number is 3 or 4, and one level may change it if such an image is equalized again: single
@@ -56,7 +56,7 @@ def grayscale(op: Grayscale, values: Any, image: Any, context: OpContext) -> Any
 
 
 def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """Where red, green and blue are on the wheel, turned: float64 (n, 3)."""
+    """Rotated positions of red, green and blue on the color wheel: float64 (n, 3)."""
     return {"sixths": 6 * values["shift"][:, None] + np.array([5, 3, 1])}
 
 

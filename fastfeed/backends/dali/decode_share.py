@@ -1,4 +1,4 @@
-"""How much of a batch the processor decodes beside a GPU: measured in the first batches, then kept for this machine."""
+"""The share of a batch that the CPU decodes alongside a GPU, measured in the first batches and saved per machine."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fastfeed.runtime.atomic_write import atomic_write
 __all__ = ["DecodeShare", "decodes_on_cpu", "read_measured"]
 
 _BATCHES = 16  # to measure with
-_SETTLING = 3  # of them that do not count: graphs are built, memory is taken
-_MOST = 0.95  # neither side is left without work, or it could not be measured
+_SETTLING = 3  # warm-up batches of these that are not measured
+_MOST = 0.95  # both sides always get work, or they could not be measured
 _LEAST = 0.05
 
 
 class DecodeShare:
-    """Finds the share at which both sides end together."""
+    """Finds the share at which both sides finish at the same time."""
 
     def __init__(self, path: Path, key: str, fixed: float | None) -> None:
         self._path, self._key = path, key
@@ -33,11 +33,11 @@ class DecodeShare:
 
     @property
     def measured(self) -> bool:
-        """It will not change any more."""
+        """Whether the share is final."""
         return self._remaining == 0
 
     def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
-        """One batch: (samples, seconds) of either side, which worked at the same time."""
+        """Record one batch: (samples, seconds) of each side, measured concurrently."""
         with self._lock:
             if self._remaining == 0 or not (cpu[0] and gpu[0]) or cpu[1] <= 0 or gpu[1] <= 0:
                 return
@@ -57,7 +57,7 @@ def decodes_on_cpu(blob: Any, share: float) -> bool:
 
 
 def read_measured(path: Path) -> dict[str, Any]:
-    """What was measured on this machine; nothing where the file is missing or not ours."""
+    """Measurements saved on this machine; empty if the file is missing or not ours."""
     try:
         stored = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -66,7 +66,7 @@ def read_measured(path: Path) -> dict[str, Any]:
 
 
 def save_measured(path: Path, more: dict[str, Any]) -> None:
-    """Add to it. A folder that cannot be written costs the measurement anew next time, nothing else."""
+    """Add to the saved measurements. If the folder is not writable, the next run measures again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path, mode=0o600) as file:

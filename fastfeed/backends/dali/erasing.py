@@ -1,4 +1,4 @@
-"""Parts of an image that are hidden, in DALI's terms, to the pixel."""
+"""Erasing ops as DALI graphs, exact to the pixel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContex
 
 
 def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContext) -> np.ndarray:
-    """What is seen in the box; in one of no size nothing, a black pixel that is laid over another."""
+    """Noise that fills the box; for an empty box a single black pixel."""
     top, left, height, width = values["box"][row].tolist()
     if not height:
         return np.zeros((1, 1, context.channels), np.int16)
@@ -40,7 +40,7 @@ def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContex
 
 
 def lines(op: GridMask, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """Which rows and columns squares are in: float64 (n, height, 1, 1), (n, 1, width, 1); and the color."""
+    """Rows and columns that squares cover: float64 (n, height, 1, 1), (n, 1, width, 1); and the color."""
     unit = values["unit"][:, None]
     side = np.rint(values["share"][:, None] * unit)
     down = (np.arange(context.size[0]) - values["top"][:, None]) % unit < side

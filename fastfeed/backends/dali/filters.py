@@ -1,8 +1,7 @@
-"""Filters, noise and JPEG's artifacts in DALI's terms.
+"""Filters, noise and JPEG compression as DALI graphs.
 
 - Noise is read from the cpu backend's table on the processor: DALI's own draws depend on the batch.
-- DALI plays JPEG's compression through without writing a file: on the processor as libjpeg does, on a GPU with sums of
-  its own.
+- DALI simulates JPEG compression without writing a file: as libjpeg on the CPU, with its own arithmetic on a GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def smoothing(op: Sharpness, values: dict[str, Any], context: OpContext) -> dict
 
 
 def sharpness(op: Sharpness, values: Any, image: Any, context: OpContext) -> Any:
-    """The outermost pixels stay."""
+    """Blend with the smoothed image; the outermost pixels stay as they are."""
     height, width = context.size
     if min(height, width) < 3:
         return image

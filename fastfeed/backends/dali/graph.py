@@ -1,23 +1,23 @@
-"""What each part of a Program is in DALI's terms. Read it from the tables: PLAIN, DTYPES, LOWERING.
+"""Builds the DALI graph of a Program, from the tables PLAIN, DTYPES and LOWERING.
 
-Ops that change pixels are in `dali_chain` and the modules it names, windows in `dali_windows`; what all of them do to a
-sample is decided before, as for every backend, and enters the graph as numbers. Where DALI and the cpu backend differ:
+Ops that change pixels are in `chain.py` and the modules it imports, windows in `windows.py`; their parameters are drawn
+beforehand, as for every backend, and enter the graph as inputs. Where DALI and the cpu backend differ:
 
-- Kinds of file. Only those in PLAIN reach DALI's decoder, because it shows the others otherwise (transparent pixels,
-  animations, palettes, CMYK) or lets damage pass. The rest comes as finished pixels: see `backends/dali.py`.
-- Filters. DALI has no antialiased box, so a program that asks for one comes as finished pixels as well.
+- File formats. Only those in PLAIN reach DALI's decoder, because it decodes others differently (transparency,
+  animations, palettes, CMYK) or accepts damaged files. The rest arrives as finished pixels: see `backend.py`.
+- Filters. DALI has no antialiased box, so images for a program with one arrive as finished pixels, too.
 - The outer pixels of a window that touches the image's edge. Both read beyond a window, and beyond the image's edge
   Pillow leaves the filter's weights out while DALI repeats the outermost pixels: up to 15 levels on photographs, half a
   level on average, in the outermost row or column of a reduction; nothing when enlarging. One level inside.
 - Overshoot. Pillow clips to bytes between its two passes, DALI does not, so bicubic and lanczos differ where the
   sharpest edges ring: one pixel in a thousand by more than 2 levels.
 - JPEGs shrunk to less than a third. The cpu backend shrinks them in the DCT domain first; DALI decodes every pixel.
-- Sums. What is rounded or cut may come out one level apart: Brightness, Contrast, Saturation, Hue, Grayscale, Equalize,
+- Rounding. Results may differ by one level: Brightness, Contrast, Saturation, Hue, Grayscale, Equalize,
   AutoContrast, Gamma, Sharpness, GaussianBlur, GaussianNoise, bilinear warps. Invert, Solarize, Posterize, LUT,
   RandomErasing, CutOut, GridMask, flips, whole-pixel crops and borders are the same bytes.
 - Warps by the nearest pixel. Where a pixel's center falls on the line between two others, either may be taken.
-- Policies and AugMix. After a sum that came out a level apart, a pixel may lie on the other side of a threshold.
-- JPEGCompression. The same bytes on the processor, where both call one library; on a GPU NVIDIA's sums are its own.
+- Policies and AugMix. After a difference of one level, a pixel may fall on the other side of a threshold.
+- JPEGCompression. The same bytes on the processor, where both call one library; on a GPU, NVIDIA's arithmetic differs.
 
 Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy image.
 """
@@ -47,11 +47,11 @@ _TAIL = 64  # bytes; some writers pad behind the end marker
 
 
 def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
-    """8-bit gray or YCbCr that is all there: DALI would take broken or cut off scans, gray where they end."""
+    """8-bit gray or YCbCr that is complete: DALI would accept broken or truncated scans and fill them with gray."""
     if image.bits != 8 or image.mode not in ("L", "RGB"):
         return False
     if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
-        return False  # stored as RGB, a rarity that decoders tell apart by guessing
+        return False  # stored as RGB: rare, and decoders have to guess
     if not _all_there(blob):
         return False
     if orientation == 1 or "xmp" not in image.info:
@@ -91,18 +91,18 @@ DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT
 
 
 def gpu_count() -> int:
-    """How many this process may use; 0 also where there is no driver."""
+    """How many GPUs this process may use; 0 if there is no driver."""
     return GetCUDADeviceCount()
 
 
 def supports_filters(program: Program) -> bool:
-    """DALI has the filters of all its windows."""
+    """Whether DALI has the filters of all windows."""
     ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
     return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
 
 
 def is_plain(program: Program, blob: Any, header: Header) -> bool:
-    """DALI shows this sample as the cpu backend does."""
+    """Whether DALI decodes this sample as the cpu backend does."""
     if not supports_filters(program):
         return False
     if program.decode is None:
@@ -113,7 +113,7 @@ def is_plain(program: Program, blob: Any, header: Header) -> bool:
 
 
 def _parses(blob: bytes) -> bool:
-    """The parser inside DALI's decoder takes it. DALI 2.4 dies of one it does not take in a batch of dozens.
+    """Whether the parser inside DALI's decoder accepts it. DALI 2.4 crashes on one it rejects, in batches of dozens.
 
     Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an ordinary error.
     """
@@ -125,7 +125,7 @@ def _parses(blob: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What is to be built, and where it runs."""
+    """Description of a graph to build, and its device."""
 
     program: Program
     batch: int
@@ -136,12 +136,12 @@ class Graph:
 
     @property
     def encoded(self) -> bool:
-        """The graph decodes."""
+        """Whether the graph decodes."""
         return self.program.decode is not None and not self.decoded
 
     @property
     def chain(self) -> Chain:
-        """What happens behind decoding."""
+        """The ops after decoding."""
         return Chain(self.program, self.device is not None)
 
 
@@ -172,7 +172,7 @@ def cut(pixels: Any, nodes: Any, graph: Graph) -> Any:
 
 
 def chain(pixels: Any, nodes: Any, graph: Graph) -> Any:
-    """The ops behind decoding."""
+    """Run the ops after decoding."""
     return graph.chain.change(pixels, nodes)
 
 
@@ -195,9 +195,9 @@ LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, 
 
 def build(graph: Graph) -> Any:
     """Inputs "data", "window", and those of the chain; outputs the samples, the size of what was decoded,
-    and what nobody needs.
+    and values that are only there to keep all inputs in the graph.
 
-    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that goes on
+    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that continues
     after an error and whose outputs are not overwritten.
     """
     gpu = graph.device is not None
@@ -216,7 +216,7 @@ def build(graph: Graph) -> Any:
         for lower in LOWERING:
             result = lower(result, nodes, graph)
             shape = result.shape() if shape is None else shape
-        # an input that leads nowhere, as where all samples take Invert(), would be left out, and could not be fed
+        # an unused input, such as when all samples take Invert(), would be pruned and could not be fed
         pipe.set_outputs(result, shape, *nodes.values())
     pipe.build()
     return pipe

@@ -1,4 +1,4 @@
-"""DALI, or what to install."""
+"""Imports DALI, or raises an error that names the package to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a backend's finished batches lie: on the host, or in memory of our own on a GPU."""
+"""Memory of finished batches: on the host, or on a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastfeed.runtime.buffers import Allocate, aligned
 
 __all__ = ["GpuMemory", "HostMemory"]
 
-_SCARCE = 0.1  # of a GPU's memory: less than this free is worth a word at the start
+_SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 _HOLDERS = (
     "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "
     "first use; JAX takes three quarters, unless XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
@@ -34,7 +34,7 @@ class HostMemory:
     device_context = staticmethod(nullcontext)
 
     def as_array(self, tensors: Any) -> np.ndarray:
-        """What DALI gave, as an array."""
+        """DALI's output as an array."""
         return np.asarray(tensors.as_tensor())
 
     def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
@@ -44,16 +44,16 @@ class HostMemory:
         out[rows] = part
 
     def synchronize(self) -> None:
-        """Wait until all that was written is there for everybody."""
+        """Wait until all writes are visible to every thread."""
 
 
 class GpuMemory:
     """CuPy arrays on one GPU.
 
     Only one stream of our own writes to them, inside `device_context`, and `synchronize` waits for it, so a batch may
-    be read on any stream at once. It is not the default stream: that is the trainer's, and waiting for it would be
-    waiting for the step. Who hands batches over copies them and waits for the copy before a slot is used again: neither
-    an engine that ignores its stream nor work that is still queued can meet a slot that is in use.
+    be read on any stream at once. It is not the default stream: the trainer uses that one, and waiting for it would
+    mean waiting for the step. Adapters copy batches and wait for the copy before a slot is reused, so neither an engine
+    that ignores its stream nor work that is still queued can write to a slot in use.
     """
 
     def __init__(self, device: int) -> None:

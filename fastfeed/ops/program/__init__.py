@@ -1,1 +1,1 @@
-"""A list of ops, checked and folded into one `Program`."""
+"""Checks a list of ops and folds it into one `Program`."""

@@ -1,4 +1,4 @@
-"""From the user's list to what runs: check every spec, fold geometry into one window, move conversion last."""
+"""Compiles a list of ops to a Program: checks every spec, folds geometry into one window, moves conversion last."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fastfeed.spec import Spec
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
 _SLOTS = 4096  # for the ops of one branch of views
-_UNLIMITED = 1 << 24  # pixels of a side that nothing limits
+_UNLIMITED = 1 << 24  # pixels of an unbounded side
 
 
 def fuse(ops: Sequence[Any], input_spec: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
     """Check and fuse a list of ops for a source that yields `given` and names so many classes.
 
-    fixed: all results must be of one size. objects: the source says where things are, so that mixing samples does not
-    need names for labels of whole images; without them these stay as they are.
+    fixed: all results must be of one size. objects: the source has annotations, so mixing samples does not
+    need class names for labels of whole images; without class names these stay as they are.
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
@@ -54,7 +54,9 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
     window = runs.pop(0) if runs and runs[0][0].op.kind == "geometry" else []
     before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), input_spec)
     pixels = (window[-1].spec if window else before).as_bytes()
-    if runs and not pixels.fixed:  # only a second border can be there: what changes pixels has refused them
+    if (
+        runs and not pixels.fixed
+    ):  # this can only be a second border: ops that change pixels have rejected the spec already
         first, second = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
         raise SpecError(
             f"{second!r} cannot follow {first!r} where images are of many sizes, got {pixels}: each adds a border; "
@@ -79,7 +81,7 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
 
 
 def _view_program(steps: list[Step], at: int, k: int, group: ViewGroup, input_spec: Spec) -> Program:
-    """The program of views of one size: what stood before the split, its windows, its own ops, and what follows."""
+    """The program of views of one size: the ops before the split, its windows, its own ops, and those that follow."""
     head, own = steps[:at], [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])]
     spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * _SLOTS
     tail: list[Step] = []
@@ -91,7 +93,7 @@ def _view_program(steps: list[Step], at: int, k: int, group: ViewGroup, input_sp
 
 
 def _mixing(steps: list[Step], views: bool) -> Step | None:
-    """The one op that puts samples together; behind it nothing may look at single ones."""
+    """The only op that combines samples; no op after it may need single samples."""
     positions = [i for i, step in enumerate(steps) if step.op.kind == "mix"]
     if not positions:
         return None
@@ -109,7 +111,7 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
 
 
 def _runs(steps: list[Step]) -> list[list[Step]]:
-    """Geometry in runs, each with one border at most; the rest one by one."""
+    """Group geometry into runs, each with at most one border; other ops stay single."""
     runs: list[list[Step]] = []
     for step in steps:
         last = runs[-1] if runs else []
@@ -140,7 +142,7 @@ def _checked(ops: list[Any], input_spec: Spec) -> list[Step]:
 
 
 def _check_crop_fits(op: Any, spec: Spec, steps: list[Step]) -> None:
-    """Refuse to cut more than there is of any image, behind a Resize to one side."""
+    """Reject a crop after a Resize to one side that is larger than any image can be."""
     last = next((step.op for step in reversed(steps) if not isinstance(step.op, RandomFlip)), None)
     cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
     if not cuts or not isinstance(last, Resize) or spec.fixed:
@@ -163,7 +165,7 @@ def _fits(op: Any, spec: Spec) -> bool:
 
 
 def _check_order(op: Any, steps: list[Step]) -> None:
-    """What a spec does not say."""
+    """Check rules of order that specs do not express."""
     name, before = type(op).__name__, {step.op.kind: type(step.op).__name__ for step in steps}
     if op.kind == "views" and "views" in before:
         raise SpecError(f"{name} cannot follow {before['views']}: a list splits a sample into views once")

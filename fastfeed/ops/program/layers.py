@@ -1,7 +1,7 @@
-"""What changes of pixels come to: layers, at each of which every sample takes one op or none.
+"""Ops that change pixels as layers; at each layer a sample takes one op or none.
 
-A policy that chooses an op per sample is data like anything else: which of a layer's ops, and the parameters of each.
-Backends see simple ops alone; what they can run is one table by type.
+A policy that chooses an op per sample is data: the index of a layer's op, and the parameters of each op. Backends see
+only simple ops, and look up in one table by type what they can run.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["Choices", "Layer", "choose", "layers", "simple"]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What may happen at one point: simple ops, of which a sample takes at most one."""
+    """One point of the chain: simple ops, of which a sample takes at most one."""
 
     ops: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What does happen there, to n samples."""
+    """The ops that n samples take at a layer, with parameters."""
 
     choice: np.ndarray  # int64 (n,): index into the layer's ops; -1 for none
     values: tuple[dict[str, Any], ...]  # per op of the layer its params: arrays (n, ...), or tuples and Choices of such
@@ -35,19 +35,19 @@ class Choices:
 
 
 def simple(op: Any) -> bool:
-    """It is no composite."""
+    """Whether an op is not a composite."""
     return not hasattr(op, "choose")
 
 
 def layers(op: Any) -> tuple[Layer, ...]:
-    """Of any op that changes or moves pixels."""
+    """The layers of any op that changes or moves pixels."""
     if not simple(op):
         return op.layers
     return (Layer((Window.of(op) if op.kind == "geometry" else op,)),)
 
 
 def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """One per layer, from its draws (float64 (n, draws)) and (height, width) of what arrives (int64 (n, 2))."""
+    """One per layer, from its draws (float64 (n, draws)) and (height, width) of the input (int64 (n, 2))."""
     if not simple(op):
         return op.choose(u, sizes)
     values = op.params(u, sizes)

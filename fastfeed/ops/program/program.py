@@ -1,4 +1,4 @@
-"""A checked list of ops, in the form that backends run."""
+"""The compiled list of ops that backends run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Link", "Program", "Work"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One part of the chain behind decoding: an op that changes pixels, or a run of geometry."""
+    """One part of the chain after decoding: an op that changes pixels, or a run of geometry."""
 
     steps: tuple[Step, ...]
     input_spec: Spec
@@ -39,7 +39,7 @@ class Link:
         return cls(tuple(steps), input_spec, spec, (Layer((window,)),))
 
     def choose(self, draws: Sequence[np.ndarray], n: int) -> list[Choices]:
-        """What happens to n samples, per layer; draws: one array per step."""
+        """The choices for n samples, one per layer; draws: one array per step."""
         sizes = np.broadcast_to(np.array(self.input_spec.size, np.int64), (n, 2))
         if self.steps[0].op.kind != "geometry":
             return choose(self.steps[0].op, draws[0], sizes)
@@ -50,26 +50,26 @@ class Link:
 
 
 def filter_of(steps: Sequence[Step]) -> str:
-    """The last one named: it decides the size that leaves."""
+    """The last filter named, since its op decides the output size."""
     named = [s.op.filter for s in steps if hasattr(s.op, "filter")]
     return named[-1] if named else "bilinear"
 
 
 def border_of(steps: Sequence[Step]) -> Border | None:
-    """The only one of a run of geometry."""
+    """The only border in a run of geometry."""
     return next((s.op.border for s in steps if getattr(s.op, "border", None) is not None), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What is to be done to n samples: nothing of it is random any more. With views, a row is a view of a sample."""
+    """All parameters for n samples, with randomness already drawn. With views, a row is a view of a sample."""
 
     windows: Windows
     choices: tuple[Choices, ...] = ()  # one per layer of the program's chain
     views: int = 1  # rows per sample
 
     def __getitem__(self, samples: Any) -> Work:
-        """That of some samples."""
+        """The work for some of the samples."""
         rows = samples
         if self.views > 1:
             chosen = np.arange(len(self.windows.sizes) // self.views)[samples]
@@ -86,30 +86,30 @@ class Program:
     decode: Decode | None  # None for sources of arrays
     window: tuple[Step, ...]  # geometry, folded into one window per sample
     filter: str  # resampling filter of that window
-    border: Border | None  # what is seen beyond the image, where a window may reach there
-    pixels: Spec  # uint8 HWC, of one size: what decoding gives
-    chain: tuple[Link, ...]  # what happens to these pixels, in order
+    border: Border | None  # pixels beyond the image, where a window may reach there
+    pixels: Spec  # uint8 HWC, of one size: the result of decoding
+    chain: tuple[Link, ...]  # ops on these pixels, in order
     augmented: Spec  # uint8 HWC, of one size: after the chain
     convert: Convert
     spec: Spec  # of one image in the batch
-    views: int = 0  # images per sample, where an op makes several of one
+    views: int = 0  # images per sample, if an op makes several of one
     others: tuple[Program, ...] = ()  # for views of further sizes
-    mix: Step | None = None  # puts finished samples together
+    mix: Step | None = None  # combines finished samples
     targets: Targets | None = None  # soft labels; None: integers as the source has them
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """Of the whole chain."""
+        """The layers of the whole chain."""
         return tuple(layer for link in self.chain for layer in link.layers)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one sample in the batch: that of its image, behind the number of its views where it has several."""
+        """Shape of one sample in the batch: the image's shape, after the number of views if there are several."""
         shape = tuple(side or 0 for side in self.spec.shape)
         return (self.views, *shape) if self.views else shape
 
     def raw(self) -> Program:
-        """The same without conversion: bytes, for a device that converts them."""
+        """The same program without conversion: uint8 images, for a device that converts them."""
         return replace(self, convert=Convert.of([], self.augmented.channels or 0), spec=self.augmented)
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
@@ -122,7 +122,7 @@ class Program:
         return self.work(draws, sizes).windows
 
     def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:
-        """All parameters of n samples, from what `draw` gave and their sizes."""
+        """All parameters of n samples, from the result of `draw` and their sizes."""
         steps = [*self.window, *(step for link in self.chain for step in link.steps)]
         views, n = max(1, self.views), len(sizes)
         if views > 1:

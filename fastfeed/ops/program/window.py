@@ -1,4 +1,4 @@
-"""Runs of geometry, folded into one window per sample."""
+"""Folds runs of geometric ops into one window per sample."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ class Step:
 
     op: Any
     spec: Any  # Spec after it
-    slot: int  # counts the ops that draw, so adding one that does not leaves all numbers as they were
+    slot: int  # counts only ops that draw, so adding one that does not leaves all random numbers unchanged
     implied: bool = False  # not written by the user
-    views: int = 1  # so many times per sample, each with random numbers of its own
+    views: int = 1  # runs per sample, each with its own random numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What to cut from each sample, and how to lay it down: n samples."""
+    """The box to cut from each of n samples, and its output size and flips."""
 
     boxes: np.ndarray  # float64 (n, 4): top, left, height, width, in pixels of the displayed image
     flips: np.ndarray  # bool (n, 2): top to bottom, left to right
     sizes: np.ndarray  # int64 (n, 2): height, width of the result
-    limits: np.ndarray | None = None  # float64 (n, 4): what of the image exists; beyond it is the program's border
+    limits: np.ndarray | None = (
+        None  # float64 (n, 4): the part of the image that exists; beyond it is the program's border
+    )
 
     def __getitem__(self, rows: Any) -> Windows:
         limits = None if self.limits is None else self.limits[rows]
@@ -42,10 +44,10 @@ class Windows:
 class Window:
     """A run of geometry on pixels of one size, as backends see it.
 
-    Its values are box, size and flip of `Geometry`, and limit: float64 (n, 4), what of the image exists.
+    Its values are box, size and flip of `Geometry`, and limit: float64 (n, 4), the part of the image that exists.
     """
 
-    size: tuple[int, int] | None = None  # (height, width) of what leaves; None: as it came
+    size: tuple[int, int] | None = None  # (height, width) of the output; None: unchanged
     filter: str = "bilinear"
     border: Border | None = None  # None: no box reaches beyond its limit
 
@@ -58,7 +60,7 @@ class Window:
 
 
 def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) -> Windows:
-    """One window for all of these: sizes are (height, width) of the samples as they arrive, int64 (n, 2)."""
+    """Fold steps into one window per sample; sizes: (height, width) of the input, int64 (n, 2)."""
     n = len(sizes)
     boxes = np.concatenate([np.zeros((n, 2)), sizes], axis=1).astype(np.float64)
     flips, now, limits = np.zeros((n, 2), bool), sizes.astype(np.int64), None

@@ -21,13 +21,13 @@ def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> n
     shape, given = image.shape, image[...]  # a view: its shape and its flags are the function's own
     try:
         result = op.function(given, values["u"][row])
-    except Exception as error:  # whatever a user's function raises is the sample's fault first
+    except Exception as error:  # any error from a user's function counts as a bad sample at first
         raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
         got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
         raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
     if result is not given:
-        np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is no problem
+        np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is fine
     return image
 
 

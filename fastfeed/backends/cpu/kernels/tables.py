@@ -149,7 +149,7 @@ def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.n
         if high - low == 255 or high <= low:
             continue
         same = False
-        if high - low >= 32:  # what is no whole number is 1 / 255 away from one at least, float32's errors are 2**-11
+        if high - low >= 32:  # non-integers are at least 1 / 255 from an integer; errors of float32 are 2**-11
             cv2.normalize(plane, plane, 2**-10 - 0.5, 2**-10 + 254.5, cv2.NORM_MINMAX)
         else:
             cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)

@@ -1,4 +1,4 @@
-// The bits of a JPEG's scan, and what is made of them. For the Huffman decoders alone.
+// Reads the bits of a JPEG scan. Used only by the Huffman decoders.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace fastfeed {
 
-constexpr int kMean = 1 << 24;            // no picture's mean comes near; damaged files add up to more
-constexpr int kWhole = 0x80, kEnd = 64;  // in Codes::step: the value is there; so many zeros end any block
+constexpr int kMean = 1 << 24;            // no image's mean comes near; damaged files can exceed it
+constexpr int kWhole = 0x80, kEnd = 64;  // in Codes::step: the value is included; so many zeros end any block
 
-// Coefficients in the order of the file -> their place in the block (ITU T.81, figure 5).
+// Coefficients in the order of the file -> their position in the block (ITU T.81, figure 5).
 constexpr uint8_t kPlace[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
                                 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                                 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
@@ -112,7 +112,7 @@ FASTFEED_INLINE int next_value(Bits& bits, const Codes& codes, bool ac, int* val
   return zeros;
 }
 
-// Where the reading of a scan stands between two calls.
+// Read position in a scan between two calls.
 class Cursor {
  public:
   void begin(unsigned restart_interval) {
@@ -120,8 +120,8 @@ class Cursor {
     interval_ = to_restart_ = restart_interval;
   }
 
-  // To be called before each unit. 1: a restart marker has been passed, predictions begin anew. -1: it is not there, or
-  // not the next in turn.
+  // Call before each unit. 1: a restart marker has been passed, predictions are reset. -1: it is missing, or
+  // out of sequence.
   int unit(j_decompress_ptr info) {
     if (!interval_) return 0;
     if (to_restart_--) return 0;
@@ -129,7 +129,7 @@ class Cursor {
     const uint8_t* at = source.next_input_byte;
     if (count_ - invented_ >= 8 || source.bytes_in_buffer < 2 || at[0] != 0xFF ||
         at[1] != JPEG_RST0 + int(restarts_++ & 7))
-      return -1;  // nothing but padding may stand before it
+      return -1;  // only padding may come before it
     source.next_input_byte += 2;
     source.bytes_in_buffer -= 2;
     to_restart_ = interval_ - 1;
@@ -153,7 +153,7 @@ class Cursor {
 
  private:
   uint64_t held_ = 0;              // the next bits, from the top
-  int count_ = 0, invented_ = 0;   // how many, and how many of them are zeros behind the data
+  int count_ = 0, invented_ = 0;   // how many, and how many of them are zeros after the data
   unsigned interval_ = 0, to_restart_ = 0, restarts_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// One Huffman table of a JPEG, made ready for looking up. Codes and symbols as in ITU T.81, annex F.2.2.
+// One Huffman table of a JPEG, prepared for lookup. Codes and symbols as in ITU T.81, annex F.2.2.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace fastfeed {
 
-constexpr int kLook = 11;  // bits looked at in one step; longer codes go the slow way
+constexpr int kLook = 11;  // bits looked at in one step; longer codes take the slow path
 
 class Codes {
  public:
-  // False: no valid table.
+  // False: the table is invalid.
   bool set(const JHUFF_TBL& table, bool ac);
 
   struct Long {

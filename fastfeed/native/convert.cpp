@@ -73,7 +73,7 @@ FASTFEED_WIDE size_t convert_one(const uint8_t* in, uint8_t* out, size_t bytes, 
   return i;
 }
 
-// Three channels side by side: every byte is looked up in the tables of all three, and one of them is meant.
+// Three interleaved channels: every byte is looked up in all three tables, and one result is selected.
 template <int kSize>
 FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t bytes, const Entries<kSize> (&entries)[3]) {
   __mmask64 of[3][3];  // [lead][channel]: where they are, dealt

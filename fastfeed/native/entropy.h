@@ -1,7 +1,7 @@
-// Huffman decoding of a baseline JPEG's only scan, in place of libjpeg's: half of the time of a decode goes there.
+// Huffman decoding of a baseline JPEG's only scan, in place of libjpeg's, where half of the decoding time is spent.
 //
-// What a window does not show is read past by the bits, several codes per look-up. Anything out of the ordinary in the
-// data is left to libjpeg: `give_up` is called, and the image begun again without this.
+// Data outside the window is skipped bit by bit, several codes per lookup. Anything unusual in the data is left to
+// libjpeg: `give_up` is called, and the image is restarted without this decoder.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace fastfeed {
 
 class Entropy {
  public:
-  // To be called when `info` has started and knows its window: columns [left, left + width) of the shrunk image. False
+  // Call when `info` has started and knows its window: columns [left, left + width) of the shrunk image. False
   // and nothing changed: the tables are not valid. Takes info->client_data.
   bool attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, GiveUp give_up);
 

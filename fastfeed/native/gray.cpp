@@ -11,7 +11,7 @@ inline uint8_t level(const uint8_t* rgb) {
 
 FASTFEED_CLONES
 void gray_plain(uint8_t* rgb, size_t pixels) {
-  constexpr size_t kAtOnce = 512;  // apart, so that the compiler can take several at a time
+  constexpr size_t kAtOnce = 512;  // separate loops, so that the compiler can vectorize
   uint8_t levels[kAtOnce];
   for (size_t i = 0; i < pixels; i += kAtOnce) {
     const size_t n = pixels - i < kAtOnce ? pixels - i : kAtOnce;

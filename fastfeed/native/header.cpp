@@ -44,7 +44,7 @@ Header read_header(const uint8_t* data, size_t size) {
   bool exif_seen = false, icc_seen = false;
   size_t at = 2;
   for (;;) {
-    while (at < size && data[at] != 0xFF) ++at;  // libjpeg, too, goes on at the next marker
+    while (at < size && data[at] != 0xFF) ++at;  // libjpeg also continues at the next marker
     while (at < size && data[at] == 0xFF) ++at;  // fill bytes
     if (at >= size) break;
     const uint8_t marker = data[at++];

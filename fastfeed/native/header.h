@@ -1,4 +1,4 @@
-// What a JPEG's markers say, before any of its pixels is decoded.
+// Reads a JPEG's markers, before any pixel is decoded.
 #pragma once
 
 #include <cstddef>

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kDensePixels = 16000000;  // beyond both, no photograph
 constexpr int64_t kPixelsPerByte = 4000;
-constexpr uint64_t kKeptPixels = 4000000;  // of a result: the memory for more than that goes with the image
-constexpr int kContext = 2;  // pixels beside a region that smooth chroma upsampling looks at
+constexpr uint64_t kKeptPixels = 4000000;  // of a result: memory beyond that is freed with the image
+constexpr int kContext = 2;  // pixels next to a region that smooth chroma upsampling reads
 
 struct Box {
   double top, left, height, width;
@@ -37,7 +37,7 @@ Box stored(const Window& w, int orientation, double height, double width) {
   }
 }
 
-// Where stored pixel (y, x) of the result is written, turned and flipped.
+// Where stored pixel (y, x) of the result is written, after rotation and flips.
 Target target(const Slot& slot, int orientation, bool flip_rows, bool flip_columns) {
   const bool swap = orientation >= 5;
   // stored rows run upwards on the display in 3, 4; to the left in 6, 7. Stored columns: to the left in 2, 3;
@@ -57,7 +57,7 @@ int denominator(double height, double width, int rows, int columns, double enlar
   return 1;
 }
 
-// A window that the image does not have is the caller's mistake, not the file's. Roundings of a pixel are forgiven.
+// A window that the image does not have is the caller's mistake, not the file's. Rounding errors of a pixel are tolerated.
 void check(const Window& w, const Header& header) {
   const bool sane = w.height > 0 && w.width > 0 && w.top > -1 && w.left > -1 &&
                     w.top + w.height < header.shown_height() + 1 && w.left + w.width < header.shown_width() + 1;

@@ -1,4 +1,4 @@
-// One image: cut a window, scale it, turn it, flip it, into the caller's array.
+// Decodes one image: crops, scales, rotates and flips a window into the caller's array.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace fastfeed {
 struct Limits {
   int64_t max_pixels = 300000000;
   double enlarge = 1.5;  // the window, shrunk in the DCT domain, stays this much larger than the target on both axes
-  bool plain = false;    // entropy decoding by libjpeg too: slower, the same pixels and reasons
+  bool plain = false;    // entropy decoding by libjpeg too: slower, with the same pixels and reasons
 };
 
 struct Window {
@@ -31,10 +31,10 @@ struct Slot {
   int height, width;
 };
 
-// Why a header is refused before any pixel is allocated; ok if it is not.
+// Why a header is rejected before any pixel is allocated, or ok.
 Status admit(const Header& header, size_t size, const Limits& limits);
 
-// Everything one thread keeps between images.
+// State of one thread, kept between images.
 class Worker {
  public:
   Worker();
@@ -48,7 +48,7 @@ class Worker {
   JpegWriter& file() { return writer_; }
 
  private:
-  // Checks the header and the window, and calls task(header) when there is room for `bytes` beside what the file needs.
+  // Checks the header and the window, and calls task(header) when there is room for `bytes` more than the file needs.
   template <class Task>
   Status admitted(const uint8_t* data, size_t size, const Window& window, const Limits& limits, size_t bytes, Task task);
   Status pixels(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,

@@ -1,4 +1,4 @@
-// The kernel for Python. Nothing here decides anything: arguments are checked, the GIL is let go, the pool runs.
+// Python bindings of the kernel: checks arguments, releases the GIL and runs the pool.
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -17,7 +17,7 @@ using namespace fastfeed;
 
 namespace {
 
-// Files in place, whatever holds them: bytes, memoryview, mmap, NumPy. Held until this goes, whatever becomes of the list.
+// Buffers of files (bytes, memoryview, mmap, NumPy), without a copy. Held until destruction, even if the list changes.
 class Blobs {
  public:
   explicit Blobs(const nb::list& list) {
@@ -86,7 +86,7 @@ void probe(const nb::list& list, Table out, int64_t max_pixels) {
   }
 }
 
-// What decode and recode are both told: a window of each file, and how to scale it.
+// Arguments common to decode and recode: a window of each file, and how to scale it.
 class Ask {
  public:
   Ask(const nb::list& list, const Boxes& boxes, const Flips& flips, const Codes& codes, int filter, int64_t max_pixels,

@@ -25,7 +25,7 @@ struct Purse {
   std::mutex mutex;
   std::condition_variable change;
   size_t used = 0;
-  uint64_t last = 0, turn = 0;  // tickets given out; the one that is served
+  uint64_t last = 0, turn = 0;  // tickets issued; the one being served
 };
 
 // Never destroyed: threads may still hold something at exit. A forked child gets an empty one, since the parent's may
@@ -64,7 +64,7 @@ class Pool::State {
   explicit State(int threads) : pid(getpid()) {
     try {
       for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { loop(); });
-    } catch (const std::system_error&) {  // no more threads to be had: those there are, and the caller, do it
+    } catch (const std::system_error&) {  // no more threads available: the existing ones and the caller do the work
     }
   }
 
@@ -101,13 +101,13 @@ class Pool::State {
       run->finished.wait(lock, [&] { return run->done.load() >= run->n; });
     }
     {
-      // the last that is done here with the pool, which may be destroyed as soon as the lock is released
+      // the last access to the pool here, which may be destroyed as soon as the lock is released
       std::lock_guard<std::mutex> lock(mutex_);
       idle_.push_back(worker);
       runs_.erase(std::find(runs_.begin(), runs_.end(), run));
       gone_.notify_all();
     }
-    // taken out, so that it does not end in whichever thread lets go of the run last
+    // taken out, so that it is not destroyed in the thread that releases the run last
     const std::exception_ptr error = std::move(run->error);
     if (error) std::rethrow_exception(error);
   }
@@ -158,7 +158,7 @@ class Pool::State {
     Worker* worker;
     try {
       worker = borrow();
-    } catch (...) {  // no memory for a worker: the caller, who has one, goes on alone
+    } catch (...) {  // no memory for a worker: the caller, which has one, continues alone
       return;
     }
     while (!closed_) {

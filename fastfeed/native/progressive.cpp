@@ -24,7 +24,7 @@ FASTFEED_INLINE void refine(Bits& bits, JCOEF* block, uint64_t which, int bit) {
   }
 }
 
-// The length of a run of blocks without news: 2^n and n bits more.
+// The length of a run of blocks without new bits: 2^n and n bits more.
 FASTFEED_INLINE unsigned run_length(Bits& bits, int n) {
   if (!n) return 1;
   const unsigned more = bits.look(n);
@@ -54,7 +54,7 @@ void Progressive::attach(j_decompress_ptr info, GiveUp give_up) {
 
 void Progressive::start_pass(j_decompress_ptr info) {
   auto& self = *static_cast<Progressive*>(info->client_data);
-  self.libjpegs_start_(info);  // checks what the scan says of itself
+  self.libjpegs_start_(info);  // validates the header of the scan
   self.scan(info);
 }
 

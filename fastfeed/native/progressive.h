@@ -1,7 +1,7 @@
 // Huffman decoding of a progressive JPEG's scans, in place of libjpeg's.
 //
 // ITU T.81, annex G: a scan brings the first bits of the means, or of some other coefficients of one component, or one
-// bit more of those. As in entropy.h, what is out of the ordinary is left to libjpeg.
+// bit more of those. As in entropy.h, anything unusual is left to libjpeg.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@ class Progressive {
   // Memory for the image whose header `info` has read; throws std::bad_alloc.
   void prepare(j_decompress_ptr info);
   void release();
-  // To be called when `info` has begun its first scan and read nothing of it. Takes info->client_data.
+  // Call when `info` has begun its first scan and read nothing of it. Takes info->client_data.
   void attach(j_decompress_ptr info, GiveUp give_up);
 
  private:
-  // One unit of a scan into its blocks, false for anything out of the ordinary.
+  // One unit of a scan into its blocks, false for anything unusual.
   bool first_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out);
   bool next_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out);
   bool first_bits(Bits& bits, JCOEF* block, uint64_t& known);
@@ -37,7 +37,7 @@ class Progressive {
   const Codes* codes_ = nullptr;
   GiveUp give_up_ = nullptr;
   void (*libjpegs_start_)(j_decompress_ptr) = nullptr;
-  int begin_ = 0, end_ = 0, shift_ = 0;  // of this scan: its band of coefficients, the place of its lowest bit
+  int begin_ = 0, end_ = 0, shift_ = 0;  // of this scan: its band of coefficients, the position of its lowest bit
   bool refines_ = false;
   int means_[MAX_COMPS_IN_SCAN];
   unsigned empty_ = 0;  // blocks to come in which this scan brings nothing new

@@ -18,7 +18,7 @@ namespace {
 // Of a progressive file: each scan is a pass over all blocks, however few its bytes. Encoders write about ten.
 constexpr int kMaxScans = 500, kAlwaysScans = 32;
 constexpr int64_t kScannedPixels = int64_t(4) << 30;
-constexpr int kRows = 8;  // handed over at a time
+constexpr int kRows = 8;  // rows per call
 
 struct Errors {
   jpeg_error_mgr base;
@@ -26,7 +26,7 @@ struct Errors {
   std::jmp_buf jump;
   Status status;
   bool damaged, gave_up;
-  Progressive* progressive;  // to take over before the first scan is read; null: nobody
+  Progressive* progressive;  // takes over before the first scan is read; null: none
   void* (*allocate)(j_common_ptr, int, size_t);
 };
 
@@ -72,7 +72,7 @@ void warn(j_common_ptr info, int level) {
     case JWRN_EXTRANEOUS_DATA:  // what many cameras and editors write
     case JWRN_ADOBE_XFORM:
     case JWRN_BOGUS_ICC:
-    case JWRN_NOT_SEQUENTIAL:  // an oddity of the scan's header: the pixels are right
+    case JWRN_NOT_SEQUENTIAL:  // an irregular scan header: the pixels are right
     case JWRN_JFIF_MAJOR:
     case JWRN_TOO_MUCH_DATA:
       return;
@@ -81,7 +81,7 @@ void warn(j_common_ptr info, int level) {
   }
 }
 
-// Called between a header and its data, and then again and again.
+// Called repeatedly, first between a header and its data.
 void progress(j_common_ptr info) {
   if (!info->is_decompressor) return;
   auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
@@ -97,7 +97,7 @@ void progress(j_common_ptr info) {
 }
 
 // libjpeg keeps tables for the next image, which abbreviated streams need. Here no image may depend on the one before,
-// so tables go with the image.
+// so tables are freed with the image.
 void* allocate(j_common_ptr info, int, size_t bytes) {
   return reinterpret_cast<Errors*>(info->err)->allocate(info, JPOOL_IMAGE, bytes);
 }
@@ -131,7 +131,7 @@ bool ends_properly(const uint8_t* at, const uint8_t* end) {
   return false;
 }
 
-// jpeg_crop_scanline reckons with components that are all shrunk alike. One that is shrunk less and still has to be
+// jpeg_crop_scanline assumes that all components are shrunk equally. One that is shrunk less and still has to be
 // widened, as the chroma of 4 x 2 sampling at a half, comes out wrong at the right edge: such files are read in full width.
 bool crops_well(const jpeg_decompress_struct& info) {
   int least = DCTSIZE;
@@ -157,7 +157,7 @@ class LibjpegReader final : public RowReader {
       return;
     }
     jpeg_create_decompress(&info_);
-    info_.mem->max_memory_to_use = 0;  // whatever the environment's JPEGMEM says: limits are admit()'s and Admission's
+    info_.mem->max_memory_to_use = 0;  // ignores JPEGMEM in the environment: limits are admit()'s and Admission's
     errors_.allocate = info_.mem->alloc_small;
     info_.mem->alloc_small = allocate;
     errors_.progress.progress_monitor = progress;
@@ -235,7 +235,7 @@ class LibjpegReader final : public RowReader {
     info_.scale_num = 1;
     info_.scale_denom = unsigned(region.denominator);
     info_.dct_method = JDCT_ISLOW;
-    info_.do_block_smoothing = FALSE;  // guesses what missing scans would say, and not the same at the edge of a region
+    info_.do_block_smoothing = FALSE;  // guesses the content of missing scans, and not the same at the edge of a region
     const bool own = !plain && !info_.arith_code;
     errors_.progressive = own && info_.progressive_mode ? &progressive_ : nullptr;
     if (errors_.progressive) progressive_.prepare(&info_);

@@ -1,4 +1,4 @@
-// Rows of RGB pixels out of a JPEG: the seam behind which entropy decoding, inverse DCT and color conversion happen.
+// Reads rows of RGB pixels from a JPEG: the interface to entropy decoding, inverse DCT and color conversion.
 #pragma once
 
 #include <cstddef>
@@ -33,16 +33,16 @@ class RowReader {
   virtual Rows rows() = 0;
   // After the last row: whether all of the file is sound, as far as it was read, and ends where it should. Releases.
   virtual Status finish() = 0;
-  // Whether the failure is none of the file's: begin again, plainly.
+  // Whether the failure is not the file's: start again with `plain`.
   virtual bool gave_up() const = 0;
-  // Lets go of the image's memory, wherever it stands.
+  // Releases the image's memory in any state.
   virtual void release() = 0;
 };
 
 // The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time.
 std::unique_ptr<RowReader> libjpeg_reader();
 
-// Bytes that decoding a region keeps at once, beside rows: the coefficients of a file with several scans.
+// Bytes that decoding a region keeps at once, in addition to rows: the coefficients of a file with several scans.
 size_t held_bytes(const Header& header);
 
 }  // namespace fastfeed

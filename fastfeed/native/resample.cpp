@@ -36,7 +36,7 @@ double value(Filter filter, double x) {
   return 0.0;
 }
 
-// Several rows in one pass: the sums are then read and written once for all of them. `kNew`: there are no sums yet.
+// Several rows in one pass: the sums are then read and written once for all of them. `kNew`: starts new sums.
 template <int kRows, bool kNew>
 inline __attribute__((always_inline)) void add(float* __restrict sums, const uint8_t* __restrict row, size_t stride,
                                                const float* weight, int n) {
@@ -135,7 +135,7 @@ void Axis::set(Filter filter, double start, double length, int inputs, int outpu
     double total = 0;
     for (int k = 0; k < high - low; ++k) total += values[size_t(k)] = value(filter, (k + low - center + 0.5) * shrink);
     if (total == 0.0) values[0] = total = 1.0;
-    // Weights of nothing at both ends cost time and move the window. A zero inside the support (Keys at 1) stays: without
+    // Zero weights at both ends cost time and move the window. A zero inside the support (Keys at 1) stays: without
     // it the next output could begin before this one, and push() and low() rely on windows that begin and end in order.
     int from = 0, to = high - low;
     const auto beyond = [&](int k) {
@@ -166,7 +166,7 @@ const Axis& Axes::get(Filter filter, double start, double length, int inputs, in
     }
     if (kept.used < oldest->used) oldest = &kept;
   }
-  oldest->used = 0;  // until it is whole: set() may run out of memory
+  oldest->used = 0;  // until it is complete: set() may run out of memory
   oldest->axis.set(filter, start, length, inputs, outputs);
   oldest->filter = filter, oldest->start = start, oldest->length = length;
   oldest->inputs = inputs, oldest->outputs = outputs, oldest->used = ++now_;

@@ -1,4 +1,4 @@
-// What a table makes of bytes, how often each byte occurs, and grays. Pixels are interleaved, with 1 or 3 channels.
+// Table lookup, histograms and grayscale conversion of bytes. Pixels are interleaved, with 1 or 3 channels.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ bool wide_look_ups();
 void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels);
 
 // The same with wider entries, `size` bytes each (2 or 4): table[in[i]][i % channels]. out: pixels of channels, or, where
-// `planar`, one plane per channel. `in` and `out` are apart.
+// `planar`, one plane per channel. `in` and `out` must not overlap.
 void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size, bool planar);
 
 // counts[c][v]: how many of channel c are v. At most 2^32 - 1 pixels.

@@ -1,4 +1,4 @@
-// Look-ups of 64 bytes at a time, where the processor has AVX-512 VBMI. Included by what has such a way beside a plain one.
+// Lookup of 64 bytes at a time on CPUs with AVX-512 VBMI. Included by code that also has a plain path.
 #pragma once
 
 #include "tables.h"
@@ -26,7 +26,7 @@ FASTFEED_WIDE inline Table load(const uint8_t* table) {
   return t;
 }
 
-// Each instruction looks up in 128 entries by the lower seven bits; the eighth tells which of two to believe.
+// Each instruction looks up in 128 entries by the lower seven bits; the eighth selects one of the two results.
 FASTFEED_WIDE inline __m512i look(const Table& t, __m512i bytes) {
   const __m512i low = _mm512_permutex2var_epi8(t.part[0], bytes, t.part[1]);
   const __m512i high = _mm512_permutex2var_epi8(t.part[2], bytes, t.part[3]);

@@ -46,7 +46,7 @@ struct JpegWriter::Libjpeg {
       return;
     }
     jpeg_create_compress(&info);
-    info.mem->max_memory_to_use = 0;  // whatever the environment's JPEGMEM says
+    info.mem->max_memory_to_use = 0;  // ignores JPEGMEM in the environment
     destination.init_destination = nothing;
     destination.empty_output_buffer = overflow;
     destination.term_destination = nothing;
@@ -56,7 +56,7 @@ struct JpegWriter::Libjpeg {
   Libjpeg(const Libjpeg&) = delete;
   Libjpeg& operator=(const Libjpeg&) = delete;
 
-  // Bytes written into [at, at + room); 0 when that did not do.
+  // Bytes written into [at, at + room); 0 if there was not enough room.
   size_t run(const uint8_t* pixels, int height, int width, const Coding& coding, uint8_t* at, size_t room) {
     full = false;
     if (setjmp(jump)) {

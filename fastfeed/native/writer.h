@@ -1,4 +1,4 @@
-// RGB pixels into a baseline JPEG.
+// Encodes RGB pixels as a baseline JPEG.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class JpegWriter {
   bool write(const uint8_t* pixels, int height, int width, const Coding& coding);
   const uint8_t* data() const { return file_.data(); }
   size_t size() const { return size_; }
-  std::vector<uint8_t> take();  // a copy of just the file; memory beyond what most need is given back
+  std::vector<uint8_t> take();  // a copy of just the file; memory beyond the usual size is freed
   void release();
 
  private:

@@ -72,14 +72,14 @@ def _no_ranges() -> ColumnMap:
 
 
 def _name_indexes(db: NsysDatabase, ids: np.ndarray, names: Strings) -> tuple[np.ndarray, np.ndarray]:
-    """Indexes of names, and which ranges are operators of PyTorch: their numbers would make every name another.
+    """Indexes of names, and which ranges are operators of PyTorch: the numbers in their names would make every name distinct.
 
-    A text is in `text`, or, of a registered string, behind `textId`.
+    The name is in `text`, or, for a registered string, referenced by `textId`.
     """
     registered = db.strings(np.unique(ids[ids != -1]))
     name = np.full(len(ids), -1, np.int32)
     operator = np.zeros(len(ids), bool)
-    index = _NameIndex(names)
+    index = _RangeNames(names)
     count = 0
     for texts in db.texts(_TABLE, "text", _SHORT_TEXT, _RANGES) if db.has(_TABLE, "text") else ():
         name[count : count + len(texts)] = np.fromiter(map(index.__getitem__, texts), np.int32, len(texts))
@@ -91,8 +91,8 @@ def _name_indexes(db: NsysDatabase, ids: np.ndarray, names: Strings) -> tuple[np
     return name, operator
 
 
-class _NameIndex(dict[str | None, int]):
-    """Texts as shortened by SQL to indexes of names; -2 - index for an operator, -1 for no text."""
+class _RangeNames(dict[str | None, int]):
+    """Maps texts shortened by SQL to indexes of names: -2 - index for an operator, -1 for no text."""
 
     def __init__(self, names: Strings) -> None:
         super().__init__({None: -1})
@@ -105,7 +105,7 @@ class _NameIndex(dict[str | None, int]):
 
 
 def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
-    """(globalPid, id) to name, from the events that made them."""
+    """(globalPid, id) to name, from the events that created them."""
     if not db.has(_TABLE, "domainId", "globalTid"):
         return {}
     text = "text" if db.has(_TABLE, "text") else "NULL"
@@ -120,7 +120,7 @@ def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
 
 
 def _domain_names(rows: ColumnMap, domains: dict[tuple[int, int], str], names: Strings) -> np.ndarray:
-    """A domain without a known maker keeps its number as a name; domain 0 is NVTX's own, -1."""
+    """A domain without a known creation event keeps its number as a name; domain 0 is NVTX's own, -1."""
     names_ = np.full(len(rows["start"]), -1, np.int32)
     pids = process_of(rows["globalTid"])
     others = {}

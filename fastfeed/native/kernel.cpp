@@ -57,7 +57,7 @@ int denominator(double height, double width, int rows, int columns, double enlar
   return 1;
 }
 
-// A window that the image does not have is the caller's mistake, not the file's. Rounding errors of a pixel are tolerated.
+// A window that the image does not have is the caller's mistake, not the file's. A pixel of rounding is tolerated.
 void check(const Window& w, const Header& header) {
   const bool sane = w.height > 0 && w.width > 0 && w.top > -1 && w.left > -1 &&
                     w.top + w.height < header.shown_height() + 1 && w.left + w.width < header.shown_width() + 1;

@@ -1,4 +1,4 @@
-"""Boxes and masks of a batch: read from the source, moved as the pixels are, and padded to one shape."""
+"""Boxes and masks of a batch: read from the source, moved with the pixels, and padded to one shape."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a feed is made with: values that pickle, so that a helper process can make the same batches, and the checks
-that they fit each other."""
+"""A feed's configuration and its validation. All values pickle, so that a helper process can make the same batches."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class FeedConfig:
             module.compile,
             engine=engine,
             timeline=timeline,
-            batch=plan.batch + 2 * (group - 1),  # a group that a batch cuts is made whole
+            batch=plan.batch + 2 * (group - 1),  # groups at the batch's edges are made completely
             threads=threads,
             gpu=plan.world.gpu,
             decode=self.decode,
@@ -66,7 +65,7 @@ class FeedConfig:
 
 
 def check_source(source: Any) -> None:
-    """ConfigError for what is not a source."""
+    """Raise ConfigError unless `source` is a source."""
     if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
         got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
         raise ConfigError(

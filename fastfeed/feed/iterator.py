@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class BatchIterator(Generic[T]):
-    """An iterator of batches, or of what a place function made of them."""
+    """An iterator of batches, or of the results of a place function."""
 
     def __init__(
         self, stream: BatchStream, plan: Plan, meter: Meter, timeline: Timeline, epoch: int, step: int

@@ -20,7 +20,7 @@ PlaceFunction = Callable[[Batch], Any]
 
 
 class BatchStream(Protocol):
-    """Batches in order, made ahead; an error is raised at its batch's turn."""
+    """Batches in order, prepared ahead; an error is raised at its batch's turn."""
 
     def __next__(self) -> Any: ...
 
@@ -70,7 +70,7 @@ class ThreadProducer:
 
 
 class _ThreadStream:
-    """Holds its pool, so it outlives the feed that started it."""
+    """A stream that holds its thread pool, so it outlives the feed that started it."""
 
     def __init__(
         self,

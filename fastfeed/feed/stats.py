@@ -12,7 +12,7 @@ __all__ = ["FeedStats", "Meter"]
 
 @dataclass(frozen=True, slots=True)
 class FeedStats:
-    """Totals since the feed was made."""
+    """Totals since the feed was created."""
 
     images: int  # delivered
     batches: int

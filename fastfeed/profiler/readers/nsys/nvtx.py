@@ -72,7 +72,7 @@ def _no_ranges() -> ColumnMap:
 
 
 def _name_indexes(db: NsysDatabase, ids: np.ndarray, names: Strings) -> tuple[np.ndarray, np.ndarray]:
-    """Indexes of names, and which ranges are operators of PyTorch: the numbers in their names would make every name distinct.
+    """Name indexes, and which ranges are PyTorch operators: numbers in their names would make every name distinct.
 
     The name is in `text`, or, for a registered string, referenced by `textId`.
     """

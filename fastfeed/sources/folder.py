@@ -1,4 +1,4 @@
-"""Photographs in folders, one folder per class; on this machine or in remote storage."""
+"""Reads images from folders, one folder per class, local or in remote storage."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class ImageFolder:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How many files below the root are no samples, by extension, `(hidden)`, `(no class)` and so on."""
+        """Counts of files below the root that are not samples, by extension, `(hidden)`, `(no class)` and so on."""
         return self._left_out.counts
 
     @property
@@ -149,14 +149,14 @@ class ImageFolder:
         return len(self._paths)
 
     def path(self, i: int) -> Path:
-        """The file of sample i, where it is one of this machine."""
+        """The local file of sample i. ConfigError for remote images."""
         if self.remote:
-            raise ConfigError(f"ImageFolder: {self.uri(i)} is no file of this machine; use uri({i})")
+            raise ConfigError(f"ImageFolder: {self.uri(i)} is not a local file; use uri({i})")
         return Path(self.uri(i))
 
     @property
     def paths(self) -> StringColumn:
-        """Below the root, sample by sample."""
+        """Paths relative to the root, one per sample."""
         return self._paths
 
     def uri(self, i: int) -> str:
@@ -202,7 +202,7 @@ class ImageFolder:
 
     @property
     def fingerprint(self) -> str:
-        """Of names, classes and sizes; computed when first asked for. A copy elsewhere has the same."""
+        """Hash of names, classes and sizes, computed on first use. Equal for a copy elsewhere."""
         if not self._fingerprint:
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
             names, labels = (self._paths.ends, self._paths.blob), self._labels

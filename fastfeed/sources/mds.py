@@ -243,7 +243,7 @@ def _names(uri: str, data: bytes) -> Iterator[str]:
                 raise ValueError(f"a shard outside its folder: {name!r}")
             yield uri.removesuffix(_INDEX) + name
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"MDSShards: {uri} is no index of MDS shards: {type(error).__name__} {error}") from error
+        raise SourceError(f"MDSShards: {uri} is not an index of MDS shards: {type(error).__name__} {error}") from error
 
 
 def _header(reader: ForwardReader) -> tuple[np.ndarray, _ColumnLayout]:

@@ -119,7 +119,7 @@ class Mixture:
         return out
 
     def uri(self, i: int) -> str:
-        """As the source that it comes from says."""
+        """The uri in the sample's own source."""
         part, own = self._of(int(i))
         return self.sources[part].uri(own)
 
@@ -133,16 +133,16 @@ class Mixture:
         return self._array(np.asarray(ids), (), np.int64, -1, ask)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """As the sources do."""
+        """Read each sample from its own source."""
         return self._scatter(ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())])
 
     @property
     def remote(self) -> bool:
-        """One of the sources is."""
+        """Whether any source is remote."""
         return any(isinstance(source, Fetching) and source.remote for source in self.sources)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
-        """Begin to read; what is local is read when it is taken."""
+        """Begin to read; local samples are read when their result is requested."""
 
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
@@ -152,12 +152,12 @@ class Mixture:
         return self._scatter(ids, ask)
 
     def _own(self, part: int, sample: Any) -> Any:
-        """A failure by its id here."""
+        """Number a failure by its id in the mixture."""
         return replace(sample, id=sample.id + int(self.starts[part])) if isinstance(sample, Failure) else sample
 
     @property
     def fingerprint(self) -> str:
-        """Of all sources, one after another."""
+        """The fingerprints of all sources, joined by +."""
         return " + ".join(source.fingerprint for source in self.sources)
 
     @property
@@ -174,7 +174,7 @@ class Mixture:
         return self._array(ids, (), np.int64, 0, lambda _, s, own: s.sizes(own) if isinstance(s, Sharded) else None)
 
     def shard(self, unit: int) -> str:
-        """Where a unit lies."""
+        """The name of a unit of storage."""
         for name, source in zip(self.names, self.sources, strict=True):
             count = len(source.bounds) - 1 if isinstance(source, Sharded) else 1
             if unit < count:
@@ -184,22 +184,22 @@ class Mixture:
 
     @property
     def notes(self) -> list[str]:
-        """Those of all sources, each after the source's name."""
+        """The notes of all sources, each after the source's name."""
         named_sources = zip(self.names, self.sources, strict=True)
         return [f"{name}: {note}" for name, source in named_sources for note in notes_of(source)]
 
     # -- Annotated
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
-        """As the sources say, 1 where one does not: float32. None where none does."""
+        """Sample weights, 1 for sources without: float32. None if no source has any."""
         return self._annotation(ids, "weights", (), np.float32, 1)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
-        """As the sources say, NaN where one does not: float64, shape (len(ids), 4). None where none does."""
+        """Boxes, NaN for sources without: float64, shape (len(ids), 4). None if no source has any."""
         return self._annotation(ids, "boxes", (4,), np.float64, np.nan)
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """Those that every source has."""
+        """The columns that every source has."""
         annotated = [source for source in self.sources if isinstance(source, Annotated)]
         if len(annotated) < len(self.sources):
             return {}
@@ -218,11 +218,11 @@ class Mixture:
 
     @property
     def most(self) -> int:
-        """As the source with the most room says; 0 where none has boxes."""
+        """The largest room of all sources; 0 if none has boxes."""
         return max((source.most for source in self._located.values()), default=0)
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """As the sources say, none where one says nothing; labels by the merged names. None where none has boxes."""
+        """Boxes with labels by the merged names; sources without have 0. None if no source has boxes."""
         if not self._kinds:
             return None
         parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -241,7 +241,7 @@ class Mixture:
         return Instances(boxes[order], labels[order], counts)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
-        """As the sources say, None where one says nothing; their numbers are taken to mean the same."""
+        """Masks, None for sources without; class ids are taken to mean the same in all sources."""
         if all(source.masks([]) is None for source in self._located.values()):
             return None
 
@@ -274,7 +274,7 @@ class Mixture:
 
 
 class _DeferredRead:
-    """A read that happens when it is taken."""
+    """A read that happens when its result is requested."""
 
     def __init__(self, read: Callable[[], Any]) -> None:
         self._read = read

@@ -180,7 +180,7 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
             raise ValueError("columns first" if head["fortran_order"] else f"shape {shape}")
         return start, shape, str(head["descr"])
     except (ValueError, KeyError, TypeError, SyntaxError, IndexError, MemoryError, RecursionError) as error:
-        raise SourceError(f"RawShards: {uri} is no array: {error}") from error
+        raise SourceError(f"RawShards: {uri} is not an array: {error}") from error
 
 
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:

@@ -75,7 +75,7 @@ def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
     if "::" in uri:
         raise ConfigError(
             f"cannot open {uri}: chains of file systems are not read; pass cache= instead of simplecache::, and unpack "
-            "archives that are no tar shards"
+            "archives other than tar shards"
         )
     protocol = uri.partition("://")[0] if "://" in uri else "file"
     return protocol, _about(uri, lambda: get_filesystem_class(protocol)._get_kwargs_from_urls(uri))

@@ -123,7 +123,7 @@ def test_it_is_no_file(tmp_path):
     source = ImageFolder(uploaded(tree(tmp_path, "a/1.jpg", "a/2.jpg")) + "/")
     with pytest.raises(ConfigError) as error:
         source.path(1)
-    assert str(error.value) == f"ImageFolder: {source.root}/a/2.jpg is no file of this machine; use uri(1)"
+    assert str(error.value) == f"ImageFolder: {source.root}/a/2.jpg is not a local file; use uri(1)"
 
 
 # -- reading

@@ -110,8 +110,8 @@ def test_wrong_names(tmp_path: Path, options: dict[str, Any], message: str) -> N
         (mds_index(["a.mds"], format="json"), "a shard of format 'json'"),
         ('{"version": 3, "shards": []}', "version 3, 2 can be read"),
         ('{"version": 2}', "KeyError 'shards'"),
-        ("[]", "is no index of MDS shards"),
-        ("[" * 100_000, "is no index of MDS shards"),
+        ("[]", "is not an index of MDS shards"),
+        ("[" * 100_000, "is not an index of MDS shards"),
         (mds_index(["none.mds"]), "none.mds"),
     ],
 )

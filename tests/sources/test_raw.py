@@ -73,9 +73,9 @@ def test_other_arrays(tmp_path: Path, array: np.ndarray, message: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is no array: "),
-        (b"\x93NUMPY\x01\x00\xff\xff{", "is no array: "),
-        (b"\x93NUMPY\x01\x00\x10\x00" + b"__import__('os')", "is no array: "),
+        (b"", "is not an array: "),
+        (b"\x93NUMPY\x01\x00\xff\xff{", "is not an array: "),
+        (b"\x93NUMPY\x01\x00\x10\x00" + b"__import__('os')", "is not an array: "),
         (b"\x93NUMPY\x07\x00", "not NumPy's format"),
         (b"PK\x03\x04", "not NumPy's format"),
         (_MAGIC + len(HUGE).to_bytes(2, "little") + HUGE, r"announces [0-9]+ \+ 9999999999999999999 x 4 x 6 x 3"),

@@ -1,4 +1,4 @@
-"""Boxes as people have them, an array per image, into one array: a million small ones would take a gigabyte."""
+"""Packs boxes, one array per image, into one array: a million small arrays would take a gigabyte."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Where = Callable[[int], str]  # sample -> its name, for messages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxLists:
-    """Those of n images, m in all."""
+    """Boxes of n images, m in all."""
 
     boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
     labels: np.ndarray  # int32 (m,)
@@ -91,7 +91,7 @@ class BoxLists:
             at = int(outside.argmax()) if len(each) else 0
             shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""
             refuse(outside, f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or mend it")
-        refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is no object")
+        refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is not an object")
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")
         refuse(labels > np.iinfo(np.int32).max, "must have a label below 2**31, got {label}")
@@ -106,7 +106,7 @@ class BoxLists:
         return int(np.diff(self.ends).max(initial=0))
 
     def take(self, ids: np.ndarray) -> Instances:
-        """Those of some images."""
+        """Boxes of the given images."""
         ids = np.asarray(ids, np.int64)
         counts = self.ends[ids + 1] - self.ends[ids]
         rows = np.repeat(self.ends[ids] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

@@ -90,7 +90,7 @@ def _rows(content: Any, key: str) -> bool:
 
 
 class _CocoFile:
-    """What the file says, as arrays."""
+    """A COCO file as arrays."""
 
     def __init__(self, uri: str, content: dict[str, Any]) -> None:
         self.uri = uri
@@ -220,7 +220,7 @@ class ListedFiles:
 
     @property
     def fingerprint(self) -> str:
-        """Of names; of what the files hold nothing."""
+        """Hash of the names; the contents of the files do not count."""
         return fingerprint(len(self), (self.paths.blob.data, self.paths.ends.data), (), _no_content)
 
     def __repr__(self) -> str:

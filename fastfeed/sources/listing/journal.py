@@ -33,7 +33,7 @@ _RECORD = struct.Struct("<III")
 
 @dataclass(slots=True)
 class End:
-    """Of a folder that is listed."""
+    """The summary of a folder that is fully listed."""
 
     images: int
     ordered: bool  # as a walk from folder to folder meets them
@@ -47,11 +47,11 @@ class Journal(Protocol):
     ends: dict[str, End]
 
     def add(self, folder: str, rows: FileTable) -> None:
-        """Some more images."""
+        """Add images of a folder."""
         ...
 
     def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
-        """These were all."""
+        """Mark a folder as fully listed."""
         ...
 
     def rows(self, folder: str) -> Iterator[FileTable]:
@@ -68,12 +68,12 @@ class MemoryJournal:
         self._order = _OrderCheck()
 
     def add(self, folder: str, rows: FileTable) -> None:
-        """Some more images."""
+        """Add images of a folder."""
         self._order.look(folder, rows)
         self._parts.setdefault(folder, []).append(rows)
 
     def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
-        """These were all."""
+        """Mark a folder as fully listed."""
         self.ends[folder] = End(*self._order.result(folder), left_out, more)
 
     def rows(self, folder: str) -> Iterator[FileTable]:
@@ -149,7 +149,7 @@ class FileJournal:
         return valid_size
 
     def add(self, folder: str, rows: FileTable) -> None:
-        """Some more images."""
+        """Add images of a folder."""
         self._order.look(folder, rows)
         waiting = self._waiting.setdefault(folder, [])
         waiting.append(rows)
@@ -157,7 +157,7 @@ class FileJournal:
             self._flush(folder)
 
     def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
-        """These were all."""
+        """Mark a folder as fully listed."""
         self._flush(folder)
         end = End(*self._order.result(folder), left_out, more)
         self._write(
@@ -215,7 +215,7 @@ class FileJournal:
 
 
 def folders_listed(path: str) -> tuple[int, int]:
-    """Of how many folders an unfinished listing has the images, and how many there are; 0, 0 where there is none."""
+    """How many folders an unfinished listing has listed, and how many there are; 0, 0 if there is no listing."""
     listed, folders = -1, 0
     try:
         with open(path, "rb") as file:
@@ -240,13 +240,13 @@ def _records(file: BinaryIO) -> Iterator[tuple[_JournalEntry, dict[str, Any]]]:
 
 
 class _OrderCheck:
-    """Counts the images of each folder, and looks whether they are in order."""
+    """Counts the images of each folder, and checks that they are in order."""
 
     def __init__(self) -> None:
         self._folders: dict[str, tuple[int, bool, bytes]] = {}  # images, whether they are, the last one
 
     def look(self, folder: str, rows: FileTable) -> None:
-        """Some more."""
+        """Check more images of a folder."""
         images, ordered, last = self._folders.get(folder, (0, True, b""))
         for path in unpacked(rows.paths):
             key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in FileTable.in_order

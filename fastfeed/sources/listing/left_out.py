@@ -21,18 +21,18 @@ _KINDS = {  # one of them, several
 
 @dataclass(slots=True)
 class LeftOut:
-    """Files that are no samples. A kind is an extension, or one in parentheses."""
+    """Counts files that are not samples. A kind is an extension, or one in parentheses."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)  # by kind: a path below the root
 
     def add(self, kind: str, example: str, count: int = 1) -> None:
-        """Some more of a kind."""
+        """Count files of a kind."""
         self.counts[kind] += count
         self.examples.setdefault(kind, example)
 
     def update(self, other: LeftOut) -> None:
-        """All that another one has."""
+        """Add the counts of another one."""
         self.counts.update(other.counts)
         self.examples = other.examples | self.examples
 

@@ -1,4 +1,4 @@
-"""All images below a root, walked through once: into memory, or into a file that saves walking again.
+"""Lists all images below a root, into memory or into a file that makes listing again unnecessary.
 
 Folders of remote storage are listed many at a time. Of each, S3 gives a page of a thousand images at once; other
 storage gives all of a folder, which is then held in memory as fsspec has it.
@@ -31,7 +31,7 @@ __all__ = ["Summary", "gather", "list_images"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of a listing that was written."""
+    """Counts of a listing that was written."""
 
     root: str
     images: int
@@ -117,7 +117,7 @@ def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, ou
 
 
 def _utf8(rows: FileTable, left_out: LeftOut) -> FileTable:
-    """Less those whose names no table can hold."""
+    """Drop images whose names a table cannot hold."""
     if not len(rows) or rows.paths.blob.max(initial=0) < 128:
         return rows
     bad = [row for row, path in enumerate(unpacked(rows.paths)) if not _is_utf8(path)]
@@ -242,7 +242,7 @@ class _LooseImages:
         self._parts, self._remaining = parts, FileTable(packed([]))
 
     def before(self, name: bytes | None) -> Iterator[FileTable]:
-        """Those that come before this name, and were not handed out yet; None: all."""
+        """The images before this name that were not yielded yet; None: all of them."""
         while True:
             remaining = self._remaining
             last = len(remaining)

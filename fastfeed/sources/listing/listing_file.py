@@ -225,7 +225,7 @@ def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def facts_of(path: str, who: str) -> dict[str, Any]:
-    """Of a listing as arrays: "root", and "left_out", how many files by extension."""
+    """The header of a listing as arrays: "root", and "left_out", file counts by extension."""
     return _arrays(path, who)[0]
 
 

@@ -20,14 +20,14 @@ class ListingProgress:
         self._images, self._folders, self._started = 0, 0, time.monotonic()
 
     def begin(self, folders: int, resumed: int) -> None:
-        """So many folders there are; some are done, from an earlier run."""
+        """Set the number of folders, and how many an earlier run has listed."""
         with self._lock:
             self._folders = resumed
             if self._bar is not None and folders:
                 self._bar.update(self._task, total=folders, completed=resumed)
 
     def add(self, images: int = 0, folders: int = 0) -> None:
-        """Some more."""
+        """Count images and folders."""
         with self._lock:
             self._images += images
             self._folders += folders
@@ -36,7 +36,7 @@ class ListingProgress:
                 self._bar.update(self._task, completed=self._folders, images=self._images, rate=rate)
 
     def now(self, activity: str) -> None:
-        """What is being done."""
+        """Show the current activity."""
         if self._bar is not None:
             self._bar.update(self._task, description=activity)
 

@@ -52,7 +52,7 @@ def _wids(uri: str, storage: Storage, who: str, nested: bool = False) -> Iterato
             if part is not index and "source_url" in part and not nested:
                 yield from _wids(_join(uri, part["source_url"]), storage, who, nested=True)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{who}: {uri} is no index of wids: {type(error).__name__} {error}") from error
+        raise SourceError(f"{who}: {uri} is not a wids index: {type(error).__name__} {error}") from error
 
 
 def _read(uri: str, storage: Storage, who: str) -> bytes:

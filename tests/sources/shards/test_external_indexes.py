@@ -89,7 +89,7 @@ def test_a_remote_index(tmp_path):
 )  # fmt: skip
 def test_what_is_no_index_of_wids(tmp_path, text):
     (tmp_path / "index.json").write_text(text)
-    with pytest.raises(SourceError, match=r"TarShards: .*/index.json is no index of wids: \w+"):
+    with pytest.raises(SourceError, match=r"TarShards: .*/index.json is not a wids index: \w+"):
         TarShards(tmp_path / "index.json")
 
 

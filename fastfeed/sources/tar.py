@@ -211,8 +211,8 @@ def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
             value = value[name]
     text = "" if isinstance(value, bool) or not isinstance(value, (int, str)) else str(value)
     if not text or re.fullmatch(r"-[0-9]+", text) or re.search("[\0-\x1f\x7f\ud800-\udfff]", text):
-        shown = repr(value)[:_SHOWN]
-        raise ValueError(f"got {shown}, a number >= 0 or a text is needed")
+        excerpt = repr(value)[:_SHOWN]
+        raise ValueError(f"got {excerpt}, a number >= 0 or a text is needed")
     digits = re.fullmatch(r"0*([0-9]{1,10})", text)
     return int(digits[1]) if digits and int(digits[1]) < 2**31 else text
 

@@ -49,11 +49,11 @@ class Permit:
 
     def __init__(self, limiter: Limiter, number: int) -> None:
         self._limiter, self._number = limiter, number
-        self._held = False
+        self._in_use = False
 
     async def __aenter__(self) -> Permit:
         await self._limiter.acquire(self._number)
-        self._held = True
+        self._in_use = True
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -66,6 +66,6 @@ class Permit:
         await self.__aenter__()
 
     def _release(self) -> None:
-        if self._held:
-            self._held = False
+        if self._in_use:
+            self._in_use = False
             self._limiter.release()

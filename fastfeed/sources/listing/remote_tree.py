@@ -143,14 +143,14 @@ async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
     await system.set_session()
     # every object has a date that is not needed; the client would take longer to read these than for all else
     system.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_date)
-    found = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
+    response = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
     files = [
         (entry["Key"][len(prefix) :], Stat(entry["Size"], entry["ETag"].strip('"')))
-        for entry in found.get("Contents", ())
+        for entry in response.get("Contents", ())
         if entry["Key"] != prefix  # what some tools put in place of a folder
     ]
-    folders = [entry["Prefix"][len(prefix) : -1] for entry in found.get("CommonPrefixes", ())]
-    return _Page(files, folders, found.get("NextContinuationToken", ""))
+    folders = [entry["Prefix"][len(prefix) : -1] for entry in response.get("CommonPrefixes", ())]
+    return _Page(files, folders, response.get("NextContinuationToken", ""))
 
 
 def _date(text: Any) -> datetime:
@@ -163,9 +163,9 @@ def _date(text: Any) -> datetime:
 
 
 async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
-    found = (await list_files(system, path)).values() if deep else await call(system, "ls", path, detail=True)
+    response = (await list_files(system, path)).values() if deep else await call(system, "ls", path, detail=True)
     files, folders = [], []
-    for info in sorted(found, key=lambda info: info["name"]):
+    for info in sorted(response, key=lambda info: info["name"]):
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
         if info["type"] == "directory" and name:
             folders.append(name)

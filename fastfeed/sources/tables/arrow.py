@@ -77,10 +77,10 @@ def _numbers(array: Any) -> np.ndarray:
 
 def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, first: int) -> np.ndarray:
     """(n, k); rows of null are 0."""
-    there = np.ones(len(array), bool) if null is None else ~null
+    present = np.ones(len(array), bool) if null is None else ~null
     widths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    width = int(widths[there][0]) if there.any() else 0
-    if (odd := there & (widths != width)).any():
+    width = int(widths[present][0]) if present.any() else 0
+    if (odd := present & (widths != width)).any():
         row = int(np.argmax(odd))
         raise SourceError(
             f"Table: {uri}, row {first + row}: column {name!r} holds a list of {widths[row]}, those above hold {width}"
@@ -88,11 +88,11 @@ def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, first: int)
     flat = array.drop_null().flatten()
     if flat.null_count:
         inner = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-        row = int(np.flatnonzero(there)[inner // width])
+        row = int(np.flatnonzero(present)[inner // width])
         raise SourceError(f"Table: {uri}, row {first + row}: column {name!r} holds a list with null in it")
-    values = _numbers(flat).reshape(int(there.sum()), width)
+    values = _numbers(flat).reshape(int(present.sum()), width)
     if null is None:
         return values
     out = np.zeros((len(array), width), values.dtype)
-    out[there] = values
+    out[present] = values
     return out

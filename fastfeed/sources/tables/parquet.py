@@ -112,8 +112,8 @@ def image_leaf(footer: Footer, name: str) -> str | None:
         own = kind.get_field_index("bytes")
         if own >= 0 and is_bytes(kind.field(own).type):
             return f"{name}.bytes"
-    got = "null in every row" if pa.types.is_null(kind) else kind
-    raise SourceError(f"Table: column {name!r} of {footer.uri} must hold {_IMAGE}, got {got}")
+    actual_type = "null in every row" if pa.types.is_null(kind) else kind
+    raise SourceError(f"Table: column {name!r} of {footer.uri} must hold {_IMAGE}, got {actual_type}")
 
 
 def class_names(footer: Footer, name: str) -> tuple[str, ...]:

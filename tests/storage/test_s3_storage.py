@@ -103,10 +103,10 @@ def test_a_dead_object_fails_alone(s3: S3Server):
 def test_a_feed_from_s3_gives_what_a_local_one_gives(s3: S3Server, tmp_path: Path):
     for k in range(4):
         data = tar_of(samples(range(10 * k, 10 * k + 10)))
-        s3.put(f"bucket/train/s-{k}.tar", data)
+        s3.put(f"shards-of-a-feed/s-{k}.tar", data)
         (tmp_path / f"s-{k}.tar").write_bytes(data)
     s3.faults(latency_s=0.005, share_503=0.05, share_cut=0.05, seed=3)
-    remote = ff.TarShards("s3://bucket/train/", storage=s3.options, cache=tmp_path / "cache", progress=False)
+    remote = ff.TarShards("s3://shards-of-a-feed/", storage=s3.options, cache=tmp_path / "cache", progress=False)
     local = ff.TarShards(tmp_path)
     assert [remote.read([i])[0] for i in (0, 17)] == local.read([0, 17])
     with (

@@ -73,7 +73,9 @@ def test_an_error_of_the_piece_comes_back_and_the_process_lives_on(tmp_path: Pat
         first = supervisor.run_piece(0)
         assert isinstance(first.error, OSError) and first.error.errno == 28
         second = supervisor.run_piece(1)
-        assert isinstance(second.error, RuntimeError) and "_Odd" in str(second.error), "one that does not pickle"
+        assert isinstance(second.error, RuntimeError) and "_UnpicklableError" in str(second.error), (
+            "one that does not pickle"
+        )
         again = [supervisor.run_piece(0), supervisor.run_piece(1)]
         assert [outcome.error for outcome in again] == [None, None]
         assert again[0].summary["pid"] == again[1].summary["pid"]

@@ -1,8 +1,8 @@
 """Reads objects from S3 through obstore, a client in Rust, signed in as s3fs is.
 
-s3fs lists, stats and finds credentials, region and endpoint. Reads go through obstore where it is installed, at a
-quarter of the processor time (benchmarks/results/obstore.md). They go through s3fs where its options ask for more than
-is carried over, in forked processes, which obstore's threads do not survive, and from servers that ignore ranges.
+s3fs lists, stats and finds credentials, region and endpoint. Reads go through obstore where it is installed, at
+twice the rate (benchmarks/results/obstore.md). They go through s3fs where its options ask for more than is carried
+over, in forked processes, which obstore's threads do not survive, and from servers that ignore ranges.
 """
 
 from __future__ import annotations

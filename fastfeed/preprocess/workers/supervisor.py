@@ -107,6 +107,7 @@ class Supervisor:
 
         A process that was killed is tried several times: the kill may have been meant for another process.
         """
+        death = None
         for _ in range(_MAX_DEATHS):
             death = self._try_alone(sample)
             if death is None or death.reason != "oom":

@@ -42,7 +42,7 @@ accelerator.register_for_checkpointing(loader)  # its position is saved and load
 
 if args.folder and Path(args.folder, "state").is_dir():
     accelerator.load_state(str(Path(args.folder, "state")))
-    accelerator.print(f"goes on at epoch {feed.state()['epoch']} step {feed.state()['step']}")
+    accelerator.print(f"resumes at epoch {feed.state()['epoch']} step {feed.state()['step']}")
 
 left = args.max_steps or -1
 while feed.state()["epoch"] < args.epochs and left:

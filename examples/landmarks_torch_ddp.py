@@ -63,7 +63,7 @@ if args.checkpoint and os.path.exists(args.checkpoint):
     for name, part in parts.items():
         part.load_state_dict(saved[name])
     done = saved["done"]
-    print(f"rank {world.rank} goes on after {done} steps, at epoch {feed.state()['epoch']} step {feed.state()['step']}")
+    print(f"rank {world.rank} resumes after {done} steps, at epoch {feed.state()['epoch']} step {feed.state()['step']}")
 
 last = min(args.epochs * len(feed), args.max_steps or args.epochs * len(feed))
 while done < last:

@@ -1,9 +1,8 @@
 """A folder of files within a limit of bytes, written by any number of processes of a machine.
 
-A file is <first 2 digits of key>/<key>-<number>; one that is being written has a dot and a random word behind that. Two
-promises rest on a lock of the file `usage`: what it counts is never less than what lies there, and a name appears or
-disappears under the lock alone. A writer counts its bytes before it writes them, so one that is killed leaves the count
-too high; it is put right by looking through the folder, as soon as the limit seems to be reached.
+A file is <first 2 digits of key>/<key>-<number>, with a random suffix while it is written. A lock of the file `usage`
+guarantees that its count is never too low, and that names appear and disappear under the lock only. Writers count their
+bytes first; if one is killed, the count is too high until the limit seems reached and the folder is scanned.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ _DRAFT = re.compile(rf"{_KEY}-[0-9]+\.[0-9a-f]{{16}}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _USAGE = re.compile(rb"([0-9]{20}) (.*)\n")
 
-# A lock belongs to all copies of a descriptor, and a forked process gets copies: there they must be closed. It also
-# gets a gate that was shut by a thread which it does not have.
+# A forked process gets copies of locked descriptors, to be closed, and maybe a mutex of a thread that it lacks.
 _mutex = threading.Lock()
 _locked: set[int] = set()
 
@@ -53,8 +51,8 @@ os.register_at_fork(after_in_child=_forked)
 class Quota:
     """At most `limit` bytes in files of `folder`: the least recently read ones make room for new ones.
 
-    A file's access time says when it was read last. `boot` names this start of the machine: what was counted before a
-    crash may be wrong, and is counted again. Nothing in the folder is touched but files named as above.
+    A file's access time says when it was last read. `boot` identifies this boot of the machine: after a crash, the
+    folder is counted again. Only files named as above are touched.
     """
 
     def __init__(self, folder: str, limit: int, boot: str) -> None:

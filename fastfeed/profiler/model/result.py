@@ -39,8 +39,8 @@ class TimeBreakdown:
 
     window: int
     compute: int
-    comm: int  # exposed: communication with no compute beside it
-    h2d: int  # exposed: copies to the device with neither beside them
+    comm: int  # exposed: communication with no compute at the same time
+    h2d: int  # exposed: copies to the device with neither at the same time
     other: int  # other copies and memsets, exposed
     overhead: int  # the profiler's, while the device did nothing
     idle: int
@@ -78,7 +78,7 @@ class Slices:
     end: np.ndarray  # int64
     cause: np.ndarray  # uint8, a Cause
     gap: np.ndarray  # int32, index of the idle gap
-    thread: np.ndarray  # int32, index into Trace.threads: who was late; -1 nobody
+    thread: np.ndarray  # int32, index into Trace.threads: who was late; -1 for none
     name: np.ndarray  # int32, index into Trace.names: what it was inside of; -1 nothing
 
 
@@ -180,7 +180,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """One rank beside the others."""
+    """One rank compared with the others."""
 
     label: str
     offset_ns: int  # of its clock against the first rank's

@@ -199,10 +199,12 @@ import signal, sys, threading, time
 from concurrent.futures import Future
 import numpy as np, fastfeed as ff
 signal.signal(signal.SIGINT, signal.default_int_handler)
+once = iter([signal.SIGINT])  # the batches read ahead call fetch again; a second signal would hit the clean-up
 class Far(ff.Arrays):
     remote = True
     def fetch(self, ids):
-        threading.Timer(0, signal.raise_signal, [signal.SIGINT]).start()
+        for number in once:
+            threading.Timer(0, signal.raise_signal, [number]).start()
         return [Future() for _ in ids]
 feed = ff.Feed(Far(np.zeros((8, 8, 8, 3), "uint8")), [], batch=8, threads=1)
 try:

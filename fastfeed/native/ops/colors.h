@@ -1,0 +1,13 @@
+// Ops that need all channels of a pixel at once. Images of one channel stay as they are.
+#pragma once
+
+#include "../image.h"
+
+namespace fastfeed {
+
+void grayscale(Image& image);
+void saturation(Image& image, double factor, Scratch& scratch);
+// shift: turns of the color circle.
+void hue(Image& image, double shift, Scratch& scratch);
+
+}  // namespace fastfeed

@@ -1,0 +1,16 @@
+// Sharpness, blur, noise and JPEG compression, in place.
+#pragma once
+
+#include "../image.h"
+
+namespace fastfeed {
+
+void sharpness(Image& image, double factor, Scratch& scratch);
+// taps: pixels that the filter reaches across, odd.
+void blur(Image& image, double sigma, int taps, Scratch& scratch);
+// sigma: levels; steps: a table of normal numbers in units of 1 / `per_unit`, read from `offset` on, wrapping around.
+void noise(Image& image, double sigma, int64_t offset, const int16_t* steps, int64_t length, int per_unit);
+// quality: 1 to 100. False where there is no memory for it.
+bool jpeg_compression(Image& image, int quality, Scratch& scratch);
+
+}  // namespace fastfeed

@@ -10,6 +10,6 @@ void erase(Image& image, int top, int left, int height, int width, const uint8_t
 void erase_with_noise(Image& image, int top, int left, int height, int width, int64_t offset, const uint8_t* table,
                       int64_t length);
 // Squares of `side` pixels, one per unit x unit pixels; one of them begins at (top, left).
-void grid_mask(Image& image, int unit, int side, int top, int left, const uint8_t* fill);
+void grid_mask(Image& image, int unit, int side, int top, int left, const uint8_t* fill, Scratch& scratch);
 
 }  // namespace fastfeed

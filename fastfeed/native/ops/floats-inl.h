@@ -1,0 +1,111 @@
+// Bytes as vectors of floats and back, and a multiply-add that is rounded once. Included once per SIMD target.
+#if defined(FASTFEED_OPS_FLOATS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FASTFEED_OPS_FLOATS_INL_H
+#undef FASTFEED_OPS_FLOATS_INL_H
+#else
+#define FASTFEED_OPS_FLOATS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace fastfeed {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using FloatV = hn::Vec<Floats>;
+
+// Four vectors of floats, which hold as many bytes as one vector. Which byte is where is up to the target.
+struct Quad {
+  FloatV v[4];
+};
+HWY_INLINE size_t quad_bytes() { return 4 * hn::Lanes(Floats()); }
+
+#if HWY_TARGET == HWY_SCALAR
+
+HWY_INLINE Quad floats_of_bytes(const uint8_t* at) {
+  const Floats f;
+  return {{hn::Set(f, at[0]), hn::Set(f, at[1]), hn::Set(f, at[2]), hn::Set(f, at[3])}};
+}
+// Rounded to the nearest, ties to even, and saturated. Of floats_of_bytes and below 2**31.
+HWY_INLINE void store_bytes(const Quad& quad, uint8_t* at) {
+  for (int k = 0; k < 4; ++k) {
+    const long value = std::lrint(hn::GetLane(quad.v[k]));  // Highway's NearestInt for one lane has other ties
+    at[k] = uint8_t(value < 0 ? 0 : value > 255 ? 255 : value);
+  }
+}
+
+#else
+
+using Bytes = hn::ScalableTag<uint8_t>;
+using Words = hn::ScalableTag<int16_t>;
+using UnsignedWords = hn::ScalableTag<uint16_t>;
+using Ints = hn::ScalableTag<int32_t>;
+
+HWY_INLINE FloatV to_float(hn::Vec<UnsignedWords> halves) { return hn::ConvertTo(Floats(), hn::BitCast(Ints(), halves)); }
+
+// Even bytes, then odd ones, each in the order in which ReorderDemote2To puts them together again.
+HWY_INLINE Quad floats_of_bytes(const uint8_t* at) {
+  const UnsignedWords u;
+  const auto both = hn::BitCast(u, hn::LoadU(Bytes(), at)), zero = hn::Zero(u);
+  const auto even = hn::And(both, hn::Set(u, 255)), odd = hn::ShiftRight<8>(both);
+  return {{to_float(hn::InterleaveLower(u, even, zero)), to_float(hn::InterleaveUpper(u, even, zero)),
+           to_float(hn::InterleaveLower(u, odd, zero)), to_float(hn::InterleaveUpper(u, odd, zero))}};
+}
+
+HWY_INLINE hn::Vec<Words> saturated(FloatV a, FloatV b) {
+  return hn::ReorderDemote2To(Words(), hn::NearestInt(a), hn::NearestInt(b));
+}
+
+// Bytes from words of 0 to 255.
+HWY_INLINE void store_words(hn::Vec<Words> even, hn::Vec<Words> odd, uint8_t* at) {
+  hn::StoreU(hn::BitCast(Bytes(), hn::Or(even, hn::ShiftLeft<8>(odd))), Bytes(), at);
+}
+
+HWY_INLINE hn::Vec<Words> clamped(hn::Vec<Words> v) {
+  const Words w;
+  return hn::Min(hn::Max(v, hn::Zero(w)), hn::Set(w, 255));
+}
+
+// Rounded to the nearest, ties to even, and saturated. Of floats_of_bytes and below 2**31.
+HWY_INLINE void store_bytes(const Quad& quad, uint8_t* at) {
+  store_words(clamped(saturated(quad.v[0], quad.v[1])), clamped(saturated(quad.v[2], quad.v[3])), at);
+}
+#endif
+
+#if HWY_NATIVE_FMA
+// a * b + c, rounded once: the same on every processor, as the others compute it exactly.
+HWY_INLINE FloatV fused(FloatV a, FloatV b, FloatV c) { return hn::MulAdd(a, b, c); }
+#else
+// The product is exact in a double. Where the sum is not, its last bit is made odd, which the second rounding cannot
+// mistake for a tie.
+HWY_INLINE float fused(float a, float b, float c) {
+  const double product = double(a) * double(b), addend = c, sum = product + addend, part = sum - product;
+  const double error = (product - (sum - part)) + (addend - part);
+  int64_t bits;
+  std::memcpy(&bits, &sum, sizeof bits);
+  const int64_t inexact = int64_t(error > 0) | int64_t(error < 0), away = (error > 0) == (sum > 0) ? 1 : -1;
+  bits += inexact & ~bits & 1 ? away : 0;
+  double odd;
+  std::memcpy(&odd, &bits, sizeof odd);
+  return float(odd);
+}
+HWY_INLINE FloatV fused(FloatV a, FloatV b, FloatV c) {
+  const Floats f;
+  HWY_ALIGN float x[HWY_MAX_BYTES / sizeof(float)], y[HWY_MAX_BYTES / sizeof(float)], z[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(a, f, x), hn::Store(b, f, y), hn::Store(c, f, z);
+  for (size_t i = 0; i < hn::Lanes(f); ++i) x[i] = fused(x[i], y[i], z[i]);
+  return hn::Load(f, x);
+}
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+#endif

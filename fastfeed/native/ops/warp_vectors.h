@@ -1,0 +1,137 @@
+// Vectors of pixels for warps.cpp, for each instruction set in turn: hence no #pragma once.
+#if defined(FASTFEED_WARP_VECTORS) == defined(HWY_TARGET_TOGGLE)
+#ifdef FASTFEED_WARP_VECTORS
+#undef FASTFEED_WARP_VECTORS
+#else
+#define FASTFEED_WARP_VECTORS
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+HWY_BEFORE_NAMESPACE();
+namespace fastfeed {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kGroup = 16;  // columns that OpenCV computes at once, and the most lanes used here
+
+using F = hn::CappedTag<float, kGroup>;
+using I = hn::RebindToSigned<F>;
+using U = hn::RebindToUnsigned<F>;
+using Bytes = hn::Repartition<uint8_t, F>;
+using VF = hn::Vec<F>;
+using VU = hn::Vec<U>;
+
+// Added to a float from 0 to 2^23, it rounds to the nearest integer, to even, and leaves that in the lowest bits.
+constexpr float kUnits = 8388608.0f;
+constexpr uint32_t kUnitBits = 0x4B000000u;
+
+// a * b + c, rounded once: by the instruction or, much slower, without it.
+HWY_INLINE float fused(float a, float b, float c) {
+#if HWY_NATIVE_FMA
+  return __builtin_fmaf(a, b, c);
+#else
+  const double product = double(a) * b;  // exact
+  double sum = product + c;
+  uint64_t bits;
+  memcpy(&bits, &sum, sizeof bits);
+  if ((bits & 0x1FFFFFFF) == 0x10000000) {  // halfway between two floats, but perhaps only after this rounding
+    const double part = sum - product, error = (product - (sum - part)) + (c - part);
+    if (error != 0) bits += (error > 0) == (sum > 0) ? 1 : -1;
+    memcpy(&sum, &bits, sizeof bits);
+  }
+  return float(sum);
+#endif
+}
+
+HWY_INLINE VF fused(VF a, VF b, VF c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else
+  const F f;
+  HWY_ALIGN float as[kGroup], bs[kGroup], cs[kGroup];
+  hn::Store(a, f, as);
+  hn::Store(b, f, bs);
+  hn::Store(c, f, cs);
+  for (size_t i = 0; i < hn::Lanes(f); ++i) as[i] = fused(as[i], bs[i], cs[i]);
+  return hn::Load(f, as);
+#endif
+}
+
+HWY_INLINE uint32_t bits(hn::Mask<F> mask) {
+  uint8_t bytes[8] = {};
+  hn::StoreMaskBits(F(), mask, bytes);
+  return uint32_t(bytes[0]) | uint32_t(bytes[1]) << 8;
+}
+
+template <int kByte>
+HWY_INLINE VU byte(VU v) {
+  if constexpr (kByte == 3) {
+    return hn::ShiftRight<24>(v);
+  } else {
+    return hn::And(hn::ShiftRight<8 * kByte>(v), hn::Set(U(), 255u));
+  }
+}
+
+// Between two pixels above and two below, as kUnitBits + level.
+HWY_INLINE VU blend(VF across, VF down, VU p0, VU p1, VU p2, VU p3) {
+  const I i;
+  const F f;
+  const VF f0 = hn::ConvertTo(f, hn::BitCast(i, p0)), f1 = hn::ConvertTo(f, hn::BitCast(i, p1));
+  const VF f2 = hn::ConvertTo(f, hn::BitCast(i, p2)), f3 = hn::ConvertTo(f, hn::BitCast(i, p3));
+  const VF above = fused(across, hn::Sub(f1, f0), f0), below = fused(across, hn::Sub(f3, f2), f2);
+  return hn::BitCast(U(), hn::Add(fused(down, hn::Sub(below, above), above), hn::Set(f, kUnits)));
+}
+
+// The halves of 64-bit numbers, as many as lanes.
+HWY_INLINE void halves(const uint64_t* numbers, VU& low, VU& high) {
+  const U u;
+  const uint32_t* at = reinterpret_cast<const uint32_t*>(numbers);
+#if HWY_TARGET == HWY_SCALAR
+  low = hn::Set(u, at[0]);
+  high = hn::Set(u, at[1]);
+#else
+  const VU first = hn::Load(u, at), second = hn::Load(u, at + hn::Lanes(u));
+  low = hn::ConcatEven(u, second, first);
+  high = hn::ConcatOdd(u, second, first);
+#endif
+}
+
+// The lowest byte of every lane.
+HWY_INLINE void store_gray(VU v, uint8_t* out) {
+  const hn::Rebind<uint8_t, U> narrow;
+  hn::StoreU(hn::U8FromU32(hn::And(v, hn::Set(U(), 255u))), narrow, out);
+}
+
+// The lowest three bytes of every lane; one more per lane is written, of any content.
+HWY_INLINE void store_rgb(VU v, uint8_t* out) {
+#if HWY_TARGET == HWY_SCALAR
+  const uint32_t pixel = hn::GetLane(v);
+  memcpy(out, &pixel, 4);
+#else
+  HWY_ALIGN static constexpr uint8_t kThree[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15};
+  HWY_ALIGN static constexpr int32_t kLanes[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15};
+  const Bytes b;
+  const U u;
+  VU packed = hn::BitCast(u, hn::TableLookupBytes(hn::BitCast(b, v), hn::LoadDup128(b, kThree)));
+  if (hn::Lanes(u) == 8) {
+    HWY_ALIGN static constexpr int32_t kEight[8] = {0, 1, 2, 4, 5, 6, 3, 7};
+    packed = hn::TableLookupLanes(packed, hn::SetTableIndices(u, hn::Lanes(u) == 8 ? kEight : kLanes));
+  } else if (hn::Lanes(u) == 16) {
+    packed = hn::TableLookupLanes(packed, hn::SetTableIndices(u, kLanes));
+  }
+  hn::StoreU(hn::BitCast(b, packed), b, out);
+#endif
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,5 +1,22 @@
 #include "blend.h"
 
+#include <cmath>
+
+#ifndef FASTFEED_OPS_BLEND_STEPS
+#define FASTFEED_OPS_BLEND_STEPS
+namespace fastfeed {
+namespace {
+
+// The share of a difference of two bytes: (difference * whole + (difference * part >> 16) + 64) >> 7.
+struct Steps {
+  int16_t whole, part;
+  bool exact;  // the same bytes as by floats, for all pairs of bytes
+};
+
+}  // namespace
+}  // namespace fastfeed
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/blend.cpp"
 #include <hwy/foreach_target.h>
@@ -28,17 +45,51 @@ HWY_INLINE Quad blended(const uint8_t* first, const uint8_t* second, FloatV shar
   return a;
 }
 
-void blend_byte_rows(const uint8_t* first, const uint8_t* second, float share, float rest, uint8_t* out, size_t count) {
-  const Floats f;
-  const FloatV a = hn::Set(f, share), b = hn::Set(f, rest);
+// As blended(), where Steps are exact: second + the rounded share of the difference, in 16 bits.
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE hn::Vec<Words> stepped(hn::Vec<Words> first, hn::Vec<Words> second, hn::Vec<Words> whole, hn::Vec<Words> part) {
+  const auto difference = hn::Sub(first, second);
+  const auto step = hn::Add(hn::Mul(difference, whole), hn::MulHigh(difference, part));
+  return hn::Add(second, hn::MulFixedPoint15(step, hn::Set(Words(), 256)));  // (step + 64) >> 7
+}
+
+HWY_INLINE void step_block(const uint8_t* first, const uint8_t* second, Steps steps, uint8_t* out) {
+  const Words w;
+  const UnsignedWords u;
+  const auto whole = hn::Set(w, steps.whole), part = hn::Set(w, steps.part);
+  const auto a = hn::BitCast(u, hn::LoadU(Bytes(), first)), b = hn::BitCast(u, hn::LoadU(Bytes(), second));
+  const auto low = hn::Set(u, 255);
+  const auto even = stepped(hn::BitCast(w, hn::And(a, low)), hn::BitCast(w, hn::And(b, low)), whole, part);
+  const auto odd = stepped(hn::BitCast(w, hn::ShiftRight<8>(a)), hn::BitCast(w, hn::ShiftRight<8>(b)), whole, part);
+  hn::StoreU(bytes_of_words(even, odd), Bytes(), out);
+}
+#endif
+
+template <class Block>
+HWY_INLINE void blend_blocks(const uint8_t* first, const uint8_t* second, uint8_t* out, size_t count, Block block) {
   in_blocks(
-      count, [&](size_t i) { store_bytes(blended(first + i, second + i, a, b), out + i); },
+      count, [&](size_t i) { block(first + i, second + i, out + i); },
       [&](size_t i, size_t n) {
         uint8_t in[2][HWY_MAX_BYTES] = {}, made[HWY_MAX_BYTES];
         std::memcpy(in[0], first + i, n), std::memcpy(in[1], second + i, n);
-        store_bytes(blended(in[0], in[1], a, b), made);
+        block(in[0], in[1], made);
         std::memcpy(out + i, made, n);
       });
+}
+
+void blend_byte_rows(const uint8_t* first, const uint8_t* second, float share, float rest, Steps steps, uint8_t* out,
+                     size_t count) {
+#if HWY_TARGET != HWY_SCALAR
+  if (steps.exact)
+    return blend_blocks(first, second, out, count, [steps](const uint8_t* x, const uint8_t* y, uint8_t* to) {
+      step_block(x, y, steps, to);
+    });
+#endif
+  (void)steps;
+  const FloatV a = hn::Set(Floats(), share), b = hn::Set(Floats(), rest);
+  blend_blocks(first, second, out, count, [a, b](const uint8_t* x, const uint8_t* y, uint8_t* to) {
+    store_bytes(blended(x, y, a, b), to);
+  });
 }
 
 void blend_float_rows(const float* first, const float* second, float share, float rest, float* out, size_t count) {
@@ -112,7 +163,24 @@ HWY_EXPORT(weigh);
 
 namespace {
 constexpr size_t kLongest = 64;  // bytes of a vector, of any target
+
+// The shares that are rounded by floats are within kFloats of the exact ones. So where no difference's share is closer
+// to a tie than that, floats round as if they were exact; one in 50 random shares is not so, nor is 1/2.
+Steps steps_of(double share) {
+  constexpr double kFloats = 1.0 / 32768;
+  if (!(share >= 0 && share <= 1)) return {0, 0, false};
+  const int32_t scaled = int32_t(std::lround(share * (1 << 23))), whole = (scaled + (1 << 15)) >> 16;
+  const int32_t part = scaled - (whole << 16);
+  bool exact = true;
+  for (int difference = -255; difference <= 255; ++difference) {
+    const double step = difference * share, level = std::floor(step + 0.5), fraction = step + 0.5 - level;
+    const int made = (difference * whole + ((difference * part) >> 16) + 64) >> 7;
+    exact &= (fraction > kFloats) & (fraction < 1 - kFloats) & (made == int(level));
+  }
+  return {int16_t(whole), int16_t(part), exact};
 }
+
+}  // namespace
 
 void weighted_sum(Image& image, const uint8_t* const* versions, const double* shares, int count, Scratch& scratch) {
   if (count <= 0) return;
@@ -125,7 +193,7 @@ void weighted_sum(Image& image, const uint8_t* const* versions, const double* sh
 }
 
 void blend_bytes(const uint8_t* first, const uint8_t* second, double share, uint8_t* out, size_t count) {
-  HWY_DYNAMIC_DISPATCH(blend_byte_rows)(first, second, float(share), float(1 - share), out, count);
+  HWY_DYNAMIC_DISPATCH(blend_byte_rows)(first, second, float(share), float(1 - share), steps_of(share), out, count);
 }
 
 void blend_floats(const float* first, const float* second, double share, float* out, size_t count) {

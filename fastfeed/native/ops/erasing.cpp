@@ -6,33 +6,23 @@
 namespace fastfeed {
 namespace {
 
-// Pixels of one color, begun at any pixel: three times the longest piece that the compiler copies without a call.
-struct Color {
-  Color(const uint8_t* fill, int channels)
-      : is_gray(channels == 1 || (fill[0] == fill[1] && fill[0] == fill[2])), gray(fill[0]) {
-    for (size_t i = 0; i < sizeof line; ++i) line[i] = fill[i % size_t(channels)];
+void paint(uint8_t* at, size_t pixels, const uint8_t* fill, int channels) {
+  if (channels == 1) {
+    std::memset(at, fill[0], pixels);
+    return;
   }
-
-  void paint(uint8_t* at, size_t bytes) const {
-    if (is_gray) {
-      std::memset(at, gray, bytes);
-      return;
-    }
-    for (; bytes >= sizeof line; at += sizeof line, bytes -= sizeof line) std::memcpy(at, line, sizeof line);
-    std::memcpy(at, line, bytes);
-  }
-
-  uint8_t line[192];
-  bool is_gray;
-  uint8_t gray;
-};
+  for (size_t i = 0; i < pixels; ++i)
+    for (size_t c = 0; c < 3; ++c) at[3 * i + c] = fill[c];
+}
 
 }  // namespace
 
 void erase(Image& image, int top, int left, int height, int width, const uint8_t* fill) {
-  const Color color(fill, image.channels);
-  uint8_t* at = image.at + size_t(top) * image.row() + size_t(left) * size_t(image.channels);
-  for (int y = 0; y < height; ++y, at += image.row()) color.paint(at, size_t(width) * size_t(image.channels));
+  if (height <= 0 || width <= 0) return;
+  uint8_t* first = image.at + size_t(top) * image.row() + size_t(left) * size_t(image.channels);
+  paint(first, size_t(width), fill, image.channels);
+  for (int y = 1; y < height; ++y)
+    std::memcpy(first + size_t(y) * image.row(), first, size_t(width) * size_t(image.channels));
 }
 
 void erase_with_noise(Image& image, int top, int left, int height, int width, int64_t offset, const uint8_t* table,
@@ -50,30 +40,22 @@ void erase_with_noise(Image& image, int top, int left, int height, int width, in
 }
 
 void grid_mask(Image& image, int unit, int side, int top, int left, const uint8_t* fill, Scratch& scratch) {
-  constexpr int kNarrow = 32;  // pixels; of such squares there are many, and a mask for a row is quicker
   const size_t channels = size_t(image.channels), row = image.row();
   const auto first = [unit](int begin) { return begin % unit - (begin % unit > 0 ? unit : 0); };  // at or before 0
-  const Color color(fill, image.channels);
   Scratch::Frame frame(scratch);
-  uint8_t *keep = nullptr, *paint = nullptr;
-  if (unit < kNarrow) {
-    keep = frame.bytes(row), paint = frame.bytes(row);
-    std::memset(keep, 255, row), std::memset(paint, 0, row);
-    for (int x = first(left); x < image.width; x += unit)
-      for (int k = std::max(x, 0); k < std::min(x + side, image.width); ++k)
-        for (size_t c = 0; c < channels; ++c) keep[size_t(k) * channels + c] = 0, paint[size_t(k) * channels + c] = fill[c];
+  // a row's mask, even of few squares, is quicker than its pieces one by one
+  uint8_t *keep = frame.bytes(row), *color = frame.bytes(row);
+  std::memset(keep, 255, row), std::memset(color, 0, row);
+  for (int x = first(left); x < image.width; x += unit) {
+    const int from = std::max(x, 0), to = std::min(x + side, image.width);
+    if (from >= to) continue;
+    std::memset(keep + size_t(from) * channels, 0, size_t(to - from) * channels);
+    paint(color + size_t(from) * channels, size_t(to - from), fill, image.channels);
   }
   for (int y = first(top); y < image.height; y += unit)
     for (int line = std::max(y, 0); line < std::min(y + side, image.height); ++line) {
       uint8_t* at = image.at + size_t(line) * row;
-      if (keep) {
-        for (size_t i = 0; i < row; ++i) at[i] = uint8_t((at[i] & keep[i]) | paint[i]);
-        continue;
-      }
-      for (int x = first(left); x < image.width; x += unit) {
-        const int from = std::max(x, 0), to = std::min(x + side, image.width);
-        if (from < to) color.paint(at + size_t(from) * channels, size_t(to - from) * channels);
-      }
+      for (size_t i = 0; i < row; ++i) at[i] = uint8_t((at[i] & keep[i]) | color[i]);
     }
 }
 

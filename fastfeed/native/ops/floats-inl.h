@@ -32,7 +32,7 @@ HWY_INLINE Quad floats_of_bytes(const uint8_t* at) {
   const Floats f;
   return {{hn::Set(f, at[0]), hn::Set(f, at[1]), hn::Set(f, at[2]), hn::Set(f, at[3])}};
 }
-// Rounded to the nearest, ties to even, and saturated. Of floats_of_bytes and below 2**31.
+// Rounded to the nearest, ties to even, and saturated. Of floats_of_bytes and -32768 to 32767.
 HWY_INLINE void store_bytes(const Quad& quad, uint8_t* at) {
   for (int k = 0; k < 4; ++k) {
     const long value = std::lrint(hn::GetLane(quad.v[k]));  // Highway's NearestInt for one lane has other ties
@@ -47,24 +47,31 @@ using Words = hn::ScalableTag<int16_t>;
 using UnsignedWords = hn::ScalableTag<uint16_t>;
 using Ints = hn::ScalableTag<int32_t>;
 
-HWY_INLINE FloatV to_float(hn::Vec<UnsignedWords> halves) { return hn::ConvertTo(Floats(), hn::BitCast(Ints(), halves)); }
-
-// Even bytes, then odd ones, each in the order in which ReorderDemote2To puts them together again.
+// Byte 4 i + k as float i of vector k, for k = 0, 2, 1, 3.
 HWY_INLINE Quad floats_of_bytes(const uint8_t* at) {
   const UnsignedWords u;
-  const auto both = hn::BitCast(u, hn::LoadU(Bytes(), at)), zero = hn::Zero(u);
-  const auto even = hn::And(both, hn::Set(u, 255)), odd = hn::ShiftRight<8>(both);
-  return {{to_float(hn::InterleaveLower(u, even, zero)), to_float(hn::InterleaveUpper(u, even, zero)),
-           to_float(hn::InterleaveLower(u, odd, zero)), to_float(hn::InterleaveUpper(u, odd, zero))}};
+  const hn::RebindToUnsigned<Ints> i;
+  const Floats f;
+  const auto both = hn::BitCast(u, hn::LoadU(Bytes(), at));
+  const auto even = hn::BitCast(i, hn::And(both, hn::Set(u, 255))), odd = hn::BitCast(i, hn::ShiftRight<8>(both));
+  const auto low = hn::Set(i, 65535);
+  const auto to_float = [f](hn::Vec<decltype(i)> v) { return hn::ConvertTo(f, hn::BitCast(Ints(), v)); };
+  return {{to_float(hn::And(even, low)), to_float(hn::ShiftRight<16>(even)), to_float(hn::And(odd, low)),
+           to_float(hn::ShiftRight<16>(odd))}};
 }
 
-HWY_INLINE hn::Vec<Words> saturated(FloatV a, FloatV b) {
-  return hn::ReorderDemote2To(Words(), hn::NearestInt(a), hn::NearestInt(b));
+// Words 2 i and 2 i + 1 from floats i, rounded to the nearest, ties to even, of -32768 to 32767: added to 1.5 * 2**23
+// they are the last bits of the sum. Highway's NearestInt costs five more instructions, for numbers out of range.
+HWY_INLINE hn::Vec<Words> rounded(FloatV even, FloatV odd) {
+  const Words w;
+  const FloatV magic = hn::Set(Floats(), 12582912.0f);
+  const auto low = hn::BitCast(Ints(), hn::Add(even, magic)), high = hn::BitCast(Ints(), hn::Add(odd, magic));
+  return hn::OddEven(hn::BitCast(w, hn::ShiftLeft<16>(high)), hn::BitCast(w, low));
 }
 
 // Bytes from words of 0 to 255.
-HWY_INLINE void store_words(hn::Vec<Words> even, hn::Vec<Words> odd, uint8_t* at) {
-  hn::StoreU(hn::BitCast(Bytes(), hn::Or(even, hn::ShiftLeft<8>(odd))), Bytes(), at);
+HWY_INLINE hn::Vec<Bytes> bytes_of_words(hn::Vec<Words> even, hn::Vec<Words> odd) {
+  return hn::BitCast(Bytes(), hn::Or(even, hn::ShiftLeft<8>(odd)));
 }
 
 HWY_INLINE hn::Vec<Words> clamped(hn::Vec<Words> v) {
@@ -72,9 +79,10 @@ HWY_INLINE hn::Vec<Words> clamped(hn::Vec<Words> v) {
   return hn::Min(hn::Max(v, hn::Zero(w)), hn::Set(w, 255));
 }
 
-// Rounded to the nearest, ties to even, and saturated. Of floats_of_bytes and below 2**31.
+// Rounded to the nearest, ties to even, and saturated. Of floats_of_bytes and -32768 to 32767.
 HWY_INLINE void store_bytes(const Quad& quad, uint8_t* at) {
-  store_words(clamped(saturated(quad.v[0], quad.v[1])), clamped(saturated(quad.v[2], quad.v[3])), at);
+  const auto even = clamped(rounded(quad.v[0], quad.v[1])), odd = clamped(rounded(quad.v[2], quad.v[3]));
+  hn::StoreU(bytes_of_words(even, odd), Bytes(), at);
 }
 #endif
 

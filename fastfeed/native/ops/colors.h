@@ -6,8 +6,8 @@
 namespace fastfeed {
 
 void grayscale(Image& image);
-void saturation(Image& image, double factor, Scratch& scratch);
+void saturation(Image& image, double factor);
 // shift: turns of the color circle.
-void hue(Image& image, double shift, Scratch& scratch);
+void hue(Image& image, double shift);
 
 }  // namespace fastfeed

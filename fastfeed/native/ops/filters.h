@@ -10,7 +10,7 @@ void sharpness(Image& image, double factor, Scratch& scratch);
 void blur(Image& image, double sigma, int taps, Scratch& scratch);
 // sigma: levels; steps: a table of normal numbers in units of 1 / `per_unit`, read from `offset` on, wrapping around.
 void noise(Image& image, double sigma, int64_t offset, const int16_t* steps, int64_t length, int per_unit);
-// quality: 1 to 100. False where there is no memory for it.
-bool jpeg_compression(Image& image, int quality, Scratch& scratch);
+// There and back, 4:2:0; quality: libjpeg's, 1 to 100.
+void jpeg_compression(Image& image, int quality, Scratch& scratch);
 
 }  // namespace fastfeed

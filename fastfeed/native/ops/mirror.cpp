@@ -1,0 +1,227 @@
+#include "mirror.h"
+
+#include <cstring>
+#include <utility>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/mirror.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fastfeed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <int kChannels>
+HWY_INLINE void mirror_pixels(const uint8_t* from, uint8_t* to, int width) {
+  for (int x = 0; x < width; ++x)
+    for (int c = 0; c < kChannels; ++c) to[x * kChannels + c] = from[(width - 1 - x) * kChannels + c];
+}
+
+template <int kChannels>
+HWY_INLINE void exchange_pixels(uint8_t* left, uint8_t* right, int count) {
+  for (int x = 0; x < count; ++x)
+    for (int c = 0; c < kChannels; ++c) std::swap(left[x * kChannels + c], right[(-1 - x) * kChannels + c]);
+}
+
+// For each kind of vector: a row mirrored into another, and `count` pixels from `left` on exchanged with those that end
+// at `right`, mirrored.
+#if HWY_TARGET == HWY_AVX3_DL
+
+const hn::ScalableTag<uint8_t> d8;
+using V8 = hn::Vec<decltype(d8)>;
+
+// As many whole pixels as 64 bytes hold, by one permutation; loads and stores leave out what is not theirs.
+template <int kChannels>
+struct Mirror {
+  static constexpr int kPixels = 64 / kChannels;
+  static constexpr size_t kSpan = size_t(kPixels) * kChannels;
+  V8 order;
+
+  HWY_INLINE Mirror() {
+    HWY_ALIGN static constexpr uint8_t kOrders[2][64] = {
+        {63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
+         41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
+         19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9,  8,  7,  6,  5,  4,  3,  2,  1,  0},
+        {60, 61, 62, 57, 58, 59, 54, 55, 56, 51, 52, 53, 48, 49, 50, 45, 46, 47, 42, 43, 44, 39,
+         40, 41, 36, 37, 38, 33, 34, 35, 30, 31, 32, 27, 28, 29, 24, 25, 26, 21, 22, 23, 18, 19,
+         20, 15, 16, 17, 12, 13, 14, 9,  10, 11, 6,  7,  8,  3,  4,  5,  0,  1,  2,  63}};
+    order = hn::Load(d8, kOrders[kChannels == 3]);
+  }
+  HWY_INLINE V8 operator()(V8 pixels, V8 by) const { return V8{_mm512_permutexvar_epi8(by.raw, pixels.raw)}; }
+
+  HWY_INLINE void row(const uint8_t* from, uint8_t* to, int width) const {
+    const uint8_t* end = from + width * kChannels;
+    constexpr size_t kBefore = 64 - kSpan;  // a whole load ends where the pixels end
+    const V8 late = hn::Add(order, hn::Set(d8, uint8_t(kBefore)));
+    for (; width > kPixels; width -= kPixels, end -= kSpan, to += kSpan)
+      hn::StoreU((*this)(hn::LoadU(d8, end - 64), late), d8, to);  // the next store begins before this one ends
+    const auto rest = hn::FirstN(d8, size_t(width) * kChannels);
+    const V8 fewer = hn::Sub(order, hn::Set(d8, uint8_t((kPixels - width) * kChannels)));
+    hn::BlendedStore((*this)(hn::MaskedLoad(rest, d8, from), fewer), rest, d8, to);
+  }
+
+  HWY_INLINE void exchange(uint8_t* left, uint8_t* right, int count) const {
+    const auto all = hn::FirstN(d8, kSpan);
+    for (; count >= kPixels; count -= kPixels, left += kSpan, right -= kSpan)
+      exchange(left, right - kSpan, all, order);
+    const auto rest = hn::FirstN(d8, size_t(count) * kChannels);
+    const V8 fewer = hn::Sub(order, hn::Set(d8, uint8_t((kPixels - count) * kChannels)));
+    exchange(left, right - count * kChannels, rest, fewer);
+  }
+
+ private:
+  template <class Mask>
+  HWY_INLINE void exchange(uint8_t* a, uint8_t* b, Mask mask, V8 by) const {
+    const V8 first = hn::MaskedLoad(mask, d8, a), second = hn::MaskedLoad(mask, d8, b);
+    hn::BlendedStore((*this)(second, by), mask, d8, a);
+    hn::BlendedStore((*this)(first, by), mask, d8, b);
+  }
+};
+
+#elif HWY_TARGET != HWY_SCALAR
+
+const hn::Full128<uint8_t> d8;
+using V8 = hn::Vec<decltype(d8)>;
+
+// As many whole pixels as 16 bytes hold, with a byte of a neighbor where three channels leave one.
+template <int kChannels>
+struct Mirror {
+  static constexpr int kPixels = 16 / kChannels;
+  static constexpr size_t kSpan = size_t(kPixels) * kChannels;
+  V8 early, late;  // of pixels that begin with the vector; of pixels that end with it. Zero where there are none
+
+  HWY_INLINE Mirror() {
+    alignas(16) static constexpr uint8_t kEarly[2][16] = {
+        {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {0x80, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2}};
+    alignas(16) static constexpr uint8_t kLate[2][16] = {
+        {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
+        {13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0x80}};
+    early = hn::Load(d8, kEarly[kChannels == 3]);
+    late = hn::Load(d8, kLate[kChannels == 3]);
+  }
+
+  HWY_INLINE void row(const uint8_t* from, uint8_t* to, int width) const {
+    if (width <= kPixels) return mirror_pixels<kChannels>(from, to, width);
+    const uint8_t* end = from + width * kChannels;
+    for (; width > kPixels; width -= kPixels, end -= kSpan, to += kSpan)
+      hn::StoreU(hn::TableLookupBytesOr0(hn::LoadU(d8, end - 16), late), d8, to);  // the next one corrects its last byte
+    to += width * kChannels;  // the end of the row
+    hn::StoreU(hn::TableLookupBytesOr0(hn::LoadU(d8, from), early), d8, to - 16);
+    if (kChannels == 3) to[-16] = from[17];
+  }
+
+  HWY_INLINE void exchange(uint8_t* left, uint8_t* right, int count) const {
+    alignas(16) static constexpr uint8_t kEnds[2][16] = {{0xFF}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF}};
+    const V8 first = hn::Load(d8, kEnds[0]), last = hn::Load(d8, kEnds[1]);
+    for (; count > kPixels; count -= kPixels, left += kSpan, right -= kSpan) {
+      const V8 a = hn::LoadU(d8, left), b = hn::LoadU(d8, right - 16);
+      V8 to_left = hn::TableLookupBytesOr0(b, late), to_right = hn::TableLookupBytesOr0(a, early);
+      if (kChannels == 3) {
+        to_left = hn::Or(to_left, hn::And(a, last));
+        to_right = hn::Or(to_right, hn::And(b, first));
+      }
+      hn::StoreU(to_left, d8, left);
+      hn::StoreU(to_right, d8, right - 16);
+    }
+    exchange_pixels<kChannels>(left, right, count);
+  }
+};
+
+#else
+
+template <int kChannels>
+struct Mirror {
+  void row(const uint8_t* from, uint8_t* to, int width) const { mirror_pixels<kChannels>(from, to, width); }
+  void exchange(uint8_t* left, uint8_t* right, int count) const { exchange_pixels<kChannels>(left, right, count); }
+};
+
+#endif
+
+// Without a call per row: short rows are the rule where images are small. The last vector overlaps the one before.
+template <class D>
+HWY_INLINE void copy_bytes(D d, const uint8_t* from, uint8_t* to, size_t bytes) {
+  const size_t n = hn::Lanes(d);
+  for (size_t i = 0; i + n < bytes; i += n) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  hn::StoreU(hn::LoadU(d, from + bytes - n), d, to + bytes - n);
+}
+
+void copy_plain(const uint8_t* from, ptrdiff_t from_row, uint8_t* to, ptrdiff_t to_row, int height, size_t bytes) {
+  if (from_row == ptrdiff_t(bytes) && to_row == from_row) {
+    std::memcpy(to, from, size_t(height) * bytes);
+    return;
+  }
+  const hn::ScalableTag<uint8_t> d;
+  const hn::CappedTag<uint8_t, 16> small;
+  for (int y = 0; y < height; ++y, from += from_row, to += to_row) {
+    if (bytes >= hn::Lanes(d)) copy_bytes(d, from, to, bytes);
+    else if (bytes >= hn::Lanes(small)) copy_bytes(small, from, to, bytes);
+    else for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
+template <int kChannels>
+void copy_mirrored(const uint8_t* from, ptrdiff_t from_row, uint8_t* to, ptrdiff_t to_row, int height, int width) {
+  const Mirror<kChannels> mirror;
+  for (int y = 0; y < height; ++y, from += from_row, to += to_row) mirror.row(from, to, width);
+}
+
+void copy_rows(const uint8_t* from, ptrdiff_t from_row, uint8_t* to, ptrdiff_t to_row, int height, int width,
+               int channels, bool mirrored) {
+  if (!mirrored) copy_plain(from, from_row, to, to_row, height, size_t(width) * size_t(channels));
+  else if (channels == 3) copy_mirrored<3>(from, from_row, to, to_row, height, width);
+  else copy_mirrored<1>(from, from_row, to, to_row, height, width);
+}
+
+void exchange_rows(uint8_t* a, uint8_t* b, size_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const size_t n = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + n <= bytes; i += n) {
+    const auto first = hn::LoadU(d, a + i), second = hn::LoadU(d, b + i);
+    hn::StoreU(second, d, a + i);
+    hn::StoreU(first, d, b + i);
+  }
+  for (; i < bytes; ++i) std::swap(a[i], b[i]);
+}
+
+template <int kChannels>
+void mirror_across(const Image& image, bool down) {
+  const Mirror<kChannels> mirror;
+  const size_t row = image.row();
+  int y = 0;
+  if (down)
+    for (; y < image.height / 2; ++y)
+      mirror.exchange(image.at + size_t(y) * row, image.at + size_t(image.height - y) * row, image.width);
+  for (const int end = down ? image.height - y : image.height; y < end; ++y)
+    mirror.exchange(image.at + size_t(y) * row, image.at + size_t(y + 1) * row, image.width / 2);
+}
+
+void mirror(const Image& image, const bool* flip) {
+  const size_t row = image.row();
+  if (flip[1]) return image.channels == 3 ? mirror_across<3>(image, flip[0]) : mirror_across<1>(image, flip[0]);
+  if (!flip[0]) return;
+  for (int y = 0; y < image.height / 2; ++y)
+    exchange_rows(image.at + size_t(y) * row, image.at + size_t(image.height - 1 - y) * row, row);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fastfeed {
+
+HWY_EXPORT(copy_rows);
+HWY_EXPORT(mirror);
+
+void copy_rows(const uint8_t* from, ptrdiff_t from_row, uint8_t* to, ptrdiff_t to_row, int height, int width,
+               int channels, bool mirrored) {
+  HWY_DYNAMIC_DISPATCH(copy_rows)(from, from_row, to, to_row, height, width, channels, mirrored);
+}
+
+void mirror(const Image& image, const bool* flip) { HWY_DYNAMIC_DISPATCH(mirror)(image, flip); }
+
+}  // namespace fastfeed
+#endif

@@ -1,0 +1,71 @@
+#include "pillow_resize.h"
+
+#include <algorithm>
+
+#include "mirror.h"
+#include "pillow_passes.h"
+#include "pillow_weights.h"
+
+namespace fastfeed {
+namespace {
+
+Stretch stretch(double start, double length, int inputs, int outputs) {
+  const float first = float(std::min(std::max(start, 0.0), double(inputs)));
+  const float last = float(std::min(start + length, double(inputs)));
+  return {first, std::max(first, last), inputs, outputs};
+}
+
+}  // namespace
+
+void resize(const Image& in, const double* box, const bool* flip, Filter filter, const Slot& slot, Scratch& scratch) {
+  const Stretch down = stretch(box[0], box[2], in.height, slot.height);
+  const Stretch across = stretch(box[1], box[3], in.width, slot.width);
+  const int channels = in.channels;
+  const size_t width = size_t(slot.width) * size_t(channels);
+  const uint8_t* const end = in.at + in.bytes();
+  const Target target = {flip[0] ? slot.at + (slot.height - 1) * slot.row : slot.at, flip[0] ? -slot.row : slot.row, 0};
+  if (down.copies() && across.copies()) {
+    const uint8_t* from = in.at + size_t(down.start) * in.row() + size_t(across.start) * size_t(channels);
+    return copy_rows(from, ptrdiff_t(in.row()), target.at, target.row, slot.height, slot.width, channels, flip[1]);
+  }
+  Scratch::Frame frame(scratch);
+  if (down.copies()) {
+    const Weights weights = Weights::of(across, filter, flip[1], frame);
+    const Pixels rows = {in.at + size_t(down.start) * in.row(), ptrdiff_t(in.row()), slot.height, end};
+    return resize_across(weights, channels, rows, target.at, target.row, scratch);
+  }
+  Weights vertical = Weights::of(down, filter, false, frame);
+  // Pillow's rule, and its two passes round to bytes one after the other. A pass that copies takes no part in that.
+  const int64_t lower = int64_t(in.height) - slot.height, narrower = int64_t(in.width) - slot.width;
+  if (!across.copies() && lower > 0 && lower > 2 * narrower) {
+    Weights weights = Weights::of(across, filter, flip[1], frame);
+    const int left = weights.low;
+    const size_t used = size_t(weights.high - left) * size_t(channels), row = padded(used);
+    uint8_t* const between = frame.bytes(size_t(slot.height) * row);
+    const Pixels rows = {in.at + size_t(left) * size_t(channels), ptrdiff_t(in.row()), in.height, end};
+    resize_down(vertical, rows, used, between, ptrdiff_t(row), scratch);
+    weights.skip(left);
+    const Pixels strip = {between, ptrdiff_t(row), slot.height, between + size_t(slot.height) * row};
+    return resize_across(weights, channels, strip, target.at, target.row, scratch);
+  }
+  const int top = vertical.low, height = vertical.high - top;
+  const uint8_t* const first = in.at + size_t(top) * in.row();
+  vertical.skip(top);
+  if (across.copies() && !flip[1]) {
+    const Pixels rows = {first + size_t(across.start) * size_t(channels), ptrdiff_t(in.row()), height, end};
+    return resize_down(vertical, rows, width, target.at, target.row, scratch);
+  }
+  const size_t row = padded(width);
+  uint8_t* const between = frame.bytes(size_t(height) * row);
+  if (across.copies()) {
+    const uint8_t* from = first + size_t(across.start) * size_t(channels);
+    copy_rows(from, ptrdiff_t(in.row()), between, ptrdiff_t(row), height, slot.width, channels, true);
+  } else {
+    const Weights weights = Weights::of(across, filter, flip[1], frame);
+    resize_across(weights, channels, {first, ptrdiff_t(in.row()), height, end}, between, ptrdiff_t(row), scratch);
+  }
+  const Pixels strip = {between, ptrdiff_t(row), height, between + size_t(height) * row};
+  resize_down(vertical, strip, width, target.at, target.row, scratch);
+}
+
+}  // namespace fastfeed

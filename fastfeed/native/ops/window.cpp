@@ -1,0 +1,182 @@
+#include "window.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "mirror.h"
+
+namespace fastfeed {
+namespace {
+
+constexpr double kNear = 1e-6;  // of a pixel: sums of fractions
+
+// The index in [0, length) whose pixel is shown at an index outside of it.
+int64_t source_index(int64_t at, int64_t length, Border::Mode mode) {
+  if (mode == Border::edge) return std::min(std::max(at, int64_t(0)), length - 1);
+  const int64_t period = std::max(2 * (length - 1), int64_t(1)), back = std::abs(at) % period;
+  return std::min(std::min(back, period - back), length - 1);
+}
+
+// The source indices that are seen at [from, to], both included: the lowest, and one past the highest.
+void visible(int64_t from, int64_t to, Border::Mode mode, Placement::Span& span) {
+  const int64_t last = span.length - 1, a = source_index(from, span.length, mode), b = source_index(to, span.length, mode);
+  span.low = std::min(a, b);
+  span.high = std::max(a, b) + 1;
+  if (mode == Border::edge || last <= 0 || (from >= 0 && to <= last)) return;
+  // a reflection turns around at every multiple of the last index: at 0 where that is even
+  const auto turns = [&](int64_t parity) {
+    const int64_t period = 2 * last, start = from - parity * last;
+    const int64_t next = start + ((-start) % period + period) % period;
+    return next + parity * last <= to;
+  };
+  if (turns(0)) span.low = 0;
+  if (turns(1)) span.high = span.length;
+}
+
+// One axis of Placement: `box` is replaced by that of the part.
+void place(double& start, double& extent, double limit, double available, Border::Mode mode, int size,
+           Placement::Span& span) {
+  const double end = start + extent, last = limit + available;
+  if (mode == Border::none || !(start < limit - kNear || end > last + kNear)) {
+    span = {0, size, 0, size};
+    return;
+  }
+  const double unit = extent / size;  // pixels of the image per pixel of the result
+  // to the nearest pixels of the result; of two, to the even one
+  span.first = std::llrint((limit - start) / unit);
+  span.length = std::max(int64_t(std::llrint((last - start) / unit) - span.first), int64_t(1));
+  span.low = std::min(std::max(-span.first, int64_t(0)), span.length);
+  span.high = std::min(std::max(size - span.first, span.low), span.length);
+  if (mode != Border::constant) visible(-span.first, size - 1 - span.first, mode, span);
+  const double part = available / double(span.length);
+  start = limit + double(span.low) * part;
+  extent = double(span.high - span.low) * part;
+}
+
+void put_pixel(uint8_t* to, const uint8_t* from, int channels) {
+  if (channels == 3) to[0] = from[0], to[1] = from[1], to[2] = from[2];
+  else to[0] = from[0];
+}
+
+void fill_pixels(uint8_t* at, int count, const uint8_t* color, int channels) {
+  if (channels == 1 || (color[0] == color[1] && color[1] == color[2])) {
+    if (count > 0) std::memset(at, color[0], size_t(count) * size_t(channels));
+    return;
+  }
+  for (int x = 0; x < count; ++x) put_pixel(at + 3 * x, color, 3);
+}
+
+// The pixel at which the one `distance` beyond an end of `length` pixels is found: that many back from that end, or, if
+// negative, that many further on, where it has been drawn already.
+int reflected(int distance, int length) {
+  return distance < length ? distance : std::max(2 * (length - 1), 1) - distance;
+}
+
+// What is left and right of `width` pixels at `left`, in a row of `size` pixels.
+void draw_sides(uint8_t* row, int left, int width, int size, const Border& border, int channels) {
+  const int right = left + width, after = size - right;
+  uint8_t *const first = row + ptrdiff_t(left) * channels, *const last = row + ptrdiff_t(right - 1) * channels;
+  switch (border.mode) {
+    case Border::none: return;
+    case Border::constant:
+      fill_pixels(row, left, border.fill, channels);
+      fill_pixels(last + channels, after, border.fill, channels);
+      return;
+    case Border::edge:
+      fill_pixels(row, left, first, channels);
+      fill_pixels(last + channels, after, last, channels);
+      return;
+    case Border::reflect:
+      for (int x = 1; x <= left; ++x)
+        put_pixel(first - x * channels, first + reflected(x, width) * channels, channels);
+      for (int x = 1; x <= after; ++x)
+        put_pixel(last + x * channels, last - reflected(x, width) * channels, channels);
+      return;
+  }
+}
+
+}  // namespace
+
+Placement place(const Cut& cut, const Border& border, int height, int width) {
+  Placement p;
+  std::copy(cut.box, cut.box + 4, p.box);
+  const int size[2] = {height, width};
+  int part[2], corner[2];
+  p.whole = p.inside = true;
+  for (int axis = 0; axis < 2; ++axis) {
+    Placement::Span& span = p.span[axis];
+    place(p.box[axis], p.box[axis + 2], cut.limit[axis], cut.limit[axis + 2], border.mode, size[axis], span);
+    const int64_t before = span.first + span.low, after = size[axis] - span.first - span.high;
+    part[axis] = int(span.high - span.low);
+    corner[axis] = int(cut.flip[axis] ? after : before);
+    p.whole &= before == 0 && after == 0;
+    p.inside &= before >= 0 && after >= 0;
+  }
+  p.height = part[0], p.width = part[1];
+  p.top = corner[0], p.left = corner[1];
+  return p;
+}
+
+void fill(const Slot& slot, const uint8_t* color, int channels) {
+  for (int y = 0; y < slot.height; ++y) fill_pixels(slot.at + y * slot.row, slot.width, color, channels);
+}
+
+void draw_border(const Placement& p, const Border& border, const Slot& slot, int channels) {
+  if (p.width < slot.width)
+    for (int y = p.top; y < p.top + p.height; ++y)
+      draw_sides(slot.at + y * slot.row, p.left, p.width, slot.width, border, channels);
+  const int before = p.top, after = slot.height - p.top - p.height, last = p.top + p.height - 1;
+  const size_t bytes = size_t(slot.width) * size_t(channels);
+  const auto row = [&](int y) { return slot.at + y * slot.row; };
+  if (border.mode == Border::constant) {
+    fill({slot.at, slot.row, before, slot.width}, border.fill, channels);
+    fill({row(last + 1), slot.row, after, slot.width}, border.fill, channels);
+    return;
+  }
+  const bool edge = border.mode == Border::edge;
+  for (int y = 1; y <= before; ++y)
+    std::memcpy(row(p.top - y), row(edge ? p.top : p.top + reflected(y, p.height)), bytes);
+  for (int y = 1; y <= after; ++y)
+    std::memcpy(row(last + y), row(edge ? last : last - reflected(y, p.height)), bytes);
+}
+
+void draw_reflection(const Placement& p, const Cut& cut, const Border& border, const Slot& part, const Slot& slot,
+                     int channels, Scratch& scratch) {
+  Scratch::Frame frame(scratch);
+  const auto index = [&](int axis, int at, int size, int length) {
+    const Placement::Span& span = p.span[axis];
+    if (cut.flip[axis]) at = size - 1 - at;
+    const int from = int(source_index(at - span.first, span.length, border.mode) - span.low);
+    return cut.flip[axis] ? length - 1 - from : from;
+  };
+  int* const columns = frame.take<int>(size_t(slot.width));
+  for (int x = 0; x < slot.width; ++x) columns[x] = index(1, x, slot.width, part.width) * channels;
+  for (int y = 0; y < slot.height; ++y) {
+    const uint8_t* const from = part.at + index(0, y, slot.height, part.height) * part.row;
+    uint8_t* const to = slot.at + y * slot.row;
+    for (int x = 0; x < slot.width; ++x) put_pixel(to + ptrdiff_t(x) * channels, from + columns[x], channels);
+  }
+}
+
+void cut(const Image& in, const Cut& cut, const Border& border, Filter filter, const Slot& slot, Scratch& scratch) {
+  cut_with_border(cut, border, slot, in.channels, scratch,
+                  [&](const double* box, const bool* flip, const Slot& part) {
+                    resize(in, box, flip, filter, part, scratch);
+                    return Status::ok;
+                  });
+}
+
+void cut_in_place(Image& image, const Cut& cut, const Border& border, Filter filter, int height, int width,
+                  Scratch& scratch, uint8_t* out) {
+  if (height == image.height && width == image.width) {
+    const Placement p = place(cut, border, height, width);
+    if (p.whole && p.box[0] == 0 && p.box[1] == 0 && p.box[2] == height && p.box[3] == width)
+      return mirror(image, cut.flip);
+  }
+  const Image made = {out, height, width, image.channels};
+  fastfeed::cut(image, cut, border, filter, {out, ptrdiff_t(made.row()), height, width}, scratch);
+  image = made;
+}
+
+}  // namespace fastfeed

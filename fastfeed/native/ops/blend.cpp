@@ -1,6 +1,7 @@
 #include "blend.h"
 
 #include <cmath>
+#include <cstring>
 
 #ifndef FASTFEED_OPS_BLEND_STEPS
 #define FASTFEED_OPS_BLEND_STEPS

@@ -9,7 +9,6 @@
 #include <hwy/highway.h>
 
 #include <cmath>
-#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
@@ -86,29 +85,35 @@ HWY_INLINE void store_bytes(const Quad& quad, uint8_t* at) {
 }
 #endif
 
+// a * b + c, rounded once: with or without an instruction for it, so the bytes are the same on every processor.
 #if HWY_NATIVE_FMA
-// a * b + c, rounded once: the same on every processor, as the others compute it exactly.
 HWY_INLINE FloatV fused(FloatV a, FloatV b, FloatV c) { return hn::MulAdd(a, b, c); }
 #else
 // The product is exact in a double. Where the sum is not, its last bit is made odd, which the second rounding cannot
 // mistake for a tie.
-HWY_INLINE float fused(float a, float b, float c) {
-  const double product = double(a) * double(b), addend = c, sum = product + addend, part = sum - product;
-  const double error = (product - (sum - part)) + (addend - part);
-  int64_t bits;
-  std::memcpy(&bits, &sum, sizeof bits);
-  const int64_t inexact = int64_t(error > 0) | int64_t(error < 0), away = (error > 0) == (sum > 0) ? 1 : -1;
-  bits += inexact & ~bits & 1 ? away : 0;
-  double odd;
-  std::memcpy(&odd, &bits, sizeof odd);
-  return float(odd);
+template <class F, class V = hn::Vec<F>>
+HWY_INLINE V fused_by_doubles(F f, V a, V b, V c) {
+  const hn::Rebind<double, F> d;
+  const hn::RebindToSigned<decltype(d)> i;
+  const auto product = hn::Mul(hn::PromoteTo(d, a), hn::PromoteTo(d, b)), addend = hn::PromoteTo(d, c);
+  const auto sum = hn::Add(product, addend), part = hn::Sub(sum, product);
+  const auto error = hn::Add(hn::Sub(product, hn::Sub(sum, part)), hn::Sub(addend, part));
+  const auto bits = hn::BitCast(i, sum), one = hn::Set(i, 1);
+  const auto inexact = hn::BitCast(i, hn::VecFromMask(d, hn::Gt(hn::Abs(error), hn::Zero(d))));
+  const auto even = hn::Sub(hn::And(bits, one), one);  // all bits or none
+  const auto toward = hn::Or(hn::ShiftRight<63>(hn::BitCast(i, hn::Xor(error, sum))), one);  // 1 or -1
+  return hn::DemoteTo(f, hn::BitCast(d, hn::Add(bits, hn::And(toward, hn::And(inexact, even)))));
 }
+
 HWY_INLINE FloatV fused(FloatV a, FloatV b, FloatV c) {
-  const Floats f;
-  HWY_ALIGN float x[HWY_MAX_BYTES / sizeof(float)], y[HWY_MAX_BYTES / sizeof(float)], z[HWY_MAX_BYTES / sizeof(float)];
-  hn::Store(a, f, x), hn::Store(b, f, y), hn::Store(c, f, z);
-  for (size_t i = 0; i < hn::Lanes(f); ++i) x[i] = fused(x[i], y[i], z[i]);
-  return hn::Load(f, x);
+#if HWY_TARGET == HWY_SCALAR
+  return fused_by_doubles(Floats(), a, b, c);
+#else
+  const hn::Half<Floats> h;
+  const auto low = fused_by_doubles(h, hn::LowerHalf(h, a), hn::LowerHalf(h, b), hn::LowerHalf(h, c));
+  const auto high = fused_by_doubles(h, hn::UpperHalf(h, a), hn::UpperHalf(h, b), hn::UpperHalf(h, c));
+  return hn::Combine(Floats(), high, low);
+#endif
 }
 #endif
 

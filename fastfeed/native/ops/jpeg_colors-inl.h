@@ -138,11 +138,15 @@ void split_rows(const uint8_t* first, const uint8_t* second, int width, uint8_t*
     split_pixels(a, b, y0 + x, y1 + x, cb + x / 2, cr + x / 2, 1 + x / 2 % 2);
   };
   for (; x + kPixels <= width; x += kPixels) split(first + 3 * x, second + 3 * x);
-  uint8_t rest[2][3 * kPixels];
-  for (; x < (width + 15) / 16 * 16; x += kPixels) {
-    for (int row = 0; row < 2; ++row)
-      for (int k = 0; k < kPixels; ++k)
-        std::memcpy(rest[row] + 3 * k, (row ? second : first) + 3 * (x + k < width ? x + k : width - 1), 3);
+  const int end = (width + 15) / 16 * 16;
+  uint8_t rest[2][3 * kPixels] = {};
+  for (; x < end; x += kPixels) {
+    const int there = std::clamp(width - x, 0, kPixels);
+    for (int row = 0; row < 2; ++row) {
+      const uint8_t* pixels = row ? second : first;
+      std::memcpy(rest[row], pixels + 3 * x, size_t(3 * there));
+      for (int k = there; k < std::min(end - x, kPixels); ++k) std::memcpy(rest[row] + 3 * k, pixels + 3 * (width - 1), 3);
+    }
     split(rest[0], rest[1]);
   }
 }

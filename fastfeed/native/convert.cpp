@@ -5,14 +5,40 @@
 namespace fastfeed {
 namespace {
 
-template <class Entry>
-void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels, int channels, const uint8_t* table,
-                   bool planar) {
-  const size_t n = size_t(channels);
-  for (size_t i = first; i < pixels; ++i)
-    for (size_t c = 0; c < n; ++c)
-      std::memcpy(out + (planar ? c * pixels + i : i * n + c) * sizeof(Entry),
-                  table + (in[i * n + c] * n + c) * sizeof(Entry), sizeof(Entry));
+// Keeps GCC from vectorizing a loop of look-ups: it takes bytes out of registers and puts entries into others, which
+// takes twice as long.
+inline void keep_scalar(size_t& v) {
+#if defined(__GNUC__)
+  __asm__("" : "+r"(v));
+#else
+  (void)v;
+#endif
+}
+
+// From pixel `first` on. The table as one of each channel, which saves arithmetic on the way.
+template <class Entry, int kChannels>
+void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels, const uint8_t* table, bool planar) {
+  Entry tables[kChannels][256];
+  for (int v = 0; v < 256; ++v)
+    for (int c = 0; c < kChannels; ++c) std::memcpy(&tables[c][v], table + (v * kChannels + c) * sizeof(Entry), sizeof(Entry));
+  Entry* const entries = reinterpret_cast<Entry*>(out);
+  if (!planar || kChannels == 1) {
+    for (size_t i = first; i < pixels; ++i)
+      for (int c = 0; c < kChannels; ++c) entries[i * kChannels + size_t(c)] = tables[c][in[i * kChannels + size_t(c)]];
+    return;
+  }
+  constexpr size_t kAtOnce = 512;  // so that the bytes stay in the first cache from channel to channel
+  for (size_t i = first; i < pixels; i += kAtOnce)
+    for (int c = 0; c < kChannels; ++c) {
+      const size_t end = pixels - i < kAtOnce ? pixels : i + kAtOnce;
+      const uint8_t* from = in + i * kChannels + size_t(c);
+#pragma GCC unroll 8
+      for (size_t k = i; k < end; ++k, from += kChannels) {
+        size_t v = *from;
+        keep_scalar(v);
+        entries[size_t(c) * pixels + k] = tables[c][v];
+      }
+    }
 }
 
 #ifdef FASTFEED_WIDE
@@ -73,25 +99,33 @@ FASTFEED_WIDE size_t convert_one(const uint8_t* in, uint8_t* out, size_t bytes, 
   return i;
 }
 
-// Three interleaved channels: every byte is looked up in all three tables, and one result is selected.
+// Three interleaved channels. Each place of a register holds one of them in the first of three registers, another in
+// the second and the third one in the third, so they are sorted by channel, and back, without a move.
 template <int kSize>
 FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t bytes, const Entries<kSize> (&entries)[3]) {
-  __mmask64 of[3][3];  // [lead][channel]: where they are, dealt
-  for (int lead = 0; lead < 3; ++lead)
-    for (int k = 0; k < 3; ++k)
-      of[lead][(lead + k) % 3] = _mm512_movepi8_mask(dealt<kSize>(_mm512_movm_epi8(kThird << k)));
+  __mmask64 third[3];  // every third place from the first, second and third one on, dealt
+  for (int k = 0; k < 3; ++k) third[k] = _mm512_movepi8_mask(dealt<kSize>(_mm512_movm_epi8(kThird << k)));
+  // register r holds channel c where register 0 holds c - r, as 64 = 3 * 21 + 1
+  const auto sorted = [&third](const __m512i (&v)[3], int c) FASTFEED_WIDE {
+    return _mm512_mask_blend_epi8(third[(c + 1) % 3], _mm512_mask_blend_epi8(third[(c + 2) % 3], v[0], v[1]), v[2]);
+  };
   size_t i = 0;
-  for (; i + 192 <= bytes; i += 192)
-    for (int lead = 0; lead < 3; ++lead) {
-      const __m512i v = dealt<kSize>(_mm512_loadu_si512(in + i + 64 * lead));
-      __m512i made[kSize];
-      for (int b = 0; b < kSize; ++b) {
-        made[b] = look(entries[0].byte[b], v);
-        made[b] = _mm512_mask_mov_epi8(made[b], of[lead][1], look(entries[1].byte[b], v));
-        made[b] = _mm512_mask_mov_epi8(made[b], of[lead][2], look(entries[2].byte[b], v));
-      }
-      store<kSize>(out + (i + 64 * size_t(lead)) * kSize, made);
+  for (; i + 192 <= bytes; i += 192) {
+    __m512i v[3], made[kSize][3];
+    for (int r = 0; r < 3; ++r) v[r] = dealt<kSize>(_mm512_loadu_si512(in + i + 64 * r));
+    for (int c = 0; c < 3; ++c) {
+      const __m512i channel = sorted(v, c);
+      for (int b = 0; b < kSize; ++b) made[b][c] = look(entries[c].byte[b], channel);
     }
+    for (int r = 0; r < 3; ++r) {
+      __m512i bytes_of[kSize];
+      for (int b = 0; b < kSize; ++b)
+        bytes_of[b] = _mm512_mask_blend_epi8(third[(4 - r) % 3], made[b][0], made[b][1]);
+      for (int b = 0; b < kSize; ++b)
+        bytes_of[b] = _mm512_mask_blend_epi8(third[(5 - r) % 3], bytes_of[b], made[b][2]);
+      store<kSize>(out + (i + 64 * size_t(r)) * kSize, bytes_of);
+    }
+  }
   return i;
 }
 
@@ -127,7 +161,8 @@ void convert_all(const uint8_t* in, uint8_t* out, size_t pixels, int channels, c
 #ifdef FASTFEED_WIDE
   if (wide_look_ups()) done = convert_wide<int(sizeof(Entry))>(in, out, pixels, channels, table, planar);
 #endif
-  convert_plain<Entry>(in, out, done, pixels, channels, table, planar);
+  if (channels == 1) convert_plain<Entry, 1>(in, out, done, pixels, table, planar);
+  else convert_plain<Entry, 3>(in, out, done, pixels, table, planar);
 }
 
 }  // namespace

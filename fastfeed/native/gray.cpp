@@ -1,25 +1,55 @@
-#include "clones.h"
+#include "tables.h"
 #include "wide.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "gray.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "pixels-inl.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
+namespace HWY_NAMESPACE {
 namespace {
 
 // Pillow's L of ITU-R 601: round((0.299 r + 0.587 g + 0.114 b)) in 16 bits behind the point.
-inline uint8_t level(const uint8_t* rgb) {
-  return uint8_t((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
+#if HWY_TARGET == HWY_SCALAR
+
+void gray_pixels(uint8_t* rgb, size_t pixels) {
+  for (uint8_t* p = rgb; p < rgb + 3 * pixels; p += 3)
+    p[0] = p[1] = p[2] = uint8_t((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 0x8000u) >> 16);
 }
 
-FASTFEED_CLONES
-void gray_plain(uint8_t* rgb, size_t pixels) {
-  constexpr size_t kAtOnce = 512;  // separate loops, so that the compiler can vectorize
-  uint8_t levels[kAtOnce];
-  for (size_t i = 0; i < pixels; i += kAtOnce) {
-    const size_t n = pixels - i < kAtOnce ? pixels - i : kAtOnce;
-    uint8_t* p = rgb + 3 * i;
-    for (size_t k = 0; k < n; ++k) levels[k] = level(p + 3 * k);
-    for (size_t k = 0; k < n; ++k) p[3 * k] = p[3 * k + 1] = p[3 * k + 2] = levels[k];
-  }
+#else
+
+// 38470 does not fit into 15 bits and comes in two halves.
+void gray_pixels(uint8_t* rgb, size_t pixels) {
+  const V16 first = pair_of(19595, 19235), then = pair_of(19235, 7471);
+  const auto levels = [&](V16 rg, V16 gb) HWY_ATTR {
+    return hn::ShiftRight<16>(hn::Add(hn::Add(pair_dot(rg, first), pair_dot(gb, then)), hn::Set(I32(), 0x8000)));
+  };
+  const hn::ScalableTag<uint8_t> d;
+  using V = hn::Vec<hn::ScalableTag<uint8_t>>;
+  each_register(rgb, pixels, [&](V& r, V& g, V& b) HWY_ATTR {
+    V rg = hn::InterleaveLower(d, r, g), gb = hn::InterleaveLower(d, g, b);
+    const V16 low = packed(levels(lower_bytes(rg), lower_bytes(gb)), levels(upper_bytes(rg), upper_bytes(gb)));
+    rg = hn::InterleaveUpper(d, r, g), gb = hn::InterleaveUpper(d, g, b);
+    const V16 high = packed(levels(lower_bytes(rg), lower_bytes(gb)), levels(upper_bytes(rg), upper_bytes(gb)));
+    r = g = b = packed(low, high);
+  });
 }
+
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fastfeed {
+namespace {
 
 #ifdef FASTFEED_WIDE
 // 16 pixels as 32 bits each, from 16 bits per channel. 38470 does not fit into 15 bits and comes in two halves.
@@ -57,12 +87,15 @@ FASTFEED_WIDE size_t gray_wide(uint8_t* rgb, size_t pixels) {
 
 }  // namespace
 
+HWY_EXPORT(gray_pixels);
+
 void gray(uint8_t* rgb, size_t pixels) {
   size_t done = 0;
 #ifdef FASTFEED_WIDE
   if (wide_look_ups()) done = gray_wide(rgb, pixels);
 #endif
-  gray_plain(rgb + 3 * done, pixels - done);
+  HWY_DYNAMIC_DISPATCH(gray_pixels)(rgb + 3 * done, pixels - done);
 }
 
 }  // namespace fastfeed
+#endif

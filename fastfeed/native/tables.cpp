@@ -1,6 +1,17 @@
-#include "wide.h"
+#include "tables.h"
 
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tables.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "looks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
+namespace HWY_NAMESPACE {
 namespace {
 
 void look_up_plain(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
@@ -12,40 +23,95 @@ void look_up_plain(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t 
     for (int c = 0; c < channels; ++c) out[i + size_t(c)] = tables[c][in[i + size_t(c)]];
 }
 
-#ifdef FASTFEED_WIDE
-inline uint64_t first(size_t count) { return count >= 64 ? ~uint64_t(0) : (uint64_t(1) << count) - 1; }
+#if HWY_TARGET != HWY_SCALAR
 
-FASTFEED_WIDE void look_up_wide(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t* table) {
-  const Table t = load(table);
+// Returns how many bytes it did: whole registers.
+template <class Look>
+size_t look_up_all(const uint8_t* in, uint8_t* out, size_t bytes, const Look& look) {
+  const U8 d;
+  const size_t lanes = hn::Lanes(d);
+  V8 v[4];
   size_t i = 0;
-  for (; i + 64 <= bytes; i += 64) _mm512_storeu_si512(out + i, look(t, _mm512_loadu_si512(in + i)));
-  if (const __mmask64 rest = first(bytes - i))
-    _mm512_mask_storeu_epi8(out + i, rest, look(t, _mm512_maskz_loadu_epi8(rest, in + i)));
+  for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
+    for (size_t k = 0; k < 4; ++k) v[k] = hn::LoadU(d, in + i + k * lanes);
+    for (size_t k = 0; k < 4; k += Look::kAtOnce) look.apply(v + k);
+    for (size_t k = 0; k < 4; ++k) hn::StoreU(v[k], d, out + i + k * lanes);
+  }
+  return i;
 }
 
-// 64 bytes of three channels, the first of which is of channel `lead`.
-FASTFEED_WIDE inline __m512i look(const Table (&t)[3], __m512i bytes, int lead) {
-  __m512i made = look(t[lead], bytes);
-  made = _mm512_mask_mov_epi8(made, kThird << 1, look(t[(lead + 1) % 3], bytes));
-  return _mm512_mask_mov_epi8(made, kThird << 2, look(t[(lead + 2) % 3], bytes));
-}
-
-FASTFEED_WIDE void look_up_wide(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256]) {
-  const Table t[3] = {load(tables[0]), load(tables[1]), load(tables[2])};
+// The same of pixels of three channels.
+template <class Look>
+size_t look_up_each(const uint8_t* in, uint8_t* out, size_t bytes, const Look (&looks)[3]) {
+  constexpr size_t kAtOnce = Look::kAtOnce;
+  const U8 d;
+  const Deal deal;
+  const size_t lanes = hn::Lanes(d);
+  V8 v[3][kAtOnce];
   size_t i = 0;
-  for (; i + 192 <= bytes; i += 192) {
-    const __m512i a = _mm512_loadu_si512(in + i), b = _mm512_loadu_si512(in + i + 64);
-    const __m512i c = _mm512_loadu_si512(in + i + 128);
-    _mm512_storeu_si512(out + i, look(t, a, 0));
-    _mm512_storeu_si512(out + i + 64, look(t, b, 1));
-    _mm512_storeu_si512(out + i + 128, look(t, c, 2));
+  for (; i + 3 * kAtOnce * lanes <= bytes; i += 3 * kAtOnce * lanes) {
+    const uint8_t* from = in + i;
+    for (size_t k = 0; k < kAtOnce; ++k, from += 3 * lanes) {
+      for (size_t c = 0; c < 3; ++c) v[c][k] = hn::LoadU(d, from + c * lanes);
+      deal(v[0][k], v[1][k], v[2][k]);
+    }
+    for (size_t c = 0; c < 3; ++c) looks[c].apply(v[c]);
+    uint8_t* to = out + i;
+    for (size_t k = 0; k < kAtOnce; ++k, to += 3 * lanes) {
+      deal.back(v[0][k], v[1][k], v[2][k]);
+      for (size_t c = 0; c < 3; ++c) hn::StoreU(v[c][k], d, to + c * lanes);
+    }
   }
-  for (int lead = 0; i < bytes; i += 64, ++lead) {  // 64 = 3 * 21 + 1: what comes first moves on by one
-    const __mmask64 rest = first(bytes - i);
-    _mm512_mask_storeu_epi8(out + i, rest, look(t, _mm512_maskz_loadu_epi8(rest, in + i), lead));
-  }
+  return i;
 }
+
+constexpr bool kWide = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL;
+
+size_t look_up_in_one(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t* table) {
+  BitForm bits;
+  LineForm line;
+  if (has_form(table, bits))
+    return bits.above ? look_up_all(in, out, bytes, BitLook(bits)) : look_up_all(in, out, bytes, MaskLook(bits));
+  if (!kWide && has_form(table, line)) return look_up_all(in, out, bytes, LineLook(line));
+  return look_up_all(in, out, bytes, TableLook(table));
+}
+
+size_t look_up_in_three(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256]) {
+  LineForm lines[3];
+  if (!kWide && has_form(tables[0], lines[0]) && has_form(tables[1], lines[1]) && has_form(tables[2], lines[2])) {
+    const LineLook looks[3] = {LineLook(lines[0]), LineLook(lines[1]), LineLook(lines[2])};
+    return look_up_each(in, out, bytes, looks);
+  }
+  const TableLook looks[3] = {TableLook(tables[0]), TableLook(tables[1]), TableLook(tables[2])};
+  return look_up_each(in, out, bytes, looks);
+}
+
+void look_up_bytes(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
+  constexpr size_t kMany = 4096;  // from here on a look at the table is worth it
+  size_t done = 0;
+  if (bytes >= kMany) {
+    if (channels == 3 && !std::memcmp(tables[0], tables[1], 256) && !std::memcmp(tables[0], tables[2], 256)) channels = 1;
+    done = channels == 1 ? look_up_in_one(in, out, bytes, tables[0]) : look_up_in_three(in, out, bytes, tables);
+  }
+  look_up_plain(in + done, out + done, bytes - done, tables, channels);
+}
+
+#else
+
+void look_up_bytes(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
+  look_up_plain(in, out, bytes, tables, channels);
+}
+
 #endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fastfeed {
+namespace {
 
 // Neighbors are often equal, and a counter cannot be raised again before it is written: so several of each.
 template <int kChannels>
@@ -67,21 +133,18 @@ void count_in_turn(const uint8_t* in, size_t pixels, uint32_t (*counts)[256]) {
 
 }  // namespace
 
+HWY_EXPORT(look_up_bytes);
+
 bool wide_look_ups() {
-#ifdef FASTFEED_WIDE
-  static const bool wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
-  return wide;
+#if HWY_ARCH_X86
+  return hwy::SupportedTargets() & HWY_AVX3_DL;
 #else
   return false;
 #endif
 }
 
 void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
-#ifdef FASTFEED_WIDE
-  if (wide_look_ups() && channels == 1) return look_up_wide(in, out, bytes, tables[0]);
-  if (wide_look_ups() && channels == 3) return look_up_wide(in, out, bytes, tables);
-#endif
-  look_up_plain(in, out, bytes, tables, channels);
+  HWY_DYNAMIC_DISPATCH(look_up_bytes)(in, out, bytes, tables, channels);
 }
 
 void count(const uint8_t* in, size_t pixels, int channels, uint32_t (*counts)[256]) {
@@ -92,3 +155,4 @@ void count(const uint8_t* in, size_t pixels, int channels, uint32_t (*counts)[25
 }
 
 }  // namespace fastfeed
+#endif

@@ -18,22 +18,39 @@ namespace {
 
 // The order of the additions in both passes, and that products are not rounded, is OpenCV's where it has AVX2.
 
-// out[i] = the sum of weights[j] * in[i + j * channels]. Up to four vectors more than asked for.
-void filter_row(const float* in, const float* weights, int taps, int channels, float* out, size_t count) {
+// out[i] = the sum of weights[j] * in[i + j * channels] for kVectors vectors at i.
+template <int kVectors>
+HWY_INLINE void filter_run(const float* in, const float* weights, int taps, int channels, float* out) {
   const Floats f;
   const size_t lanes = hn::Lanes(f);
-  for (size_t i = 0; i < count; i += 4 * lanes) {
-    FloatV sum[4];
-    const FloatV first = hn::Set(f, weights[0]);
-    for (size_t k = 0; k < 4; ++k) sum[k] = hn::Mul(hn::LoadU(f, in + i + k * lanes), first);
-    const float* at = in + i;
-    for (int j = 1; j < taps; ++j) {
-      at += channels;
-      const FloatV weight = hn::Set(f, weights[j]);
-      for (size_t k = 0; k < 4; ++k) sum[k] = fused(hn::LoadU(f, at + k * lanes), weight, sum[k]);
-    }
-    for (size_t k = 0; k < 4; ++k) hn::StoreU(sum[k], f, out + i + k * lanes);
+  FloatV sum[kVectors];
+  const FloatV first = hn::Set(f, weights[0]);
+  for (int k = 0; k < kVectors; ++k) sum[k] = hn::Mul(hn::LoadU(f, in + size_t(k) * lanes), first);
+  for (int j = 1; j < taps; ++j) {
+    in += channels;
+    const FloatV weight = hn::Set(f, weights[j]);
+    for (int k = 0; k < kVectors; ++k) sum[k] = fused(hn::LoadU(f, in + size_t(k) * lanes), weight, sum[k]);
   }
+  for (int k = 0; k < kVectors; ++k) hn::StoreU(sum[k], f, out + size_t(k) * lanes);
+}
+
+// `in`: a row of bytes; `line`: its floats, with room for a margin of `half` pixels before and behind, which are copies
+// of what `margin` says. Sums of up to four vectors more than asked for.
+void filter_row(const uint8_t* in, float* line, const int* margin, int half, const float* weights, int channels, float* out,
+                size_t count) {
+  const Floats f;
+  const hn::Rebind<uint8_t, Floats> b;
+  const hn::Rebind<int32_t, Floats> d;
+  const size_t lanes = hn::Lanes(f), before = size_t(half) * size_t(channels);
+  float* at = line + before;
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::ConvertTo(f, hn::PromoteTo(d, hn::LoadU(b, in + i))), f, at + i);
+  for (; i < count; ++i) at[i] = in[i];
+  for (size_t k = 0; k < before; ++k) line[k] = at[margin[k]];
+  for (size_t k = 0; k < before; ++k) at[count + k] = at[margin[before + k]];
+  // a sum waits four cycles for the one before: eight keep two units busy
+  for (i = 0; i + 8 * lanes <= count; i += 8 * lanes) filter_run<8>(line + i, weights, 2 * half + 1, channels, out + i);
+  for (; i < count; i += 4 * lanes) filter_run<4>(line + i, weights, 2 * half + 1, channels, out + i);
 }
 
 // Four vectors of floats of -0.5 to 255.5, rounded, ties to even.
@@ -57,33 +74,60 @@ HWY_INLINE void store_rounded(const FloatV (&v)[4], uint8_t* at) {
 #endif
 }
 
-// Of 2 * half + 1 rows, symmetric: weights[0] is the center's. Four vectors at i.
-HWY_INLINE void filter_columns(const float* const* rows, const float* weights, int half, size_t i, uint8_t* out) {
+// One row or two, symmetric: weights[0] is the center's. Of two rows, half of what is loaded serves both. Four vectors.
+template <int kRows>
+HWY_INLINE void filter_columns(const float* const* rows, const float* weights, int half, size_t i, uint8_t* (&out)[kRows]) {
+  constexpr int kTogether = HWY_MAX_BYTES >= 64 || kRows == 1 ? 4 : 2;  // as many as registers can hold
   const Floats f;
-  const size_t lanes = hn::Lanes(f);
-  FloatV sum[4];
-  const FloatV center = hn::Set(f, weights[0]);
-  for (size_t k = 0; k < 4; ++k) sum[k] = hn::Mul(hn::LoadU(f, rows[half] + i + k * lanes), center);
-  for (int j = 1; j <= half; ++j) {
-    const float *above = rows[half - j] + i, *below = rows[half + j] + i;
-    const FloatV weight = hn::Set(f, weights[j]);
-    for (size_t k = 0; k < 4; ++k)
-      sum[k] = fused(hn::Add(hn::LoadU(f, above + k * lanes), hn::LoadU(f, below + k * lanes)), weight, sum[k]);
+  FloatV sum[kRows][4];
+  for (int part = 0; part < 4; part += kTogether) {
+    const auto load = [&](int row, int k) { return hn::LoadU(f, rows[row] + i + size_t(part + k) * hn::Lanes(f)); };
+    FloatV above[kTogether], below[kTogether];  // of the other row, for j - 1
+    const FloatV center = hn::Set(f, weights[0]);
+    for (int k = 0; k < kTogether; ++k) {
+      above[k] = load(half, k);
+      sum[0][part + k] = hn::Mul(above[k], center);
+      if (kRows == 1) continue;
+      below[k] = load(half + 1, k);
+      sum[kRows - 1][part + k] = hn::Mul(below[k], center);
+    }
+    for (int j = 1; j <= half; ++j) {
+      const FloatV weight = hn::Set(f, weights[j]);
+      for (int k = 0; k < kTogether; ++k) {
+        const FloatV up = load(half - j, k), down = load(half + kRows - 1 + j, k);
+        if (kRows == 1) {
+          sum[0][part + k] = fused(hn::Add(up, down), weight, sum[0][part + k]);
+          continue;
+        }
+        sum[0][part + k] = fused(hn::Add(up, below[k]), weight, sum[0][part + k]);
+        sum[kRows - 1][part + k] = fused(hn::Add(above[k], down), weight, sum[kRows - 1][part + k]);
+        above[k] = up, below[k] = down;
+      }
+    }
   }
-  store_rounded(sum, out);
+  for (int r = 0; r < kRows; ++r) store_rounded(sum[r], out[r]);
 }
 
-void filter_rows(const float* const* rows, const float* weights, int half, uint8_t* out, size_t count) {
+template <int kRows>
+HWY_INLINE void filter_rows(const float* const* rows, const float* weights, int half, uint8_t* out, size_t count) {
   size_t i = 0;
-  for (; i + quad_bytes() <= count; i += quad_bytes()) filter_columns(rows, weights, half, i, out + i);
+  uint8_t* at[kRows];
+  for (; i + quad_bytes() <= count; i += quad_bytes()) {
+    for (int r = 0; r < kRows; ++r) at[r] = out + size_t(r) * count + i;
+    filter_columns<kRows>(rows, weights, half, i, at);
+  }
   if (i == count) return;
-  uint8_t made[HWY_MAX_BYTES];
-  filter_columns(rows, weights, half, i, made);
-  std::memcpy(out + i, made, count - i);
+  uint8_t made[kRows][HWY_MAX_BYTES];
+  for (int r = 0; r < kRows; ++r) at[r] = made[r];
+  filter_columns<kRows>(rows, weights, half, i, at);
+  for (int r = 0; r < kRows; ++r) std::memcpy(out + size_t(r) * count + i, made[r], count - i);
 }
 
-void to_floats(const uint8_t* in, float* out, size_t count) {
-  for (size_t i = 0; i < count; ++i) out[i] = float(in[i]);
+void filter_one_row(const float* const* rows, const float* weights, int half, uint8_t* out, size_t count) {
+  filter_rows<1>(rows, weights, half, out, count);
+}
+void filter_two_rows(const float* const* rows, const float* weights, int half, uint8_t* out, size_t count) {
+  filter_rows<2>(rows, weights, half, out, count);
 }
 
 }  // namespace
@@ -95,8 +139,8 @@ HWY_AFTER_NAMESPACE();
 namespace fastfeed {
 
 HWY_EXPORT(filter_row);
-HWY_EXPORT(filter_rows);
-HWY_EXPORT(to_floats);
+HWY_EXPORT(filter_one_row);
+HWY_EXPORT(filter_two_rows);
 
 namespace {
 
@@ -134,8 +178,8 @@ float sum_of(const float* values, int count) {
 void blur(Image& image, double sigma, int taps, Scratch& scratch) {
   // beyond four sigma weights are nothing to a byte
   const int half = std::min(taps / 2, int(std::ceil(4 * sigma))), across = 2 * half + 1;
-  const int channels = image.channels, slots = std::min(image.height, across);
-  const size_t row = image.row(), margin = size_t(half) * size_t(channels);
+  const int channels = image.channels, slots = std::min(image.height, across + 1);
+  const size_t row = image.row(), before = size_t(half) * size_t(channels);
   Scratch::Frame frame(scratch);
   float *weights = frame.take<float>(size_t(across)), *column = frame.take<float>(size_t(half) + 1);
   for (int j = -half; j <= half; ++j) weights[j + half] = float(std::exp(-0.5 * (j / sigma) * (j / sigma)));
@@ -145,26 +189,25 @@ void blur(Image& image, double sigma, int taps, Scratch& scratch) {
   for (int j = 0; j <= half; ++j) column[j] = weights[half + j] / 2;
   for (int j = 0; j < across; ++j) weights[j] *= 2;
 
-  float* line = frame.take<float>(row + 2 * margin + kBeyond);
+  float* line = frame.take<float>(row + 2 * before + kBeyond);
+  std::fill(line + row + 2 * before, line + row + 2 * before + kBeyond, 0.0f);
+  int* margin = frame.take<int>(2 * before);
+  for (int x = 0; x < half; ++x)
+    for (int c = 0; c < channels; ++c) {
+      margin[x * channels + c] = mirrored(x - half, image.width) * channels + c;
+      margin[(half + x) * channels + c] = mirrored(image.width + x, image.width) * channels + c;
+    }
   const size_t room = (row + kBeyond + 15) / 16 * 16;
   float* ring = frame.take<float>(room * size_t(slots));
-  const float** rows = frame.take<const float*>(size_t(across));
-  std::fill(line + row + 2 * margin, line + row + 2 * margin + kBeyond, 0.0f);
-  int done = 0;
-  for (int y = 0; y < image.height; ++y) {
-    for (; done < image.height && done <= y + half; ++done) {
-      HWY_DYNAMIC_DISPATCH(to_floats)(image.at + size_t(done) * row, line + margin, row);
-      for (int x = 1; x <= half; ++x) {
-        const size_t before = size_t(mirrored(-x, image.width)), behind = size_t(mirrored(image.width - 1 + x, image.width));
-        for (int c = 0; c < channels; ++c) {
-          line[margin - size_t(x * channels) + size_t(c)] = line[margin + before * size_t(channels) + size_t(c)];
-          line[margin + row + size_t((x - 1) * channels + c)] = line[margin + behind * size_t(channels) + size_t(c)];
-        }
-      }
-      HWY_DYNAMIC_DISPATCH(filter_row)(line, weights, across, channels, ring + room * size_t(done % slots), row);
-    }
-    for (int j = -half; j <= half; ++j) rows[j + half] = ring + room * size_t(mirrored(y + j, image.height) % slots);
-    HWY_DYNAMIC_DISPATCH(filter_rows)(rows, column, half, image.at + size_t(y) * row, row);
+  const float** rows = frame.take<const float*>(size_t(image.height) + 2 * size_t(half));
+  for (int y = -half; y < image.height + half; ++y) rows[y + half] = ring + room * size_t(mirrored(y, image.height) % slots);
+  for (int y = 0, done = 0; y < image.height; y += 2) {
+    for (; done < std::min(image.height, y + 2 + half); ++done)
+      HWY_DYNAMIC_DISPATCH(filter_row)
+      (image.at + size_t(done) * row, line, margin, half, weights, channels, ring + room * size_t(done % slots), row);
+    uint8_t* out = image.at + size_t(y) * row;
+    if (y + 1 < image.height) HWY_DYNAMIC_DISPATCH(filter_two_rows)(rows + y, column, half, out, row);
+    else HWY_DYNAMIC_DISPATCH(filter_one_row)(rows + y, column, half, out, row);
   }
 }
 

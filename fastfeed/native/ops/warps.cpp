@@ -56,51 +56,63 @@ struct Line {
       add[k] = rest ? shift : 0.0f;
     }
   }
-  HWY_INLINE VF coordinates(int k, VF columns) const {
-    const F f;
-    return hn::Add(fused(hn::Set(f, slope[k]), columns, hn::Set(f, base[k])), hn::Set(f, add[k]));
-  }
-  HWY_INLINE float coordinate(int k, int column) const { return fused(slope[k], float(column), base[k]) + add[k]; }
 };
 
-// Of the pixels of a vector, a bit per lane: whether all that is read for it lies inside the source, and whether
-// anything does.
-struct Flags {
+template <bool kRest>
+struct Axis {
+  VF slope, base, add;
+
+  HWY_INLINE Axis(const Line& line, int k)
+      : slope(hn::Set(F(), line.slope[k])), base(hn::Set(F(), line.base[k])), add(hn::Set(F(), line.add[k])) {}
+  HWY_INLINE VF at(VF columns) const {
+    const VF sum = fused(slope, columns, base);
+    return kRest ? hn::Add(sum, add) : sum;
+  }
+};
+
+// A vector of which not every pixel lies inside with all that is read for it, a bit per lane: which do, and which touch
+// the source.
+struct Edge {
+  int start;
   uint32_t inside, touched;
 };
 
 struct Segment {
-  HWY_ALIGN uint32_t offsets[kSegment];                        // of the first byte in the source; 0 if not inside
-  HWY_ALIGN float across[kSegment], down[kSegment];            // fractions of a pixel
-  HWY_ALIGN uint64_t above[kSegment], below[kSegment];         // pixels and their right neighbors
-  HWY_ALIGN uint16_t gray[2 * kSegment];                       // the same of one channel, above and below in turn
-  HWY_ALIGN uint8_t padded[3 * kSegment + 4 * kGroup];         // output, where there is no room to write too much
-  Flags flags[kSegment];
-  int from, to;  // columns that are touched, whole vectors
+  HWY_ALIGN uint32_t offsets[kSegment];                 // of the first byte in the source; 0 if not inside
+  HWY_ALIGN float left[kSegment], top[kSegment];        // the pixel's column and row, in vectors on the edge
+  HWY_ALIGN float across[kSegment], down[kSegment];     // fractions of a pixel
+  HWY_ALIGN uint64_t above[kSegment], below[kSegment];  // pixels and their right neighbors
+  HWY_ALIGN uint32_t gray[kSegment];                    // the same of one channel, above and below
+  HWY_ALIGN uint8_t padded[3 * kSegment + 4 * kGroup];  // output, where there is no room to write too much
+  Edge edges[kSegment];
+  int edge_count;
+  int from, to;  // columns that touch the source, whole vectors
   bool any_inside;
 };
 
 // Where the pixels [i, end) of the segment that starts at column `first` come from.
-template <int kChannels, bool kNearest, bool kPerspective>
+template <int kChannels, bool kNearest, bool kPerspective, bool kRest>
 void locate(const Source& s, const Line& line, int first, int i, int end, Segment& segment) {
   const F f;
   const U u;
   const int lanes = int(hn::Lanes(f));
-  const uint32_t all = (1u << lanes) - 1;
   // Read is a pixel with its neighbors, or four bytes for the three of one: no read may end outside.
   constexpr int kColumns = kNearest ? 1 : 2, kRows = kNearest && kChannels == 1 ? 1 : 2;
   const VF right = hn::Set(f, float(s.width - kColumns)), bottom = hn::Set(f, float(s.height - kRows));
-  const VF units = hn::Set(f, kUnits);
+  const VF last_column = hn::Set(f, float(s.width - 1)), last_row = hn::Set(f, float(s.height - 1));
+  const VF units = hn::Set(f, kUnits), step = hn::Set(f, float(lanes));
   const VU row_bytes = hn::Set(u, uint32_t(s.row)), excess = hn::Set(u, kUnitBits * uint32_t(s.row + kChannels));
+  const Axis<kRest> xs(line, 0), ys(line, 1), ws(line, 2);
   VF columns = hn::Add(hn::Iota(f, 0), hn::Set(f, float(first + i)));
-  for (; i < end; i += lanes) {
-    VF x = line.coordinates(0, columns), y = line.coordinates(1, columns);
+  int from = segment.from, to = segment.to, edges = segment.edge_count;
+  bool any_inside = segment.any_inside;
+  for (; i < end; i += lanes, columns = hn::Add(columns, step)) {
+    VF x = xs.at(columns), y = ys.at(columns);
     if constexpr (kPerspective) {
-      const VF w = line.coordinates(2, columns);
+      const VF w = ws.at(columns);
       x = hn::Div(x, w);
       y = hn::Div(y, w);
     }
-    columns = hn::Add(columns, hn::Set(f, float(lanes)));
     const VF left = kNearest ? hn::Round(x) : hn::Floor(x), top = kNearest ? hn::Round(y) : hn::Floor(y);
     if constexpr (!kNearest) {
       hn::Store(hn::Sub(x, left), f, segment.across + i);
@@ -112,52 +124,105 @@ void locate(const Source& s, const Line& line, int first, int i, int end, Segmen
     const VU offsets = hn::Sub(hn::Add(hn::Mul(tops, row_bytes), pixels), excess);
     // Comparisons are false for what is not a number, on every processor.
     const auto inside = hn::And(hn::Ge(hn::Min(left, top), hn::Zero(f)), hn::And(hn::Le(left, right), hn::Le(top, bottom)));
-    Flags& flags = segment.flags[i / lanes];
     if (HWY_LIKELY(hn::AllTrue(f, inside))) {
-      flags = {all, all};
       hn::Store(offsets, u, segment.offsets + i);
+      any_inside = true;
     } else {
       const VF reach = hn::Set(f, kNearest ? 0.0f : -1.0f);
-      const auto touched = hn::And(hn::And(hn::Ge(left, reach), hn::Le(left, hn::Set(f, float(s.width - 1)))),
-                                   hn::And(hn::Ge(top, reach), hn::Le(top, hn::Set(f, float(s.height - 1)))));
-      flags = {bits(inside), bits(touched)};
+      const auto touched = hn::And(hn::And(hn::Ge(left, reach), hn::Le(left, last_column)),
+                                   hn::And(hn::Ge(top, reach), hn::Le(top, last_row)));
+      const Edge edge = {i, bits(inside), bits(touched)};
       hn::Store(hn::IfThenElseZero(hn::RebindMask(u, inside), offsets), u, segment.offsets + i);
+      hn::Store(left, f, segment.left + i);
+      hn::Store(top, f, segment.top + i);
+      segment.edges[edges++] = edge;
+      any_inside |= edge.inside != 0;
+      if (!edge.touched) continue;
     }
-    segment.any_inside |= flags.inside != 0;
-    if (flags.touched) {
-      segment.from = std::min(segment.from, i);
-      segment.to = i + lanes;
-    }
+    from = std::min(from, i);
+    to = i + lanes;
+  }
+  segment.from = from;
+  segment.to = to;
+  segment.edge_count = edges;
+  segment.any_inside = any_inside;
+}
+
+// take(i) for all columns that touch the source, several at once.
+template <class Take>
+HWY_INLINE void each_column(const Segment& segment, Take take) {
+  const int to = segment.to;
+  int i = segment.from;
+  for (; i + 8 <= to; i += 8)
+    for (int k = 0; k < 8; ++k) take(i + k);
+  for (; i < to; ++i) take(i);
+}
+
+// visit(i, touched) for the columns that are not inside.
+template <class Visit>
+HWY_INLINE void each_edge(const Segment& segment, int columns, Visit visit) {
+  const int lanes = int(hn::Lanes(F()));
+  for (int j = 0; j < segment.edge_count; ++j) {
+    const Edge edge = segment.edges[j];
+    if (edge.start < segment.from || edge.start >= segment.to) continue;
+    const int count = std::min(lanes, columns - edge.start);
+    for (int k = 0; k < count; ++k)
+      if (!(edge.inside >> k & 1)) visit(edge.start + k, (edge.touched >> k & 1) != 0);
   }
 }
 
 template <int kChannels>
 void take_nearest(const Source& s, const Segment& segment, uint8_t* out) {
-  for (int i = segment.from; i < segment.to; ++i) {
-    const uint8_t* at = s.at + segment.offsets[i];
-    memcpy(out + i * kChannels, at, kChannels == 1 ? 1 : 4);  // the fourth byte is overwritten by the next pixel
+  const uint8_t* const in = s.at;
+  const uint32_t* const offsets = segment.offsets;
+  // Of four bytes, the last is overwritten by the next pixel.
+  each_column(segment, [=](int i) { memcpy(out + i * kChannels, in + offsets[i], kChannels == 1 ? 1 : 4); });
+}
+
+// The pixels around those of the segment.
+template <int kChannels>
+void take_neighbors(const Source& s, int columns, Segment& segment) {
+  const uint8_t *const above = s.at, *const below = s.at + s.row;
+  if (segment.any_inside) {
+    each_column(segment, [&segment, above, below](int i) {
+      const uint32_t offset = segment.offsets[i];
+      if constexpr (kChannels == 1) {
+        uint16_t a, b;
+        memcpy(&a, above + offset, 2);
+        memcpy(&b, below + offset, 2);
+        segment.gray[i] = uint32_t(a) | uint32_t(b) << 16;
+      } else {  // eight bytes for six, of the lower row those that end with them: both stay inside the image
+        memcpy(segment.above + i, above + offset, 8);
+        memcpy(segment.below + i, below + offset - 2, 8);
+      }
+    });
   }
+  each_edge(segment, columns, [&](int i, bool touched) {
+    if (!touched) return;
+    const int x = int(segment.left[i]), y = int(segment.top[i]);
+    const uint8_t *a = s.pixel(y, x), *b = s.pixel(y, x + 1), *c = s.pixel(y + 1, x), *d = s.pixel(y + 1, x + 1);
+    if constexpr (kChannels == 1) {
+      segment.gray[i] = uint32_t(*a) | uint32_t(*b) << 8 | uint32_t(*c) << 16 | uint32_t(*d) << 24;
+    } else {
+      uint8_t* at = reinterpret_cast<uint8_t*>(segment.above + i);
+      memcpy(at, a, 3);
+      memcpy(at + 3, b, 3);
+      at = reinterpret_cast<uint8_t*>(segment.below + i);
+      memcpy(at + 2, c, 3);
+      memcpy(at + 5, d, 3);
+    }
+  });
 }
 
 template <int kChannels>
-void take_bilinear(const Source& s, Segment& segment, uint8_t* out) {
+void take_bilinear(const Segment& segment, uint8_t* out) {
   const F f;
   const U u;
   const int lanes = int(hn::Lanes(f));
-  for (int i = segment.from; i < segment.to; ++i) {
-    const uint8_t* at = s.at + segment.offsets[i];
-    if constexpr (kChannels == 1) {
-      memcpy(segment.gray + 2 * i, at, 2);
-      memcpy(segment.gray + 2 * i + 1, at + s.row, 2);
-    } else {  // eight bytes for six, of the lower row those that end with them: both stay inside the image
-      memcpy(segment.above + i, at, 8);
-      memcpy(segment.below + i, at + s.row - 2, 8);
-    }
-  }
-  for (int i = segment.from; i < segment.to; i += lanes) {
+  for (int i = segment.from, to = segment.to; i < to; i += lanes) {
     const VF across = hn::Load(f, segment.across + i), down = hn::Load(f, segment.down + i);
     if constexpr (kChannels == 1) {
-      const VU v = hn::Load(u, reinterpret_cast<const uint32_t*>(segment.gray) + i);
+      const VU v = hn::Load(u, segment.gray + i);
       store_gray(blend(across, down, byte<0>(v), byte<1>(v), byte<2>(v), byte<3>(v)), out + i);
     } else {
       VU a, b, c, d;
@@ -171,71 +236,33 @@ void take_bilinear(const Source& s, Segment& segment, uint8_t* out) {
   }
 }
 
-// A pixel that is touched, but not inside.
-template <int kChannels, bool kNearest, bool kPerspective>
-void take_edge(const Source& s, const Line& line, int column, uint8_t* out) {
-  float x = line.coordinate(0, column), y = line.coordinate(1, column);
-  if constexpr (kPerspective) {
-    const float w = line.coordinate(2, column);
-    x /= w;
-    y /= w;
-  }
-  if constexpr (kNearest) {
-    memcpy(out, s.pixel(int(std::nearbyint(y)), int(std::nearbyint(x))), kChannels);
-  } else {
-    const float left = std::floor(x), top = std::floor(y), across = x - left, down = y - top;
-    const uint8_t *a = s.pixel(int(top), int(left)), *b = s.pixel(int(top), int(left) + 1);
-    const uint8_t *c = s.pixel(int(top) + 1, int(left)), *d = s.pixel(int(top) + 1, int(left) + 1);
-    for (int k = 0; k < kChannels; ++k) {
-      const float above = fused(across, float(b[k]) - float(a[k]), float(a[k]));
-      const float below = fused(across, float(d[k]) - float(c[k]), float(c[k]));
-      const float level = fused(down, below - above, above) + kUnits;
-      uint32_t level_bits;
-      memcpy(&level_bits, &level, sizeof level);
-      out[k] = uint8_t(level_bits);
-    }
-  }
-}
-
 // A segment of a row; `room` bytes from `out` on are the output's.
 template <int kChannels, bool kNearest, bool kPerspective>
 void warp_segment(const Source& s, const Line (&lines)[2], int first, int columns, uint8_t* out, size_t room,
                   Segment& segment) {
-  const int lanes = int(hn::Lanes(F())), whole = std::min(columns, s.width / kGroup * kGroup - first);
+  const int whole = std::min(columns, s.width / kGroup * kGroup - first);
   segment.from = columns;
-  segment.to = 0;
+  segment.to = segment.edge_count = 0;
   segment.any_inside = false;
-  locate<kChannels, kNearest, kPerspective>(s, lines[0], first, 0, whole, segment);
-  locate<kChannels, kNearest, kPerspective>(s, lines[1], first, whole, columns, segment);
+  locate<kChannels, kNearest, kPerspective, false>(s, lines[0], first, 0, whole, segment);
+  locate<kChannels, kNearest, kPerspective, true>(s, lines[1], first, whole, columns, segment);
   if (segment.from >= segment.to) return s.fill_pixels(out, columns);
-  const int end = std::min(segment.to, columns);
-  if (segment.any_inside) {
-    const bool direct = size_t(segment.to * kChannels + kGroup) <= room;
-    uint8_t* pixels = direct ? out : segment.padded;
-    if constexpr (kNearest) {
-      take_nearest<kChannels>(s, segment, pixels);
-    } else {
-      take_bilinear<kChannels>(s, segment, pixels);
-    }
-    const int start = segment.from * kChannels;
-    if (!direct) memcpy(out + start, pixels + start, size_t(end * kChannels - start));
+  const bool direct = size_t(segment.to * kChannels + kGroup) <= room;
+  uint8_t* const pixels = direct ? out : segment.padded;
+  if constexpr (kNearest) {
+    if (segment.any_inside) take_nearest<kChannels>(s, segment, pixels);
+  } else {
+    take_neighbors<kChannels>(s, columns, segment);
+    take_bilinear<kChannels>(segment, pixels);
   }
+  const int end = std::min(segment.to, columns), start = segment.from * kChannels;
+  if (!direct) memcpy(out + start, pixels + start, size_t(end * kChannels - start));
   s.fill_pixels(out, segment.from);
   s.fill_pixels(out + end * kChannels, columns - end);
-  const uint32_t all = (1u << lanes) - 1;
-  for (int i = segment.from; i < end; i += lanes) {
-    const Flags flags = segment.flags[i / lanes];
-    if (HWY_LIKELY(flags.inside == all)) continue;
-    for (int k = 0; k < lanes && i + k < columns; ++k) {
-      if (flags.inside >> k & 1) continue;
-      uint8_t* pixel = out + (i + k) * kChannels;
-      if (flags.touched >> k & 1) {
-        take_edge<kChannels, kNearest, kPerspective>(s, lines[i >= whole], first + i + k, pixel);
-      } else {
-        memcpy(pixel, s.fill, kChannels);
-      }
-    }
-  }
+  each_edge(segment, columns, [&](int i, bool touched) {
+    if (!kNearest && touched) return;
+    memcpy(out + i * kChannels, touched ? s.pixel(int(segment.top[i]), int(segment.left[i])) : s.fill, kChannels);
+  });
 }
 
 // Rows of translations and of shears along x are parts of the source's rows. False where rounding decides.

@@ -25,11 +25,15 @@ using I = hn::RebindToSigned<F>;
 using U = hn::RebindToUnsigned<F>;
 using Bytes = hn::Repartition<uint8_t, F>;
 using VF = hn::Vec<F>;
+using VI = hn::Vec<I>;
 using VU = hn::Vec<U>;
 
-// Added to a float from 0 to 2^23, it rounds to the nearest integer, to even, and leaves that in the lowest bits.
+// Added to a float from -2^22 to 2^22, it rounds to the nearest integer, to even: the sum's bits are kMiddleBits plus it.
+// The bits of smaller and of larger floats compare as the floats do.
+constexpr float kMiddle = 12582912.0f;
+constexpr int32_t kMiddleBits = 0x4B400000;
+// The same for floats from 0 to 2^23. The integer alone is in the lowest three bytes.
 constexpr float kUnits = 8388608.0f;
-constexpr uint32_t kUnitBits = 0x4B000000u;
 
 // a * b + c, rounded once: by the instruction or, much slower, without it.
 HWY_INLINE float fused(float a, float b, float c) {
@@ -63,9 +67,9 @@ HWY_INLINE VF fused(VF a, VF b, VF c) {
 #endif
 }
 
-HWY_INLINE uint32_t bits(hn::Mask<F> mask) {
+HWY_INLINE uint32_t bits(hn::Mask<I> mask) {
   uint8_t bytes[8] = {};
-  hn::StoreMaskBits(F(), mask, bytes);
+  hn::StoreMaskBits(I(), mask, bytes);
   return uint32_t(bytes[0]) | uint32_t(bytes[1]) << 8;
 }
 
@@ -78,7 +82,7 @@ HWY_INLINE VU byte(VU v) {
   }
 }
 
-// Between two pixels above and two below, as kUnitBits + level.
+// Between two pixels above and two below, in the lowest bytes.
 HWY_INLINE VU blend(VF across, VF down, VU p0, VU p1, VU p2, VU p3) {
   const I i;
   const F f;

@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "large_warps.h"
 #include "ops/warp_vectors.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,13 +80,13 @@ struct Edge {
 
 struct Segment {
   HWY_ALIGN uint32_t offsets[kSegment];                 // of the first byte in the source; 0 if not inside
-  HWY_ALIGN float left[kSegment], top[kSegment];        // the pixel's column and row, in vectors on the edge
+  HWY_ALIGN int32_t left[kSegment], top[kSegment];       // the pixel's column and row, in vectors on the edge
   HWY_ALIGN float across[kSegment], down[kSegment];     // fractions of a pixel
   HWY_ALIGN uint64_t above[kSegment], below[kSegment];  // pixels and their right neighbors
   HWY_ALIGN uint32_t gray[kSegment];                    // the same of one channel, above and below
   HWY_ALIGN uint8_t padded[3 * kSegment + 4 * kGroup];  // output, where there is no room to write too much
   Edge edges[kSegment];
-  int edge_count;
+  int first_edge, edge_count;
   int from, to;  // columns that touch the source, whole vectors
   bool any_inside;
 };
@@ -94,18 +95,18 @@ struct Segment {
 template <int kChannels, bool kNearest, bool kPerspective, bool kRest>
 void locate(const Source& s, const Line& line, int first, int i, int end, Segment& segment) {
   const F f;
+  const I n;
   const U u;
   const int lanes = int(hn::Lanes(f));
   // Read is a pixel with its neighbors, or four bytes for the three of one: no read may end outside.
   constexpr int kColumns = kNearest ? 1 : 2, kRows = kNearest && kChannels == 1 ? 1 : 2;
-  const VF right = hn::Set(f, float(s.width - kColumns)), bottom = hn::Set(f, float(s.height - kRows));
-  const VF last_column = hn::Set(f, float(s.width - 1)), last_row = hn::Set(f, float(s.height - 1));
-  const VF units = hn::Set(f, kUnits), step = hn::Set(f, float(lanes));
-  const VU row_bytes = hn::Set(u, uint32_t(s.row)), excess = hn::Set(u, kUnitBits * uint32_t(s.row + kChannels));
+  const VI least = hn::Set(n, kMiddleBits - 1), right = hn::Set(n, kMiddleBits + s.width - kColumns + 1);
+  const VI bottom = hn::Set(n, kMiddleBits + s.height - kRows + 1);
+  const VF middle = hn::Set(f, kMiddle), step = hn::Set(f, float(lanes));
+  const VU row_bytes = hn::Set(u, uint32_t(s.row)), excess = hn::Set(u, kMiddleBits * uint32_t(s.row + kChannels));
   const Axis<kRest> xs(line, 0), ys(line, 1), ws(line, 2);
   VF columns = hn::Add(hn::Iota(f, 0), hn::Set(f, float(first + i)));
-  int from = segment.from, to = segment.to, edges = segment.edge_count;
-  bool any_inside = segment.any_inside;
+  int edges = segment.edge_count;
   for (; i < end; i += lanes, columns = hn::Add(columns, step)) {
     VF x = xs.at(columns), y = ys.at(columns);
     if constexpr (kPerspective) {
@@ -113,39 +114,49 @@ void locate(const Source& s, const Line& line, int first, int i, int end, Segmen
       x = hn::Div(x, w);
       y = hn::Div(y, w);
     }
-    const VF left = kNearest ? hn::Round(x) : hn::Floor(x), top = kNearest ? hn::Round(y) : hn::Floor(y);
+    const VF left = kNearest ? x : hn::Floor(x), top = kNearest ? y : hn::Floor(y);
     if constexpr (!kNearest) {
       hn::Store(hn::Sub(x, left), f, segment.across + i);
       hn::Store(hn::Sub(y, top), f, segment.down + i);
     }
-    // In 32 bits, modulo 2^32: images of these sides have fewer bytes.
-    const VU lefts = hn::BitCast(u, hn::Add(left, units)), tops = hn::BitCast(u, hn::Add(top, units));
-    const VU pixels = kChannels == 1 ? lefts : hn::Add(lefts, hn::Add(lefts, lefts));
-    const VU offsets = hn::Sub(hn::Add(hn::Mul(tops, row_bytes), pixels), excess);
-    // Comparisons are false for what is not a number, on every processor.
-    const auto inside = hn::And(hn::Ge(hn::Min(left, top), hn::Zero(f)), hn::And(hn::Le(left, right), hn::Le(top, bottom)));
-    if (HWY_LIKELY(hn::AllTrue(f, inside))) {
+    // Far away, infinite and not a number are below or above all pixels, too.
+    const VI lefts = hn::BitCast(n, hn::Add(left, middle)), tops = hn::BitCast(n, hn::Add(top, middle));
+    const VU column = hn::BitCast(u, lefts);
+    const VU bytes = kChannels == 1 ? column : hn::Add(column, hn::Add(column, column));
+    // Modulo 2^32: images of these sides have fewer bytes.
+    const VU offsets = hn::Sub(hn::Add(hn::Mul(hn::BitCast(u, tops), row_bytes), bytes), excess);
+    const auto inside =
+        hn::And(hn::Gt(hn::Min(lefts, tops), least), hn::And(hn::Lt(lefts, right), hn::Lt(tops, bottom)));
+    if (HWY_LIKELY(hn::AllTrue(n, inside))) {
       hn::Store(offsets, u, segment.offsets + i);
-      any_inside = true;
     } else {
-      const VF reach = hn::Set(f, kNearest ? 0.0f : -1.0f);
-      const auto touched = hn::And(hn::And(hn::Ge(left, reach), hn::Le(left, last_column)),
-                                   hn::And(hn::Ge(top, reach), hn::Le(top, last_row)));
+      const VI low = hn::Set(n, kMiddleBits - (kNearest ? 1 : 2)), high = hn::Set(n, kMiddleBits);
+      const auto touched = hn::And(hn::Gt(hn::Min(lefts, tops), low),
+                                   hn::And(hn::Lt(lefts, hn::Add(high, hn::Set(n, s.width))),
+                                           hn::Lt(tops, hn::Add(high, hn::Set(n, s.height)))));
       const Edge edge = {i, bits(inside), bits(touched)};
       hn::Store(hn::IfThenElseZero(hn::RebindMask(u, inside), offsets), u, segment.offsets + i);
-      hn::Store(left, f, segment.left + i);
-      hn::Store(top, f, segment.top + i);
+      hn::Store(hn::Sub(lefts, high), n, segment.left + i);
+      hn::Store(hn::Sub(tops, high), n, segment.top + i);
       segment.edges[edges++] = edge;
-      any_inside |= edge.inside != 0;
-      if (!edge.touched) continue;
     }
-    from = std::min(from, i);
-    to = i + lanes;
   }
+  segment.edge_count = edges;
+}
+
+// Finds the columns that touch the source, and drops from the edges the vectors before and after them.
+HWY_INLINE void trim(int columns, Segment& segment) {
+  const int lanes = int(hn::Lanes(F())), end = (columns + lanes - 1) / lanes * lanes;
+  int from = 0, to = end, first = 0, last = segment.edge_count;
+  for (; first < last && segment.edges[first].start == from && !segment.edges[first].touched; ++first) from += lanes;
+  for (; first < last && segment.edges[last - 1].start == to - lanes && !segment.edges[last - 1].touched; --last)
+    to -= lanes;
+  segment.any_inside = (last - first) * lanes < to - from;
+  for (int j = first; j < last; ++j) segment.any_inside |= segment.edges[j].inside != 0;
   segment.from = from;
   segment.to = to;
-  segment.edge_count = edges;
-  segment.any_inside = any_inside;
+  segment.first_edge = first;
+  segment.edge_count = last;
 }
 
 // take(i) for all columns that touch the source, several at once.
@@ -162,9 +173,8 @@ HWY_INLINE void each_column(const Segment& segment, Take take) {
 template <class Visit>
 HWY_INLINE void each_edge(const Segment& segment, int columns, Visit visit) {
   const int lanes = int(hn::Lanes(F()));
-  for (int j = 0; j < segment.edge_count; ++j) {
+  for (int j = segment.first_edge; j < segment.edge_count; ++j) {
     const Edge edge = segment.edges[j];
-    if (edge.start < segment.from || edge.start >= segment.to) continue;
     const int count = std::min(lanes, columns - edge.start);
     for (int k = 0; k < count; ++k)
       if (!(edge.inside >> k & 1)) visit(edge.start + k, (edge.touched >> k & 1) != 0);
@@ -199,7 +209,7 @@ void take_neighbors(const Source& s, int columns, Segment& segment) {
   }
   each_edge(segment, columns, [&](int i, bool touched) {
     if (!touched) return;
-    const int x = int(segment.left[i]), y = int(segment.top[i]);
+    const int x = segment.left[i], y = segment.top[i];
     const uint8_t *a = s.pixel(y, x), *b = s.pixel(y, x + 1), *c = s.pixel(y + 1, x), *d = s.pixel(y + 1, x + 1);
     if constexpr (kChannels == 1) {
       segment.gray[i] = uint32_t(*a) | uint32_t(*b) << 8 | uint32_t(*c) << 16 | uint32_t(*d) << 24;
@@ -241,11 +251,10 @@ template <int kChannels, bool kNearest, bool kPerspective>
 void warp_segment(const Source& s, const Line (&lines)[2], int first, int columns, uint8_t* out, size_t room,
                   Segment& segment) {
   const int whole = std::min(columns, s.width / kGroup * kGroup - first);
-  segment.from = columns;
-  segment.to = segment.edge_count = 0;
-  segment.any_inside = false;
+  segment.edge_count = 0;
   locate<kChannels, kNearest, kPerspective, false>(s, lines[0], first, 0, whole, segment);
   locate<kChannels, kNearest, kPerspective, true>(s, lines[1], first, whole, columns, segment);
+  trim(columns, segment);
   if (segment.from >= segment.to) return s.fill_pixels(out, columns);
   const bool direct = size_t(segment.to * kChannels + kGroup) <= room;
   uint8_t* const pixels = direct ? out : segment.padded;
@@ -261,7 +270,7 @@ void warp_segment(const Source& s, const Line (&lines)[2], int first, int column
   s.fill_pixels(out + end * kChannels, columns - end);
   each_edge(segment, columns, [&](int i, bool touched) {
     if (!kNearest && touched) return;
-    memcpy(out + i * kChannels, touched ? s.pixel(int(segment.top[i]), int(segment.left[i])) : s.fill, kChannels);
+    memcpy(out + i * kChannels, touched ? s.pixel(segment.top[i], segment.left[i]) : s.fill, kChannels);
   });
 }
 
@@ -331,6 +340,8 @@ namespace {
 
 HWY_EXPORT(warp_image);
 
+constexpr int kMostSide = 32766;  // OpenCV counts coordinates in 16 bits with a sign
+
 }  // namespace
 
 bool is_identity(const double* m) {
@@ -343,6 +354,7 @@ void warp(const Image& in, const double* m, Interpolation filter, const uint8_t*
     memcpy(out.at, in.at, in.bytes());
     return;
   }
+  if (std::max(in.height, in.width) > kMostSide) return warp_large(in, m, filter, fill, out);
   const bool perspective = !(m[6] == 0 && m[7] == 0);
   float map[9] = {};  // from pixel centers at whole numbers, as OpenCV counts
   if (perspective) {

@@ -169,15 +169,28 @@ HWY_INLINE void each_column(const Segment& segment, Take take) {
   for (; i < to; ++i) take(i);
 }
 
-// visit(i, touched) for the columns that are not inside.
+// visit(i) for the columns that touch the source and are not inside.
 template <class Visit>
-HWY_INLINE void each_edge(const Segment& segment, int columns, Visit visit) {
+HWY_INLINE void each_edge(const Segment& segment, Visit visit) {
+  for (int j = segment.first_edge; j < segment.edge_count; ++j) {
+    const Edge edge = segment.edges[j];
+    for (uint32_t left = edge.touched & ~edge.inside; left; left &= left - 1)
+      visit(edge.start + int(hwy::Num0BitsBelowLS1Bit_Nonzero32(left)));
+  }
+}
+
+// Fills the columns that do not touch the source, between others that do. Without branches: no telling which they are.
+template <int kChannels>
+void fill_outside(const Source& s, const Segment& segment, int columns, uint8_t* out) {
   const int lanes = int(hn::Lanes(F()));
   for (int j = segment.first_edge; j < segment.edge_count; ++j) {
     const Edge edge = segment.edges[j];
     const int count = std::min(lanes, columns - edge.start);
-    for (int k = 0; k < count; ++k)
-      if (!(edge.inside >> k & 1)) visit(edge.start + k, (edge.touched >> k & 1) != 0);
+    uint8_t* at = out + edge.start * kChannels;
+    for (int k = 0; k < count; ++k, at += kChannels) {
+      const uint8_t mask = uint8_t(-int(edge.touched >> k & 1));
+      for (int c = 0; c < kChannels; ++c) at[c] = uint8_t((at[c] & mask) | (s.fill[c] & ~mask));
+    }
   }
 }
 
@@ -191,7 +204,7 @@ void take_nearest(const Source& s, const Segment& segment, uint8_t* out) {
 
 // The pixels around those of the segment.
 template <int kChannels>
-void take_neighbors(const Source& s, int columns, Segment& segment) {
+void take_neighbors(const Source& s, Segment& segment) {
   const uint8_t *const above = s.at, *const below = s.at + s.row;
   if (segment.any_inside) {
     each_column(segment, [&segment, above, below](int i) {
@@ -207,8 +220,7 @@ void take_neighbors(const Source& s, int columns, Segment& segment) {
       }
     });
   }
-  each_edge(segment, columns, [&](int i, bool touched) {
-    if (!touched) return;
+  each_edge(segment, [&](int i) {
     const int x = segment.left[i], y = segment.top[i];
     const uint8_t *a = s.pixel(y, x), *b = s.pixel(y, x + 1), *c = s.pixel(y + 1, x), *d = s.pixel(y + 1, x + 1);
     if constexpr (kChannels == 1) {
@@ -260,18 +272,16 @@ void warp_segment(const Source& s, const Line (&lines)[2], int first, int column
   uint8_t* const pixels = direct ? out : segment.padded;
   if constexpr (kNearest) {
     if (segment.any_inside) take_nearest<kChannels>(s, segment, pixels);
+    each_edge(segment, [&](int i) { memcpy(pixels + i * kChannels, s.pixel(segment.top[i], segment.left[i]), kChannels); });
   } else {
-    take_neighbors<kChannels>(s, columns, segment);
+    take_neighbors<kChannels>(s, segment);
     take_bilinear<kChannels>(segment, pixels);
   }
   const int end = std::min(segment.to, columns), start = segment.from * kChannels;
   if (!direct) memcpy(out + start, pixels + start, size_t(end * kChannels - start));
   s.fill_pixels(out, segment.from);
   s.fill_pixels(out + end * kChannels, columns - end);
-  each_edge(segment, columns, [&](int i, bool touched) {
-    if (!kNearest && touched) return;
-    memcpy(out + i * kChannels, touched ? s.pixel(segment.top[i], segment.left[i]) : s.fill, kChannels);
-  });
+  fill_outside<kChannels>(s, segment, columns, out);
 }
 
 // Rows of translations and of shears along x are parts of the source's rows. False where rounding decides.

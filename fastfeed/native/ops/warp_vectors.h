@@ -1,4 +1,4 @@
-// Vectors of pixels for warps.cpp, for each instruction set in turn: hence no #pragma once.
+// Vectors of pixels for warps.cpp. Included for each instruction set in turn, hence no #pragma once.
 #if defined(FASTFEED_WARP_VECTORS) == defined(HWY_TARGET_TOGGLE)
 #ifdef FASTFEED_WARP_VECTORS
 #undef FASTFEED_WARP_VECTORS
@@ -28,14 +28,14 @@ using VF = hn::Vec<F>;
 using VI = hn::Vec<I>;
 using VU = hn::Vec<U>;
 
-// Added to a float from -2^22 to 2^22, it rounds to the nearest integer, to even: the sum's bits are kMiddleBits plus it.
-// The bits of smaller and of larger floats compare as the floats do.
+// Added to a float from -2^22 to 2^22, this rounds it to the nearest integer, ties to even: the sum's bits are
+// kMiddleBits plus that integer. As integers, the bits of sums beyond that range compare as lower or higher.
 constexpr float kMiddle = 12582912.0f;
 constexpr int32_t kMiddleBits = 0x4B400000;
-// The same for floats from 0 to 2^23. The integer alone is in the lowest three bytes.
+// The same for floats from 0 to 2^23; the lowest 23 bits are the integer.
 constexpr float kUnits = 8388608.0f;
 
-// a * b + c, rounded once: by the instruction or, much slower, without it.
+// a * b + c, rounded once: by an instruction or, much more slowly, by software.
 HWY_INLINE float fused(float a, float b, float c) {
 #if HWY_NATIVE_FMA
   return __builtin_fmaf(a, b, c);
@@ -75,14 +75,23 @@ HWY_INLINE uint32_t bits(hn::Mask<I> mask) {
 
 template <int kByte>
 HWY_INLINE VU byte(VU v) {
-  if constexpr (kByte == 3) {
+  if constexpr (kByte == 0) {
+    return hn::And(v, hn::Set(U(), 255u));
+  } else if constexpr (kByte == 3) {
     return hn::ShiftRight<24>(v);
   } else {
+#if HWY_TARGET == HWY_SCALAR
     return hn::And(hn::ShiftRight<8 * kByte>(v), hn::Set(U(), 255u));
+#else
+    constexpr uint8_t z = 0x80, k = kByte;
+    HWY_ALIGN static constexpr uint8_t kPlaces[16] = {k, z, z, z, k + 4, z, z, z, k + 8, z, z, z, k + 12, z, z, z};
+    const Bytes b;
+    return hn::BitCast(U(), hn::TableLookupBytesOr0(hn::BitCast(b, v), hn::LoadDup128(b, kPlaces)));
+#endif
   }
 }
 
-// Between two pixels above and two below, in the lowest bytes.
+// Interpolates between two pixels above and two below. The level is in the lowest byte.
 HWY_INLINE VU blend(VF across, VF down, VU p0, VU p1, VU p2, VU p3) {
   const I i;
   const F f;
@@ -112,23 +121,20 @@ HWY_INLINE void store_gray(VU v, uint8_t* out) {
   hn::StoreU(hn::U8FromU32(hn::And(v, hn::Set(U(), 255u))), narrow, out);
 }
 
-// The lowest three bytes of every lane; one more per lane is written, of any content.
+// The lowest three bytes of every lane. Also writes as many bytes after them as there are lanes.
 HWY_INLINE void store_rgb(VU v, uint8_t* out) {
 #if HWY_TARGET == HWY_SCALAR
   const uint32_t pixel = hn::GetLane(v);
   memcpy(out, &pixel, 4);
 #else
   HWY_ALIGN static constexpr uint8_t kThree[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15};
-  HWY_ALIGN static constexpr int32_t kLanes[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15};
+  HWY_ALIGN static constexpr int32_t kBlocks[2][16] = {{0, 1, 2, 4, 5, 6, 3, 7},
+                                                       {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15}};
   const Bytes b;
   const U u;
   VU packed = hn::BitCast(u, hn::TableLookupBytes(hn::BitCast(b, v), hn::LoadDup128(b, kThree)));
-  if (hn::Lanes(u) == 8) {
-    HWY_ALIGN static constexpr int32_t kEight[8] = {0, 1, 2, 4, 5, 6, 3, 7};
-    packed = hn::TableLookupLanes(packed, hn::SetTableIndices(u, hn::Lanes(u) == 8 ? kEight : kLanes));
-  } else if (hn::Lanes(u) == 16) {
-    packed = hn::TableLookupLanes(packed, hn::SetTableIndices(u, kLanes));
-  }
+  if (hn::Lanes(u) > 4)  // from three numbers in each block of 128 bits
+    packed = hn::TableLookupLanes(packed, hn::SetTableIndices(u, kBlocks[hn::Lanes(u) == 16]));
   hn::StoreU(hn::BitCast(b, packed), b, out);
 #endif
 }

@@ -1,7 +1,8 @@
-// Source coordinates are computed as OpenCV 5.0.0 computes them on x86-64 with AVX2, to the bit: in single precision with
-// fused multiply-adds, in one order for whole groups of 16 columns and in another for the columns left over. Nearest
-// pixels depend on that order where a coordinate ends in .5, as it does for many shears and scales. A fused multiply-add
-// is correctly rounded wherever it is done, so the bytes are the same on every processor.
+// Source coordinates are computed as OpenCV 5.0.0 computes them on x86-64 with AVX2, to the bit: in single precision
+// with fused multiply-adds, in one order for whole groups of 16 columns and in another for the remaining columns. Which
+// pixel is nearest depends on that order where a coordinate ends in .5, as it does for many shears and scales. Bilinear
+// levels are computed in single precision, too. A fused multiply-add is always rounded correctly, whether done by an
+// instruction or by software, so the bytes are the same on every processor.
 #include "warps.h"
 
 #include <algorithm>
@@ -14,152 +15,14 @@
 #include <hwy/highway.h>
 
 #include "large_warps.h"
-#include "ops/warp_vectors.h"
+#include "ops/warp_segments.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int kSegment = 256;  // columns that go through all passes before the next, and stay in L1 meanwhile
-
-// The image, and pixels of the fill.
-struct Source {
-  const uint8_t* at;
-  int height, width, channels;
-  size_t row;
-  uint8_t fill[kSegment * 3];
-
-  Source(const Image& in, const uint8_t* color)
-      : at(in.at), height(in.height), width(in.width), channels(in.channels), row(in.row()) {
-    for (int i = 0; i < kSegment * channels; ++i) fill[i] = color[i % channels];
-  }
-  const uint8_t* pixel(int y, int x) const {
-    const bool inside = y >= 0 && y < height && x >= 0 && x < width;
-    return inside ? at + size_t(y) * row + size_t(x) * size_t(channels) : fill;
-  }
-  void fill_pixels(uint8_t* out, int count) const {
-    for (; count > 0; count -= kSegment, out += kSegment * channels)
-      memcpy(out, fill, size_t(std::min(count, kSegment) * channels));
-  }
-};
-
-// Source coordinates along a row of the output: slope * column + base + add for x, y and the divisor.
-struct Line {
-  float slope[3], base[3], add[3];
-
-  // rest: for the columns after the last whole group
-  Line(const float* map, int y, bool rest) {
-    for (int k = 0; k < 3; ++k) {
-      const float part = float(y) * map[3 * k + 1], shift = map[3 * k + 2];
-      slope[k] = map[3 * k];
-      base[k] = rest ? part : part + shift;
-      add[k] = rest ? shift : 0.0f;
-    }
-  }
-};
-
-template <bool kRest>
-struct Axis {
-  VF slope, base, add;
-
-  HWY_INLINE Axis(const Line& line, int k)
-      : slope(hn::Set(F(), line.slope[k])), base(hn::Set(F(), line.base[k])), add(hn::Set(F(), line.add[k])) {}
-  HWY_INLINE VF at(VF columns) const {
-    const VF sum = fused(slope, columns, base);
-    return kRest ? hn::Add(sum, add) : sum;
-  }
-};
-
-// A vector of which not every pixel lies inside with all that is read for it, a bit per lane: which do, and which touch
-// the source.
-struct Edge {
-  int start;
-  uint32_t inside, touched;
-};
-
-struct Segment {
-  HWY_ALIGN uint32_t offsets[kSegment];                 // of the first byte in the source; 0 if not inside
-  HWY_ALIGN int32_t left[kSegment], top[kSegment];       // the pixel's column and row, in vectors on the edge
-  HWY_ALIGN float across[kSegment], down[kSegment];     // fractions of a pixel
-  HWY_ALIGN uint64_t above[kSegment], below[kSegment];  // pixels and their right neighbors
-  HWY_ALIGN uint32_t gray[kSegment];                    // the same of one channel, above and below
-  HWY_ALIGN uint8_t padded[3 * kSegment + 4 * kGroup];  // output, where there is no room to write too much
-  Edge edges[kSegment];
-  int first_edge, edge_count;
-  int from, to;  // columns that touch the source, whole vectors
-  bool any_inside;
-};
-
-// Where the pixels [i, end) of the segment that starts at column `first` come from.
-template <int kChannels, bool kNearest, bool kPerspective, bool kRest>
-void locate(const Source& s, const Line& line, int first, int i, int end, Segment& segment) {
-  const F f;
-  const I n;
-  const U u;
-  const int lanes = int(hn::Lanes(f));
-  // Read is a pixel with its neighbors, or four bytes for the three of one: no read may end outside.
-  constexpr int kColumns = kNearest ? 1 : 2, kRows = kNearest && kChannels == 1 ? 1 : 2;
-  const VI least = hn::Set(n, kMiddleBits - 1), right = hn::Set(n, kMiddleBits + s.width - kColumns + 1);
-  const VI bottom = hn::Set(n, kMiddleBits + s.height - kRows + 1);
-  const VF middle = hn::Set(f, kMiddle), step = hn::Set(f, float(lanes));
-  const VU row_bytes = hn::Set(u, uint32_t(s.row)), excess = hn::Set(u, kMiddleBits * uint32_t(s.row + kChannels));
-  const Axis<kRest> xs(line, 0), ys(line, 1), ws(line, 2);
-  VF columns = hn::Add(hn::Iota(f, 0), hn::Set(f, float(first + i)));
-  int edges = segment.edge_count;
-  for (; i < end; i += lanes, columns = hn::Add(columns, step)) {
-    VF x = xs.at(columns), y = ys.at(columns);
-    if constexpr (kPerspective) {
-      const VF w = ws.at(columns);
-      x = hn::Div(x, w);
-      y = hn::Div(y, w);
-    }
-    const VF left = kNearest ? x : hn::Floor(x), top = kNearest ? y : hn::Floor(y);
-    if constexpr (!kNearest) {
-      hn::Store(hn::Sub(x, left), f, segment.across + i);
-      hn::Store(hn::Sub(y, top), f, segment.down + i);
-    }
-    // Far away, infinite and not a number are below or above all pixels, too.
-    const VI lefts = hn::BitCast(n, hn::Add(left, middle)), tops = hn::BitCast(n, hn::Add(top, middle));
-    const VU column = hn::BitCast(u, lefts);
-    const VU bytes = kChannels == 1 ? column : hn::Add(column, hn::Add(column, column));
-    // Modulo 2^32: images of these sides have fewer bytes.
-    const VU offsets = hn::Sub(hn::Add(hn::Mul(hn::BitCast(u, tops), row_bytes), bytes), excess);
-    const auto inside =
-        hn::And(hn::Gt(hn::Min(lefts, tops), least), hn::And(hn::Lt(lefts, right), hn::Lt(tops, bottom)));
-    if (HWY_LIKELY(hn::AllTrue(n, inside))) {
-      hn::Store(offsets, u, segment.offsets + i);
-    } else {
-      const VI low = hn::Set(n, kMiddleBits - (kNearest ? 1 : 2)), high = hn::Set(n, kMiddleBits);
-      const auto touched = hn::And(hn::Gt(hn::Min(lefts, tops), low),
-                                   hn::And(hn::Lt(lefts, hn::Add(high, hn::Set(n, s.width))),
-                                           hn::Lt(tops, hn::Add(high, hn::Set(n, s.height)))));
-      const Edge edge = {i, bits(inside), bits(touched)};
-      hn::Store(hn::IfThenElseZero(hn::RebindMask(u, inside), offsets), u, segment.offsets + i);
-      hn::Store(hn::Sub(lefts, high), n, segment.left + i);
-      hn::Store(hn::Sub(tops, high), n, segment.top + i);
-      segment.edges[edges++] = edge;
-    }
-  }
-  segment.edge_count = edges;
-}
-
-// Finds the columns that touch the source, and drops from the edges the vectors before and after them.
-HWY_INLINE void trim(int columns, Segment& segment) {
-  const int lanes = int(hn::Lanes(F())), end = (columns + lanes - 1) / lanes * lanes;
-  int from = 0, to = end, first = 0, last = segment.edge_count;
-  for (; first < last && segment.edges[first].start == from && !segment.edges[first].touched; ++first) from += lanes;
-  for (; first < last && segment.edges[last - 1].start == to - lanes && !segment.edges[last - 1].touched; --last)
-    to -= lanes;
-  segment.any_inside = (last - first) * lanes < to - from;
-  for (int j = first; j < last; ++j) segment.any_inside |= segment.edges[j].inside != 0;
-  segment.from = from;
-  segment.to = to;
-  segment.first_edge = first;
-  segment.edge_count = last;
-}
-
-// take(i) for all columns that touch the source, several at once.
+// Calls take(i) for the columns between which pixels touch the source. Unrolled.
 template <class Take>
 HWY_INLINE void each_column(const Segment& segment, Take take) {
   const int to = segment.to;
@@ -169,21 +32,22 @@ HWY_INLINE void each_column(const Segment& segment, Take take) {
   for (; i < to; ++i) take(i);
 }
 
-// visit(i) for the columns that touch the source and are not inside.
+// Calls visit(i) for the columns that touch the source and are not inside.
 template <class Visit>
 HWY_INLINE void each_edge(const Segment& segment, Visit visit) {
-  for (int j = segment.first_edge; j < segment.edge_count; ++j) {
+  for (int j = segment.first_edge; j < segment.last_edge; ++j) {
     const Edge edge = segment.edges[j];
     for (uint32_t left = edge.touched & ~edge.inside; left; left &= left - 1)
       visit(edge.start + int(hwy::Num0BitsBelowLS1Bit_Nonzero32(left)));
   }
 }
 
-// Fills the columns that do not touch the source, between others that do. Without branches: no telling which they are.
+// Fills the columns that do not touch the source, in vectors that may. Branchless: which columns these are is hard to
+// predict.
 template <int kChannels>
 void fill_outside(const Source& s, const Segment& segment, int columns, uint8_t* out) {
   const int lanes = int(hn::Lanes(F()));
-  for (int j = segment.first_edge; j < segment.edge_count; ++j) {
+  for (int j = segment.first_edge; j < segment.last_edge; ++j) {
     const Edge edge = segment.edges[j];
     const int count = std::min(lanes, columns - edge.start);
     uint8_t* at = out + edge.start * kChannels;
@@ -202,7 +66,7 @@ void take_nearest(const Source& s, const Segment& segment, uint8_t* out) {
   each_column(segment, [=](int i) { memcpy(out + i * kChannels, in + offsets[i], kChannels == 1 ? 1 : 4); });
 }
 
-// The pixels around those of the segment.
+// Gathers the four source pixels of each pixel.
 template <int kChannels>
 void take_neighbors(const Source& s, Segment& segment) {
   const uint8_t *const above = s.at, *const below = s.at + s.row;
@@ -214,7 +78,9 @@ void take_neighbors(const Source& s, Segment& segment) {
         memcpy(&a, above + offset, 2);
         memcpy(&b, below + offset, 2);
         segment.gray[i] = uint32_t(a) | uint32_t(b) << 16;
-      } else {  // eight bytes for six, of the lower row those that end with them: both stay inside the image
+      } else {
+        // Two pixels have six bytes. The two bytes too many are those after them above, those before them below: both
+        // belong to the image.
         memcpy(segment.above + i, above + offset, 8);
         memcpy(segment.below + i, below + offset - 2, 8);
       }
@@ -263,16 +129,18 @@ template <int kChannels, bool kNearest, bool kPerspective>
 void warp_segment(const Source& s, const Line (&lines)[2], int first, int columns, uint8_t* out, size_t room,
                   Segment& segment) {
   const int whole = std::min(columns, s.width / kGroup * kGroup - first);
-  segment.edge_count = 0;
-  locate<kChannels, kNearest, kPerspective, false>(s, lines[0], first, 0, whole, segment);
-  locate<kChannels, kNearest, kPerspective, true>(s, lines[1], first, whole, columns, segment);
+  segment.last_edge = 0;
+  locate<kChannels, kNearest, kPerspective, false>(s, lines, first, 0, whole, segment);
+  locate<kChannels, kNearest, kPerspective, true>(s, lines, first, whole, columns, segment);
   trim(columns, segment);
   if (segment.from >= segment.to) return s.fill_pixels(out, columns);
   const bool direct = size_t(segment.to * kChannels + kGroup) <= room;
   uint8_t* const pixels = direct ? out : segment.padded;
   if constexpr (kNearest) {
     if (segment.any_inside) take_nearest<kChannels>(s, segment, pixels);
-    each_edge(segment, [&](int i) { memcpy(pixels + i * kChannels, s.pixel(segment.top[i], segment.left[i]), kChannels); });
+    each_edge(segment, [&](int i) {
+      memcpy(pixels + i * kChannels, s.pixel(segment.top[i], segment.left[i]), kChannels);
+    });
   } else {
     take_neighbors<kChannels>(s, segment);
     take_bilinear<kChannels>(segment, pixels);
@@ -284,17 +152,18 @@ void warp_segment(const Source& s, const Line (&lines)[2], int first, int column
   fill_outside<kChannels>(s, segment, columns, out);
 }
 
-// Rows of translations and of shears along x are parts of the source's rows. False where rounding decides.
+// Copies the row as part of a row of the source, as translations and shears along x allow. False if it cannot: the
+// fractions matter, or rounding errors might.
 template <bool kNearest>
 bool copy_row(const Source& s, const float* map, int y, uint8_t* out) {
   const float part = float(y) * map[1], x = part + map[2], line = float(y) * map[4] + map[5];
   const float reach = std::fabs(part) + std::fabs(map[2]) + float(s.width);
   if (!(reach < 1e6f && std::fabs(line) < 1e6f)) return false;
   const float shift = std::nearbyint(x), row = std::nearbyint(line);
-  if constexpr (kNearest) {  // coordinates are rounded three times, each to 2^-24 of `reach` at most
+  if constexpr (kNearest) {  // coordinates are rounded three times, each by 2^-24 of `reach` at most
     if (std::fabs(x - shift) > 0.5f - reach * 0x1p-22f) return false;
   } else {
-    if (part != std::nearbyint(part) || x != shift || line != row) return false;
+    if (part != std::nearbyint(part) || map[2] != std::nearbyint(map[2]) || line != row) return false;
   }
   const int from = std::max(0, -int(shift)), to = std::min(s.width, s.width - int(shift));
   if (row < 0 || row >= float(s.height) || from >= to) {

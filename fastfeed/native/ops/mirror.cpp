@@ -64,19 +64,29 @@ struct Mirror {
 
   HWY_INLINE void exchange(uint8_t* left, uint8_t* right, int count) const {
     const auto all = hn::FirstN(d8, kSpan);
-    for (; count >= kPixels; count -= kPixels, left += kSpan, right -= kSpan)
-      exchange(left, right - kSpan, all, order);
-    const auto rest = hn::FirstN(d8, size_t(count) * kChannels);
-    const V8 fewer = hn::Sub(order, hn::Set(d8, uint8_t((kPixels - count) * kChannels)));
-    exchange(left, right - count * kChannels, rest, fewer);
-  }
-
- private:
-  template <class Mask>
-  HWY_INLINE void exchange(uint8_t* a, uint8_t* b, Mask mask, V8 by) const {
-    const V8 first = hn::MaskedLoad(mask, d8, a), second = hn::MaskedLoad(mask, d8, b);
-    hn::BlendedStore((*this)(second, by), mask, d8, a);
-    hn::BlendedStore((*this)(first, by), mask, d8, b);
+    V8 by = order;
+    auto mask = all;
+    const auto shorten = [&]() HWY_ATTR {
+      mask = hn::FirstN(d8, size_t(count) * kChannels);
+      by = hn::Sub(order, hn::Set(d8, uint8_t((kPixels - count) * kChannels)));
+      right += (kPixels - count) * kChannels;
+    };
+    right -= kSpan;
+    if (count < kPixels) shorten();
+    V8 a = hn::MaskedLoad(mask, d8, left), b = hn::MaskedLoad(mask, d8, right);
+    for (; count > kPixels;) {
+      count -= kPixels;
+      uint8_t *const to_left = left, *const to_right = right;
+      left += kSpan, right -= kSpan;
+      if (count < kPixels) shorten();
+      // before the stores: a load that touches what was stored just now has to wait for it
+      const V8 next_a = hn::MaskedLoad(mask, d8, left), next_b = hn::MaskedLoad(mask, d8, right);
+      hn::BlendedStore((*this)(b, order), all, d8, to_left);
+      hn::BlendedStore((*this)(a, order), all, d8, to_right);
+      a = next_a, b = next_b;
+    }
+    hn::BlendedStore((*this)(b, by), mask, d8, left);
+    hn::BlendedStore((*this)(a, by), mask, d8, right);
   }
 };
 
@@ -115,15 +125,22 @@ struct Mirror {
   HWY_INLINE void exchange(uint8_t* left, uint8_t* right, int count) const {
     alignas(16) static constexpr uint8_t kEnds[2][16] = {{0xFF}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF}};
     const V8 first = hn::Load(d8, kEnds[0]), last = hn::Load(d8, kEnds[1]);
-    for (; count > kPixels; count -= kPixels, left += kSpan, right -= kSpan) {
-      const V8 a = hn::LoadU(d8, left), b = hn::LoadU(d8, right - 16);
-      V8 to_left = hn::TableLookupBytesOr0(b, late), to_right = hn::TableLookupBytesOr0(a, early);
-      if (kChannels == 3) {
-        to_left = hn::Or(to_left, hn::And(a, last));
-        to_right = hn::Or(to_right, hn::And(b, first));
+    if (count > kPixels) {
+      V8 a = hn::LoadU(d8, left), b = hn::LoadU(d8, right - 16);
+      for (;;) {
+        V8 to_left = hn::TableLookupBytesOr0(b, late), to_right = hn::TableLookupBytesOr0(a, early);
+        if (kChannels == 3) {
+          to_left = hn::Or(to_left, hn::And(a, last));
+          to_right = hn::Or(to_right, hn::And(b, first));
+        }
+        // before the stores: a load that touches what was stored just now has to wait for it
+        const bool more = count > 2 * kPixels;
+        if (more) a = hn::LoadU(d8, left + kSpan), b = hn::LoadU(d8, right - kSpan - 16);
+        hn::StoreU(to_left, d8, left);
+        hn::StoreU(to_right, d8, right - 16);
+        count -= kPixels, left += kSpan, right -= kSpan;
+        if (!more) break;
       }
-      hn::StoreU(to_left, d8, left);
-      hn::StoreU(to_right, d8, right - 16);
     }
     exchange_pixels<kChannels>(left, right, count);
   }

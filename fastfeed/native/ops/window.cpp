@@ -59,12 +59,32 @@ void put_pixel(uint8_t* to, const uint8_t* from, int channels) {
   else to[0] = from[0];
 }
 
-void fill_pixels(uint8_t* at, int count, const uint8_t* color, int channels) {
-  if (channels == 1 || (color[0] == color[1] && color[1] == color[2])) {
-    if (count > 0) std::memset(at, color[0], size_t(count) * size_t(channels));
+// Without a call for the few bytes of a narrow border.
+void set_bytes(uint8_t* at, uint8_t value, size_t count) {
+  if (count > 16) {
+    std::memset(at, value, count);
     return;
   }
-  for (int x = 0; x < count; ++x) put_pixel(at + 3 * x, color, 3);
+  const uint64_t eight = value * 0x0101010101010101u;
+  const uint32_t four = uint32_t(eight);
+  if (count >= 8) {
+    std::memcpy(at, &eight, 8);
+    std::memcpy(at + count - 8, &eight, 8);
+  } else if (count >= 4) {
+    std::memcpy(at, &four, 4);
+    std::memcpy(at + count - 4, &four, 4);
+  } else if (count > 0) {
+    at[0] = at[count / 2] = at[count - 1] = value;
+  }
+}
+
+void fill_pixels(uint8_t* at, int count, const uint8_t* color, int channels) {
+  if (count <= 0) return;
+  const size_t bytes = size_t(count) * size_t(channels);
+  if (channels == 1 || (color[0] == color[1] && color[1] == color[2])) return set_bytes(at, color[0], bytes);
+  const size_t few = std::min(bytes, size_t(3 * 8));
+  for (size_t i = 0; i < few; i += 3) put_pixel(at + i, color, 3);
+  for (size_t done = few; done < bytes; done *= 2) std::memcpy(at + done, at, std::min(done, bytes - done));
 }
 
 // The pixel at which the one `distance` beyond an end of `length` pixels is found: that many back from that end, or, if
@@ -119,7 +139,10 @@ Placement place(const Cut& cut, const Border& border, int height, int width) {
 }
 
 void fill(const Slot& slot, const uint8_t* color, int channels) {
-  for (int y = 0; y < slot.height; ++y) fill_pixels(slot.at + y * slot.row, slot.width, color, channels);
+  if (slot.height <= 0) return;
+  fill_pixels(slot.at, slot.width, color, channels);
+  const size_t bytes = size_t(slot.width) * size_t(channels);
+  for (int y = 1; y < slot.height; ++y) std::memcpy(slot.at + y * slot.row, slot.at, bytes);
 }
 
 void draw_border(const Placement& p, const Border& border, const Slot& slot, int channels) {

@@ -32,62 +32,61 @@ HWY_INLINE void exchange_pixels(uint8_t* left, uint8_t* right, int count) {
 const hn::ScalableTag<uint8_t> d8;
 using V8 = hn::Vec<decltype(d8)>;
 
-// As many whole pixels as 64 bytes hold, by one permutation; loads and stores leave out what is not theirs.
+// As many whole pixels as 64 bytes hold, by one permutation.
 template <int kChannels>
 struct Mirror {
   static constexpr int kPixels = 64 / kChannels;
   static constexpr size_t kSpan = size_t(kPixels) * kChannels;
-  V8 order;
+  V8 early, late;  // of pixels that begin with the vector; of pixels that end with it
 
   HWY_INLINE Mirror() {
-    HWY_ALIGN static constexpr uint8_t kOrders[2][64] = {
-        {63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
-         41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
-         19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9,  8,  7,  6,  5,  4,  3,  2,  1,  0},
-        {60, 61, 62, 57, 58, 59, 54, 55, 56, 51, 52, 53, 48, 49, 50, 45, 46, 47, 42, 43, 44, 39,
-         40, 41, 36, 37, 38, 33, 34, 35, 30, 31, 32, 27, 28, 29, 24, 25, 26, 21, 22, 23, 18, 19,
-         20, 15, 16, 17, 12, 13, 14, 9,  10, 11, 6,  7,  8,  3,  4,  5,  0,  1,  2,  63}};
-    order = hn::Load(d8, kOrders[kChannels == 3]);
+    HWY_ALIGN static constexpr uint8_t kEarly[2][64] = {
+         {63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42, 41, 40, 39, 38, 37,
+          36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
+          9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
+         {0, 60, 61, 62, 57, 58, 59, 54, 55, 56, 51, 52, 53, 48, 49, 50, 45, 46, 47, 42, 43, 44, 39, 40, 41, 36, 37,
+          38, 33, 34, 35, 30, 31, 32, 27, 28, 29, 24, 25, 26, 21, 22, 23, 18, 19, 20, 15, 16, 17, 12, 13, 14, 9, 10,
+          11, 6, 7, 8, 3, 4, 5, 0, 1, 2}};
+    HWY_ALIGN static constexpr uint8_t kLate[2][64] = {
+         {63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42, 41, 40, 39, 38, 37,
+          36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
+          9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
+         {61, 62, 63, 58, 59, 60, 55, 56, 57, 52, 53, 54, 49, 50, 51, 46, 47, 48, 43, 44, 45, 40, 41, 42, 37, 38, 39,
+          34, 35, 36, 31, 32, 33, 28, 29, 30, 25, 26, 27, 22, 23, 24, 19, 20, 21, 16, 17, 18, 13, 14, 15, 10, 11, 12,
+          7, 8, 9, 4, 5, 6, 1, 2, 3, 0}};
+    early = hn::Load(d8, kEarly[kChannels == 3]);
+    late = hn::Load(d8, kLate[kChannels == 3]);
   }
-  HWY_INLINE V8 operator()(V8 pixels, V8 by) const { return V8{_mm512_permutexvar_epi8(by.raw, pixels.raw)}; }
 
   HWY_INLINE void row(const uint8_t* from, uint8_t* to, int width) const {
     const uint8_t* end = from + width * kChannels;
-    constexpr size_t kBefore = 64 - kSpan;  // a whole load ends where the pixels end
-    const V8 late = hn::Add(order, hn::Set(d8, uint8_t(kBefore)));
     for (; width > kPixels; width -= kPixels, end -= kSpan, to += kSpan)
-      hn::StoreU((*this)(hn::LoadU(d8, end - 64), late), d8, to);  // the next store begins before this one ends
-    const auto rest = hn::FirstN(d8, size_t(width) * kChannels);
-    const V8 fewer = hn::Sub(order, hn::Set(d8, uint8_t((kPixels - width) * kChannels)));
-    hn::BlendedStore((*this)(hn::MaskedLoad(rest, d8, from), fewer), rest, d8, to);
+      hn::StoreU(permuted(hn::LoadU(d8, end - 64), late), d8, to);  // the next one corrects its last byte
+    hn::BlendedStore(permuted(hn::MaskedLoad(last(width), d8, end - 64), late), first(width), d8, to);
   }
 
   HWY_INLINE void exchange(uint8_t* left, uint8_t* right, int count) const {
-    const auto all = hn::FirstN(d8, kSpan);
-    V8 by = order;
-    auto mask = all;
-    const auto shorten = [&]() HWY_ATTR {
-      mask = hn::FirstN(d8, size_t(count) * kChannels);
-      by = hn::Sub(order, hn::Set(d8, uint8_t((kPixels - count) * kChannels)));
-      right += (kPixels - count) * kChannels;
-    };
-    right -= kSpan;
-    if (count < kPixels) shorten();
-    V8 a = hn::MaskedLoad(mask, d8, left), b = hn::MaskedLoad(mask, d8, right);
-    for (; count > kPixels;) {
+    auto at_left = first(count < kPixels ? count : kPixels), at_right = last(count < kPixels ? count : kPixels);
+    V8 a = hn::MaskedLoad(at_left, d8, left), b = hn::MaskedLoad(at_right, d8, right - 64);
+    for (; count > kPixels; left += kSpan, right -= kSpan) {
       count -= kPixels;
-      uint8_t *const to_left = left, *const to_right = right;
-      left += kSpan, right -= kSpan;
-      if (count < kPixels) shorten();
-      // before the stores: a load that touches what was stored just now has to wait for it
-      const V8 next_a = hn::MaskedLoad(mask, d8, left), next_b = hn::MaskedLoad(mask, d8, right);
-      hn::BlendedStore((*this)(b, order), all, d8, to_left);
-      hn::BlendedStore((*this)(a, order), all, d8, to_right);
+      if (count < kPixels) at_left = first(count), at_right = last(count);
+      // before the stores, which take a byte of them; besides, a load that touches what was stored just now has to wait
+      const V8 next_a = hn::MaskedLoad(at_left, d8, left + kSpan);
+      const V8 next_b = hn::MaskedLoad(at_right, d8, right - kSpan - 64);
+      hn::StoreU(permuted(b, late), d8, left);
+      hn::StoreU(permuted(a, early), d8, right - 64);
       a = next_a, b = next_b;
     }
-    hn::BlendedStore((*this)(b, by), mask, d8, left);
-    hn::BlendedStore((*this)(a, by), mask, d8, right);
+    hn::BlendedStore(permuted(b, late), at_left, d8, left);
+    hn::BlendedStore(permuted(a, early), at_right, d8, right - 64);
   }
+
+ private:
+  static HWY_INLINE V8 permuted(V8 pixels, V8 by) { return V8{_mm512_permutexvar_epi8(by.raw, pixels.raw)}; }
+  // The bytes of this many pixels at the beginning or at the end of a vector.
+  static HWY_INLINE auto first(int pixels) { return hn::FirstN(d8, size_t(pixels) * kChannels); }
+  static HWY_INLINE auto last(int pixels) { return hn::Not(hn::FirstN(d8, 64 - size_t(pixels) * kChannels)); }
 };
 
 #elif HWY_TARGET != HWY_SCALAR
@@ -115,34 +114,49 @@ struct Mirror {
   HWY_INLINE void row(const uint8_t* from, uint8_t* to, int width) const {
     if (width <= kPixels) return mirror_pixels<kChannels>(from, to, width);
     const uint8_t* end = from + width * kChannels;
-    for (; width > kPixels; width -= kPixels, end -= kSpan, to += kSpan)
-      hn::StoreU(hn::TableLookupBytesOr0(hn::LoadU(d8, end - 16), late), d8, to);  // the next one corrects its last byte
+    constexpr int kTurns = 4;
+    for (; width > kTurns * kPixels; width -= kTurns * kPixels, end -= kTurns * kSpan, to += kTurns * kSpan)
+      for (int i = 0; i < kTurns; ++i) put(end - i * kSpan, to + i * kSpan);
+    for (; width > kPixels; width -= kPixels, end -= kSpan, to += kSpan) put(end, to);
     to += width * kChannels;  // the end of the row
     hn::StoreU(hn::TableLookupBytesOr0(hn::LoadU(d8, from), early), d8, to - 16);
     if (kChannels == 3) to[-16] = from[17];
   }
 
   HWY_INLINE void exchange(uint8_t* left, uint8_t* right, int count) const {
-    alignas(16) static constexpr uint8_t kEnds[2][16] = {{0xFF}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF}};
-    const V8 first = hn::Load(d8, kEnds[0]), last = hn::Load(d8, kEnds[1]);
-    if (count > kPixels) {
+    constexpr uint8_t kEnd = kChannels == 3 ? 0xFF : 0;
+    alignas(16) static constexpr uint8_t kEnds[2][16] = {{kEnd}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, kEnd}};
+    constexpr int kLeast = kChannels == 3 ? kPixels + 1 : kPixels;  // what fills a vector
+    if (count >= kLeast) {
       V8 a = hn::LoadU(d8, left), b = hn::LoadU(d8, right - 16);
-      for (;;) {
-        V8 to_left = hn::TableLookupBytesOr0(b, late), to_right = hn::TableLookupBytesOr0(a, early);
-        if (kChannels == 3) {
-          to_left = hn::Or(to_left, hn::And(a, last));
-          to_right = hn::Or(to_right, hn::And(b, first));
-        }
-        // before the stores: a load that touches what was stored just now has to wait for it
-        const bool more = count > 2 * kPixels;
-        if (more) a = hn::LoadU(d8, left + kSpan), b = hn::LoadU(d8, right - kSpan - 16);
-        hn::StoreU(to_left, d8, left);
-        hn::StoreU(to_right, d8, right - 16);
-        count -= kPixels, left += kSpan, right -= kSpan;
-        if (!more) break;
+      constexpr int kTurns = 4;
+      for (; count >= kTurns * kPixels + kLeast; count -= kTurns * kPixels) {
+        for (int i = 0; i < kTurns; ++i) exchange_first(left + i * kSpan, right - i * kSpan, a, b);
+        left += kTurns * kSpan, right -= kTurns * kSpan;
       }
+      for (; count >= kPixels + kLeast; count -= kPixels, left += kSpan, right -= kSpan)
+        exchange_first(left, right, a, b);
+      const V8 first = hn::Load(d8, kEnds[0]), last = hn::Load(d8, kEnds[1]);  // of a neighbor, which stays
+      hn::StoreU(hn::Or(hn::TableLookupBytesOr0(b, late), hn::And(a, last)), d8, left);
+      hn::StoreU(hn::Or(hn::TableLookupBytesOr0(a, early), hn::And(b, first)), d8, right - 16);
+      count -= kPixels, left += kSpan, right -= kSpan;
     }
     exchange_pixels<kChannels>(left, right, count);
+  }
+
+ private:
+  // a and b are the vectors at both ends, and then those that follow. They are loaded before the others are stored, which
+  // takes a byte of them; besides, a load that touches what was stored just now has to wait for it.
+  HWY_INLINE void exchange_first(uint8_t* left, uint8_t* right, V8& a, V8& b) const {
+    const V8 next_a = hn::LoadU(d8, left + kSpan), next_b = hn::LoadU(d8, right - kSpan - 16);
+    hn::StoreU(hn::TableLookupBytesOr0(b, late), d8, left);
+    hn::StoreU(hn::TableLookupBytesOr0(a, early), d8, right - 16);
+    a = next_a, b = next_b;
+  }
+
+  // The pixels before `end`; the next ones correct the last byte.
+  HWY_INLINE void put(const uint8_t* end, uint8_t* to) const {
+    hn::StoreU(hn::TableLookupBytesOr0(hn::LoadU(d8, end - 16), late), d8, to);
   }
 };
 

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
@@ -35,11 +34,9 @@ constexpr int32_t kMiddleBits = 0x4B400000;
 // The same for floats from 0 to 2^23; the lowest 23 bits are the integer.
 constexpr float kUnits = 8388608.0f;
 
-// a * b + c, rounded once: by an instruction or, much more slowly, by software.
+#if !HWY_NATIVE_FMA
+// a * b + c, rounded once.
 HWY_INLINE float fused(float a, float b, float c) {
-#if HWY_NATIVE_FMA
-  return __builtin_fmaf(a, b, c);
-#else
   const double product = double(a) * b;  // exact
   double sum = product + c;
   uint64_t bits;
@@ -50,9 +47,10 @@ HWY_INLINE float fused(float a, float b, float c) {
     memcpy(&sum, &bits, sizeof bits);
   }
   return float(sum);
-#endif
 }
+#endif
 
+// a * b + c, rounded once: by an instruction or, much more slowly, by software.
 HWY_INLINE VF fused(VF a, VF b, VF c) {
 #if HWY_NATIVE_FMA
   return hn::MulAdd(a, b, c);
@@ -101,15 +99,16 @@ HWY_INLINE VU blend(VF across, VF down, VU p0, VU p1, VU p2, VU p3) {
   return hn::BitCast(U(), hn::Add(fused(down, hn::Sub(below, above), above), hn::Set(f, kUnits)));
 }
 
-// The halves of 64-bit numbers, as many as lanes.
+// The low and the high halves of as many 64-bit numbers as there are lanes.
 HWY_INLINE void halves(const uint64_t* numbers, VU& low, VU& high) {
   const U u;
-  const uint32_t* at = reinterpret_cast<const uint32_t*>(numbers);
 #if HWY_TARGET == HWY_SCALAR
-  low = hn::Set(u, at[0]);
-  high = hn::Set(u, at[1]);
+  low = hn::Set(u, uint32_t(*numbers));
+  high = hn::Set(u, uint32_t(*numbers >> 32));
 #else
-  const VU first = hn::Load(u, at), second = hn::Load(u, at + hn::Lanes(u));
+  const hn::Repartition<uint64_t, U> wide;
+  const VU first = hn::BitCast(u, hn::Load(wide, numbers));
+  const VU second = hn::BitCast(u, hn::Load(wide, numbers + hn::Lanes(wide)));
   low = hn::ConcatEven(u, second, first);
   high = hn::ConcatOdd(u, second, first);
 #endif

@@ -54,37 +54,42 @@ void place(double& start, double& extent, double limit, double available, Border
   extent = double(span.high - span.low) * part;
 }
 
-void put_pixel(uint8_t* to, const uint8_t* from, int channels) {
-  if (channels == 3) to[0] = from[0], to[1] = from[1], to[2] = from[2];
-  else to[0] = from[0];
+template <int kChannels>
+void put_pixel(uint8_t* to, const uint8_t* from) {
+  for (int c = 0; c < kChannels; ++c) to[c] = from[c];
 }
 
-// Without a call for the few bytes of a narrow border.
-void set_bytes(uint8_t* at, uint8_t value, size_t count) {
-  if (count > 16) {
-    std::memset(at, value, count);
-    return;
-  }
-  const uint64_t eight = value * 0x0101010101010101u;
-  const uint32_t four = uint32_t(eight);
-  if (count >= 8) {
-    std::memcpy(at, &eight, 8);
-    std::memcpy(at + count - 8, &eight, 8);
-  } else if (count >= 4) {
-    std::memcpy(at, &four, 4);
-    std::memcpy(at + count - 4, &four, 4);
-  } else if (count > 0) {
-    at[0] = at[count / 2] = at[count - 1] = value;
-  }
-}
-
-void fill_pixels(uint8_t* at, int count, const uint8_t* color, int channels) {
+template <int kChannels>
+void fill_pixels(uint8_t* at, int count, const uint8_t* color) {
   if (count <= 0) return;
-  const size_t bytes = size_t(count) * size_t(channels);
-  if (channels == 1 || (color[0] == color[1] && color[1] == color[2])) return set_bytes(at, color[0], bytes);
-  const size_t few = std::min(bytes, size_t(3 * 8));
-  for (size_t i = 0; i < few; i += 3) put_pixel(at + i, color, 3);
+  const size_t bytes = size_t(count) * kChannels, few = std::min(bytes, size_t(8 * kChannels));
+  for (size_t i = 0; i < few; i += kChannels) put_pixel<kChannels>(at + i, color);
   for (size_t done = few; done < bytes; done *= 2) std::memcpy(at + done, at, std::min(done, bytes - done));
+}
+
+template <class Word>
+void repeat_ends(uint8_t* at, size_t bytes, ptrdiff_t row, int rows) {
+  Word first, last;
+  std::memcpy(&first, at, sizeof(Word));
+  std::memcpy(&last, at + bytes - sizeof(Word), sizeof(Word));
+  for (int y = 1; y < rows; ++y) {
+    at += row;
+    std::memcpy(at, &first, sizeof(Word));
+    std::memcpy(at + bytes - sizeof(Word), &last, sizeof(Word));
+  }
+}
+
+// Some bytes of a row into the rows below it. Borders of small images are narrow, and there are many: without a call.
+void repeat(uint8_t* at, size_t bytes, ptrdiff_t row, int rows) {
+  if (bytes > 16) {
+    for (int y = 1; y < rows; ++y) std::memcpy(at + y * row, at, bytes);
+  } else if (bytes >= 8) {
+    repeat_ends<uint64_t>(at, bytes, row, rows);
+  } else if (bytes >= 4) {
+    repeat_ends<uint32_t>(at, bytes, row, rows);
+  } else {
+    for (size_t i = 0; i < bytes; ++i) repeat_ends<uint8_t>(at + i, 1, row, rows);
+  }
 }
 
 // The pixel at which the one `distance` beyond an end of `length` pixels is found: that many back from that end, or, if
@@ -93,27 +98,37 @@ int reflected(int distance, int length) {
   return distance < length ? distance : std::max(2 * (length - 1), 1) - distance;
 }
 
-// What is left and right of `width` pixels at `left`, in a row of `size` pixels.
-void draw_sides(uint8_t* row, int left, int width, int size, const Border& border, int channels) {
-  const int right = left + width, after = size - right;
-  uint8_t *const first = row + ptrdiff_t(left) * channels, *const last = row + ptrdiff_t(right - 1) * channels;
-  switch (border.mode) {
-    case Border::none: return;
-    case Border::constant:
-      fill_pixels(row, left, border.fill, channels);
-      fill_pixels(last + channels, after, border.fill, channels);
-      return;
-    case Border::edge:
-      fill_pixels(row, left, first, channels);
-      fill_pixels(last + channels, after, last, channels);
-      return;
-    case Border::reflect:
-      for (int x = 1; x <= left; ++x)
-        put_pixel(first - x * channels, first + reflected(x, width) * channels, channels);
-      for (int x = 1; x <= after; ++x)
-        put_pixel(last + x * channels, last - reflected(x, width) * channels, channels);
-      return;
+// What is left and right of the part.
+template <int kChannels>
+void draw_sides(const Placement& p, const Border& border, const Slot& slot) {
+  const int left = p.left, after = slot.width - p.left - p.width;
+  uint8_t* first = slot.at + p.top * slot.row + ptrdiff_t(left) * kChannels;
+  uint8_t* last = first + ptrdiff_t(p.width - 1) * kChannels;
+  if (border.mode == Border::constant) {
+    uint8_t *const before = first - left * kChannels, *const beyond = last + kChannels;
+    fill_pixels<kChannels>(before, left, border.fill);
+    fill_pixels<kChannels>(beyond, after, border.fill);
+    if (left > 0) repeat(before, size_t(left) * kChannels, slot.row, p.height);
+    if (after > 0) repeat(beyond, size_t(after) * kChannels, slot.row, p.height);
+    return;
   }
+  const bool edge = border.mode == Border::edge;
+  for (int y = 0; y < p.height; ++y, first += slot.row, last += slot.row) {
+    if (edge) {
+      fill_pixels<kChannels>(first - left * kChannels, left, first);
+      fill_pixels<kChannels>(last + kChannels, after, last);
+      continue;
+    }
+    for (int x = 1; x <= left; ++x)
+      put_pixel<kChannels>(first - x * kChannels, first + reflected(x, p.width) * kChannels);
+    for (int x = 1; x <= after; ++x)
+      put_pixel<kChannels>(last + x * kChannels, last - reflected(x, p.width) * kChannels);
+  }
+}
+
+template <int kChannels>
+void draw_at(const int* columns, int width, const uint8_t* from, uint8_t* to) {
+  for (int x = 0; x < width; ++x, to += kChannels) put_pixel<kChannels>(to, from + columns[x] * kChannels);
 }
 
 }  // namespace
@@ -139,16 +154,14 @@ Placement place(const Cut& cut, const Border& border, int height, int width) {
 }
 
 void fill(const Slot& slot, const uint8_t* color, int channels) {
-  if (slot.height <= 0) return;
-  fill_pixels(slot.at, slot.width, color, channels);
-  const size_t bytes = size_t(slot.width) * size_t(channels);
-  for (int y = 1; y < slot.height; ++y) std::memcpy(slot.at + y * slot.row, slot.at, bytes);
+  if (slot.height <= 0 || slot.width <= 0) return;
+  if (channels == 3) fill_pixels<3>(slot.at, slot.width, color);
+  else fill_pixels<1>(slot.at, slot.width, color);
+  repeat(slot.at, size_t(slot.width) * size_t(channels), slot.row, slot.height);
 }
 
 void draw_border(const Placement& p, const Border& border, const Slot& slot, int channels) {
-  if (p.width < slot.width)
-    for (int y = p.top; y < p.top + p.height; ++y)
-      draw_sides(slot.at + y * slot.row, p.left, p.width, slot.width, border, channels);
+  if (p.width < slot.width) channels == 3 ? draw_sides<3>(p, border, slot) : draw_sides<1>(p, border, slot);
   const int before = p.top, after = slot.height - p.top - p.height, last = p.top + p.height - 1;
   const size_t bytes = size_t(slot.width) * size_t(channels);
   const auto row = [&](int y) { return slot.at + y * slot.row; };
@@ -174,11 +187,11 @@ void draw_reflection(const Placement& p, const Cut& cut, const Border& border, c
     return cut.flip[axis] ? length - 1 - from : from;
   };
   int* const columns = frame.take<int>(size_t(slot.width));
-  for (int x = 0; x < slot.width; ++x) columns[x] = index(1, x, slot.width, part.width) * channels;
+  for (int x = 0; x < slot.width; ++x) columns[x] = index(1, x, slot.width, part.width);
   for (int y = 0; y < slot.height; ++y) {
     const uint8_t* const from = part.at + index(0, y, slot.height, part.height) * part.row;
     uint8_t* const to = slot.at + y * slot.row;
-    for (int x = 0; x < slot.width; ++x) put_pixel(to + ptrdiff_t(x) * channels, from + columns[x], channels);
+    channels == 3 ? draw_at<3>(columns, slot.width, from, to) : draw_at<1>(columns, slot.width, from, to);
   }
 }
 

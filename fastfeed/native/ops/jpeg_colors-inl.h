@@ -25,11 +25,15 @@ constexpr int kPixels = 2;  // at once
 
 void split_pixels(const uint8_t* first, const uint8_t* second, uint8_t* y0, uint8_t* y1, uint8_t* cb, uint8_t* cr, int bias) {
   int blue = bias, red = bias;
-  for (int k = 0; k < 4; ++k) {
-    const uint8_t* p = (k < 2 ? first : second) + k % 2 * 3;
-    (k < 2 ? y0 : y1)[k % 2] = uint8_t((19595 * p[0] + 38470 * p[1] + 7471 * p[2] + 32768) >> 16);
-    blue += (-11059 * p[0] - 21709 * p[1] + 32768 * p[2] + (128 << 16) + 32767) >> 16;
-    red += (32768 * p[0] - 27439 * p[1] - 5329 * p[2] + (128 << 16) + 32767) >> 16;
+  for (int k = 0; k < 2; ++k) {
+    for (int row = 0; row < 2; ++row) {
+      const uint8_t* p = (row ? second : first) + 3 * k;
+      const int y = (19595 * p[0] + 38470 * p[1] + 7471 * p[2] + 32768) >> 16;
+      if (row) y1[k] = uint8_t(y);
+      else y0[k] = uint8_t(y);
+      blue += (-11059 * p[0] - 21709 * p[1] + 32768 * p[2] + (128 << 16) + 32767) >> 16;
+      red += (32768 * p[0] - 27439 * p[1] - 5329 * p[2] + (128 << 16) + 32767) >> 16;
+    }
   }
   *cb = uint8_t(blue >> 2), *cr = uint8_t(red >> 2);
 }

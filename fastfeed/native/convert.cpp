@@ -20,7 +20,8 @@ template <class Entry, int kChannels>
 void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels, const uint8_t* table, bool planar) {
   Entry tables[kChannels][256];
   for (int v = 0; v < 256; ++v)
-    for (int c = 0; c < kChannels; ++c) std::memcpy(&tables[c][v], table + (v * kChannels + c) * sizeof(Entry), sizeof(Entry));
+    for (int c = 0; c < kChannels; ++c)
+      std::memcpy(&tables[c][v], table + (v * kChannels + c) * sizeof(Entry), sizeof(Entry));
   Entry* const entries = reinterpret_cast<Entry*>(out);
   if (!planar || kChannels == 1) {
     for (size_t i = first; i < pixels; ++i)

@@ -1,7 +1,10 @@
 #include "forms.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstring>
+
+#include "clones.h"
 
 namespace fastfeed {
 namespace {
@@ -10,17 +13,22 @@ inline uint8_t value(const BitForm& form, int v) {
   return uint8_t((v & form.keep) ^ form.flip ^ (v >= form.from ? form.above : 0));
 }
 
-inline uint8_t value(const LineForm& form, int v) {
-  const int h = v >> 4, l = v & 15;
-  const auto clipped = [](int x) { return std::min(std::max(x, -128), 127); };
-  const int low = form.step[l] + (form.reach[h] > form.place[l]);
-  return uint8_t(clipped(clipped(low + form.rise[h]) + form.more[h]) + 128);
-}
-
-template <class Form>
-bool matches(const uint8_t* table, const Form& form) {
+inline bool matches(const uint8_t* table, const BitForm& form) {
   uint8_t values[256];
   for (int v = 0; v < 256; ++v) values[v] = value(form, v);
+  return !std::memcmp(table, values, 256);
+}
+
+inline bool matches(const uint8_t* table, const LineForm& form) {
+  uint8_t values[256];
+  for (int h = 0; h < 16; ++h) {
+    const int rise = form.rise[h], more = form.more[h], reach = form.reach[h];
+    for (int l = 0; l < 16; ++l) {
+      const int low = form.step[l] + (reach > form.place[l]);
+      const int sum = std::min(std::max(low + rise, -128), 127) + more;
+      values[16 * h + l] = uint8_t(std::min(std::max(sum, -128), 127) + 128);
+    }
+  }
   return !std::memcmp(table, values, 256);
 }
 
@@ -41,29 +49,42 @@ BitForm from_end(const uint8_t* table, int end) {
   return form;
 }
 
-// One row of 16 entries against another: what the row adds, and the columns where it adds one more. What is clipped
-// says little: only that it must come out beyond.
+// One row of 16 entries against another: what the row adds, the columns where it adds one more, and those where it does
+// not. An entry that is clipped says no more than that the sum is not within.
 struct Row {
-  int rise = 0;
-  uint32_t more = 0, known = 0;
-  bool possible = true;
+  int rise;
+  uint32_t more, less;
 };
 
-Row row_of(const uint8_t* entries, const uint8_t* base) {
-  Row row;
+// Returns false if the row cannot be one of a line.
+bool measure(const uint8_t* entries, const uint8_t* base, Row& row) {
   int least = 256, most = -256;
+  uint32_t clipped_above = 0, clipped_below = 0, at_most = 0;
   for (int l = 0; l < 16; ++l) {
-    if (entries[l] == 0 || entries[l] == 255) continue;
     const int rise = entries[l] - base[l];
+    clipped_above |= uint32_t(entries[l] == 255) << l;
+    clipped_below |= uint32_t(entries[l] == 0) << l;
+    if (entries[l] == 0 || entries[l] == 255) continue;
     least = std::min(least, rise), most = std::max(most, rise);
-    row.known |= 1u << l;
   }
-  row.rise = least;
-  row.possible = !row.known || most - least <= 1;
-  if (most > least)
-    for (int l = 0; l < 16; ++l)
-      if (row.known >> l & 1 && entries[l] - base[l] == most) row.more |= 1u << l;
-  return row;
+  const uint32_t known = 0xFFFF & ~(clipped_above | clipped_below);
+  if (!known) {  // beyond by any sum
+    if (clipped_above && clipped_below) return false;
+    row = {clipped_above ? 255 : -256, clipped_above, 0};  // above by one more too, as a form's rises end at 254
+    return true;
+  }
+  if (most - least > 1) return false;
+  // all alike: all without one more, or all with, whichever leaves more to those that are clipped
+  row.rise = most == least && clipped_below ? least - 1 : least;
+  for (int l = 0; l < 16; ++l) at_most |= uint32_t(entries[l] - base[l] > row.rise) << l;
+  row.more = known & at_most;
+  row.less = known & ~at_most;
+  for (int l = 0; l < 16; ++l) {
+    const int sum = base[l] + row.rise;
+    if (clipped_above >> l & 1 && sum == 254) row.more |= 1u << l;
+    if (clipped_below >> l & 1 && sum == 0) row.less |= 1u << l;
+  }
+  return true;
 }
 
 }  // namespace
@@ -75,6 +96,7 @@ bool has_form(const uint8_t* table, BitForm& form) {
   return matches(table, form);
 }
 
+FASTFEED_CLONES
 bool has_form(const uint8_t* table, LineForm& form) {
   // all is measured by a row that is not clipped
   const uint8_t* base = nullptr;
@@ -87,32 +109,25 @@ bool has_form(const uint8_t* table, LineForm& form) {
   if (*high - *low > 127) return false;
 
   Row rows[16];
-  int times[16] = {};  // in how many rows a column adds one more
+  uint32_t before[16] = {};  // the columns that come before one: whose fraction is greater
   for (int h = 0; h < 16; ++h) {
-    rows[h] = row_of(table + 16 * h, base);
-    if (!rows[h].possible) return false;
-    if (rows[h].known == 0xFFFF)
-      for (int l = 0; l < 16; ++l) times[l] += rows[h].more >> l & 1;
+    if (!measure(table + 16 * h, base, rows[h])) return false;
+    for (int l = 0; l < 16; ++l)
+      before[l] |= rows[h].more & (0 - (rows[h].less >> l & 1));
   }
+  for (int k = 0; k < 16; ++k)
+    for (int l = 0; l < 16; ++l)
+      before[l] |= before[k] & (0 - (before[l] >> k & 1));
+
   for (int l = 0; l < 16; ++l) {
     form.step[l] = int8_t(base[l] - *low - 128);
-    form.place[l] = 0;
-    for (int other = 0; other < 16; ++other) form.place[l] = int8_t(form.place[l] + (times[other] > times[l]));
+    form.place[l] = int8_t(std::bitset<16>(before[l]).count());
   }
   for (int h = 0; h < 16; ++h) {
-    const Row& row = rows[h];
-    const uint8_t* entries = table + 16 * h;
-    const bool up = *std::max_element(entries, entries + 16) == 255;  // else what is clipped is below
-    const bool partly = row.known != 0xFFFF, least = partly && !up && !row.more;
-    // Of what is known alone, the most that the rest may add if it is clipped at 255, and the least if at 0.
-    int rise = row.rise + *low - least, reach = up ? 17 : 0;
-    for (int l = 0; l < 16; ++l) {
-      if (!(row.known >> l & 1)) continue;
-      const bool more = least || row.more >> l & 1;
-      if (up && !more) reach = std::min(reach, int(form.place[l]));
-      if (!up && more) reach = std::max(reach, form.place[l] + 1);
-    }
-    if (!row.known) rise = up ? 254 : -256;
+    int reach = 0;
+    for (int l = 0; l < 16; ++l)
+      reach = std::max(reach, rows[h].more >> l & 1 ? form.place[l] + 1 : 0);
+    const int rise = rows[h].rise + *low;
     form.rise[h] = int8_t(std::min(std::max(rise, -128), 127));
     form.more[h] = int8_t(std::min(std::max(rise - form.rise[h], -128), 127));
     form.reach[h] = int8_t(reach);

@@ -75,8 +75,10 @@ FASTFEED_WIDE size_t gray_wide(uint8_t* rgb, size_t pixels) {
     uint8_t* p = rgb + 3 * i;
     const __m512i v[3] = {_mm512_loadu_si512(p), _mm512_loadu_si512(p + 64), _mm512_loadu_si512(p + 128)};
     const __m512i r = channels.pick(v, 0), g = channels.pick(v, 1), b = channels.pick(v, 2);
-    const __m512i low = levels(_mm512_unpacklo_epi8(r, zero), _mm512_unpacklo_epi8(g, zero), _mm512_unpacklo_epi8(b, zero));
-    const __m512i high = levels(_mm512_unpackhi_epi8(r, zero), _mm512_unpackhi_epi8(g, zero), _mm512_unpackhi_epi8(b, zero));
+    const __m512i low =
+        levels(_mm512_unpacklo_epi8(r, zero), _mm512_unpacklo_epi8(g, zero), _mm512_unpacklo_epi8(b, zero));
+    const __m512i high =
+        levels(_mm512_unpackhi_epi8(r, zero), _mm512_unpackhi_epi8(g, zero), _mm512_unpackhi_epi8(b, zero));
     const __m512i made = _mm512_packus_epi16(low, high);
     for (int k = 0; k < 3; ++k)
       _mm512_storeu_si512(p + 64 * k, _mm512_permutexvar_epi8(_mm512_loadu_si512(thirds[k]), made));

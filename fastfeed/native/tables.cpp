@@ -14,6 +14,10 @@ namespace fastfeed {
 namespace HWY_NAMESPACE {
 namespace {
 
+constexpr bool kWide = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL;
+
+bool is_wide() { return kWide; }
+
 void look_up_plain(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
   if (channels == 1) {
     for (size_t i = 0; i < bytes; ++i) out[i] = tables[0][in[i]];
@@ -65,13 +69,13 @@ size_t look_up_each(const uint8_t* in, uint8_t* out, size_t bytes, const Look (&
   return i;
 }
 
-constexpr bool kWide = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL;
-
 size_t look_up_in_one(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t* table) {
   BitForm bits;
   LineForm line;
-  if (has_form(table, bits))
+  if (has_form(table, bits)) {
+    if (in == out && bits.keep == 255 && !bits.flip && !bits.above) return bytes;  // AutoContrast, most of the time
     return bits.above ? look_up_all(in, out, bytes, BitLook(bits)) : look_up_all(in, out, bytes, MaskLook(bits));
+  }
   if (!kWide && has_form(table, line)) return look_up_all(in, out, bytes, LineLook(line));
   return look_up_all(in, out, bytes, TableLook(table));
 }
@@ -90,7 +94,8 @@ void look_up_bytes(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t 
   constexpr size_t kMany = 4096;  // from here on a look at the table is worth it
   size_t done = 0;
   if (bytes >= kMany) {
-    if (channels == 3 && !std::memcmp(tables[0], tables[1], 256) && !std::memcmp(tables[0], tables[2], 256)) channels = 1;
+    // the first two against the last two
+    if (channels == 3 && !std::memcmp(tables[0], tables[1], 512)) channels = 1;
     done = channels == 1 ? look_up_in_one(in, out, bytes, tables[0]) : look_up_in_three(in, out, bytes, tables);
   }
   look_up_plain(in + done, out + done, bytes - done, tables, channels);
@@ -133,15 +138,10 @@ void count_in_turn(const uint8_t* in, size_t pixels, uint32_t (*counts)[256]) {
 
 }  // namespace
 
+HWY_EXPORT(is_wide);
 HWY_EXPORT(look_up_bytes);
 
-bool wide_look_ups() {
-#if HWY_ARCH_X86
-  return hwy::SupportedTargets() & HWY_AVX3_DL;
-#else
-  return false;
-#endif
-}
+bool wide_look_ups() { return HWY_DYNAMIC_DISPATCH(is_wide)(); }
 
 void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
   HWY_DYNAMIC_DISPATCH(look_up_bytes)(in, out, bytes, tables, channels);

@@ -6,7 +6,7 @@
 
 namespace fastfeed {
 
-// Whether `look_up` takes many bytes at a time here: x86-64 with AVX-512 VBMI.
+// Whether `look_up` takes 64 bytes at a time here, whatever the tables: x86-64 with AVX-512 VBMI.
 bool wide_look_ups();
 
 // out[i] = tables[i % channels][in[i]]; `out` may be `in`.

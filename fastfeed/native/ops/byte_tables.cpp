@@ -15,11 +15,11 @@ constexpr double kCut = 0.5 - 1.0 / (1 << 14);
 
 // slope * byte + shift, cut and clipped; slope >= 0, and both within thousands.
 //
-// A product and a sum rounded once, to float, is what OpenCV computes. Here both are exact in double: 32 bits of the
-// product, no further than 53 bits from the sum's first wherever that may change a byte.
+// OpenCV rounds once, to float, what a fused multiply-add gives. So does this: in double the product is exact, with its
+// 32 bits, and so is the sum wherever a bit lost might change a byte.
 void line_table(double slope, double shift, uint8_t* table) {
   const double a = float(slope), b = float(shift - kCut);
-  constexpr float kWhole = 12582912;  // 1.5 * 2^23: added to what is less than 2^22, it leaves whole numbers, ties to even
+  constexpr float kWhole = 12582912;  // 1.5 * 2^23: added to less than 2^22, it leaves whole numbers, ties to even
   for (int v = 0; v < 256; ++v) {
     const float level = (float(v * a + b) + kWhole) - kWhole;
     table[v] = uint8_t(std::min(std::max(level, 0.f), 255.f));
@@ -36,7 +36,7 @@ void equalize(const uint32_t* counts, uint64_t pixels, uint8_t* table) {
   while (last > 0 && !counts[last]) --last;
   const uint64_t step = (pixels - counts[last]) / 255;
   if (!step) return same(table);
-  double before[256];  // whole numbers below 2^53, so that a quotient cut off is right; divisions of integers are slower
+  double before[256];  // below 2^53, so that a quotient cut off is right; divisions of integers are slower
   uint64_t sum = step / 2;
   for (int v = 0; v < 256; ++v) {
     before[v] = double(int64_t(sum));

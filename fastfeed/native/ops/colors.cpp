@@ -81,10 +81,11 @@ void mix_channels(uint8_t* rgb, size_t pixels, const Weights& w) {
 #endif
 
 // Saturation beyond, as cv2.addWeighted of the image and its gray: a product and a sum rounded once to float, twice.
-// In double both are exact before they are rounded. OpenCV's gray has weights of 15 bits.
+// In double both are exact before they are rounded. OpenCV's gray has weights of 15 bits. Only its last few bytes of an
+// image may be a level off, as it does not fuse what is less than a register.
 void add_weighted(uint8_t* rgb, size_t pixels, double factor) {
   constexpr float kCut = 1.0f / (1 << 14) - 0.5f;  // see kCut of byte_tables.cpp
-  constexpr float kWhole = 12582912;  // 1.5 * 2^23: added to what is less than 2^22, it leaves whole numbers, ties to even
+  constexpr float kWhole = 12582912;  // 1.5 * 2^23: added to less than 2^22, it leaves whole numbers, ties to even
   const float own = float(factor), other = float(1 - factor);
   const auto product_sum = [](float a, float b, float c) HWY_ATTR {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
@@ -207,7 +208,7 @@ void hue(Image& image, double shift) {
   uint8_t shares[256];
   const float of_all = float(std::abs(share));
   for (int v = 0; v < 256; ++v) shares[v] = uint8_t(std::nearbyint(float(v) * of_all));
-  HWY_DYNAMIC_DISPATCH(turn_hue)(image.at, image.pixels(), {turn.backwards, turn.thirds, share ? shares : nullptr});
+  HWY_DYNAMIC_DISPATCH(turn_hue)(image.at, image.pixels(), {turn.backwards, turn.thirds, shares[255] ? shares : nullptr});
 }
 
 }  // namespace fastfeed

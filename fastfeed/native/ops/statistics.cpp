@@ -39,7 +39,7 @@ size_t sum_blocks(const uint8_t* in, size_t bytes, uint64_t* places) {
       both1 = hn::Add(both1, b), upper1 = hn::Add(upper1, hn::ShiftRight<8>(b));
       both2 = hn::Add(both2, c), upper2 = hn::Add(upper2, hn::ShiftRight<8>(c));
     }
-    const auto add = [&](size_t first, auto all, auto high) {
+    const auto add = [&](size_t first, auto all, auto high) HWY_ATTR {
       hn::Store(all, d16, both);
       hn::Store(high, d16, upper);
       for (size_t k = 0; k < lanes / 2; ++k) {
@@ -51,6 +51,7 @@ size_t sum_blocks(const uint8_t* in, size_t bytes, uint64_t* places) {
   }
   return i;
 }
+
 size_t extremes_of_blocks(const uint8_t* in, size_t bytes, uint8_t* least, uint8_t* greatest) {
   const U8 d;
   const size_t lanes = hn::Lanes(d), block = kAtOnce * lanes;
@@ -71,6 +72,7 @@ size_t extremes_of_blocks(const uint8_t* in, size_t bytes, uint8_t* least, uint8
 }
 
 #else
+
 size_t sum_blocks(const uint8_t*, size_t, uint64_t*) { return 0; }
 size_t extremes_of_blocks(const uint8_t*, size_t, uint8_t*, uint8_t*) { return 0; }
 #endif

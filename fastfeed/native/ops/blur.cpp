@@ -16,10 +16,12 @@ namespace fastfeed {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The order of the additions in both passes, and that products are not rounded, is OpenCV's where it has AVX2.
+// The order of the additions in both passes, and that products are not rounded, is OpenCV's where it has AVX2. In the
+// last numbers of a row, which do not fill its vectors, OpenCV rounds products; so does this.
+constexpr size_t kRowVectors = 32, kColumnVectors = 4;  // numbers
 
 // out[i] = the sum of weights[j] * in[i + j * channels] for kVectors vectors at i.
-template <int kVectors>
+template <int kVectors, bool kFused>
 HWY_INLINE void filter_run(const float* in, const float* weights, int taps, int channels, float* out) {
   const Floats f;
   const size_t lanes = hn::Lanes(f);
@@ -29,7 +31,10 @@ HWY_INLINE void filter_run(const float* in, const float* weights, int taps, int 
   for (int j = 1; j < taps; ++j) {
     in += channels;
     const FloatV weight = hn::Set(f, weights[j]);
-    for (int k = 0; k < kVectors; ++k) sum[k] = fused(hn::LoadU(f, in + size_t(k) * lanes), weight, sum[k]);
+    for (int k = 0; k < kVectors; ++k) {
+      const FloatV value = hn::LoadU(f, in + size_t(k) * lanes);
+      sum[k] = kFused ? fused(value, weight, sum[k]) : hn::Add(sum[k], hn::Mul(value, weight));
+    }
   }
   for (int k = 0; k < kVectors; ++k) hn::StoreU(sum[k], f, out + size_t(k) * lanes);
 }
@@ -49,8 +54,11 @@ void filter_row(const uint8_t* in, float* line, const int* margin, int half, con
   for (size_t k = 0; k < before; ++k) line[k] = at[margin[k]];
   for (size_t k = 0; k < before; ++k) at[count + k] = at[margin[before + k]];
   // a sum waits four cycles for the one before: eight keep two units busy
-  for (i = 0; i + 8 * lanes <= count; i += 8 * lanes) filter_run<8>(line + i, weights, 2 * half + 1, channels, out + i);
-  for (; i < count; i += 4 * lanes) filter_run<4>(line + i, weights, 2 * half + 1, channels, out + i);
+  const int taps = 2 * half + 1;
+  const size_t end = count / kRowVectors * kRowVectors;
+  for (i = 0; i + 8 * lanes <= end; i += 8 * lanes) filter_run<8, true>(line + i, weights, taps, channels, out + i);
+  for (; i < end; i += 4 * lanes) filter_run<4, true>(line + i, weights, taps, channels, out + i);
+  for (i = end; i < count; i += 4 * lanes) filter_run<4, false>(line + i, weights, taps, channels, out + i);
 }
 
 // Four vectors of floats of -0.5 to 255.5, rounded, ties to even.
@@ -116,11 +124,18 @@ HWY_INLINE void filter_rows(const float* const* rows, const float* weights, int 
     for (int r = 0; r < kRows; ++r) at[r] = out + size_t(r) * count + i;
     filter_columns<kRows>(rows, weights, half, i, at);
   }
-  if (i == count) return;
-  uint8_t made[kRows][HWY_MAX_BYTES];
-  for (int r = 0; r < kRows; ++r) at[r] = made[r];
-  filter_columns<kRows>(rows, weights, half, i, at);
-  for (int r = 0; r < kRows; ++r) std::memcpy(out + size_t(r) * count + i, made[r], count - i);
+  if (i < count) {
+    uint8_t made[kRows][HWY_MAX_BYTES];
+    for (int r = 0; r < kRows; ++r) at[r] = made[r];
+    filter_columns<kRows>(rows, weights, half, i, at);
+    for (int r = 0; r < kRows; ++r) std::memcpy(out + size_t(r) * count + i, made[r], count - i);
+  }
+  for (i = count / kColumnVectors * kColumnVectors; i < count; ++i)
+    for (int r = 0; r < kRows; ++r) {
+      float sum = rows[half + r][i] * weights[0];
+      for (int j = 1; j <= half; ++j) sum += (rows[half + r - j][i] + rows[half + r + j][i]) * weights[j];
+      out[size_t(r) * count + i] = uint8_t(std::lrint(sum));
+    }
 }
 
 void filter_one_row(const float* const* rows, const float* weights, int half, uint8_t* out, size_t count) {

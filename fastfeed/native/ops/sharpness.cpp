@@ -41,12 +41,17 @@ HWY_INLINE void smooth(const uint16_t* sums, const uint8_t* here, int channels, 
   }
 }
 
-// out = share of here + the rest of smooth - 0.499, rounded: Pillow cuts fractions off.
+constexpr size_t kVector = 16;  // bytes that OpenCV has in a vector
+
+// out = share of here + the rest of smooth - 0.499, rounded: Pillow cuts fractions off. What is rounded on the way is as
+// in OpenCV where it has AVX2: the last bytes of a row, which do not fill a vector, have another order.
+template <bool kLast>
 HWY_INLINE void sharpen_block(const uint8_t* here, const uint8_t* smooth, FloatV share, FloatV rest, uint8_t* out) {
   const FloatV cut = hn::Set(Floats(), -0.499f);
   Quad a = floats_of_bytes(here);
   const Quad b = floats_of_bytes(smooth);
-  for (int k = 0; k < 4; ++k) a.v[k] = fused(a.v[k], share, fused(b.v[k], rest, cut));
+  for (int k = 0; k < 4; ++k)
+    a.v[k] = kLast ? hn::Add(fused(a.v[k], share, hn::Mul(b.v[k], rest)), cut) : fused(a.v[k], share, fused(b.v[k], rest, cut));
   store_bytes(a, out);
 }
 
@@ -68,12 +73,17 @@ void sharpen(uint8_t* image, int height, int width, int channels, float share, f
     if (five) smooth<true>(sums, center, channels, means, count);
     else smooth<false>(sums, center, channels, means, count);
     uint8_t* out = at + channels;
+    const size_t end = count / kVector * kVector;
     size_t i = 0;
-    for (; i + quad_bytes() <= count; i += quad_bytes()) sharpen_block(center + i, means + i, a, b, out + i);
-    if (i < count) {
-      uint8_t made[HWY_MAX_BYTES];
-      sharpen_block(center + i, means + i, a, b, made);
-      std::memcpy(out + i, made, count - i);
+    for (; i + quad_bytes() <= end; i += quad_bytes()) sharpen_block<false>(center + i, means + i, a, b, out + i);
+    uint8_t made[HWY_MAX_BYTES];
+    if (i < end) {
+      sharpen_block<false>(center + i, means + i, a, b, made);
+      std::memcpy(out + i, made, end - i);
+    }
+    for (i = end; i < count; i += quad_bytes()) {
+      sharpen_block<true>(center + i, means + i, a, b, made);
+      std::memcpy(out + i, made, std::min(count - i, quad_bytes()));
     }
   }
 }

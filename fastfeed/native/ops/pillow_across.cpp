@@ -37,7 +37,11 @@ HWY_INLINE V8 load_blocks(const uint8_t* const* rows, size_t at) {
 HWY_INLINE void store_blocks(V8 v, uint8_t* const* rows, size_t at, size_t bytes, bool whole) {
   HWY_ALIGN uint8_t block[kBytes];
   hn::Store(v, d8, block);
-  for (int i = 0; i < kBlocks; ++i) std::memcpy(rows[i] + at, block + 16 * i, whole ? 16 : bytes);
+  if (whole) {
+    for (int i = 0; i < kBlocks; ++i) std::memcpy(rows[i] + at, block + 16 * i, 16);
+  } else {
+    for (int i = 0; i < kBlocks; ++i) std::memcpy(rows[i] + at, block + 16 * i, bytes);
+  }
 }
 
 // The words of four weights of an output, from weight `from` on; zeros beyond its last one, and beyond the last output.
@@ -81,14 +85,13 @@ class Apart {
     constexpr int32_t kStart = kHalf / (kChannels == 3 ? 1 : 4);  // of one channel, four lanes are added in the end
     Sum a(kStart), b(kStart), c(kStart), d(kStart);
     const int32_t* word = words_ + size_t(x) * size_t(steps_) * kStep;
-    for (size_t skip = 0, end = size_t(steps_) * kTaps * kChannels; skip < end; skip += kTaps * kChannels) {
-      const auto add = [&](Sum& sum, int i) HWY_ATTR {
-        sum.add(taps(load_blocks(rows, at_[x + i] + skip)), [word](int k) HWY_ATTR {
-          return kChannels == 3 ? hn::Set(d32, word[k]) : hn::LoadDup128(d32, word + 4 * k);
-        });
-        word += kStep;
-      };
-      add(a, 0), add(b, 1), add(c, 2), add(d, 3);
+    const size_t* const at = at_ + x;
+    const size_t end = size_t(steps_) * kTaps * kChannels;
+    for (size_t skip = 0; skip < end; skip += kTaps * kChannels, word += 4 * kStep) {
+      a.add(taps(load_blocks(rows, at[0] + skip)), words_of(word));
+      b.add(taps(load_blocks(rows, at[1] + skip)), words_of(word + kStep));
+      c.add(taps(load_blocks(rows, at[2] + skip)), words_of(word + 2 * kStep));
+      d.add(taps(load_blocks(rows, at[3] + skip)), words_of(word + 3 * kStep));
     }
     if (kChannels == 3) {
       alignas(16) static constexpr uint8_t kDense[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 15, 15, 15, 15};
@@ -108,6 +111,7 @@ class Apart {
     alignas(16) static constexpr uint8_t kOrder[16] = {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, 2, 5, 8, 11};
     return kChannels == 3 ? hn::TableLookupBytes(block, hn::LoadDup128(d8, kOrder)) : block;
   }
+  static HWY_INLINE Words words_of(const int32_t* word) { return kChannels == 3 ? set(word) : load_block(word); }
   // Lanes 0 and 2, then 1 and 3, of each.
   static HWY_INLINE V32 pairs(const Sum& a, const Sum& b) {
     const V32 first = a.total(), second = b.total();
@@ -139,16 +143,17 @@ class Near {
   Near(const Weights& w, Scratch::Frame& frame) : steps_((most_taps(w) + 3) / 4) {
     const size_t groups = size_t(w.outputs + kOutputs - 1) / kOutputs;
     at_ = frame.take<size_t>(groups);
-    order_ = frame.bytes(groups * 64);
+    order_ = frame.take<uint32_t>(groups * 16);
     words_ = frame.take<int32_t>(groups * size_t(steps_) * kStep);
     for (size_t group = 0; group < groups; ++group) {
       const int x = int(group) * kOutputs, end = std::min(x + kOutputs, w.outputs);
       const int low = *std::min_element(w.first + x, w.first + end);
       at_[group] = size_t(low) * kChannels;
       reach_ = std::max(reach_, at_[group] + size_t(std::max(steps_ - 1, 0)) * 4 * kChannels + 64);
-      for (int i = 0; i < 64; ++i) {
-        const int lane = i / 4, first = w.first[std::min(x + lane / kLanes, w.outputs - 1)] - low;
-        order_[group * 64 + size_t(i)] = uint8_t((first + i % 4) * kChannels + std::min(lane % kLanes, kChannels - 1));
+      for (int lane = 0; lane < 16; ++lane) {  // four bytes in a word: none of them is above 63
+        const int first = w.first[std::min(x + lane / kLanes, w.outputs - 1)] - low;
+        const int byte = first * kChannels + std::min(lane % kLanes, kChannels - 1);
+        order_[group * 16 + size_t(lane)] = uint32_t(byte) * 0x01010101u + uint32_t(kChannels) * 0x03020100u;
       }
       for (int step = 0; step < steps_; ++step) {
         int32_t* const words = words_ + (group * size_t(steps_) + size_t(step)) * kStep;
@@ -164,15 +169,15 @@ class Near {
   HWY_INLINE V8 outputs(const uint8_t* const* rows, int x) const {
     const size_t group = size_t(x) / kOutputs;
     size_t at = at_[group];
-    const V8 order = hn::LoadU(d8, order_ + group * 64);
+    const V8 order = hn::BitCast(d8, hn::LoadU(hn::ScalableTag<uint32_t>(), order_ + group * 16));
     const int32_t* words = words_ + group * size_t(steps_) * kStep;
     Sum a(kHalf), b(kHalf), c(kHalf), d(kHalf);
     for (int step = 0; step < steps_; ++step, words += kStep, at += 4 * kChannels) {
-      const auto add = [&](Sum& sum, int i) HWY_ATTR {
-        sum.add(permuted(hn::LoadU(d8, rows[i] + at), order),
-                [words](int k) HWY_ATTR { return hn::LoadU(d32, words + 16 * k); });
-      };
-      add(a, 0), add(b, 1), add(c, 2), add(d, 3);
+      const Words weights = load(words);
+      a.add(permuted(hn::LoadU(d8, rows[0] + at), order), weights);
+      b.add(permuted(hn::LoadU(d8, rows[1] + at), order), weights);
+      c.add(permuted(hn::LoadU(d8, rows[2] + at), order), weights);
+      d.add(permuted(hn::LoadU(d8, rows[3] + at), order), weights);
     }
     const V8 all = packed(a, b, c, d);
     // every block has four lanes of each row in turn; what is wanted is a block per row
@@ -191,7 +196,7 @@ class Near {
   int steps_;
   size_t reach_ = 0;
   size_t* at_;
-  uint8_t* order_;
+  uint32_t* order_;
   int32_t* words_;
 };
 

@@ -44,28 +44,36 @@ constexpr int kWords = 3;
 
 // Four weights as 3 x 4 signed bytes, the lowest first.
 inline void encode(const int32_t* weight, int32_t* words, size_t step) {
+  uint32_t digits[4];  // a byte each
+  for (int k = 0; k < 4; ++k) digits[k] = (uint32_t(weight[k]) + 0x808080u) ^ 0x808080u;
   for (int digit = 0; digit < 3; ++digit) {
     uint32_t word = 0;
-    for (int k = 0; k < 4; ++k) {
-      const int32_t low = int8_t(uint8_t(weight[k])), rest = (weight[k] - low) >> 8;
-      const int32_t middle = int8_t(uint8_t(rest)), high = (rest - middle) >> 8;
-      word |= uint32_t(uint8_t(digit == 0 ? low : digit == 1 ? middle : high)) << (8 * k);
-    }
+    for (int k = 0; k < 4; ++k) word |= (digits[k] >> (8 * digit) & 0xFF) << (8 * k);
     words[size_t(digit) * step] = int32_t(word);
   }
 }
 
-// No arrays in here: GCC leaves those in memory.
+// One vector of each word. No arrays in here, and no lambdas around it: GCC leaves those in memory.
+struct Words {
+  V32 low, middle, high;
+};
+HWY_INLINE Words set(const int32_t* at) { return {hn::Set(d32, at[0]), hn::Set(d32, at[1]), hn::Set(d32, at[2])}; }
+HWY_INLINE Words load(const int32_t* at) {
+  return {hn::LoadU(d32, at), hn::LoadU(d32, at + 16), hn::LoadU(d32, at + 32)};
+}
+HWY_INLINE Words load_block(const int32_t* at) {
+  return {hn::LoadDup128(d32, at), hn::LoadDup128(d32, at + 4), hn::LoadDup128(d32, at + 8)};
+}
+
 struct Sum {
   V32 low, middle, high;
   HWY_INLINE explicit Sum(int32_t start) : low(hn::Set(d32, start)), middle(hn::Zero(d32)), high(hn::Zero(d32)) {}
 
-  // Each lane holds four neighbors; word(k) are their weights.
-  template <class Word>
-  HWY_INLINE void add(V8 taps, const Word& word) {
-    add(low, taps, word(0));
-    add(middle, taps, word(1));
-    add(high, taps, word(2));
+  // Each lane holds four neighbors, and their weights.
+  HWY_INLINE void add(V8 taps, const Words& words) {
+    add(low, taps, words.low);
+    add(middle, taps, words.middle);
+    add(high, taps, words.high);
   }
   HWY_INLINE V32 total() const {
     return hn::Add(hn::Add(low, hn::ShiftLeft<8>(middle)), hn::ShiftLeft<16>(high));
@@ -91,21 +99,30 @@ inline void encode(const int32_t* weight, int32_t* words, size_t step) {
   }
 }
 
+struct Words {
+  V32 even_low, even_high, odd_low, odd_high;
+};
+HWY_INLINE Words set(const int32_t* at) {
+  return {hn::Set(d32, at[0]), hn::Set(d32, at[1]), hn::Set(d32, at[2]), hn::Set(d32, at[3])};
+}
+HWY_INLINE Words load_block(const int32_t* at) {
+  return {hn::LoadDup128(d32, at), hn::LoadDup128(d32, at + 4), hn::LoadDup128(d32, at + 8), hn::LoadDup128(d32, at + 12)};
+}
+
 struct Sum {
   V32 low, high;
   HWY_INLINE explicit Sum(int32_t start) : low(hn::Set(d32, start)), high(hn::Zero(d32)) {}
 
-  template <class Word>
-  HWY_INLINE void add(V8 taps, const Word& word) {
+  HWY_INLINE void add(V8 taps, const Words& words) {
     const hn::Repartition<int16_t, decltype(d8)> d;
     const auto pairs = hn::BitCast(d16, taps);
     const auto even = hn::BitCast(d, hn::And(pairs, hn::Set(d16, 0x00FF)));
     const auto odd = hn::BitCast(d, hn::ShiftRight<8>(pairs));
     V32 unused = hn::Zero(d32);
-    low = hn::ReorderWidenMulAccumulate(d32, even, hn::BitCast(d, word(0)), low, unused);
-    high = hn::ReorderWidenMulAccumulate(d32, even, hn::BitCast(d, word(1)), high, unused);
-    low = hn::ReorderWidenMulAccumulate(d32, odd, hn::BitCast(d, word(2)), low, unused);
-    high = hn::ReorderWidenMulAccumulate(d32, odd, hn::BitCast(d, word(3)), high, unused);
+    low = hn::ReorderWidenMulAccumulate(d32, even, hn::BitCast(d, words.even_low), low, unused);
+    high = hn::ReorderWidenMulAccumulate(d32, even, hn::BitCast(d, words.even_high), high, unused);
+    low = hn::ReorderWidenMulAccumulate(d32, odd, hn::BitCast(d, words.odd_low), low, unused);
+    high = hn::ReorderWidenMulAccumulate(d32, odd, hn::BitCast(d, words.odd_high), high, unused);
   }
   HWY_INLINE V32 total() const { return hn::Add(low, hn::ShiftLeft<15>(high)); }
 };

@@ -6,6 +6,8 @@
 namespace fastfeed {
 namespace {
 
+constexpr size_t kLong = 192;  // bytes
+
 void paint(uint8_t* at, size_t pixels, const uint8_t* fill, int channels) {
   if (channels == 1) {
     std::memset(at, fill[0], pixels);
@@ -43,7 +45,8 @@ void grid_mask(Image& image, int unit, int side, int top, int left, const uint8_
   const size_t channels = size_t(image.channels), row = image.row();
   const auto first = [unit](int begin) { return begin % unit - (begin % unit > 0 ? unit : 0); };  // at or before 0
   Scratch::Frame frame(scratch);
-  // a row's mask, even of few squares, is quicker than its pieces one by one
+  // a row's mask is quicker than its pieces one by one, unless they are long
+  const bool one_by_one = size_t(side) * channels >= kLong;
   uint8_t *keep = frame.bytes(row), *color = frame.bytes(row);
   std::memset(keep, 255, row), std::memset(color, 0, row);
   for (int x = first(left); x < image.width; x += unit) {
@@ -55,7 +58,14 @@ void grid_mask(Image& image, int unit, int side, int top, int left, const uint8_
   for (int y = first(top); y < image.height; y += unit)
     for (int line = std::max(y, 0); line < std::min(y + side, image.height); ++line) {
       uint8_t* at = image.at + size_t(line) * row;
-      for (size_t i = 0; i < row; ++i) at[i] = uint8_t((at[i] & keep[i]) | color[i]);
+      if (!one_by_one) {
+        for (size_t i = 0; i < row; ++i) at[i] = uint8_t((at[i] & keep[i]) | color[i]);
+        continue;
+      }
+      for (int x = first(left); x < image.width; x += unit) {
+        const size_t from = size_t(std::max(x, 0)) * channels, to = size_t(std::clamp(x + side, 0, image.width)) * channels;
+        if (from < to) std::memcpy(at + from, color + from, to - from);
+      }
     }
 }
 

@@ -103,7 +103,8 @@ struct Mirror {
 
   HWY_INLINE Mirror() {
     alignas(16) static constexpr uint8_t kEarly[2][16] = {
-        {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {0x80, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2}};
+        {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
+        {0x80, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2}};
     alignas(16) static constexpr uint8_t kLate[2][16] = {
         {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
         {13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0x80}};
@@ -145,8 +146,8 @@ struct Mirror {
   }
 
  private:
-  // a and b are the vectors at both ends, and then those that follow. They are loaded before the others are stored, which
-  // takes a byte of them; besides, a load that touches what was stored just now has to wait for it.
+  // a and b are the vectors at both ends, and then those that follow. These are loaded before the others are stored,
+  // which takes a byte of them; besides, a load that touches what was stored just now has to wait for it.
   HWY_INLINE void exchange_first(uint8_t* left, uint8_t* right, V8& a, V8& b) const {
     const V8 next_a = hn::LoadU(d8, left + kSpan), next_b = hn::LoadU(d8, right - kSpan - 16);
     hn::StoreU(hn::TableLookupBytesOr0(b, late), d8, left);

@@ -182,8 +182,10 @@ class Near {
     const V8 all = packed(a, b, c, d);
     // every block has four lanes of each row in turn; what is wanted is a block per row
     HWY_ALIGN static constexpr uint8_t kRows[64] = {
-        0, 1, 2, 16, 17, 18, 32, 33, 34, 48, 49, 50, 0, 0, 0, 0, 4, 5, 6, 20, 21, 22, 36, 37, 38, 52, 53, 54, 0, 0, 0, 0,
-        8, 9, 10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 0, 0, 0, 0, 12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62, 0, 0, 0, 0};
+        0, 1, 2, 16, 17, 18, 32, 33, 34, 48, 49, 50, 0, 0, 0, 0,
+        4, 5, 6, 20, 21, 22, 36, 37, 38, 52, 53, 54, 0, 0, 0, 0,
+        8, 9, 10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 0, 0, 0, 0,
+        12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62, 0, 0, 0, 0};
     HWY_ALIGN static constexpr int32_t kLanesOfRows[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     if (kChannels == 3) return permuted(all, hn::Load(d8, kRows));
     return V8{_mm512_permutexvar_epi32(hn::Load(d32, kLanesOfRows).raw, all.raw)};
@@ -222,9 +224,9 @@ void across(const Weights& w, const Pixels& in, uint8_t* out, ptrdiff_t out_row,
       from[i] = copy;
     }
     for (int x = 0; x < w.outputs; x += Layout::kOutputs) {
-      const int left = w.outputs - x;
-      store_blocks(layout.outputs(from, x), to, size_t(x) * kChannels, size_t(std::min(left, Layout::kOutputs)) * kChannels,
-                   left * kChannels >= 16);
+      const int left = w.outputs - x, made = std::min(left, Layout::kOutputs);
+      const V8 v = layout.outputs(from, x);
+      store_blocks(v, to, size_t(x) * kChannels, size_t(made) * kChannels, left * kChannels >= 16);
     }
   }
 }

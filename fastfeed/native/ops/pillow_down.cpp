@@ -24,8 +24,10 @@ HWY_INLINE V8 down(const uint8_t* const* rows, size_t x, const int32_t* words, i
     const V8 a = hn::LoadU(d8, rows[0] + x), b = hn::LoadU(d8, rows[1] + x);
     const V8 c = hn::LoadU(d8, rows[2] + x), d = hn::LoadU(d8, rows[3] + x);
     const Words four = set(words);
-    const auto ab = hn::BitCast(d16, hn::InterleaveLower(d8, a, b)), ab2 = hn::BitCast(d16, hn::InterleaveUpper(d8, a, b));
-    const auto cd = hn::BitCast(d16, hn::InterleaveLower(d8, c, d)), cd2 = hn::BitCast(d16, hn::InterleaveUpper(d8, c, d));
+    const auto ab = hn::BitCast(d16, hn::InterleaveLower(d8, a, b));
+    const auto cd = hn::BitCast(d16, hn::InterleaveLower(d8, c, d));
+    const auto ab2 = hn::BitCast(d16, hn::InterleaveUpper(d8, a, b));
+    const auto cd2 = hn::BitCast(d16, hn::InterleaveUpper(d8, c, d));
     first.add(hn::BitCast(d8, hn::InterleaveLower(d16, ab, cd)), four);
     second.add(hn::BitCast(d8, hn::InterleaveUpper(d16, ab, cd)), four);
     third.add(hn::BitCast(d8, hn::InterleaveLower(d16, ab2, cd2)), four);

@@ -106,7 +106,8 @@ HWY_INLINE Words set(const int32_t* at) {
   return {hn::Set(d32, at[0]), hn::Set(d32, at[1]), hn::Set(d32, at[2]), hn::Set(d32, at[3])};
 }
 HWY_INLINE Words load_block(const int32_t* at) {
-  return {hn::LoadDup128(d32, at), hn::LoadDup128(d32, at + 4), hn::LoadDup128(d32, at + 8), hn::LoadDup128(d32, at + 12)};
+  return {hn::LoadDup128(d32, at), hn::LoadDup128(d32, at + 4), hn::LoadDup128(d32, at + 8),
+          hn::LoadDup128(d32, at + 12)};
 }
 
 struct Sum {

@@ -20,7 +20,8 @@ int64_t source_index(int64_t at, int64_t length, Border::Mode mode) {
 
 // The source indices that are seen at [from, to], both included: the lowest, and one past the highest.
 void visible(int64_t from, int64_t to, Border::Mode mode, Placement::Span& span) {
-  const int64_t last = span.length - 1, a = source_index(from, span.length, mode), b = source_index(to, span.length, mode);
+  const int64_t last = span.length - 1;
+  const int64_t a = source_index(from, span.length, mode), b = source_index(to, span.length, mode);
   span.low = std::min(a, b);
   span.high = std::max(a, b) + 1;
   if (mode == Border::edge || last <= 0 || (from >= 0 && to <= last)) return;

@@ -46,9 +46,10 @@ HWY_INLINE Quad blended(const uint8_t* first, const uint8_t* second, FloatV shar
   return a;
 }
 
-// As blended(), where Steps are exact: second + the rounded share of the difference, in 16 bits.
 #if HWY_TARGET != HWY_SCALAR
-HWY_INLINE hn::Vec<Words> stepped(hn::Vec<Words> first, hn::Vec<Words> second, hn::Vec<Words> whole, hn::Vec<Words> part) {
+// As blended(), where Steps are exact: second + the rounded share of the difference, in 16 bits.
+HWY_INLINE hn::Vec<Words> stepped(hn::Vec<Words> first, hn::Vec<Words> second, hn::Vec<Words> whole,
+                                  hn::Vec<Words> part) {
   const auto difference = hn::Sub(first, second);
   const auto step = hn::Add(hn::Mul(difference, whole), hn::MulHigh(difference, part));
   return hn::Add(second, hn::MulFixedPoint15(step, hn::Set(Words(), 256)));  // (step + 64) >> 7
@@ -104,9 +105,10 @@ void blend_float_rows(const float* first, const float* second, float share, floa
   if (i == count) return;
   constexpr size_t kLanes = HWY_MAX_BYTES / sizeof(float);
   float in[2][kLanes] = {}, made[kLanes];
-  std::memcpy(in[0], first + i, (count - i) * sizeof(float)), std::memcpy(in[1], second + i, (count - i) * sizeof(float));
+  const size_t rest_bytes = (count - i) * sizeof(float);
+  std::memcpy(in[0], first + i, rest_bytes), std::memcpy(in[1], second + i, rest_bytes);
   one(in[0], in[1], made);
-  std::memcpy(out + i, made, (count - i) * sizeof(float));
+  std::memcpy(out + i, made, rest_bytes);
 }
 
 // Of one version or two, the second product rounded and the first not.

@@ -41,21 +41,22 @@ HWY_INLINE void filter_run(const float* in, const float* weights, int taps, int 
 
 // `in`: a row of bytes; `line`: its floats, with room for a margin of `half` pixels before and behind, which are copies
 // of what `margin` says. Sums of up to four vectors more than asked for.
-void filter_row(const uint8_t* in, float* line, const int* margin, int half, const float* weights, int channels, float* out,
-                size_t count) {
+void filter_row(const uint8_t* in, float* line, const int* margin, int half, const float* weights, int channels,
+                float* out, size_t count) {
   const Floats f;
   const hn::Rebind<uint8_t, Floats> b;
   const hn::Rebind<int32_t, Floats> d;
   const size_t lanes = hn::Lanes(f), before = size_t(half) * size_t(channels);
   float* at = line + before;
   size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::ConvertTo(f, hn::PromoteTo(d, hn::LoadU(b, in + i))), f, at + i);
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::ConvertTo(f, hn::PromoteTo(d, hn::LoadU(b, in + i))), f, at + i);
   for (; i < count; ++i) at[i] = in[i];
   for (size_t k = 0; k < before; ++k) line[k] = at[margin[k]];
   for (size_t k = 0; k < before; ++k) at[count + k] = at[margin[before + k]];
-  // a sum waits four cycles for the one before: eight keep two units busy
   const int taps = 2 * half + 1;
   const size_t end = count / kRowVectors * kRowVectors;
+  // each addition waits four cycles for the one before it: eight sums at a time keep two units busy
   for (i = 0; i + 8 * lanes <= end; i += 8 * lanes) filter_run<8, true>(line + i, weights, taps, channels, out + i);
   for (; i < end; i += 4 * lanes) filter_run<4, true>(line + i, weights, taps, channels, out + i);
   for (i = end; i < count; i += 4 * lanes) filter_run<4, false>(line + i, weights, taps, channels, out + i);
@@ -84,7 +85,8 @@ HWY_INLINE void store_rounded(const FloatV (&v)[4], uint8_t* at) {
 
 // One row or two, symmetric: weights[0] is the center's. Of two rows, half of what is loaded serves both. Four vectors.
 template <int kRows>
-HWY_INLINE void filter_columns(const float* const* rows, const float* weights, int half, size_t i, uint8_t* (&out)[kRows]) {
+HWY_INLINE void filter_columns(const float* const* rows, const float* weights, int half, size_t i,
+                               uint8_t* (&out)[kRows]) {
   constexpr int kTogether = HWY_MAX_BYTES >= 64 || kRows == 1 ? 4 : 2;  // as many as registers can hold
   const Floats f;
   FloatV sum[kRows][4];
@@ -215,7 +217,8 @@ void blur(Image& image, double sigma, int taps, Scratch& scratch) {
   const size_t room = (row + kBeyond + 15) / 16 * 16;
   float* ring = frame.take<float>(room * size_t(slots));
   const float** rows = frame.take<const float*>(size_t(image.height) + 2 * size_t(half));
-  for (int y = -half; y < image.height + half; ++y) rows[y + half] = ring + room * size_t(mirrored(y, image.height) % slots);
+  for (int y = -half; y < image.height + half; ++y)
+    rows[y + half] = ring + room * size_t(mirrored(y, image.height) % slots);
   for (int y = 0, done = 0; y < image.height; y += 2) {
     for (; done < std::min(image.height, y + 2 + half); ++done)
       HWY_DYNAMIC_DISPATCH(filter_row)

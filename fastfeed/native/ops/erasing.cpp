@@ -63,7 +63,8 @@ void grid_mask(Image& image, int unit, int side, int top, int left, const uint8_
         continue;
       }
       for (int x = first(left); x < image.width; x += unit) {
-        const size_t from = size_t(std::max(x, 0)) * channels, to = size_t(std::clamp(x + side, 0, image.width)) * channels;
+        const size_t from = size_t(std::max(x, 0)) * channels;
+        const size_t to = size_t(std::clamp(x + side, 0, image.width)) * channels;
         if (from < to) std::memcpy(at + from, color + from, to - from);
       }
     }

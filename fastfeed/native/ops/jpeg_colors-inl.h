@@ -23,7 +23,8 @@ namespace {
 
 constexpr int kPixels = 2;  // at once
 
-void split_pixels(const uint8_t* first, const uint8_t* second, uint8_t* y0, uint8_t* y1, uint8_t* cb, uint8_t* cr, int bias) {
+void split_pixels(const uint8_t* first, const uint8_t* second, uint8_t* y0, uint8_t* y1, uint8_t* cb, uint8_t* cr,
+                  int bias) {
   int blue = bias, red = bias;
   for (int k = 0; k < 2; ++k) {
     for (int row = 0; row < 2; ++row) {
@@ -82,7 +83,8 @@ HWY_INLINE Ycc ycc_of(WordV r, WordV g, WordV b) {
 }
 
 // kPixels of two rows each.
-void split_pixels(const uint8_t* first, const uint8_t* second, uint8_t* y0, uint8_t* y1, uint8_t* cb, uint8_t* cr, int) {
+void split_pixels(const uint8_t* first, const uint8_t* second, uint8_t* y0, uint8_t* y1, uint8_t* cb, uint8_t* cr,
+                  int) {
   const PixelBytes d;
   const hn::Rebind<uint8_t, BlockWords> half;
   const auto bias = words_of_pair(1, 2);  // alternates, so that chroma is not raised
@@ -136,7 +138,8 @@ void merge_pixels(const uint8_t* y, const int16_t* cb, const int16_t* cr, uint8_
 
 // Two rows of RGB as luma, and chroma of half the width. What is written goes on beyond the edge as if the last pixel
 // were repeated, up to a multiple of 16 pixels and further.
-void split_rows(const uint8_t* first, const uint8_t* second, int width, uint8_t* y0, uint8_t* y1, uint8_t* cb, uint8_t* cr) {
+void split_rows(const uint8_t* first, const uint8_t* second, int width, uint8_t* y0, uint8_t* y1, uint8_t* cb,
+                uint8_t* cr) {
   int x = 0;
   const auto split = [&](const uint8_t* a, const uint8_t* b) {
     split_pixels(a, b, y0 + x, y1 + x, cb + x / 2, cr + x / 2, 1 + x / 2 % 2);
@@ -148,8 +151,9 @@ void split_rows(const uint8_t* first, const uint8_t* second, int width, uint8_t*
     const int there = std::clamp(width - x, 0, kPixels);
     for (int row = 0; row < 2; ++row) {
       const uint8_t* pixels = row ? second : first;
-      std::memcpy(rest[row], pixels + 3 * x, size_t(3 * there));
-      for (int k = there; k < std::min(end - x, kPixels); ++k) std::memcpy(rest[row] + 3 * k, pixels + 3 * (width - 1), 3);
+      if (there) std::memcpy(rest[row], pixels + 3 * x, size_t(3 * there));
+      for (int k = there; k < std::min(end - x, kPixels); ++k)
+        std::memcpy(rest[row] + 3 * k, pixels + 3 * (width - 1), 3);
     }
     split(rest[0], rest[1]);
   }
@@ -161,8 +165,8 @@ void add_chroma(const uint8_t* near, const uint8_t* far, int width, int16_t* sum
 }
 
 // A row of RGB. near, far: rows of Cb and of Cr; sums: memory for `room` numbers each, more than half the width by 64.
-void merge_row(const uint8_t* y, const uint8_t* const (&near)[2], const uint8_t* const (&far)[2], int width, uint8_t* rgb,
-               int16_t* sums, size_t room) {
+void merge_row(const uint8_t* y, const uint8_t* const (&near)[2], const uint8_t* const (&far)[2], int width,
+               uint8_t* rgb, int16_t* sums, size_t room) {
   int16_t* chroma[2] = {sums + 32, sums + room + 32};
   const int chroma_width = (width + 1) / 2;
   uint8_t rest[3 * kPixels];

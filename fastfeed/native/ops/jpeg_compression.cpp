@@ -58,8 +58,8 @@ void give_rows(Image& image, int row, const JpegPlanes& planes) {
     const int next = std::clamp(row + 2 * k - 1, 0, last);
     const uint8_t* near[2] = {planes.chroma(false, row), planes.chroma(true, row)};
     const uint8_t* far[2] = {planes.chroma(false, next), planes.chroma(true, next)};
-    merge_row(planes.luma(2 * row + k), near, far, image.width, image.at + size_t(2 * row + k) * image.row(), planes.sums,
-              planes.stride);
+    uint8_t* out = image.at + size_t(2 * row + k) * image.row();
+    merge_row(planes.luma(2 * row + k), near, far, image.width, out, planes.sums, planes.stride);
   }
 }
 

@@ -43,15 +43,17 @@ HWY_INLINE void smooth(const uint16_t* sums, const uint8_t* here, int channels, 
 
 constexpr size_t kVector = 16;  // bytes that OpenCV has in a vector
 
-// out = share of here + the rest of smooth - 0.499, rounded: Pillow cuts fractions off. What is rounded on the way is as
-// in OpenCV where it has AVX2: the last bytes of a row, which do not fill a vector, have another order.
+// out = share of here + the rest of smooth - 0.499, rounded: Pillow cuts fractions off. What is rounded on the way is
+// as in OpenCV where it has AVX2: the last bytes of a row, which do not fill a vector, have another order.
 template <bool kLast>
 HWY_INLINE void sharpen_block(const uint8_t* here, const uint8_t* smooth, FloatV share, FloatV rest, uint8_t* out) {
   const FloatV cut = hn::Set(Floats(), -0.499f);
   Quad a = floats_of_bytes(here);
   const Quad b = floats_of_bytes(smooth);
-  for (int k = 0; k < 4; ++k)
-    a.v[k] = kLast ? hn::Add(fused(a.v[k], share, hn::Mul(b.v[k], rest)), cut) : fused(a.v[k], share, fused(b.v[k], rest, cut));
+  for (int k = 0; k < 4; ++k) {
+    if (kLast) a.v[k] = hn::Add(fused(a.v[k], share, hn::Mul(b.v[k], rest)), cut);
+    else a.v[k] = fused(a.v[k], share, fused(b.v[k], rest, cut));
+  }
   store_bytes(a, out);
 }
 

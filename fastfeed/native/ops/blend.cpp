@@ -94,6 +94,7 @@ void blend_byte_rows(const uint8_t* first, const uint8_t* second, float share, f
   });
 }
 
+// Memory is the limit. Stores past the caches win a quarter where batches exceed them, and lose a multiple elsewhere.
 void blend_float_rows(const float* first, const float* second, float share, float rest, float* out, size_t count) {
   const Floats f;
   const FloatV a = hn::Set(f, share), b = hn::Set(f, rest);

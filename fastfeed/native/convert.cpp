@@ -132,7 +132,8 @@ FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t byte
 
 // Three channels into three planes, 64 pixels at a time.
 template <int kSize>
-FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixels, const Entries<kSize> (&entries)[3]) {
+FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixels,
+                                    const Entries<kSize> (&entries)[3]) {
   const Channels channels;
   size_t i = 0;
   for (; i + 64 <= pixels; i += 64) {
@@ -168,7 +169,8 @@ void convert_all(const uint8_t* in, uint8_t* out, size_t pixels, int channels, c
 
 }  // namespace
 
-void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size, bool planar) {
+void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size,
+             bool planar) {
   if (size == 2) convert_all<uint16_t>(in, out, pixels, channels, table, planar);
   else convert_all<uint32_t>(in, out, pixels, channels, table, planar);
 }

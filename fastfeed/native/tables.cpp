@@ -118,15 +118,26 @@ HWY_AFTER_NAMESPACE();
 namespace fastfeed {
 namespace {
 
+// A load, a sum and a store of their own take fewer steps in the processor than an instruction that does all three, in
+// which compilers would merge them.
+inline void raise(uint32_t& counter) {
+  uint32_t n = counter;
+#if defined(__GNUC__)
+  __asm__("" : "+r"(n));
+#endif
+  counter = n + 1;
+}
+
 // Neighbors are often equal, and a counter cannot be raised again before it is written: so several of each.
 template <int kChannels>
 void count_in_turn(const uint8_t* in, size_t pixels, uint32_t (*counts)[256]) {
-  constexpr int kTurns = 4;
+  constexpr int kTurns = 4, kAtOnce = 8;
   uint32_t turns[kTurns][kChannels][256] = {};
   size_t i = 0;
-  for (; i + kTurns <= pixels; i += kTurns)
-    for (int k = 0; k < kTurns; ++k)
-      for (int c = 0; c < kChannels; ++c) ++turns[k][c][in[(i + size_t(k)) * kChannels + size_t(c)]];
+  for (; i + kAtOnce <= pixels; i += kAtOnce)
+#pragma GCC unroll 8
+    for (int k = 0; k < kAtOnce; ++k)
+      for (int c = 0; c < kChannels; ++c) raise(turns[k % kTurns][c][in[(i + size_t(k)) * kChannels + size_t(c)]]);
   for (; i < pixels; ++i)
     for (int c = 0; c < kChannels; ++c) ++turns[0][c][in[i * kChannels + size_t(c)]];
   for (int c = 0; c < kChannels; ++c)

@@ -14,7 +14,8 @@ void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tabl
 
 // The same with wider entries, `size` bytes each (2 or 4): table[in[i]][i % channels]. out: pixels of channels, or, where
 // `planar`, one plane per channel. `in` and `out` must not overlap.
-void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size, bool planar);
+void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size,
+             bool planar);
 
 // counts[c][v]: how many of channel c are v. At most 2^32 - 1 pixels.
 void count(const uint8_t* in, size_t pixels, int channels, uint32_t (*counts)[256]);

@@ -204,11 +204,11 @@ void hue(Image& image, double shift) {
   const double sixths = 6 * shift;
   const int thirds = int(std::nearbyint(sixths / 2));
   const double share = sixths - 2 * thirds;  // in [-1, 1]
-  const Turn turn = {share < 0, ((thirds % 3) + 3) % 3, nullptr};
+  const float size = float(std::abs(share));
   uint8_t shares[256];
-  const float of_all = float(std::abs(share));
-  for (int v = 0; v < 256; ++v) shares[v] = uint8_t(std::nearbyint(float(v) * of_all));
-  HWY_DYNAMIC_DISPATCH(turn_hue)(image.at, image.pixels(), {turn.backwards, turn.thirds, shares[255] ? shares : nullptr});
+  for (int v = 0; v < 256; ++v) shares[v] = uint8_t(std::nearbyint(float(v) * size));
+  const Turn turn = {share < 0, (thirds + 3) % 3, shares[255] ? shares : nullptr};
+  HWY_DYNAMIC_DISPATCH(turn_hue)(image.at, image.pixels(), turn);
 }
 
 }  // namespace fastfeed

@@ -11,6 +11,7 @@ TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Li
 WORKERS ?= 2 # processes that tests are spread over, by file
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 JPEGLIB ?= /usr/include/jpeglib.h
+HIGHWAY ?= /usr/include/hwy/highway.h
 
 .PHONY: demo test test-all test-needs lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys
 
@@ -20,12 +21,12 @@ INSTALL = if ! command -v apt-get >/dev/null; then may=; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
 	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy $$packages || may=; fi
 
-# the JPEG kernel wants a compiler, libjpeg-turbo's headers and Python's; without them everything works, JPEGs through Pillow
+# the kernel needs a compiler and the headers of libjpeg-turbo, Highway and Python; without them everything works, slower
 kernel-needs:
 	@python=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
-	if [ -f $(JPEGLIB) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; then exit 0; fi; \
-	packages="g++ libjpeg-dev python3-dev"; $(INSTALL); \
-	if [ -z "$$may" ]; then echo "The JPEG kernel will not be built: install g++ and the headers of libjpeg-turbo and Python" \
+	if [ -f $(JPEGLIB) ] && [ -f $(HIGHWAY) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; then exit 0; fi; \
+	packages="g++ libjpeg-dev libhwy-dev python3-dev"; $(INSTALL); \
+	if [ -z "$$may" ]; then echo "The kernel will not be built: install g++ and the headers of libjpeg-turbo, Highway and Python" \
 	    "(Debian, Ubuntu: apt-get install $$packages), then: make clean. Going on with Pillow."; fi
 
 # one test starts its ranks with mpirun

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
@@ -21,6 +22,19 @@ class Renderer(Protocol):
 
     whole_batches: bool  # it takes whole batches at once; otherwise any rows of one, from many threads
     rendered: Program  # what `render` makes: where samples are mixed afterwards, conversion may come later
+
+    def render_native(
+        self,
+        samples: Samples,
+        skip: np.ndarray,  # bool (n,)
+        work: Work,
+        out: Any,
+        stop: Stop,
+        batch: int = 0,
+        /,
+    ) -> list[Bad | None]:
+        """The same for samples that native threads hold, but for those to be skipped."""
+        ...
 
     def render(
         self,
@@ -39,7 +53,16 @@ class Renderer(Protocol):
 class Mixer(Protocol):
     """Combines rendered samples. The batch builder calls it."""
 
-    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, /) -> None:
+    def mix(
+        self,
+        samples: Any,
+        members: np.ndarray,
+        plan: MixPlan,
+        out: Any,
+        stop: Stop,
+        batch: int = 0,  # its number, for the timeline
+        /,
+    ) -> None:
         """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are rows of `samples`."""
         ...
 
@@ -79,6 +102,8 @@ class Backend(Renderer, Mixer, BatchMemory, Description, Protocol):
 class BackendModule(Protocol):
     """A module that compiles programs, named in the table `BACKENDS`."""
 
+    native_threads: bool  # its programs run on an executor, where there is one
+
     def compile(
         self,
         program: Program,
@@ -88,6 +113,7 @@ class BackendModule(Protocol):
         threads: int,
         gpu: int = 0,
         decode: Any = "auto",  # as `Feed` takes it
+        executor: Executor | None = None,  # native threads to run on
     ) -> Backend: ...
 
     def engine(self, decode: Any, /) -> Any:

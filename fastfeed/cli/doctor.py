@@ -32,7 +32,7 @@ FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "tor
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
 NOT_BUILT = (
-    "not built: JPEGs decode through Pillow. For the fast one: apt-get install g++ libjpeg-dev python3-dev, "
+    "not built: JPEGs decode through Pillow. For the fast one: apt-get install g++ libjpeg-dev libhwy-dev python3-dev, "
     "then install fastfeed again"
 )
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fastfeed.ops.program.compile import Windows
+from fastfeed.runtime.thread_pool import Stop
 
 __all__ = ["DECLINED", "ENLARGE", "Bad", "DecodeEngine", "Header", "Request", "Stop", "dct_denominator"]
 
@@ -53,12 +54,6 @@ class Request:
             return Request(self.blobs[rows], self.headers[rows], self.windows[rows], self.filter)
         blobs, headers = [self.blobs[i] for i in rows], [self.headers[i] for i in rows]
         return Request(blobs, headers, self.windows[list(rows)], self.filter)
-
-
-class Stop(Protocol):
-    """Stop flag, checked between images; a threading.Event fits."""
-
-    def is_set(self) -> bool: ...
 
 
 class DecodeEngine(Protocol):

@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
 
-__all__ = ["Markers", "NativeEngine", "is_built", "markers"]
+__all__ = ["Markers", "NativeEngine", "bad_of", "is_built", "markers"]
 
 _STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
 _DETAIL = {
@@ -52,7 +52,7 @@ def markers(blob: Any, max_pixels: int) -> Markers | Bad:
     info = np.empty((1, 9), np.int32)
     importlib.import_module("fastfeed._native").probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
-    return _bad(status) if status else Markers(*rest)
+    return bad_of(status) if status else Markers(*rest)
 
 
 class NativeEngine:
@@ -63,8 +63,8 @@ class NativeEngine:
     def __init__(self, op: Decode, threads: int = 1) -> None:
         if not is_built():
             raise ConfigError(
-                'decode="native" needs the kernel, which was not built: install a C++ compiler, libjpeg-turbo\'s '
-                "and Python's headers (Debian: g++ libjpeg-dev python3-dev), then install fastfeed again"
+                'decode="native" needs the kernel, which was not built: install a C++ compiler, the headers of '
+                "libjpeg-turbo, Highway and Python (Debian: g++ libjpeg-dev libhwy-dev python3-dev), then install fastfeed again"
             )
         self._native: Any = importlib.import_module("fastfeed._native")
         self._op = op
@@ -74,7 +74,7 @@ class NativeEngine:
         info = np.empty((len(blobs), 9), np.int32)
         self._native.probe(list(blobs), info, self._op.max_pixels)
         return [
-            Header(height, width, "JPEG") if status == 0 else _bad(status)
+            Header(height, width, "JPEG") if status == 0 else bad_of(status)
             for status, height, width in info[:, :3].tolist()
         ]
 
@@ -82,7 +82,7 @@ class NativeEngine:
         codes = np.zeros(len(request), np.int8)
         for rows in self._parts([h.height * h.width for h in request.headers], stop):
             self._pool.decode(*self._samples(request[rows]), out[rows], codes[rows], *self._rules(request))
-        return [_bad(code) if code else None for code in codes.tolist()]
+        return [bad_of(code) if code else None for code in codes.tolist()]
 
     def recode(self, request: Request, quality: int, subsampled: bool, stop: Stop) -> list[bytes | Bad]:
         """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4."""
@@ -94,7 +94,7 @@ class NativeEngine:
             codes, sizes = np.empty(len(part), np.int8), np.ascontiguousarray(part.windows.sizes)
             how = (*self._rules(request), quality, subsampled)
             files = self._pool.recode(*self._samples(part), sizes, codes, *how)
-            results += [_bad(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
+            results += [bad_of(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
         return results + [Bad("cancelled")] * (len(request) - len(results))
 
     @staticmethod
@@ -120,5 +120,6 @@ class NativeEngine:
             first = last
 
 
-def _bad(code: int) -> Bad:
+def bad_of(code: int) -> Bad:
+    """A kernel's status as a result."""
     return Bad(_STATUS[code], _DETAIL.get(_STATUS[code], ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.backends.cpu.mixing import mix
-from fastfeed.decode.base import Header
 from fastfeed.decode.masks import mask_pixels
 from fastfeed.errors import SpecError
 from fastfeed.faults import Failure
@@ -74,7 +73,7 @@ class Annotator:
     def fill(
         self,
         ids: np.ndarray,
-        headers: Sequence[Header],
+        sizes: np.ndarray,  # int64 (n, 2): height, width of the displayed images
         work: Work,
         bad: dict[int, Failure | None],
         out: Annotations,
@@ -83,7 +82,6 @@ class Annotator:
         if out.objects is None and out.masks is None:
             return
         clear(out)
-        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         transforms = stages(self.program, work)
         if out.masks is not None:
             self._fill_masks(ids, sizes, transforms, bad, out.masks)

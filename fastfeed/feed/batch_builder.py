@@ -11,7 +11,8 @@ import numpy as np
 
 from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
-from fastfeed.decode.base import DecodeEngine
+from fastfeed.decode.base import Bad, DecodeEngine
+from fastfeed.decode.executor import Executor
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.annotations import Annotations, annotator, clear
 from fastfeed.feed.loader import LoadedSamples, Loader, ReadRows
@@ -31,6 +32,7 @@ from fastfeed.sources.base import Annotated, Fetching, Source
 __all__ = ["BatchBuilder", "Branch"]
 
 _READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
+_READ_BYTES_THREAD = 8 << 20  # of a native thread
 _READ_BYTES_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
 
 
@@ -61,13 +63,17 @@ class BatchBuilder:
         timeline: Timeline,
         chunk: int,
         weigh: bool = True,  # by the source's weights, where it has any
+        executor: Executor | None = None,  # reads and renders whole batches
     ) -> None:
         self.source, self.plan = source, plan
         self._annotated, self._weigh = source if isinstance(source, Annotated) else None, weigh
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
-        whole = self.backend.whole_batches
-        self._loader = Loader(source, engine, quarantine, _READ_BYTES_WHOLE if whole else _READ_BYTES)
+        self._executor, whole = executor, self.backend.whole_batches
+        max_bytes = _READ_BYTES_WHOLE if whole else _READ_BYTES
+        if executor is not None:
+            max_bytes = max(_READ_BYTES, _READ_BYTES_THREAD * executor.threads)
+        self._loader = Loader(source, engine, quarantine, timeline, max_bytes, executor)
         self._policy: FaultPolicy = quarantine.policy
         self._annotator = annotator(source, self.program)
         mix = self.program.mix
@@ -89,6 +95,11 @@ class BatchBuilder:
         other = copy.copy(self)
         other.branches = list(branches)
         return other
+
+    def close(self) -> None:
+        """End threads that run Python for native ones."""
+        if self._executor is not None:
+            self._executor.close()
 
     def read_ahead(self) -> ReadAhead | None:
         """A read-ahead for one stream of batches, for sources where that is worth it."""
@@ -189,9 +200,8 @@ class BatchBuilder:
             unmixed = np.isin(members, masked).any(axis=1)
             mix_plan.how[unmixed], mix_plan.shares[unmixed] = 0, 0
             mix_plan.shares[unmixed, 0] = 1
-        with self.timeline.span("mix", batch.number):
-            self.backend.mix(samples, members, mix_plan, batch.images[0][begin:end])
-            self._annotator.mix(annotations, members, mix_plan, batch.annotations[begin:end])
+        self.backend.mix(samples, members, mix_plan, batch.images[0][begin:end], batch.stop, batch.number)
+        self._annotator.mix(annotations, members, mix_plan, batch.annotations[begin:end])
 
     def _fill(
         self,
@@ -209,8 +219,7 @@ class BatchBuilder:
             def read_rest(rows: list[int], start: int = start) -> list[Any]:
                 return read([start + row for row in rows])
 
-            with self.timeline.span("read", batch.number):
-                samples = self._loader.load(batch.ids[start:last], batch.stop, read_rest)  # as many as fit into memory
+            samples = self._loader.load(batch.ids[start:last], batch, read_rest)  # as many as fit into memory
             part = slice(start - first, start - first + len(samples.ids))
             draws = [[u[start:] for u in draws] for draws in batch.draws]
             self._render(samples, draws, [out[part] for out in outs], annotations[part], batch)
@@ -233,8 +242,7 @@ class BatchBuilder:
         positions = substitutes(plan.seed, batch.epoch, int(batch.keys[row]), self._policy.attempts, plan.length)
         for other in plan.at(batch.epoch, positions).ids:
             ids = np.array([other])
-            with self.timeline.span("read", batch.number):
-                samples = self._loader.load(ids, batch.stop, lambda _, ids=ids: self._read_now(ids, batch))
+            samples = self._loader.load(ids, batch, lambda _, ids=ids: self._read_now(ids, batch))
             draws = [self._draws(branch, batch.epoch, ids) for branch in self.branches]
             self._render(samples, draws, outs, annotations, batch)
             if batch.stop.is_set():
@@ -269,7 +277,13 @@ class BatchBuilder:
         """Decode and augment the rows that are good so far; the others become black."""
         for branch, numbers, out in zip(self.branches, draws, outs, strict=True):
             work = samples.work(branch.program, numbers)
-            self._annotator.fill(samples.ids, samples.headers, work, samples.bad, annotations)
+            self._annotator.fill(samples.ids, samples.image_sizes, work, samples.bad, annotations)
+            if samples.native is not None:
+                skip = np.zeros(len(samples.ids), bool)
+                skip[list(samples.bad)] = True
+                results = branch.backend.render_native(samples.native, skip, work, out, batch.stop, batch.number)
+                self._add_failures(samples, range(len(results)), results)
+                continue
             good = [row for row in range(len(samples.ids)) if row not in samples.bad]
             target = out
             if len(good) < len(out):
@@ -277,12 +291,15 @@ class BatchBuilder:
             if good:
                 blobs, headers = [samples.blobs[r] for r in good], [samples.headers[r] for r in good]
                 results = branch.backend.render(blobs, headers, work[good], target, batch.stop, batch.number)
-                for row, bad in zip(good, results, strict=True):
-                    if bad is not None:
-                        samples.bad[row] = self._loader.failure(samples.ids[row], bad)
+                self._add_failures(samples, good, results)
             if target is not out:
                 out[good] = target
         if samples.bad:
             for branch, out in zip(self.branches, outs, strict=True):
                 out[sorted(samples.bad)] = branch.black()
             clear(annotations, sorted(samples.bad))
+
+    def _add_failures(self, samples: LoadedSamples, rows: Sequence[int], results: list[Bad | None]) -> None:
+        for row, bad in zip(rows, results, strict=True):
+            if bad is not None:
+                samples.bad[row] = self._loader.failure(samples.ids[row], bad)

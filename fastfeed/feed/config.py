@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.backends.base import BackendModule
 from fastfeed.decode import engine_for
+from fastfeed.decode.executor import executor_for
 from fastfeed.errors import ConfigError
 from fastfeed.feed.batch_builder import BatchBuilder, Branch
 from fastfeed.feed.quarantine import Quarantine
@@ -44,6 +45,7 @@ class FeedConfig:
         plan, threads = self.plan, self.threads
         module = cast(BackendModule, importlib.import_module(self.backend))
         engine = engine_for(self.program, module.engine(self.decode))
+        executor = executor_for(self.program.decode, self.decode, threads) if module.native_threads else None
         group = self.program.mix.op.group if self.program.mix is not None else 1
         backend = partial(
             module.compile,
@@ -53,6 +55,7 @@ class FeedConfig:
             threads=threads,
             gpu=plan.world.gpu,
             decode=self.decode,
+            executor=executor,
         )
 
         def branches(programs: list[Program]) -> list[Branch]:
@@ -60,7 +63,9 @@ class FeedConfig:
 
         programs = [self.program, *self.program.others]
         chunk = max(1, min(_CHUNK, -(-plan.batch // threads)))
-        builder = BatchBuilder(self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh)
+        builder = BatchBuilder(
+            self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh, executor
+        )
         return builder, builder.with_branches(branches([program.raw() for program in programs]))
 
 

@@ -115,7 +115,7 @@ class Feed:
         weigh = not self._drawn_by_weight
         config = FeedConfig(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
         builder, raw = config.builders(self._quarantine, self._timeline)
-        self._backend, self.side_process = builder.backend, side_process
+        self._backend, self._backend_name, self.side_process = builder.backend, chosen, side_process
         self._producer: Producer = ThreadProducer(builder, raw, threads, prefetch)
         if side_process:
             self._producer = HelperProducer(HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline)
@@ -233,7 +233,7 @@ class Feed:
     def converts(self) -> bool:
         """Whether images are converted after decoding and a device may do that instead."""
         one_array = not self.program.others  # devices convert one array
-        return one_array and self.program.raw() != self.program and not self._backend.whole_batches
+        return one_array and self.program.raw() != self.program and self._backend_name == "cpu"
 
     def place_on(self, placement: Placement, raw: bool = False) -> None:
         """For adapters: make batches in memory that is fast to copy to this device, and report it in `explain`."""

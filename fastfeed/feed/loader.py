@@ -1,20 +1,25 @@
-"""Reads samples, probes their size, and finds the region of each that the ops use."""
+"""Reads samples, looks at their headers, and finds the region of each that the ops use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastfeed.decode.base import Bad, DecodeEngine, Header
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.faults import Failure
+from fastfeed.feed.pending_batch import PendingBatch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
+from fastfeed.runtime.addresses import ArrayRows, WholeFiles
 from fastfeed.runtime.thread_pool import CancelToken
-from fastfeed.sources.base import Annotated, Source
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sources.base import Addressable, Annotated, Source
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
 
@@ -29,8 +34,10 @@ class LoadedSamples:
     """Samples whose size is known, all of equal length; `bad` ones have no blob."""
 
     ids: np.ndarray
-    blobs: list[Any]
+    blobs: list[Any]  # empty where native threads hold them
     headers: list[Header]
+    native: Samples | None
+    image_sizes: np.ndarray  # int64 (n, 2): height, width as displayed; 1, 1 of bad samples
     corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
     sizes: np.ndarray  # int64 (n, 2): height, width of these regions
     bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
@@ -39,23 +46,40 @@ class LoadedSamples:
         """What a program does to these samples."""
         work = program.work([u[: len(self.ids)] for u in draws], self.sizes)
         corners = self.corners
-        if isinstance(corners, np.ndarray) and work.views > 1:
-            corners = np.repeat(corners, work.views, axis=0)
-        work.windows.boxes[:, :2] += corners
-        if work.windows.limits is not None:
-            work.windows.limits[:, :2] += corners
+        if isinstance(corners, np.ndarray):
+            if work.views > 1:
+                corners = np.repeat(corners, work.views, axis=0)
+            work.windows.boxes[:, :2] += corners
+            if work.windows.limits is not None:
+                work.windows.limits[:, :2] += corners
         return work
 
 
 class Loader:
     """Reads at most `max_bytes` at once. A bad sample is a result, never an exception."""
 
-    def __init__(self, source: Source, engine: DecodeEngine, quarantine: Quarantine, max_bytes: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        engine: DecodeEngine,
+        quarantine: Quarantine,
+        timeline: Timeline,
+        max_bytes: int,
+        executor: Executor | None = None,  # reads with native threads, and holds what they need
+    ) -> None:
         self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
+        self._timeline, self._executor = timeline, executor
         self._annotated = source if isinstance(source, Annotated) else None
+        self._addressable = source if isinstance(source, Addressable) and _describes_reads(source) else None
 
-    def load(self, ids: np.ndarray, stop: CancelToken, read: ReadRows) -> LoadedSamples:
+    def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """The first of these ids, up to the limit of bytes."""
+        if self._executor is not None:
+            return self._load_native(self._executor, ids, batch, read)
+        with self._timeline.span("read", batch.number):
+            return self._load(ids, batch.stop, read)
+
+    def _load(self, ids: np.ndarray, stop: CancelToken, read: ReadRows) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
         blobs = self._read(ids, bad, stop, read)
         ids = ids[: len(blobs)]
@@ -67,13 +91,56 @@ class Loader:
             else:
                 headers[row] = header
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
-        corners, sizes = self._regions(ids, sizes, bad)
-        return LoadedSamples(ids, blobs, headers, corners, sizes, bad)
+        return LoadedSamples(ids, blobs, headers, None, sizes, *self._regions(ids, sizes, bad), bad)
 
     def failure(self, id: Any, bad: Bad) -> Failure:
         """As the quarantine lists it."""
         stage = "augment" if bad.reason == "op_failed" else "decode"
         return Failure(int(id), self._source.uri(int(id)), stage, bad.reason, bad.detail)
+
+    def _load_native(self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
+        bad: dict[int, Failure | None] = {}
+        ahead, stop = batch.ahead is not None, batch.stop
+        addresses = None if ahead or self._addressable is None else self._addressable.addresses(ids)
+        if addresses is None:
+            with self._timeline.span("read", batch.number):
+                blobs = self._read(ids, bad, stop, read, 1 if ahead else executor.threads)
+                samples = executor.borrow(blobs, stop)
+        else:
+            samples = self._read_addresses(executor, ids, addresses, bad, stop, read)
+            self._timeline.record_native(batch.number, ("read",), samples.spans)
+        ids = ids[: len(samples)]
+        for row, reason in samples.bad.items():
+            bad.setdefault(row, self.failure(ids[row], reason))
+        sizes = samples.sizes
+        if bad:
+            sizes = sizes.copy()
+            sizes[list(bad)] = 1
+        return LoadedSamples(ids, [], [], samples, sizes, *self._regions(ids, sizes, bad), bad)
+
+    def _read_addresses(
+        self,
+        executor: Executor,
+        ids: np.ndarray,
+        addresses: WholeFiles | ArrayRows,
+        bad: dict[int, Failure | None],
+        stop: CancelToken,
+        read: ReadRows,
+    ) -> Samples:
+        known_bad = self._quarantine.known_bad(ids)
+        if known_bad.any() and isinstance(addresses, WholeFiles):
+            addresses = addresses._replace(ids=np.where(known_bad, -1, addresses.ids))
+        samples = executor.read(addresses, self._max_bytes, stop)
+        for row in np.flatnonzero(known_bad[: len(samples)]).tolist():
+            bad[row] = None
+        for row in samples.unread:  # the source knows the reason, or reads it after all
+            if row not in bad and not stop.is_set():
+                (entry,) = read([row])
+                if entry is None or isinstance(entry, Failure):
+                    bad[row] = entry
+                else:
+                    executor.put(samples, row, entry)
+        return samples
 
     def _regions(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
@@ -87,18 +154,24 @@ class Loader:
             bad.setdefault(row, self.failure(ids[row], Bad("corrupt", detail)))
         return first, sizes
 
-    def _read(self, ids: np.ndarray, bad: dict[int, Failure | None], stop: CancelToken, read: ReadRows) -> list[Any]:
+    def _read(
+        self, ids: np.ndarray, bad: dict[int, Failure | None], stop: CancelToken, read: ReadRows, threads: int = 1
+    ) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. Reads a few at a time, so that it can stop early."""
         known_bad = self._quarantine.known_bad(ids)
         blobs: list[Any] = []
         size = 0  # bytes
         while len(blobs) < len(ids) and size < self._max_bytes and not (blobs and stop.is_set()):
-            rows = range(len(blobs), min(len(blobs) + _READ_AT_ONCE, len(ids)))
+            rows = range(len(blobs), min(len(blobs) + threads * _READ_AT_ONCE, len(ids)))
             unread = [row for row in rows if not known_bad[row]]
-            entries = read(unread) if unread else []
-            if len(entries) != len(unread):
-                raise TypeError(f"{type(self._source).__name__}.read({len(unread)} ids) gave {len(entries)} entries")
-            by_row = dict(zip(unread, entries, strict=True))
+            by_row: dict[int, Any] = {}
+            groups = [unread[k : k + _READ_AT_ONCE] for k in range(0, len(unread), _READ_AT_ONCE)]
+            tasks = [partial(self._read_rows, group, read, by_row) for group in groups]
+            if self._executor is not None and threads > 1 and tasks:
+                self._executor.run_python(tasks, stop)
+            else:
+                for task in tasks:
+                    task()
             for row in rows:
                 blob = by_row.get(row)
                 if blob is None or isinstance(blob, Failure):
@@ -107,3 +180,15 @@ class Loader:
                     size += len(blob) if isinstance(blob, bytes) else 0
                 blobs.append(blob)
         return blobs
+
+    def _read_rows(self, rows: list[int], read: ReadRows, by_row: dict[int, Any]) -> None:
+        entries = read(rows)
+        if len(entries) != len(rows):
+            raise TypeError(f"{type(self._source).__name__}.read({len(rows)} ids) gave {len(entries)} entries")
+        by_row.update(zip(rows, entries, strict=True))
+
+
+def _describes_reads(source: Any) -> bool:
+    """Whether `addresses` belongs to the `read` in use: a subclass or an object may have a `read` of its own."""
+    owner = next(kind for kind in type(source).__mro__ if "read" in vars(kind) or "addresses" in vars(kind))
+    return "addresses" in vars(owner) and "read" not in vars(source)

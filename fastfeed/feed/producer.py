@@ -56,7 +56,11 @@ class ThreadProducer:
 
     def __init__(self, builder: BatchBuilder, raw: BatchBuilder, threads: int, depth: int) -> None:
         self._builder, self._raw, self._pool, self._depth = builder, raw, ThreadPool(threads), depth
-        self.close = self._pool.close
+
+    def close(self) -> None:
+        """End all threads."""
+        self._pool.close()
+        self._builder.close()
 
     def use_memory(self, allocate: Allocate) -> None:
         for builder in (self._builder, self._raw):

@@ -11,7 +11,7 @@ uint8_t* aligned(uint8_t* at) { return at + (kAlign - reinterpret_cast<uintptr_t
 
 }  // namespace
 
-uint8_t* Scratch::take(size_t count) {
+uint8_t* Scratch::memory(size_t count) {
   const size_t need = (count + kAlign - 1) / kAlign * kAlign + kBeyond;
   while (block_ < blocks_.size() && used_ + need > blocks_[block_].size) ++block_, used_ = 0;
   if (block_ == blocks_.size()) {

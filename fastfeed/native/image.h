@@ -18,10 +18,13 @@ struct Image {
   size_t bytes() const { return pixels() * size_t(channels); }
 };
 
-// A stack of memory for one thread: what a Frame takes is released when the frame ends. Memory up to kKept bytes stays
-// for the next image; what a larger one needed is freed with it.
+// A stack of memory for one thread: what is taken while a Frame is open is released when the frame ends. Memory up to
+// kKept bytes stays for the next image; what a larger one needed is freed with it.
 class Scratch {
  public:
+  // Of any content, aligned to 64 bytes, and readable for 64 bytes beyond its end. Throws std::bad_alloc.
+  uint8_t* memory(size_t count);
+
   class Frame {
    public:
     explicit Frame(Scratch& scratch) : scratch_(scratch), block_(scratch.block_), used_(scratch.used_) {}
@@ -29,11 +32,10 @@ class Scratch {
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;
 
-    // Of any content, aligned to 64 bytes, and readable for 64 bytes beyond its end. Throws std::bad_alloc.
-    uint8_t* bytes(size_t count) { return scratch_.take(count); }
+    uint8_t* bytes(size_t count) { return scratch_.memory(count); }
     template <class T>
     T* take(size_t count) {
-      return reinterpret_cast<T*>(scratch_.take(count * sizeof(T)));
+      return reinterpret_cast<T*>(scratch_.memory(count * sizeof(T)));
     }
 
    private:
@@ -47,7 +49,6 @@ class Scratch {
     std::unique_ptr<uint8_t[]> memory;
     size_t size;
   };
-  uint8_t* take(size_t count);
   void rewind(size_t block, size_t used);
 
   std::vector<Block> blocks_;

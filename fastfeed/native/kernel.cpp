@@ -50,13 +50,6 @@ Target target(const Slot& slot, int orientation, bool flip_rows, bool flip_colum
   return swap ? Target{at, right, down} : Target{at, down, right};
 }
 
-int denominator(double height, double width, int rows, int columns, double enlarge) {
-  const double room = std::min(height / rows, width / columns) / enlarge;
-  for (int d : {8, 4, 2})
-    if (room >= d) return d;
-  return 1;
-}
-
 // A window that the image does not have is the caller's mistake, not the file's. A pixel of rounding is tolerated.
 void check(const Window& w, const Header& header) {
   const bool sane = w.height > 0 && w.width > 0 && w.top > -1 && w.left > -1 &&
@@ -67,6 +60,13 @@ void check(const Window& w, const Header& header) {
 int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
 
 }  // namespace
+
+int denominator(double height, double width, int rows, int columns, double enlarge) {
+  const double room = std::min(height / rows, width / columns) / enlarge;
+  for (int d : {8, 4, 2})
+    if (room >= d) return d;
+  return 1;
+}
 
 Status admit(const Header& header, size_t size, const Limits& limits) {
   if (header.status != Status::ok) return header.status;

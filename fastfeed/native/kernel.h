@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "header.h"
+#include "image.h"
 #include "reader.h"
 #include "resample.h"
 #include "writer.h"
@@ -34,6 +35,9 @@ struct Slot {
 // Why a header is rejected before any pixel is allocated, or ok.
 Status admit(const Header& header, size_t size, const Limits& limits);
 
+// The largest of 8, 4, 2, 1 that a window may be shrunk by in the DCT domain: it stays `enlarge` times the result's size.
+int denominator(double height, double width, int rows, int columns, double enlarge);
+
 // State of one thread, kept between images.
 class Worker {
  public:
@@ -46,6 +50,8 @@ class Worker {
   Status recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits, int height,
                 int width, const Coding& coding);
   JpegWriter& file() { return writer_; }
+
+  Scratch scratch;
 
  private:
   // Checks the header and the window, and calls task(header) when there is room for `bytes` more than the file needs.

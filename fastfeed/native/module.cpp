@@ -5,14 +5,12 @@
 #include <vector>
 
 #include <jpeglib.h>
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
+#include "bindings.h"
 #include "kernel.h"
 #include "pool.h"
 #include "tables.h"
 
-namespace nb = nanobind;
 using namespace fastfeed;
 
 namespace {
@@ -48,22 +46,14 @@ class Blobs {
   std::vector<Py_buffer> views_;
 };
 
-using Table = nb::ndarray<int32_t, nb::shape<-1, 9>, nb::c_contig, nb::device::cpu>;
-using Boxes = nb::ndarray<const double, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
-using Flips = nb::ndarray<const bool, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
-using Codes = nb::ndarray<int8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Changed = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
 using Entries = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Numbers = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<uint32_t, nb::shape<-1, 256>, nb::c_contig, nb::device::cpu>;
-
-void same_length(size_t want, size_t got, const char* what, const char* of = "blob") {
-  if (want != got) throw std::invalid_argument(std::string(what) + " must have one entry per " + of);
-}
 
 void probe(const nb::list& list, Table out, int64_t max_pixels) {
   const Blobs blobs(list);
@@ -235,6 +225,7 @@ NB_MODULE(_native, m) {
         nb::arg("planar"));
   m.def("count", &count_all, nb::arg("image").noconvert(), nb::arg("counts").noconvert());
   m.def("gray", &gray_all, nb::arg("image").noconvert());
+  bind_executor(m);
   m.attr("WIDE_LOOK_UPS") = wide_look_ups();
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -20,6 +21,7 @@ namespace fastfeed {
 namespace {
 
 constexpr size_t kHeldBytes = size_t(1) << 30;
+constexpr std::chrono::milliseconds kAskAfter(50);  // how often a waiting caller looks whether it should stop
 
 struct Purse {
   std::mutex mutex;
@@ -62,6 +64,11 @@ Admission::~Admission() {
 class Pool::State {
  public:
   explicit State(int threads) : pid(getpid()) {
+    idle_.reserve(size_t(threads));
+    for (int i = 0; i < threads; ++i) {  // here, where running out of memory can be said
+      workers_.push_back(std::make_unique<Worker>());
+      idle_.push_back(workers_.back().get());
+    }
     try {
       for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { loop(); });
     } catch (const std::system_error&) {  // no more threads available: the existing ones and the caller do the work
@@ -84,26 +91,33 @@ class Pool::State {
     for (auto& run : runs_) run->cancelled = true;
   }
 
-  void run(int n, const std::function<void(Worker&, int)>& task) {
+  // `stopped`: null where the caller works too.
+  void run(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>* stopped) {
     auto run = std::make_shared<Run>();
     run->task = &task;
     run->n = n;
-    Worker* worker;
+    Worker* worker = nullptr;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      worker = borrow();
+      if (!stopped || threads_.empty()) worker = borrow();
       runs_.push_back(run);
-      if (n > 1) more_.notify_all();
+      if (n > 1 || !worker) more_.notify_all();
     }
-    work(*run, *worker);
+    if (worker) work(*run, *worker);
     {
       std::unique_lock<std::mutex> lock(run->mutex);
-      run->finished.wait(lock, [&] { return run->done.load() >= run->n; });
+      const auto finished = [&] { return run->done.load() >= run->n; };
+      while (!run->finished.wait_for(lock, kAskAfter, finished)) {
+        if (!stopped || run->cancelled) continue;
+        lock.unlock();
+        if ((*stopped)()) run->cancelled = true;
+        lock.lock();
+      }
     }
     {
       // the last access to the pool here, which may be destroyed as soon as the lock is released
       std::lock_guard<std::mutex> lock(mutex_);
-      idle_.push_back(worker);
+      if (worker) idle_.push_back(worker);
       runs_.erase(std::find(runs_.begin(), runs_.end(), run));
       gone_.notify_all();
     }
@@ -155,12 +169,7 @@ class Pool::State {
 
   void loop() {
     std::unique_lock<std::mutex> lock(mutex_);
-    Worker* worker;
-    try {
-      worker = borrow();
-    } catch (...) {  // no memory for a worker: the caller, which has one, continues alone
-      return;
-    }
+    Worker* worker = borrow();
     while (!closed_) {
       std::shared_ptr<Run> run;
       for (auto& candidate : runs_)
@@ -207,7 +216,11 @@ Pool::State& Pool::state() {
 void Pool::cancel() { state().cancel(); }
 
 void Pool::run(int n, const std::function<void(Worker&, int)>& task) {
-  if (n > 0) state().run(n, task);
+  if (n > 0) state().run(n, task, nullptr);
+}
+
+void Pool::run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped) {
+  if (n > 0) state().run(n, task, &stopped);
 }
 
 }  // namespace fastfeed

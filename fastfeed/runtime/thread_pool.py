@@ -13,11 +13,11 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from fastfeed.errors import FeedClosed
 
-__all__ = ["CancelToken", "ParallelJob", "Prefetcher", "ThreadPool"]
+__all__ = ["CancelToken", "ParallelJob", "Prefetcher", "Stop", "ThreadPool"]
 
 T = TypeVar("T")
 
@@ -88,6 +88,12 @@ def _end(
             thread.join(timeout=max(0.0, deadline - clock()))
 
 
+class Stop(Protocol):
+    """Stop flag, checked between images; a threading.Event fits."""
+
+    def is_set(self) -> bool: ...
+
+
 class CancelToken:
     """Cancels one stream of jobs. It is also set when the pool is closed."""
 
@@ -102,7 +108,7 @@ class CancelToken:
 class ParallelJob(Generic[T]):
     """One result made by several tasks: `parts` of them run in any order, then `finish` once."""
 
-    def __init__(self, stop: CancelToken, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
+    def __init__(self, stop: Stop, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
         self._stop, self._finish = stop, finish
         self._parts, self._remaining = parts, len(parts)
         self._lock, self._done = threading.Lock(), threading.Event()

@@ -26,8 +26,11 @@ import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fastfeed.errors import ConfigError
 
@@ -44,6 +47,26 @@ class Span(NamedTuple):
     start_ns: int
     end_ns: int
     thread: int  # native thread id, as the operating system and Nsight number them
+
+
+class _Block:
+    """Spans of native threads in one batch; tuples are made of them when somebody looks."""
+
+    __slots__ = ("_batch", "_spans", "count", "stages")
+
+    def __init__(self, batch: int, stages: tuple[str, ...], spans: np.ndarray) -> None:
+        self._batch, self.stages, self._spans = batch, stages, spans
+        self.count = len(spans) * len(stages)
+
+    def spans(self) -> list[Span]:
+        """The stages of an entry one after the other; none for those that took no time."""
+        spans = []
+        for thread, begin, *durations in self._spans.tolist():
+            ends = accumulate(durations, initial=begin)
+            for stage, (start, end) in zip(self.stages, pairwise(ends), strict=True):
+                if end > start:
+                    spans.append(Span(stage, self._batch, start, end, thread))
+        return spans
 
 
 class Timeline:
@@ -69,7 +92,8 @@ class Timeline:
             "name": name,
             "feed": feed,
         }  # for the timeline in a helper process
-        self._ring: deque[Span] = deque(maxlen=capacity)
+        self._ring: deque[Span | _Block] = deque()
+        self._in_ring, self._capacity = 0, capacity  # spans
         self._totals: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self._file = _TimelineFile(path, feed, rank, name, clock, wall) if path else None
@@ -87,6 +111,22 @@ class Timeline:
             if self._file is not None:
                 self._file.add(span)
 
+    def record_native(self, batch: int, stages: Sequence[str], spans: np.ndarray) -> None:
+        """Add spans of native threads: int64 (n, 2 + stages), thread id, begin, and the duration of each stage."""
+        if not len(spans):
+            return
+        block = _Block(batch, tuple(stages), spans.copy())
+        with self._lock:
+            self._append(block)
+            for k, stage in enumerate(block.stages):
+                used = int(np.count_nonzero(spans[:, 2 + k]))
+                if used:
+                    count, spent = self._totals.get(stage, (0, 0))
+                    self._totals[stage] = (count + used, spent + int(spans[:, 2 + k].sum()))
+            if self._file is not None:
+                for span in block.spans():
+                    self._file.add(span)
+
     def merge(self, spans: list[Span]) -> None:
         """Add spans of a helper process, which writes them to the file itself."""
         with self._lock:
@@ -96,19 +136,34 @@ class Timeline:
     def drain(self) -> list[Span]:
         """Return all spans and forget them: for a helper process that passes them on."""
         with self._lock:
-            spans = list(self._ring)
+            spans = self._newest()
             self._ring.clear()
+            self._in_ring = 0
             return spans
 
     def _add(self, span: Span) -> None:
-        self._ring.append(span)
+        self._append(span)
         count, spent = self._totals.get(span.stage, (0, 0))
         self._totals[span.stage] = (count + 1, spent + span.end_ns - span.start_ns)
+
+    def _append(self, entry: Span | _Block) -> None:
+        """Add to the ring; the oldest spans make room, a block of them at a time."""
+        self._ring.append(entry)
+        self._in_ring += entry.count if isinstance(entry, _Block) else 1
+        while self._in_ring > self._capacity:
+            oldest = self._ring.popleft()
+            self._in_ring -= oldest.count if isinstance(oldest, _Block) else 1
+
+    def _newest(self) -> list[Span]:
+        spans: list[Span] = []
+        for entry in self._ring:
+            spans += entry.spans() if isinstance(entry, _Block) else [entry]
+        return spans
 
     def spans(self) -> list[Span]:
         """The newest spans, oldest first."""
         with self._lock:
-            return list(self._ring)
+            return self._newest()
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """Per stage: (number of spans, nanoseconds summed over threads) since the start."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
 from fastfeed.spec import Spec
 
@@ -72,6 +73,10 @@ class Arrays:
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Views of the images."""
         return [self._images[int(i)] for i in ids]
+
+    def addresses(self, ids: np.ndarray) -> ArrayRows | None:
+        """Rows of the array, where they lie behind each other in memory."""
+        return ArrayRows(self._images, ids) if self._images.flags.c_contiguous else None
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """int64, shape (len(ids),)."""

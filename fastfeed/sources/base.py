@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
+from fastfeed.runtime.addresses import ArrayRows, WholeFiles
 from fastfeed.spec import Spec
 from fastfeed.storage.pending import Pending
 
 __all__ = [
+    "Addressable",
     "Annotated",
     "Fetching",
     "Instances",
@@ -64,6 +66,18 @@ class Fetching(Protocol):
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, and return at once. Each result is what `read` gives for that id."""
+        ...
+
+
+@runtime_checkable
+class Addressable(Protocol):
+    """A source that says where the bytes of its samples lie, so that native threads can read them."""
+
+    def addresses(self, ids: np.ndarray) -> WholeFiles | ArrayRows | None:
+        """Of these samples, int64 (n,). None: they have to be read with `read`.
+
+        A sample that cannot be read there is read with `read`, which gives the reason.
+        """
         ...
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.base import with_notes
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather
@@ -173,6 +174,13 @@ class ImageFolder:
         if self.remote:
             return [pending.result() for pending in self.fetch(ids)]
         return [self._look(int(i), read_file(self.uri(i))) for i in ids]
+
+    def addresses(self, ids: np.ndarray) -> WholeFiles | None:
+        """Local files; None for remote ones."""
+        if self.remote:
+            return None
+        sizes = None if self._sizes is None else self._sizes[ids]
+        return WholeFiles(os.fsencode(os.path.join(self.root, "")), self._paths.blob, self._paths.ends, ids, sizes)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""

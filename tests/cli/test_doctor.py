@@ -86,7 +86,7 @@ def test_a_machine_without_gpu_is_fine() -> None:
         "\n"
         "Decode\n"
         "  JPEG kernel     not built: JPEGs decode through Pillow. For the fast one:\n"
-        "                  apt-get install g++ libjpeg-dev python3-dev, then install\n"
+        "                  apt-get install g++ libjpeg-dev libhwy-dev python3-dev, then install\n"
         "                  fastfeed again\n"
         "  Pillow          12.0.0 (libjpeg-turbo 3.1.1, libwebp 1.6.0)\n"
         "  OpenCV          4.12.0 (opencv-python-headless)\n"

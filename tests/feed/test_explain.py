@@ -76,6 +76,6 @@ Feed from Arrays: 100 images, HWC uint8[32, 32, 3]
   runs as
     read  arrays                                HWC uint8[32, 32, 3]
     cut   whole image, one bilinear resampling  HWC uint8[32, 32, 3]
-    on pixels -> NumPy + OpenCV
+    on pixels -> native threads
   a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 are in memory, 0.1 MB"""
     )

@@ -52,7 +52,7 @@ def test_dropping_a_feed_ends_its_threads(no_garbage):
     for _ in data:
         break
     threads = ours()
-    assert len(threads) == 2
+    assert {"fastfeed-0", "fastfeed-1"} <= {thread.name for thread in threads}
     del data
     for thread in threads:
         thread.join(LONG)

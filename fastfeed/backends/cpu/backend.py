@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import cv2
@@ -14,7 +15,9 @@ from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels import lookup
 from fastfeed.backends.cpu.kernels.functions import OpFailed
 from fastfeed.backends.cpu.mixing import mix
+from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.multi_crop import decode_views
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.ops.convert import Convert
@@ -23,22 +26,29 @@ from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine"]
+__all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine", "native_threads"]
+
+native_threads = True
+
+_STAGES = ("decode", "augment", "convert")  # of native threads, in the order of their spans
 
 
 class CpuBackend:
     """Decodes into bytes, then converts in one pass; rows of a batch may come from many threads."""
 
-    whole_batches = False
     memory_name = "memory"
     xp: Any = np
     empty = staticmethod(aligned)
     device_context = staticmethod(nullcontext)
 
-    def __init__(self, program: Program, engine: DecodeEngine, timeline: Timeline) -> None:
+    def __init__(
+        self, program: Program, engine: DecodeEngine, timeline: Timeline, executor: Executor | None = None
+    ) -> None:
         self._final, self._engine, self._timeline = program.convert, engine, timeline
         # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the result
         self.rendered = self._program = program if program.mix is None else program.raw()
+        self._native = None if executor is None else NativeProgram(self.rendered, self._final, executor)
+        self.whole_batches = self._native is not None
         self._scratch = threading.local()
 
     def render(
@@ -70,6 +80,14 @@ class CpuBackend:
                 convert(program.convert, pixels, out)
         return results
 
+    def render_native(
+        self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, batch: int = 0
+    ) -> list[Bad | None]:
+        """`render` of samples that native threads hold, but for those to be skipped (bool (n,))."""
+        assert self._native is not None
+        record = partial(self._timeline.record_native, batch, _STAGES)
+        return self._native.run(samples, skip, work, out, stop, record)
+
     def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, results: list[Bad | None], stop: Stop) -> None:
         """Each image through the chain and the conversion while it is in the CPU's cache."""
         how, layers = self._program.convert, self._program.layers
@@ -86,20 +104,31 @@ class CpuBackend:
             else:
                 convert_one(how, image, target, table)
 
-    def mix(self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray) -> None:
-        how = self._final
-        if how.keeps_bytes and how.layout == "HWC":
-            mix(samples, members, plan, out)
+    def mix(
+        self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray, stop: Stop, batch: int = 0
+    ) -> None:
+        how, timeline = self._final, self._timeline
+        if self._native is not None:
+            record = partial(timeline.record_native, batch, ("mix",))
+            self._native.mix(samples, members, plan, out, stop, record)
             return
-        pixels = np.empty((len(out), *samples.shape[1:]), np.uint8)
-        mix(samples, members, plan, pixels)
-        convert(how, pixels, out)
+        with timeline.span("mix", batch):
+            if how.keeps_bytes and how.layout == "HWC":
+                mix(samples, members, plan, out)
+                return
+            pixels = np.empty((len(out), *samples.shape[1:]), np.uint8)
+            mix(samples, members, plan, pixels)
+            convert(how, pixels, out)
 
     def synchronize(self) -> None:
         pass
 
     def decode_path(self) -> str:
-        return f"{self._engine.name} -> NumPy + OpenCV"
+        if self._native is None:
+            return f"{self._engine.name} -> NumPy + OpenCV"
+        layers = self._native.python_layers
+        python = f", {layers} op{'s' * (layers > 1)} in Python" if layers else ""
+        return f"{self._engine.name} -> native threads{python}"
 
     def _pixels(self, n: int) -> np.ndarray:
         """This thread's buffer for rows between decoding and conversion."""
@@ -142,9 +171,10 @@ def compile(
     threads: int,
     gpu: int = 0,
     decode: Any = "auto",
+    executor: Executor | None = None,
 ) -> CpuBackend:
     """The entry point of BACKENDS["cpu"]."""
-    return CpuBackend(program, engine, timeline)
+    return CpuBackend(program, engine, timeline, executor)
 
 
 def engine(decode: Any) -> Any:

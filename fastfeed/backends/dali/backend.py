@@ -29,13 +29,16 @@ from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.backends.dali.pipeline import Lane
 from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.errors import ConfigError
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["DaliBackend", "compile", "engine"]
+__all__ = ["DaliBackend", "compile", "engine", "native_threads"]
+
+native_threads = False
 
 _ALL = 4  # if at least this many samples all fail in DALI but the engine decodes them, DALI is at fault
 
@@ -122,8 +125,13 @@ class DaliBackend:
         results = call.results
         return [next((bad for bad in results[k : k + views] if bad), None) for k in range(0, len(results), views)]
 
-    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any) -> None:
-        with self.device_context():
+    def render_native(
+        self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
+    ) -> list[Bad | None]:
+        raise NotImplementedError("samples for DALI are read in Python")
+
+    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0) -> None:
+        with self._timeline.span("mix", batch), self.device_context():
             mix(samples, members, plan, out, self.xp, self._program.spec.layout)
         self.synchronize()  # `samples` may be released
 
@@ -283,6 +291,7 @@ def compile(
     threads: int,
     gpu: int = 0,
     decode: str | GpuDecode = "auto",
+    executor: Executor | None = None,
 ) -> DaliBackend:
     """The entry point of BACKENDS["dali"]."""
     if decode in ("gpu", "hybrid") and not gpu_count():

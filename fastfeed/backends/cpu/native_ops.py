@@ -1,0 +1,144 @@
+"""Simple ops as the kernel runs them: a name, constants that never change, and numbers per sample.
+
+`native/program.h` lists the names, `native/chain.cpp` says what the numbers mean. An op without an entry here runs in
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastfeed.ops.augmix import AugMix
+from fastfeed.ops.base import FILTERS, shade
+from fastfeed.ops.color import (
+    LUT,
+    AutoContrast,
+    Brightness,
+    Contrast,
+    Equalize,
+    Gamma,
+    Grayscale,
+    Hue,
+    Invert,
+    Posterize,
+    Saturation,
+    Solarize,
+)
+from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
+from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.program.window import Window
+from fastfeed.ops.warp import WARP_FILTERS, Affine, Perspective, Rotate
+
+__all__ = ["BORDERS", "layer_values", "native_layer", "needs_noise"]
+
+BORDERS = ("none", "constant", "edge", "reflect")  # as Border::Mode in native/ops/window.h
+
+Values = dict[str, Any]
+
+
+class NativeOp(NamedTuple):
+    """How one type of op is passed to the kernel."""
+
+    name: Callable[[Any], str]
+    constants: Callable[[Any, int], tuple[float, ...]]  # from the op and the number of channels
+    numbers: Callable[[Values], tuple[np.ndarray, ...]]  # columns, (n,) or (n, k), or one matrix per sample
+
+
+def _op(name: str, *numbers: str, constants: Any = lambda op, channels: ()) -> NativeOp:
+    return NativeOp(lambda op: name, constants, lambda values: tuple(values[number] for number in numbers))
+
+
+def _fill(op: Any, channels: int) -> tuple[float, ...]:
+    return shade(op.fill, channels)
+
+
+def _warp(op: Any, channels: int) -> tuple[float, ...]:
+    return (WARP_FILTERS.index(op.filter), *_fill(op, channels))
+
+
+def _window(op: Window, channels: int) -> tuple[float, ...]:
+    mode, fill = ("none", (0, 0, 0)) if op.border is None else (op.border.mode, op.border.fill)
+    height, width = op.size or (0, 0)
+    return (height, width, FILTERS.index(op.filter), BORDERS.index(mode), *shade(fill, channels))
+
+
+def _table(op: LUT, channels: int) -> tuple[float, ...]:
+    return sum(op.table, ()) if op.per_channel else op.table
+
+
+_WARP = _op("warp", "matrix", constants=_warp)
+_ERASE = _op("erase", "box", constants=_fill)
+_OPS: dict[type, NativeOp] = {
+    Brightness: _op("brightness", "factor"),
+    Solarize: _op("solarize", "threshold"),
+    Posterize: _op("posterize", "bits"),
+    Invert: _op("invert"),
+    Gamma: _op("gamma", "gamma"),
+    LUT: _op("lut", constants=_table),
+    Contrast: _op("contrast", "factor"),
+    Equalize: _op("equalize"),
+    AutoContrast: _op("autocontrast"),
+    Grayscale: _op("grayscale"),
+    Saturation: _op("saturation", "factor"),
+    Hue: _op("hue", "shift"),
+    Sharpness: _op("sharpness", "factor"),
+    GaussianBlur: _op("blur", "sigma", constants=lambda op, channels: (op.taps,)),
+    GaussianNoise: _op("noise", "sigma", "offset"),
+    JPEGCompression: _op("jpeg", "quality"),
+    Rotate: _WARP,
+    Affine: _WARP,
+    Perspective: _WARP,
+    CutOut: _ERASE,
+    RandomErasing: NativeOp(
+        lambda op: "erase_noise" if op.fill == "noise" else "erase",
+        lambda op, channels: () if op.fill == "noise" else _fill(op, channels),
+        lambda values: (values["box"], values["offset"]) if "offset" in values else (values["box"],),
+    ),
+    GridMask: _op("grid_mask", "unit", "share", "top", "left", constants=_fill),
+    Window: _op("window", "box", "flip", "limit", constants=_window),
+    AugMix: _op("augmix", "shares", constants=lambda op, channels: (op.mixture_width,)),
+}
+
+
+def native_layer(layer: Layer, channels: int) -> tuple[Any, ...] | None:
+    """The layer's ops for the kernel: (name, constants, layers inside) each. None if one of them runs in Python."""
+    ops = []
+    for op in layer.ops:
+        native = _OPS.get(type(op))
+        if native is None:
+            return None
+        inner = tuple(native_layer(part, channels) for part in op.chain) if isinstance(op, AugMix) else ()
+        if None in inner:
+            return None
+        ops.append((native.name(op), tuple(map(float, native.constants(op, channels))), inner))
+    return tuple(ops)
+
+
+def layer_values(layer: Layer, choices: Choices) -> tuple[Any, ...]:
+    """The choice of n samples, and per op its numbers as float64 (n, k) and the values of layers inside."""
+    ops = []
+    for op, values in zip(layer.ops, choices.values, strict=True):
+        columns = _OPS[type(op)].numbers(values)
+        inner = ()
+        if isinstance(op, AugMix):
+            pairs = [(part, chosen) for chain in values["chains"] for part, chosen in zip(op.chain, chain, strict=True)]
+            inner = tuple(layer_values(part, chosen) for part, chosen in pairs)
+        ops.append((_numbers(columns), inner))
+    return np.ascontiguousarray(choices.choice, np.int64), tuple(ops)
+
+
+def needs_noise(layer: Layer) -> bool:
+    """Whether an op of the layer reads a table of noise."""
+    return any(isinstance(op, GaussianNoise) or getattr(op, "fill", None) == "noise" for op in layer.ops)
+
+
+def _numbers(columns: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0], np.float64)
+    if not columns:
+        return None
+    return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1, dtype=np.float64)

@@ -1,0 +1,221 @@
+"""A program on native threads: one call per batch, but for layers that run in Python and files that Pillow decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.cpu.chain import run
+from fastfeed.backends.cpu.kernels.functions import OpFailed
+from fastfeed.backends.cpu.native_ops import BORDERS, layer_values, native_layer, needs_noise
+from fastfeed.decode.base import DECLINED, ENLARGE, Bad, Header, Request, Stop
+from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.multi_crop import decode_views
+from fastfeed.decode.native import bad_of
+from fastfeed.decode.padding import decode_with_border
+from fastfeed.errors import FeedClosed
+from fastfeed.ops.base import FILTERS, shade
+from fastfeed.ops.convert import Convert
+from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.noise_table import STEPS, gray, steps
+from fastfeed.ops.program.layers import Layer
+from fastfeed.ops.program.program import Program, Work
+
+__all__ = ["NativeProgram", "RecordSpans"]
+
+_SLICE = 32  # samples that a thread takes through layers in Python at a time
+_DONE, _CANCELLED = 0, 6  # as Status in native/header.h
+
+RecordSpans = Callable[[np.ndarray], None]  # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Neighboring layers that run in one place."""
+
+    layers: tuple[Layer, ...]
+    first: int  # index of its first layer in the program
+    native: Any  # the kernel's Program; None where the layers run in Python
+    shape: tuple[int, ...]  # of a window after these layers, in bytes; () after the last part
+
+
+class NativeProgram:
+    """A compiled program for an executor's threads."""
+
+    def __init__(self, program: Program, final: Convert, executor: Executor) -> None:
+        """`final`: the conversion of mixed samples, where the program makes bytes to be mixed."""
+        self._program, self._executor, self._views = program, executor, max(1, program.views)
+        height, width, self._channels = (side or 0 for side in program.pixels.shape)
+        self._sizes = [(height, width)]  # before each layer, and after the last
+        for link in program.chain:
+            self._sizes += [tuple(side or 0 for side in link.spec.size)] * len(link.layers)
+        self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
+        last = len(program.layers)
+        self._mixing = None if program.mix is None else self._kernel_program(last, last, encoded=False, how=final)
+
+    @property
+    def python_layers(self) -> int:
+        """How many layers run in Python."""
+        return sum(len(part.layers) for part in self._parts if part.native is None)
+
+    def run(
+        self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, record: RecordSpans
+    ) -> list[Bad | None]:
+        """Fill the rows of `out` whose sample is not skipped (bool (n,)); the row of a bad one has any content."""
+        results: list[Bad | None] = [None] * len(samples)
+        others = [row for row in samples.others if not skip[row]]
+        call = _Call(work, out, results, stop, record)
+        if not others:
+            self._render(samples.handle, skip, call)
+        else:
+            skip = skip.copy()
+            skip[others] = True
+            tasks = [partial(self._by_pillow, samples, row, samples.others[row], call) for row in others]
+            pending = self._executor.start_python(tasks, stop)
+            self._render(samples.handle, skip, call)
+            with suppress(FeedClosed):
+                pending.result()
+        declined = [row for row, bad in enumerate(results) if bad is not None and bad.reason in DECLINED]
+        for row in declined:  # discovered only after the header: four components, a color space of its own
+            if self._executor.pillow is not None and row not in others:
+                header = self._executor.pillow.probe([samples.handle.bytes(row)])[0]
+                results[row] = header if isinstance(header, Bad) else None
+                if isinstance(header, Header):
+                    self._by_pillow(samples, row, header, call)
+        return results
+
+    def mix(
+        self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray, stop: Stop, record: RecordSpans
+    ) -> None:
+        """Fill `out` from rendered samples; `members` int64 (n, group) are their rows."""
+        spans = np.empty((len(out), 5), np.int64)
+        used = self._executor.mix(
+            self._mixing, samples, np.ascontiguousarray(members), plan.how, plan.shares, plan.box, out, spans, stop
+        )
+        record(spans[:used, [0, 1, 4]])
+
+    def _render(self, handle: Any, skip: np.ndarray, call: _Call) -> None:
+        if not self.python_layers:
+            self._through(self._parts, handle, skip, call, range(len(skip)))
+            return
+        slices = [range(first, min(first + _SLICE, len(skip))) for first in range(0, len(skip), _SLICE)]
+        tasks = [
+            partial(self._through, self._parts, handle.part(rows.start, rows.stop), skip[rows], call, rows)
+            for rows in slices
+        ]
+        self._executor.run_python(tasks, call.stop)
+
+    def _by_pillow(self, samples: Samples, row: int, header: Header, call: _Call) -> None:
+        """Decode one window, or all views of a sample, with Pillow; then what follows."""
+        program, pillow = self._program, self._executor.pillow
+        if pillow is None or call.stop.is_set():
+            return
+        request = Request([samples.handle.bytes(row)], [header], call.work[[row]].windows, program.filter)
+        pixels = np.empty((1, self._views, *self._sizes[0], self._channels), np.uint8)
+        if program.views:
+            (bad,) = decode_views(pillow, request, program.border, pixels, call.stop)
+        else:
+            (bad,) = decode_with_border(pillow, request, program.border, pixels[0], call.stop)
+        if bad is not None:
+            call.results[row] = bad
+        else:
+            self._through(self._decoded_parts, self._images(pixels), np.zeros(1, bool), call, range(row, row + 1))
+
+    def _through(self, parts: Sequence[_Part], handle: Any, skip: np.ndarray, call: _Call, rows: range) -> None:
+        """Samples of these rows through all parts, into the batch."""
+        work = call.work if len(rows) == len(call.results) else call.work[rows.start : rows.stop]
+        pixels = np.empty(0, np.uint8)
+        for part in parts:
+            choices = work.choices[part.first : part.first + len(part.layers)]
+            if part.native is None:
+                for k in np.flatnonzero(~skip).tolist():
+                    try:
+                        for view in range(self._views):
+                            image = pixels[k, view]
+                            image[...] = run(part.layers, choices, k * self._views + view, image, leave=False)[0]
+                    except OpFailed as failed:
+                        call.results[rows[k]] = Bad("op_failed", str(failed))
+                        skip[k] = True
+                continue
+            if pixels.size:
+                handle = self._images(pixels)
+            target = call.out[rows.start : rows.stop]
+            if part.shape:
+                target = pixels = np.empty((len(rows), self._views, *part.shape), np.uint8)
+            codes, spans = np.empty(len(rows), np.int8), np.empty((len(rows), 5), np.int64)
+            windows = work.windows if part is parts[0] and parts is self._parts else None
+            boxes, flips, limits = (None,) * 3 if windows is None else (windows.boxes, windows.flips, windows.limits)
+            values = tuple(layer_values(layer, chosen) for layer, chosen in zip(part.layers, choices, strict=True))
+            used = self._executor.render(
+                part.native, handle, skip, boxes, flips, limits, values, target, codes, spans, call.stop
+            )
+            call.record(spans[:used])
+            for k in np.flatnonzero((codes != _DONE) & (codes != _CANCELLED)).tolist():
+                call.results[rows[k]] = bad_of(int(codes[k]))
+                skip[k] = True
+
+    def _images(self, pixels: np.ndarray) -> Any:
+        """Windows (n, views, height, width, channels) as samples of the kernel."""
+        stacked = pixels.reshape(len(pixels), -1, *pixels.shape[3:])
+        return self._executor.native.Samples.of_images(stacked, np.arange(len(stacked)))
+
+    def _split(self, decoded: bool) -> list[_Part]:
+        """Runs of layers that the kernel has, and between them those that run in Python; the ends are the kernel's."""
+        layers, how, parts = self._program.layers, self._program.convert, list[_Part]()
+        native = [native_layer(layer, self._channels) is not None for layer in layers]
+        first = 0
+        while True:
+            last = next((k for k in range(first, len(layers)) if not native[k]), len(layers))
+            is_last = last == len(layers)
+            program = self._kernel_program(first, last, encoded=not parts and not decoded, how=how if is_last else None)
+            shape = () if is_last else (*self._sizes[last], self._channels)
+            parts.append(_Part(layers[first:last], first, program, shape))
+            if is_last:
+                return parts
+            first = next((k for k in range(last, len(layers)) if native[k]), len(layers))
+            parts.append(_Part(layers[last:first], last, None, (*self._sizes[first], self._channels)))
+
+    def _kernel_program(self, first: int, last: int, encoded: bool, how: Convert | None) -> Any:
+        """Layers [first, last), and a conversion unless bytes are wanted."""
+        program = self._program
+        layers = program.layers[first:last]
+        border = program.border
+        (height, width), (out_height, out_width) = self._sizes[first], self._sizes[last]
+        noise = (steps(), gray(), STEPS) if any(map(needs_noise, layers)) else None
+        return self._executor.native.Program(
+            {
+                "encoded": encoded and program.decode is not None,
+                "height": height,
+                "width": width,
+                "out_height": out_height,
+                "out_width": out_width,
+                "channels": self._channels,
+                "views": self._views,
+                "whole": program.views > 0,
+                "filter": FILTERS.index(program.filter),
+                "enlarge": ENLARGE[program.filter],
+                "max_pixels": 0 if program.decode is None else program.decode.max_pixels,
+                "border": 0 if border is None else BORDERS.index(border.mode),
+                "fill": shade((0, 0, 0) if border is None else border.fill, self._channels),
+                "layers": tuple(native_layer(layer, self._channels) for layer in layers),
+                "table": None if how is None or how.keeps_bytes else how.table().tobytes(),
+                "planar": how is not None and how.layout == "CHW",
+                "noise": noise,
+            }
+        )
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of `run`."""
+
+    work: Work
+    out: np.ndarray
+    results: list[Bad | None]
+    stop: Stop
+    record: RecordSpans

@@ -1,0 +1,141 @@
+"""Native threads that read samples, look at their headers, and make the rows of batches without the GIL."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.decode.base import DECLINED, Bad, Header, Stop
+from fastfeed.decode.native import bad_of, is_built
+from fastfeed.decode.pillow import PillowEngine
+from fastfeed.errors import FeedClosed
+from fastfeed.ops.decode import Decode
+from fastfeed.runtime.addresses import ArrayRows, WholeFiles
+from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
+
+__all__ = ["Executor", "Samples", "executor_for"]
+
+_SKIPPED = -2  # minus `Read::skipped` of native/samples.h
+_NOTHING = np.zeros((1, 1, 3), np.uint8)
+
+
+@dataclass(slots=True, eq=False)
+class Samples:
+    """Some samples in memory that native threads can reach, and what their headers say."""
+
+    handle: Any  # the kernel's Samples
+    codes: np.ndarray  # int32 (n,): 0 where the kernel decodes it
+    sizes: np.ndarray  # int64 (n, 2): height and width as displayed; 0 where that is not known
+    others: dict[int, Header]  # row -> its header, of images that Pillow decodes
+    bad: dict[int, Bad]  # row -> what is wrong with its header
+    unread: list[int]  # rows that could not be read
+    spans: np.ndarray  # int64 (spans, 3): thread, begin and duration in nanoseconds of each read
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class Executor:
+    """The threads of one feed."""
+
+    def __init__(self, decode: Decode | None, threads: int) -> None:
+        self.native: Any = importlib.import_module("fastfeed._native")
+        self.threads, self.decode = threads, decode
+        self.pillow = None if decode is None else PillowEngine(decode)
+        self._threads = self.native.Executor(threads)
+        self._max_pixels = 0 if decode is None else decode.max_pixels
+        self.render, self.mix = self._threads.render, self._threads.mix
+        self._python = ThreadPool(threads, "fastfeed-python")
+        self.close = self._python.close
+
+    def read(self, addresses: WholeFiles | ArrayRows, max_bytes: int, stop: Stop) -> Samples:
+        """The first of these samples, up to a limit of bytes; at least one."""
+        if isinstance(addresses, ArrayRows):
+            ids = addresses.ids
+            sizes = np.broadcast_to(np.array(addresses.images.shape[1:3], np.int64), (len(ids), 2))
+            return _pixels(self.native.Samples.of_images(addresses.images, ids), sizes)
+        spans = np.empty((len(addresses.ids), 5), np.int64)
+        handle = self._threads.read_files(*addresses, max_bytes, self._max_pixels, spans, stop)
+        return self._inspected(handle, spans)
+
+    def borrow(self, blobs: Sequence[Any], stop: Stop) -> Samples:
+        """Samples that Python has read: files as any buffer, or pixels; None for those there are none of."""
+        if self.decode is None:
+            arrays = [_NOTHING if blob is None else np.ascontiguousarray(blob) for blob in blobs]
+            sizes = np.array([array.shape[:2] for array in arrays], np.int64).reshape(-1, 2)
+            return _pixels(self.native.Samples.of_pixels(arrays, sizes), sizes)
+        blobs = [b"" if blob is None else blob for blob in blobs]
+        handle = self._threads.borrow(blobs, self._max_pixels, stop)
+        return self._inspected(handle, np.empty((0, 3), np.int64))
+
+    def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:
+        """What has to run in Python, on threads of their own: reading, decoding with Pillow, functions.
+
+        Once `stop` is set it returns early. Raises the first error of a task.
+        """
+        if len(tasks) == 1 and not stop.is_set():
+            tasks[0]()
+            return
+        job = self.start_python(tasks, stop)
+        with suppress(FeedClosed):
+            job.result()
+
+    def start_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> ParallelJob[None]:
+        """The same, without waiting for the end."""
+        job = ParallelJob(stop, list(tasks), lambda: None)
+        job.start(self._python)
+        return job
+
+    def _inspected(self, handle: Any, spans: np.ndarray) -> Samples:
+        info = np.empty((len(handle), 9), np.int32)
+        handle.info(info)
+        codes = info[:, 0]
+        skipped = np.flatnonzero(codes == _SKIPPED)
+        if len(skipped):
+            count = max(int(skipped[0]), 1)
+            handle, info, spans = handle.part(0, count), info[:count], spans[:count]
+            codes = info[:, 0]
+        sizes = info[:, 1:3].astype(np.int64)
+        samples = Samples(handle, codes, sizes, {}, {}, [], spans[spans[:, 1] > 0, :3])
+        for row in np.flatnonzero(codes).tolist():
+            if codes[row] < 0:
+                samples.unread.append(row)
+            else:
+                self._look(samples, row)
+        return samples
+
+    def put(self, samples: Samples, row: int, blob: Any) -> None:
+        """Add a sample that Python has read in place of one that native threads could not."""
+        samples.handle.put(row, blob, self._max_pixels)
+        info = np.empty((len(samples), 9), np.int32)
+        samples.handle.info(info)
+        samples.codes[row], samples.sizes[row] = info[row, 0], info[row, 1:3]
+        if samples.codes[row]:
+            self._look(samples, row)
+
+    def _look(self, samples: Samples, row: int) -> None:
+        """What Pillow says of a file that the kernel declines."""
+        bad = bad_of(int(samples.codes[row]))
+        if bad.reason not in DECLINED or self.pillow is None:
+            samples.bad[row] = bad
+            return
+        header = self.pillow.probe([samples.handle.bytes(row)])[0]
+        if isinstance(header, Bad):
+            samples.bad[row] = header
+        else:
+            samples.others[row] = header
+            samples.sizes[row] = header.height, header.width
+
+
+def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
+    return Samples(handle, np.zeros(len(sizes), np.int32), sizes, {}, {}, [], np.empty((0, 3), np.int64))
+
+
+def executor_for(decode_op: Decode | None, decode: Any, threads: int) -> Executor | None:
+    """Native threads, where the kernel is built and the `decode` argument of `engine_for` asks for it."""
+    return Executor(decode_op, threads) if is_built() and decode in ("auto", "native") else None

@@ -1,0 +1,224 @@
+// Reads samples, or borrows them from Python, and looks at their headers.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include "calls.h"
+
+namespace fastfeed {
+
+int64_t thread_id() {
+  static thread_local const int64_t id =
+#ifdef __linux__
+      int64_t(syscall(SYS_gettid));
+#else
+      int64_t(getpid());
+#endif
+  return id;
+}
+
+void SampleList::borrow(size_t i, nb::handle object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  samples[i].data = static_cast<const uint8_t*>(view.buf);
+  samples[i].size = size_t(view.len);
+  samples[i].read = Read::ok;
+  // a memoryview keeps the buffer exported, so that a bytearray cannot be resized meanwhile
+  PyObject* kept = PyMemoryView_FromObject(object.ptr());
+  PyBuffer_Release(&view);
+  if (!kept) throw nb::python_error();
+  owners.push_back(nb::steal(kept));
+}
+
+namespace {
+
+// Reads until `max_bytes` are there; later samples are skipped. span: begin and end of each, and its thread.
+std::unique_ptr<SampleList> read_all(Executor& executor, const std::vector<Location>& locations, int64_t max_bytes,
+                                     int64_t max_pixels, bool encoded, Spans spans, nb::handle stop) {
+  auto list = std::make_unique<SampleList>();
+  const size_t n = locations.size();
+  same_length(n, spans.shape(0), "spans", "sample");
+  list->samples.resize(n);
+  list->buffers = executor.buffers();
+  for (Sample& sample : list->samples) {
+    sample.read = Read::skipped;
+    list->memory.emplace_back(nullptr, Buffers::Free{nullptr, 0});
+  }
+  Limits limits;
+  limits.max_pixels = max_pixels;
+  std::atomic<int64_t> total{0};
+  int64_t* span = spans.data();
+  std::memset(span, 0, n * 5 * sizeof(int64_t));
+  executor.run(int(n), [&](Worker&, int i) {
+    Sample& sample = list->samples[size_t(i)];
+    if (i > 0 && total.load() >= max_bytes) return;
+    int64_t* own = span + 5 * i;
+    own[0] = thread_id(), own[1] = clock_ns();
+    sample.read = read_sample(locations[size_t(i)], *list->buffers, list->memory[size_t(i)], sample);
+    if (sample.read == Read::ok && encoded) probe(sample, limits);
+    total += int64_t(sample.size);
+    own[2] = clock_ns() - own[1];
+  }, stop);
+  return list;
+}
+
+using Ends = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;  // int32 or int64
+
+std::vector<Location> whole_files(const std::string& root, Text names, const Ends& ends, Ids ids,
+                                  const std::optional<Ids>& sizes, std::vector<std::string>& paths) {
+  const size_t n = ids.shape(0), all = ends.shape(0), width = ends.itemsize();
+  if (ends.ndim() != 1 || (width != 4 && width != 8)) throw std::invalid_argument("ends must be integers (n,)");
+  if (sizes) same_length(n, sizes->shape(0), "sizes", "id");
+  const auto end = [&](int64_t i) -> int64_t {
+    if (i < 0) return 0;
+    return width == 8 ? static_cast<const int64_t*>(ends.data())[i] : static_cast<const int32_t*>(ends.data())[i];
+  };
+  std::vector<Location> locations(n);
+  paths.reserve(n);
+  for (size_t k = 0; k < n; ++k) {
+    const int64_t i = ids.data()[k];
+    if (i < 0) continue;  // not to be read
+    if (size_t(i) >= all) throw std::out_of_range("an id is not in the table of names");
+    const int64_t first = end(i - 1), last = end(i);
+    if (first < 0 || last < first || size_t(last) > names.shape(0)) throw std::out_of_range("ends are not in names");
+    paths.push_back(root);
+    paths.back().append(reinterpret_cast<const char*>(names.data()) + first, size_t(last - first));
+    if (paths.back().find('\0') == std::string::npos) locations[k].path = paths.back().c_str();
+    if (sizes) locations[k].size = sizes->data()[k];
+  }
+  return locations;
+}
+
+std::unique_ptr<SampleList> read_files(Executor& executor, const nb::bytes& root, Text names, Ends ends, Ids ids,
+                                       std::optional<Ids> sizes, int64_t max_bytes, int64_t max_pixels, Spans spans,
+                                       nb::object stop) {
+  std::vector<std::string> paths;
+  const auto locations = whole_files(std::string(root.c_str(), root.size()), names, ends, ids, sizes, paths);
+  return read_all(executor, locations, max_bytes, max_pixels, true, spans, stop);
+}
+
+std::unique_ptr<SampleList> read_ranges(Executor& executor, Handles files, Ids firsts, Ids lasts, Ids sizes,
+                                        Ids modified_ns, bool encoded, int64_t max_bytes, int64_t max_pixels,
+                                        Spans spans, nb::object stop) {
+  std::vector<Location> locations(files.shape(0));
+  for (const Ids* each : {&firsts, &lasts, &sizes, &modified_ns})
+    same_length(locations.size(), each->shape(0), "ranges", "file");
+  for (size_t k = 0; k < locations.size(); ++k) {
+    Location& location = locations[k];
+    location.fd = files.data()[k];
+    location.first = firsts.data()[k], location.last = lasts.data()[k];
+    location.size = sizes.data()[k], location.modified_ns = modified_ns.data()[k];
+    if (location.fd < 0 || location.first < 0 || location.last < 0)
+      throw std::invalid_argument("ranges must be of open files");
+  }
+  return read_all(executor, locations, max_bytes, max_pixels, encoded, spans, stop);
+}
+
+std::unique_ptr<SampleList> borrow_all(Executor& executor, const nb::list& blobs, int64_t max_pixels, nb::object stop) {
+  auto list = std::make_unique<SampleList>();
+  list->samples.resize(nb::len(blobs));
+  for (size_t i = 0; i < list->samples.size(); ++i) list->borrow(i, blobs[i]);
+  Limits limits;
+  limits.max_pixels = max_pixels;
+  executor.run(int(list->samples.size()), [&](Worker&, int i) { probe(list->samples[size_t(i)], limits); }, stop);
+  return list;
+}
+
+// Images of any size, one buffer each.
+std::unique_ptr<SampleList> pixels_of(const nb::list& arrays, Sides sides) {
+  auto list = std::make_unique<SampleList>();
+  list->samples.resize(nb::len(arrays));
+  same_length(list->samples.size(), sides.shape(0), "sides", "image");
+  for (size_t i = 0; i < list->samples.size(); ++i) {
+    list->borrow(i, arrays[i]);
+    Sample& sample = list->samples[i];
+    sample.height = int(sides.data()[2 * i]), sample.width = int(sides.data()[2 * i + 1]);
+    if (sample.height < 1 || sample.width < 1) throw std::invalid_argument("an image needs a pixel");
+    sample.status = Status::ok;
+  }
+  return list;
+}
+
+// Rows of an array of images.
+std::unique_ptr<SampleList> images_of(const nb::object& array, Ids ids) {
+  const auto images = nb::cast<Pixels>(array);
+  auto list = std::make_unique<SampleList>();
+  const size_t bytes = images.shape(1) * images.shape(2) * images.shape(3);
+  list->samples.resize(ids.shape(0));
+  list->owners.push_back(array);
+  for (size_t k = 0; k < list->samples.size(); ++k) {
+    const int64_t i = ids.data()[k];
+    if (i < 0 || size_t(i) >= images.shape(0)) throw std::out_of_range("an id is not in the array");
+    Sample& sample = list->samples[k];
+    sample.data = images.data() + size_t(i) * bytes;
+    sample.size = bytes;
+    sample.height = int(images.shape(1)), sample.width = int(images.shape(2));
+    sample.status = Status::ok;
+  }
+  return list;
+}
+
+void info(const SampleList& list, Table out) {
+  same_length(list.samples.size(), out.shape(0), "out", "sample");
+  int32_t* row = out.data();
+  for (const Sample& sample : list.samples) {
+    const Header& h = sample.header;
+    const int32_t values[9] = {sample.read == Read::ok ? int32_t(sample.status) : -int32_t(sample.read),
+                               sample.height, sample.width, h.orientation, h.components,
+                               h.sof, h.precision, h.restart_interval, int32_t(h.icc)};
+    std::memcpy(row, values, sizeof values);
+    row += 9;
+  }
+}
+
+// Samples [first, last) of a list that outlives the result.
+std::unique_ptr<SampleList> part_of(const SampleList& list, size_t first, size_t last) {
+  if (first > last || last > list.samples.size()) throw std::out_of_range("a part is not in its list");
+  auto part = std::make_unique<SampleList>();
+  part->samples.assign(list.samples.begin() + ptrdiff_t(first), list.samples.begin() + ptrdiff_t(last));
+  return part;
+}
+
+nb::bytes bytes_of(const SampleList& list, size_t i) {
+  const Sample& sample = list.samples.at(i);
+  return nb::bytes(sample.data, sample.read == Read::ok ? sample.size : 0);
+}
+
+// What Python has read instead.
+void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels) {
+  list.samples.at(i) = Sample();
+  list.borrow(i, blob);
+  Limits limits;
+  limits.max_pixels = max_pixels;
+  probe(list.samples[i], limits);
+}
+
+}  // namespace
+
+void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
+  nb::class_<SampleList>(m, "Samples")
+      .def("__len__", [](const SampleList& list) { return list.samples.size(); })
+      .def("info", &info, nb::arg("out").noconvert())
+      .def("part", &part_of, nb::arg("first"), nb::arg("last"), nb::keep_alive<0, 1>())
+      .def("bytes", &bytes_of, nb::arg("i"))
+      .def("put", &put, nb::arg("i"), nb::arg("blob"), nb::arg("max_pixels"))
+      .def_static("of_pixels", &pixels_of, nb::arg("arrays"), nb::arg("sides").noconvert())
+      .def_static("of_images", &images_of, nb::arg("images").noconvert(), nb::arg("ids").noconvert());
+  executor
+      .def("read_files", &read_files, nb::arg("root"), nb::arg("names"), nb::arg("ends"), nb::arg("ids"),
+           nb::arg("sizes").none(), nb::arg("max_bytes"), nb::arg("max_pixels"), nb::arg("spans").noconvert(),
+           nb::arg("stop"))
+      .def("read_ranges", &read_ranges, nb::arg("files"), nb::arg("firsts"), nb::arg("lasts"), nb::arg("sizes"),
+           nb::arg("modified_ns"), nb::arg("encoded"), nb::arg("max_bytes"), nb::arg("max_pixels"),
+           nb::arg("spans").noconvert(), nb::arg("stop"))
+      .def("borrow", &borrow_all, nb::arg("blobs"), nb::arg("max_pixels"), nb::arg("stop"));
+}
+
+}  // namespace fastfeed

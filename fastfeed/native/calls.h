@@ -1,0 +1,71 @@
+// The Python objects of the executor: its threads, and the samples of a call.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "executor.h"
+#include "pool.h"
+
+namespace fastfeed {
+
+using Ids = nb::ndarray<const int64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Sides = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+using Handles = nb::ndarray<const int32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Text = nb::ndarray<const uint8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Flags = nb::ndarray<const bool, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+using Pixels = nb::ndarray<const uint8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+using Steps = nb::ndarray<const int16_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<nb::device::cpu>;
+using Spans = nb::ndarray<int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>;
+
+// Samples of one call, and what owns their bytes.
+struct SampleList {
+  SampleList() = default;
+  SampleList(const SampleList&) = delete;
+  SampleList& operator=(const SampleList&) = delete;
+
+  std::vector<Sample> samples;
+  std::shared_ptr<Buffers> buffers;
+  std::vector<Buffers::Buffer> memory;
+  std::vector<nb::object> owners;  // of borrowed bytes: Python objects that hold a buffer
+
+  // With the GIL; the object is one that has a buffer.
+  void borrow(size_t i, nb::handle object);
+};
+
+// Threads that make batches, several at a time.
+class Executor {
+ public:
+  explicit Executor(int threads) : threads_(threads), pool_(threads + 1), buffers_(std::make_shared<Buffers>()) {}
+
+  int threads() const { return threads_; }
+  const std::shared_ptr<Buffers>& buffers() const { return buffers_; }
+
+  // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set().
+  void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop) {
+    const nb::gil_scoped_release release;
+    pool_.run_behind(n, task, [&] {
+      const nb::gil_scoped_acquire acquire;
+      return nb::cast<bool>(stop.attr("is_set")());
+    });
+  }
+
+ private:
+  const int threads_;
+  Pool pool_;
+  std::shared_ptr<Buffers> buffers_;
+};
+
+int64_t thread_id();
+
+void bind_samples(nb::class_<Executor>& executor, nb::module_& m);
+void bind_program(nb::module_& m);
+void bind_render(nb::class_<Executor>& executor);
+
+}  // namespace fastfeed

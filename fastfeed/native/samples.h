@@ -1,0 +1,66 @@
+// The samples of one call: encoded files in memory, or pixels. They are read here, or borrowed from their owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "header.h"
+#include "kernel.h"
+
+namespace fastfeed {
+
+// Memory for files, reused: fresh pages cost more than reading into them. Shared by all calls of a pool.
+class Buffers {
+ public:
+  struct Free {
+    Buffers* owner;
+    size_t size;
+    void operator()(uint8_t* memory) const { owner->give_back(memory, size); }
+  };
+  using Buffer = std::unique_ptr<uint8_t, Free>;
+
+  Buffers() = default;
+  ~Buffers();
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  Buffer take(size_t bytes);  // at least so many. Throws std::bad_alloc
+
+ private:
+  static constexpr size_t kKept = size_t(64) << 20;
+  void give_back(uint8_t* memory, size_t size);
+
+  std::mutex mutex_;
+  std::vector<std::pair<size_t, uint8_t*>> free_;
+  size_t kept_ = 0;
+};
+
+// Where a sample lies: a whole file by its path, or a range of an open file.
+struct Location {
+  const char* path = "";  // not used where fd >= 0
+  int fd = -1;
+  int64_t first = 0, last = -1;  // bytes; a last of -1 is the file's end
+  int64_t size = -1;             // of the file, if it is known: another size is a failure
+  int64_t modified_ns = -1;      // time of its last change, likewise
+};
+
+enum class Read : int8_t { ok, failed, skipped };  // skipped: there was no room for it
+
+struct Sample {
+  const uint8_t* data = nullptr;
+  size_t size = 0;
+  int height = 0, width = 0;  // as displayed; 0 where it is not an image that the kernel decodes
+  Header header;              // of encoded samples
+  Status status = Status::not_image;  // of the header
+  Read read = Read::ok;
+};
+
+// One sample, read whole into memory of `buffers`; Read::failed for whatever is wrong, without a reason.
+Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample);
+// Reads the header of an encoded sample.
+void probe(Sample& sample, const Limits& limits);
+
+}  // namespace fastfeed

@@ -1,0 +1,93 @@
+"""Native threads make what the Python kernels define: the same bytes, over all ops."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from helpers.op_examples import ALL, listed
+from helpers.photos import folder, picture
+
+import fastfeed.backends.cpu.backend as cpu
+from fastfeed.decode import engine_for, is_built
+from fastfeed.decode.executor import Executor
+from fastfeed.ops import JPEGCompression, Normalize, RandomFlip, RandomResizedCrop, Resize, ToFloat, ToLayout
+from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.rng import uniform
+from fastfeed.sources import Arrays, ImageFolder
+
+pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+
+N = 12
+SIZES = ((40, 56), (31, 33), (1, 1), (3, 70), (64, 5), (224, 224))
+NEVER = threading.Event()
+PIXELS = [op for op in ALL if op.kind in ("geometry", "change", "views")]
+
+
+def render_both(source, ops, seed=3):
+    """(native, definition): batches as arrays, and the results."""
+    program = fuse(ops, source.spec)
+    made = []
+    ids = np.arange(len(source))
+    for branch in (program, *program.others):
+        engine = engine_for(branch)
+        executor = Executor(branch.decode, 2)
+        native = cpu.compile(branch, engine, Timeline(), len(ids), 2, executor=executor)
+        python = cpu.compile(branch, engine, Timeline(), len(ids), 2)
+        blobs = source.read(ids.tolist())
+        headers = engine.probe(blobs)
+        sizes = np.array([(header.height, header.width) for header in headers])
+        work = branch.work(branch.draw(lambda slot, n: uniform(seed, 1, ids, slot, n)), sizes)
+        outs = [np.zeros((len(ids), *branch.shape), branch.spec.dtype) for _ in range(2)]
+        samples = executor.read(source.addresses(ids), 1 << 40, NEVER)
+        assert np.array_equal(samples.sizes, sizes)
+        results = native.render_native(samples, np.zeros(len(ids), bool), work, outs[0], NEVER)
+        assert results == python.render(blobs, headers, work, outs[1], NEVER)
+        made.append(outs)
+    return made
+
+
+def check(made, op, levels=0):
+    for native, python in made:
+        if native.dtype == np.uint8:
+            apart = np.abs(native.astype(int) - python)
+        else:
+            apart = (native != python).astype(int) * 255
+        assert apart.max() <= levels, (
+            f"{op!r}: {np.count_nonzero(apart)} of {apart.size} differ, by up to {apart.max()}"
+        )
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+@pytest.mark.parametrize("op", PIXELS, ids=repr)
+def test_arrays(op, channels):
+    for size in SIZES:
+        images = np.ascontiguousarray(np.stack([picture(i, size) for i in range(N)])[..., :channels])
+        images[0], images[1] = 0, 200
+        images[2] = np.random.default_rng(1).integers(0, 256, images[2].shape)
+        try:
+            fuse(listed(op, size), Arrays(images).spec)
+        except Exception:  # some ops need three channels, or images of a least size
+            continue
+        check(render_both(Arrays(images), listed(op, size)), op)
+
+
+@pytest.mark.parametrize("op", PIXELS, ids=repr)
+def test_files(op, photographs):
+    check(render_both(photographs, [RandomResizedCrop(48), op, Resize((40, 40))]), op)
+
+
+@pytest.mark.parametrize(
+    "end", [[ToFloat()], [ToFloat("float16")], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]]
+)
+@pytest.mark.parametrize("op", [RandomFlip(), JPEGCompression(), *ALL[-3:]], ids=repr)
+def test_conversion(op, end, photographs):
+    if op.kind in ("geometry", "change"):
+        check(render_both(photographs, [RandomResizedCrop(48), op, *end]), op)
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    return ImageFolder(folder(tmp_path_factory.mktemp("photos"), {"a": 5, "b": 5}, (120, 90)))

@@ -14,27 +14,13 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["Backend", "BackendModule", "BatchMemory", "Description", "Mixer", "Renderer"]
+__all__ = ["Backend", "BackendModule", "BatchMemory", "Description", "Mixer", "NativeRenderer", "Renderer"]
 
 
 class Renderer(Protocol):
     """Makes samples from encoded bytes. The batch builder calls it."""
 
-    whole_batches: bool  # it takes whole batches at once; otherwise any rows of one, from many threads
     rendered: Program  # what `render` makes: where samples are mixed afterwards, conversion may come later
-
-    def render_native(
-        self,
-        samples: Samples,
-        skip: np.ndarray,  # bool (n,)
-        work: Work,
-        out: Any,
-        stop: Stop,
-        batch: int = 0,
-        /,
-    ) -> list[Bad | None]:
-        """The same for samples that native threads hold, but for those to be skipped."""
-        ...
 
     def render(
         self,
@@ -47,6 +33,23 @@ class Renderer(Protocol):
         /,
     ) -> list[Bad | None]:
         """Decode and augment into `out` (n, *rendered.shape); the row of a bad sample has undefined content."""
+        ...
+
+
+class NativeRenderer(Protocol):
+    """What a backend with `native_threads` has in addition."""
+
+    def render_native(
+        self,
+        samples: Samples,
+        skip: np.ndarray,  # bool (n,)
+        work: Work,
+        out: Any,
+        stop: Stop,
+        batch: int = 0,
+        /,
+    ) -> dict[int, Bad]:
+        """`render` of samples that native threads hold, but for those to be skipped: row -> why it is bad."""
         ...
 
 
@@ -102,7 +105,8 @@ class Backend(Renderer, Mixer, BatchMemory, Description, Protocol):
 class BackendModule(Protocol):
     """A module that compiles programs, named in the table `BACKENDS`."""
 
-    native_threads: bool  # its programs run on an executor, where there is one
+    native_threads: bool  # with an executor its programs are a NativeRenderer
+    whole_batches: bool  # they take whole batches at once; otherwise any rows of one, from many threads
 
     def compile(
         self,

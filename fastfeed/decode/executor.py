@@ -34,10 +34,16 @@ class Samples:
     others: dict[int, Header]  # row -> its header, of images that Pillow decodes
     bad: dict[int, Bad]  # row -> what is wrong with its header
     unread: list[int]  # rows that could not be read
+    encoded: bool  # they are files; otherwise pixels
     spans: np.ndarray  # int64 (spans, 3): thread, begin and duration in nanoseconds of each read
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def header(self, row: int) -> Header:
+        """Of a sample that is not bad."""
+        height, width = self.sizes[row].tolist()
+        return self.others.get(row) or Header(height, width, "JPEG" if self.encoded else "array")
 
 
 class Executor:
@@ -101,13 +107,18 @@ class Executor:
             handle, info, spans = handle.part(0, count), info[:count], spans[:count]
             codes = info[:, 0]
         sizes = info[:, 1:3].astype(np.int64)
-        samples = Samples(handle, codes, sizes, {}, {}, [], spans[spans[:, 1] > 0, :3])
+        samples = Samples(handle, codes, sizes, {}, {}, [], True, spans[spans[:, 1] > 0, :3])
         for row in np.flatnonzero(codes).tolist():
             if codes[row] < 0:
                 samples.unread.append(row)
             else:
                 self._look(samples, row)
         return samples
+
+    def blob(self, samples: Samples, row: int) -> np.ndarray:
+        """A file's bytes, or an image, without a copy: uint8 (bytes,) or (height, width, channels), read-only."""
+        view = samples.handle.view(row)
+        return view if samples.encoded else view.reshape(*samples.sizes[row], -1)
 
     def put(self, samples: Samples, row: int, blob: Any) -> None:
         """Add a sample that Python has read in place of one that native threads could not."""
@@ -133,7 +144,8 @@ class Executor:
 
 
 def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
-    return Samples(handle, np.zeros(len(sizes), np.int32), sizes, {}, {}, [], np.empty((0, 3), np.int64))
+    codes = np.zeros(len(sizes), np.int32)
+    return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64))
 
 
 def executor_for(decode_op: Decode | None, decode: Any, threads: int) -> Executor | None:

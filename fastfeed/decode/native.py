@@ -5,7 +5,6 @@ scaled, rotated and flipped in one pass, directly into the batch.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from fastfeed.decode.base import ENLARGE, Bad, Header, Request, Stop
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
+from fastfeed.runtime.kernel import is_built
 
 __all__ = ["Markers", "NativeEngine", "bad_of", "is_built", "markers"]
 
@@ -27,11 +27,6 @@ _DETAIL = {
 }
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
 _MORE = 4  # times as many per thread if there are several, since they wait for each other at the end of a call
-
-
-def is_built() -> bool:
-    """Whether this installation has the kernel."""
-    return importlib.util.find_spec("fastfeed._native") is not None
 
 
 class Markers(NamedTuple):
@@ -64,7 +59,8 @@ class NativeEngine:
         if not is_built():
             raise ConfigError(
                 'decode="native" needs the kernel, which was not built: install a C++ compiler, the headers of '
-                "libjpeg-turbo, Highway and Python (Debian: g++ libjpeg-dev libhwy-dev python3-dev), then install fastfeed again"
+                "libjpeg-turbo, Highway and Python (Debian: g++ libjpeg-dev libhwy-dev python3-dev), then install "
+                "fastfeed again"
             )
         self._native: Any = importlib.import_module("fastfeed._native")
         self._op = op

@@ -11,43 +11,26 @@ import numpy as np
 
 from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
-from fastfeed.decode.base import Bad, DecodeEngine
+from fastfeed.decode.base import DecodeEngine
 from fastfeed.decode.executor import Executor
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed.annotations import Annotations, annotator, clear
+from fastfeed.feed.annotations import Annotations, annotator
 from fastfeed.feed.loader import LoadedSamples, Loader, ReadRows
 from fastfeed.feed.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.readahead import ReadAhead, Ticket
+from fastfeed.feed.rows import Branch, RowMaker
 from fastfeed.feed.substitutes import substitutes
+from fastfeed.feed.task_sizes import TaskSizes
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.buffers import BufferPool
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Annotated, Fetching, Source
 
-__all__ = ["BatchBuilder", "Branch"]
-
-_READ_BYTES = 32 << 20  # encoded bytes that one task holds before it decodes them
-_READ_BYTES_THREAD = 8 << 20  # of a native thread
-_READ_BYTES_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
-
-
-class Branch:
-    """One program and its buffers; a second branch exists only for views of a second size."""
-
-    def __init__(self, program: Program, backend: Backend, batch: int, keep: int) -> None:
-        self.program, self.backend = program, backend
-        self.buffers = BufferPool((batch, *program.shape), program.spec.dtype, keep, backend.empty)
-
-    def black(self) -> Any:
-        """A black pixel as `render` leaves it, in a shape that broadcasts to any image."""
-        program = self.backend.rendered
-        level = self.backend.xp.asarray(np.array(program.convert.offset, program.spec.dtype))
-        return level[:, None, None] if program.convert.layout == "CHW" else level
+__all__ = ["BatchBuilder"]
 
 
 class BatchBuilder:
@@ -61,24 +44,22 @@ class BatchBuilder:
         engine: DecodeEngine,
         quarantine: Quarantine,
         timeline: Timeline,
-        chunk: int,
+        sizes: TaskSizes,
         weigh: bool = True,  # by the source's weights, where it has any
-        executor: Executor | None = None,  # reads and renders whole batches
+        executor: Executor | None = None,  # reads many samples per call
+        native: bool = False,  # and holds them for the backend
     ) -> None:
         self.source, self.plan = source, plan
         self._annotated, self._weigh = source if isinstance(source, Annotated) else None, weigh
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
-        self._executor, whole = executor, self.backend.whole_batches
-        max_bytes = _READ_BYTES_WHOLE if whole else _READ_BYTES
-        if executor is not None:
-            max_bytes = max(_READ_BYTES, _READ_BYTES_THREAD * executor.threads)
-        self._loader = Loader(source, engine, quarantine, timeline, max_bytes, executor)
+        self._executor, self.sizes = executor, sizes
+        self._loader = Loader(source, engine, quarantine, timeline, sizes.max_bytes, executor, native)
         self._policy: FaultPolicy = quarantine.policy
         self._annotator = annotator(source, self.program)
+        self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
-        self._chunk = plan.batch + 2 * self._group if whole else chunk
 
     @property
     def program(self) -> Program:
@@ -94,6 +75,7 @@ class BatchBuilder:
         """A builder of the same batches through other programs."""
         other = copy.copy(self)
         other.branches = list(branches)
+        other._rows = RowMaker(other.branches, self._annotator, self._loader.failure)
         return other
 
     def close(self) -> None:
@@ -140,7 +122,7 @@ class BatchBuilder:
                 ahead.drop(tickets.values())  # they have turned out bad since they were requested
             return self._finished(batch)
 
-        return ParallelJob(stop, [task(first, last) for first, last in rows.chunks(self._chunk)], finish)
+        return ParallelJob(stop, [task(first, last) for first, last in rows.chunks(self.sizes.rows)], finish)
 
     def _finished(self, batch: PendingBatch) -> Batch:
         own = batch.rows.own
@@ -171,7 +153,7 @@ class BatchBuilder:
 
     def _allocate(self, batch: PendingBatch) -> None:
         """Take memory, and draw all random numbers."""
-        batch.draws = [self._draws(branch, batch.epoch, batch.keys) for branch in self.branches]
+        batch.draws = self._draws(batch.epoch, batch.keys)
         mix = self.program.mix
         if mix is not None:
             u = uniform(self.plan.seed, batch.epoch, batch.keys[batch.rows.own], mix.slot, mix.op.draws)
@@ -179,8 +161,10 @@ class BatchBuilder:
         batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
         batch.images = [branch.buffers.take() for branch in self.branches]
 
-    def _draws(self, branch: Branch, epoch: int, keys: np.ndarray) -> list[np.ndarray]:
-        return branch.program.draw(lambda slot, n: uniform(self.plan.seed, epoch, keys, slot, n))
+    def _draws(self, epoch: int, keys: np.ndarray) -> list[list[np.ndarray]]:
+        """Random numbers of these samples, per branch."""
+        seed = self.plan.seed
+        return [branch.program.draw(lambda slot, n: uniform(seed, epoch, keys, slot, n)) for branch in self.branches]
 
     def _make(self, batch: PendingBatch, first: int, last: int, read: ReadRows) -> None:
         """Rows [first, last) of those made."""
@@ -188,8 +172,7 @@ class BatchBuilder:
             outs = [images[first:last] for images in batch.images]
             self._fill(batch, first, last, outs, batch.annotations[first:last], read)
             return
-        program = self.backend.rendered
-        samples = self.backend.empty((last - first, *program.shape), program.spec.dtype)
+        samples = self.branches[0].unmixed.take()[: last - first]
         annotations = self._annotator.empty(last - first)
         masked = self._fill(batch, first, last, [samples], annotations, read)
         begin, end = batch.rows.within(first, last)
@@ -222,7 +205,7 @@ class BatchBuilder:
             samples = self._loader.load(batch.ids[start:last], batch, read_rest)  # as many as fit into memory
             part = slice(start - first, start - first + len(samples.ids))
             draws = [[u[start:] for u in draws] for draws in batch.draws]
-            self._render(samples, draws, [out[part] for out in outs], annotations[part], batch)
+            self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
             if batch.stop.is_set():
                 break
             self._record(samples, batch)
@@ -243,8 +226,7 @@ class BatchBuilder:
         for other in plan.at(batch.epoch, positions).ids:
             ids = np.array([other])
             samples = self._loader.load(ids, batch, lambda _, ids=ids: self._read_now(ids, batch))
-            draws = [self._draws(branch, batch.epoch, ids) for branch in self.branches]
-            self._render(samples, draws, outs, annotations, batch)
+            self._rows.fill(samples, self._draws(batch.epoch, ids), outs, annotations, batch)
             if batch.stop.is_set():
                 return id
             self._record(samples, batch, scheduled=False)
@@ -265,41 +247,3 @@ class BatchBuilder:
             failures = [failure for failure in samples.bad.values() if failure is not None]
             known = [int(samples.ids[row]) for row, failure in samples.bad.items() if failure is None]
             self.quarantine.record_bad(failures, batch.epoch, batch.step, known=known, scheduled=scheduled)
-
-    def _render(
-        self,
-        samples: LoadedSamples,
-        draws: list[list[np.ndarray]],
-        outs: list[np.ndarray],
-        annotations: Annotations,
-        batch: PendingBatch,
-    ) -> None:
-        """Decode and augment the rows that are good so far; the others become black."""
-        for branch, numbers, out in zip(self.branches, draws, outs, strict=True):
-            work = samples.work(branch.program, numbers)
-            self._annotator.fill(samples.ids, samples.image_sizes, work, samples.bad, annotations)
-            if samples.native is not None:
-                skip = np.zeros(len(samples.ids), bool)
-                skip[list(samples.bad)] = True
-                results = branch.backend.render_native(samples.native, skip, work, out, batch.stop, batch.number)
-                self._add_failures(samples, range(len(results)), results)
-                continue
-            good = [row for row in range(len(samples.ids)) if row not in samples.bad]
-            target = out
-            if len(good) < len(out):
-                target = branch.backend.empty((len(good), *out.shape[1:]), out.dtype.name)
-            if good:
-                blobs, headers = [samples.blobs[r] for r in good], [samples.headers[r] for r in good]
-                results = branch.backend.render(blobs, headers, work[good], target, batch.stop, batch.number)
-                self._add_failures(samples, good, results)
-            if target is not out:
-                out[good] = target
-        if samples.bad:
-            for branch, out in zip(self.branches, outs, strict=True):
-                out[sorted(samples.bad)] = branch.black()
-            clear(annotations, sorted(samples.bad))
-
-    def _add_failures(self, samples: LoadedSamples, rows: Sequence[int], results: list[Bad | None]) -> None:
-        for row, bad in zip(rows, results, strict=True):
-            if bad is not None:
-                samples.bad[row] = self._loader.failure(samples.ids[row], bad)

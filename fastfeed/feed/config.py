@@ -13,8 +13,10 @@ from fastfeed.backends.base import BackendModule
 from fastfeed.decode import engine_for
 from fastfeed.decode.executor import executor_for
 from fastfeed.errors import ConfigError
-from fastfeed.feed.batch_builder import BatchBuilder, Branch
+from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.quarantine import Quarantine
+from fastfeed.feed.rows import Branch
+from fastfeed.feed.task_sizes import TaskSizes
 from fastfeed.ops.program.compile import Program
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan
@@ -23,7 +25,6 @@ from fastfeed.sources.base import Source
 
 __all__ = ["FeedConfig", "check_fit", "check_source"]
 
-_CHUNK = 32  # samples per task: enough to vectorize over
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
 
@@ -44,8 +45,9 @@ class FeedConfig:
         """The builder of batches, and that of raw ones."""
         plan, threads = self.plan, self.threads
         module = cast(BackendModule, importlib.import_module(self.backend))
-        engine = engine_for(self.program, module.engine(self.decode))
-        executor = executor_for(self.program.decode, self.decode, threads) if module.native_threads else None
+        decode = module.engine(self.decode)
+        engine, executor = engine_for(self.program, decode), executor_for(self.program.decode, decode, threads)
+        native = executor is not None and module.native_threads
         group = self.program.mix.op.group if self.program.mix is not None else 1
         backend = partial(
             module.compile,
@@ -58,13 +60,14 @@ class FeedConfig:
             executor=executor,
         )
 
+        sizes = TaskSizes.of(plan.batch, group, threads, native, module.whole_batches)
+
         def branches(programs: list[Program]) -> list[Branch]:
-            return [Branch(program, backend(program), plan.batch, self.buffers) for program in programs]
+            return [Branch(program, backend(program), plan.batch, self.buffers, sizes) for program in programs]
 
         programs = [self.program, *self.program.others]
-        chunk = max(1, min(_CHUNK, -(-plan.batch // threads)))
         builder = BatchBuilder(
-            self.source, branches(programs), plan, engine, quarantine, timeline, chunk, self.weigh, executor
+            self.source, branches(programs), plan, engine, quarantine, timeline, sizes, self.weigh, executor, native
         )
         return builder, builder.with_branches(branches([program.raw() for program in programs]))
 

@@ -116,7 +116,7 @@ class Feed:
         config = FeedConfig(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
         builder, raw = config.builders(self._quarantine, self._timeline)
         self._backend, self._backend_name, self.side_process = builder.backend, chosen, side_process
-        self._producer: Producer = ThreadProducer(builder, raw, threads, prefetch)
+        self._producer: Producer = ThreadProducer(builder, raw, prefetch)
         if side_process:
             self._producer = HelperProducer(HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline)
         self._meter = Meter()

@@ -65,10 +65,11 @@ class Loader:
         quarantine: Quarantine,
         timeline: Timeline,
         max_bytes: int,
-        executor: Executor | None = None,  # reads with native threads, and holds what they need
+        executor: Executor | None = None,  # reads with native threads
+        native: bool = False,  # it keeps the samples for native threads; otherwise they become Python's
     ) -> None:
         self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
-        self._timeline, self._executor = timeline, executor
+        self._timeline, self._executor, self._native = timeline, executor, native
         self._annotated = source if isinstance(source, Annotated) else None
         self._addressable = source if isinstance(source, Addressable) and _describes_reads(source) else None
 
@@ -112,11 +113,14 @@ class Loader:
         ids = ids[: len(samples)]
         for row, reason in samples.bad.items():
             bad.setdefault(row, self.failure(ids[row], reason))
-        sizes = samples.sizes
-        if bad:
-            sizes = sizes.copy()
-            sizes[list(bad)] = 1
-        return LoadedSamples(ids, [], [], samples, sizes, *self._regions(ids, sizes, bad), bad)
+        sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
+        sizes[list(bad)] = 1
+        corners, regions = self._regions(ids, sizes, bad)
+        if self._native:
+            return LoadedSamples(ids, [], [], samples, sizes, corners, regions, bad)
+        blobs = [None if row in bad else executor.blob(samples, row) for row in range(len(ids))]
+        headers = [_BLACK if row in bad else samples.header(row) for row in range(len(ids))]
+        return LoadedSamples(ids, blobs, headers, None, sizes, corners, regions, bad)
 
     def _read_addresses(
         self,

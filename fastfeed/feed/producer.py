@@ -54,8 +54,9 @@ class Producer(Protocol):
 class ThreadProducer:
     """Makes batches with the threads of this process."""
 
-    def __init__(self, builder: BatchBuilder, raw: BatchBuilder, threads: int, depth: int) -> None:
-        self._builder, self._raw, self._pool, self._depth = builder, raw, ThreadPool(threads), depth
+    def __init__(self, builder: BatchBuilder, raw: BatchBuilder, depth: int) -> None:
+        self._builder, self._raw, self._depth = builder, raw, depth
+        self._pool = ThreadPool(builder.sizes.threads)
 
     def close(self) -> None:
         """End all threads."""

@@ -71,6 +71,7 @@ Program program_of(const nb::dict& fields) {
       check_constants(program.layers.back().ops.back(), program.channels);
     }
   }
+  if (fields.contains("wait_ns")) program.wait_ns = integer("wait_ns");
   Conversion& conversion = program.conversion;
   conversion.planar = nb::cast<bool>(fields["planar"]);
   if (!fields["table"].is_none()) {

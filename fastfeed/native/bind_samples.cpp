@@ -191,6 +191,12 @@ nb::bytes bytes_of(const SampleList& list, size_t i) {
   return nb::bytes(sample.data, sample.read == Read::ok ? sample.size : 0);
 }
 
+// The same without a copy, read-only; it keeps the list.
+nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(const nb::object& self, size_t i) {
+  const Sample& sample = nb::cast<const SampleList&>(self).samples.at(i);
+  return {sample.data, {sample.read == Read::ok ? sample.size : 0}, self};
+}
+
 // What Python has read instead.
 void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels) {
   list.samples.at(i) = Sample();
@@ -208,6 +214,7 @@ void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
       .def("info", &info, nb::arg("out").noconvert())
       .def("part", &part_of, nb::arg("first"), nb::arg("last"), nb::keep_alive<0, 1>())
       .def("bytes", &bytes_of, nb::arg("i"))
+      .def("view", &view_of, nb::arg("i"))
       .def("put", &put, nb::arg("i"), nb::arg("blob"), nb::arg("max_pixels"))
       .def_static("of_pixels", &pixels_of, nb::arg("arrays"), nb::arg("sides").noconvert())
       .def_static("of_images", &images_of, nb::arg("images").noconvert(), nb::arg("ids").noconvert());

@@ -21,6 +21,7 @@ inline void same_length(size_t want, size_t got, const char* what, const char* o
   if (want != got) throw std::invalid_argument(std::string(what) + " must have one entry per " + of);
 }
 
+void bind_draws(nb::module_& m);
 void bind_executor(nb::module_& m);
 
 }  // namespace fastfeed

@@ -225,6 +225,7 @@ NB_MODULE(_native, m) {
         nb::arg("planar"));
   m.def("count", &count_all, nb::arg("image").noconvert(), nb::arg("counts").noconvert());
   m.def("gray", &gray_all, nb::arg("image").noconvert());
+  bind_draws(m);
   bind_executor(m);
   m.attr("WIDE_LOOK_UPS") = wide_look_ups();
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));

@@ -82,6 +82,7 @@ struct Program {
   bool whole = false;  // they are cut from the whole image, decoded once
   std::vector<Layer> layers;
   Conversion conversion;
+  int64_t wait_ns = 0;  // for benchmarks: a sample takes this long, and nothing is done, so threads stand for cores
   NoiseTables noise;
 
   size_t out_bytes() const {  // of one window in the batch

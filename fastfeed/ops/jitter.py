@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 from typing import Any, ClassVar
 
@@ -45,14 +46,7 @@ class ColorJitter:
     @property
     def ops(self) -> tuple[Any, ...]:
         """Those that can change something, in the order of the fields."""
-        every = (
-            Brightness(self.brightness),
-            Contrast(self.contrast),
-            Saturation(self.saturation),
-            Hue(self.hue),
-        )
-        idle = ((1, 1), (1, 1), (1, 1), (0, 0))
-        return tuple(op for op, none in zip(every, idle, strict=True) if op.bounds() != none)
+        return _ops(self)
 
     @property
     def draws(self) -> int:
@@ -69,7 +63,7 @@ class ColorJitter:
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         ops, n = self.ops, len(sizes)
-        orders = np.array(list(permutations(range(len(ops)))), np.int64)
+        orders = _orders(len(ops))
         first = len(ops) > 1  # the draw that chooses the order
         order = orders[(u[:, 0] * len(orders)).astype(np.int64) if first else np.zeros(n, np.int64)]
         values, at = [], int(first)
@@ -77,3 +71,16 @@ class ColorJitter:
             values.append(op.params(u[:, at : at + op.draws], sizes))
             at += op.draws
         return [Choices(order[:, place], tuple(values)) for place in range(len(ops))]
+
+
+@lru_cache(maxsize=64)
+def _ops(op: ColorJitter) -> tuple[Any, ...]:
+    every = (Brightness(op.brightness), Contrast(op.contrast), Saturation(op.saturation), Hue(op.hue))
+    idle = ((1, 1), (1, 1), (1, 1), (0, 0))
+    return tuple(each for each, none in zip(every, idle, strict=True) if each.bounds() != none)
+
+
+@lru_cache(maxsize=8)
+def _orders(count: int) -> np.ndarray:
+    """All orders of so many ops: int64 (orders, count)."""
+    return np.array(list(permutations(range(count))), np.int64)

@@ -6,6 +6,7 @@ All numbers are those of torchvision's `_augmentation_space`s (transforms/autoau
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,21 +49,18 @@ class Space:
 
     def layer(self, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
         """The simple ops behind the names; all moves share one op."""
-        ops = [self._op(name, filter, fill) for name in names if name != "Identity"]
-        return Layer(tuple(dict.fromkeys(ops)))
+        return _layer(self, names, filter, fill)
 
     def choose(
         self, names: tuple[str, ...], layer: Layer, selection: PolicyDraw, bins: int, sizes: np.ndarray
     ) -> Choices:
         """The layer's choices: an op per sample, and its values."""
-        move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
-        look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
-        positions = [-1 if name == "Identity" else layer.ops.index(self._op(name, *look)) for name in names]
-        index = np.array([*positions, -1], np.int64)[selection.which]
+        index = _positions(self, names, layer)[selection.which]
         on = {name: selection.which == i for i, name in enumerate(names)}
         return Choices(index, tuple(self._values(op, on, selection, bins, sizes) for op in layer.ops))
 
-    def _op(self, name: str, filter: str, fill: tuple[int, int, int]) -> Any:
+    def op(self, name: str, filter: str, fill: tuple[int, int, int]) -> Any:
+        """The simple op behind a name."""
         if name in _MOVES:
             return Affine(filter=filter, fill=fill)
         if name in _FACTORS:
@@ -103,6 +101,21 @@ class Space:
             shear_y=np.where(on.get("ShearY", never), shear, 0.0),
             center=np.where(turned[:, None], sizes[:, ::-1] / 2, 0.0),
         )
+
+
+@lru_cache(maxsize=64)
+def _layer(space: Space, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
+    ops = [space.op(name, filter, fill) for name in names if name != "Identity"]
+    return Layer(tuple(dict.fromkeys(ops)))
+
+
+@lru_cache(maxsize=64)
+def _positions(space: Space, names: tuple[str, ...], layer: Layer) -> np.ndarray:
+    """Index of each name's op in the layer, -1 for none: int64 (names + 1,), the last for no name."""
+    move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
+    look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
+    positions = [-1 if name == "Identity" else layer.ops.index(space.op(name, *look)) for name in names]
+    return np.array([*positions, -1], np.int64)
 
 
 RAND = Space(shear=0.3, share=150 / 331, pixels=0.0, degrees=30.0, factor=0.9, bits=8, lost=4)

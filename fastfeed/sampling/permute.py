@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.runtime.kernel import kernel
+
 __all__ = ["permute"]
 
 _ROUNDS = 8
@@ -37,6 +39,19 @@ def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = F
     if not values.size:
         return values.copy()
     sides, keys = _sides(n), _round_keys(key)
+    native = kernel()
+    if native is not None and not isinstance(n, np.ndarray) and keys.shape[1] == 1:
+        flat = np.ascontiguousarray(values.reshape(-1))
+        permuted = np.empty_like(flat)
+        native.permute(flat, int(n), int(sides[0]), int(sides[1]), keys.reshape(-1), inverse, permuted)
+        return permuted.reshape(values.shape)
+    return _permute(values, n, sides, keys, inverse)
+
+
+def _permute(
+    values: np.ndarray, n: int | np.ndarray, sides: tuple[Side, Side], keys: np.ndarray, inverse: bool
+) -> np.ndarray:
+    """The definition, which the kernel follows."""
     size = n.reshape(-1).astype(np.uint64) if isinstance(n, np.ndarray) else np.uint64(n)
     out = _network(values.reshape(-1).astype(np.uint64), *sides, keys, inverse)
     outside = np.flatnonzero(out >= size)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.runtime.kernel import kernel
 
 __all__ = ["PER_SLOT", "SLOT_SUBSTITUTE", "check_seed", "philox", "uniform"]
 
@@ -49,14 +50,25 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
         raise ConfigError(f"epoch must be in [0, 2**32), got {epoch}")
     if not 0 <= slot <= SLOT_SUBSTITUTE:
         raise ConfigError(f"slot must be in [0, {SLOT_SUBSTITUTE}], got {slot}")
-    ids = np.asarray(ids, np.int64).astype(np.uint64)
+    ids = np.ascontiguousarray(ids, np.int64)
+    native = kernel()
+    if native is not None and 0 < n <= PER_SLOT:
+        out = np.empty((len(ids), n))
+        native.uniform(int(seed), epoch, ids, slot, out)
+        return out
+    return _uniform(int(seed), epoch, ids, slot, n)
+
+
+def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.ndarray:
+    """The definition, which the kernel follows."""
+    ids = ids.astype(np.uint64)
     blocks = (n + 1) // 2  # one block of 4 x 32 bits makes two numbers
     counter = np.empty((4, len(ids), blocks), np.uint64)
     counter[0] = (ids & _LOW)[:, None]
     counter[1] = (ids >> _SHIFT32)[:, None]
     counter[2] = np.uint64(epoch)
     counter[3] = np.uint64(slot << 16) + np.arange(blocks, dtype=np.uint64)
-    words = philox(counter.reshape(4, -1), int(seed)).reshape(4, len(ids), blocks)
+    words = philox(counter.reshape(4, -1), seed).reshape(4, len(ids), blocks)
     pairs = np.empty((len(ids), blocks, 2), np.float64)
     for i in range(2):
         high, low = words[2 * i] >> np.uint64(5), words[2 * i + 1] >> np.uint64(6)

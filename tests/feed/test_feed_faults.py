@@ -19,8 +19,8 @@ from fastfeed.errors import (
     TooManyFailures,
 )
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed import batch_builder as assemble
 from fastfeed.feed import loader as loading
+from fastfeed.feed import task_sizes
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToLayout
 from fastfeed.sources import Arrays, ImageFolder
@@ -147,7 +147,8 @@ def test_large_files_are_decoded_as_they_come(photos, monkeypatch):
     """However few encoded bytes a task may hold, the batches are the same."""
     with feed(photos, batch=10, threads=1) as data:
         whole = list(data)
-    monkeypatch.setattr(assemble, "_READ_BYTES", 1)
+    monkeypatch.setattr(task_sizes, "_READ_BYTES", 1)
+    monkeypatch.setattr(task_sizes, "_READ_BYTES_THREAD", 1)
     monkeypatch.setattr(loading, "_READ_AT_ONCE", 3)
     with feed(photos, batch=10, threads=1) as data:
         assert equal(list(data), whole)
@@ -158,7 +159,7 @@ def test_a_stop_is_seen_between_reads():
 
     class Slow(Arrays):
         def read(self, ids):
-            reads.append(len(ids))
+            reads.append((threading.get_ident(), len(ids)))
             reading.set()
             go.wait(20)
             return super().read(ids)
@@ -177,7 +178,8 @@ def test_a_stop_is_seen_between_reads():
     go.set()
     asking.join(20)
     data.close()
-    assert sum(reads) <= 4, "one small read, not the whole task's"
+    assert {size for _, size in reads} == {4}
+    assert len({thread for thread, _ in reads}) == len(reads), "one small read per thread, not the whole task's"
 
 
 def test_an_error_before_the_first_batch_does_not_cost_an_epoch():

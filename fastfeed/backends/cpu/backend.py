@@ -26,9 +26,10 @@ from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine", "native_threads"]
+__all__ = ["CpuBackend", "compile", "convert", "convert_one", "engine", "native_threads", "whole_batches"]
 
 native_threads = True
+whole_batches = False
 
 _STAGES = ("decode", "augment", "convert")  # of native threads, in the order of their spans
 
@@ -48,7 +49,6 @@ class CpuBackend:
         # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the result
         self.rendered = self._program = program if program.mix is None else program.raw()
         self._native = None if executor is None else NativeProgram(self.rendered, self._final, executor)
-        self.whole_batches = self._native is not None
         self._scratch = threading.local()
 
     def render(
@@ -82,7 +82,7 @@ class CpuBackend:
 
     def render_native(
         self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, batch: int = 0
-    ) -> list[Bad | None]:
+    ) -> dict[int, Bad]:
         """`render` of samples that native threads hold, but for those to be skipped (bool (n,))."""
         assert self._native is not None
         record = partial(self._timeline.record_native, batch, _STAGES)

@@ -65,11 +65,11 @@ class NativeProgram:
 
     def run(
         self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, record: RecordSpans
-    ) -> list[Bad | None]:
-        """Fill the rows of `out` whose sample is not skipped (bool (n,)); the row of a bad one has any content."""
-        results: list[Bad | None] = [None] * len(samples)
+    ) -> dict[int, Bad]:
+        """Fill the rows of `out` whose sample is not skipped (bool (n,)). Bad ones, whose rows have any content."""
+        results: dict[int, Bad] = {}
         others = [row for row in samples.others if not skip[row]]
-        call = _Call(work, out, results, stop, record)
+        call = _Call(len(samples), work, out, results, stop, record)
         if not others:
             self._render(samples.handle, skip, call)
         else:
@@ -80,13 +80,15 @@ class NativeProgram:
             self._render(samples.handle, skip, call)
             with suppress(FeedClosed):
                 pending.result()
-        declined = [row for row, bad in enumerate(results) if bad is not None and bad.reason in DECLINED]
-        for row in declined:  # discovered only after the header: four components, a color space of its own
-            if self._executor.pillow is not None and row not in others:
+        for row, bad in list(results.items()):
+            if bad.reason in DECLINED and row not in others and self._executor.pillow is not None:
+                # discovered only after the header: four components, a color space of its own
                 header = self._executor.pillow.probe([samples.handle.bytes(row)])[0]
-                results[row] = header if isinstance(header, Bad) else None
                 if isinstance(header, Header):
+                    del results[row]
                     self._by_pillow(samples, row, header, call)
+                else:
+                    results[row] = header
         return results
 
     def mix(
@@ -128,7 +130,7 @@ class NativeProgram:
 
     def _through(self, parts: Sequence[_Part], handle: Any, skip: np.ndarray, call: _Call, rows: range) -> None:
         """Samples of these rows through all parts, into the batch."""
-        work = call.work if len(rows) == len(call.results) else call.work[rows.start : rows.stop]
+        work = call.work if len(rows) == call.count else call.work[rows.start : rows.stop]
         pixels = np.empty(0, np.uint8)
         for part in parts:
             choices = work.choices[part.first : part.first + len(part.layers)]
@@ -214,8 +216,9 @@ class NativeProgram:
 class _Call:
     """One call of `run`."""
 
+    count: int  # samples
     work: Work
     out: np.ndarray
-    results: list[Bad | None]
+    results: dict[int, Bad]
     stop: Stop
     record: RecordSpans

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from fastfeed.backends.cpu import chain
 from fastfeed.backends.cpu.mixing import mix
+from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain as dali_chain
 from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
 from fastfeed.backends.dali.graph import Graph, gpu_count, is_plain, supports_filters
@@ -29,16 +31,17 @@ from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.backends.dali.pipeline import Lane
 from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
-from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.executor import Executor
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.errors import ConfigError
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["DaliBackend", "compile", "engine", "native_threads"]
+__all__ = ["DaliBackend", "compile", "engine", "native_threads", "whole_batches"]
 
 native_threads = False
+whole_batches = True
 
 _ALL = 4  # if at least this many samples all fail in DALI but the engine decodes them, DALI is at fault
 
@@ -64,8 +67,6 @@ class _RenderCall:
 class DaliBackend:
     """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
 
-    whole_batches = True
-
     def __init__(
         self,
         program: Program,
@@ -75,8 +76,13 @@ class DaliBackend:
         threads: int,
         gpu: int,
         how: GpuDecode,
+        executor: Executor | None,
     ) -> None:
         dali_chain.check(program)
+        self._executor, self._native = executor, None
+        if executor is not None:  # views are samples of their own here
+            own = replace(program.raw(), views=0, others=(), mix=None)
+            self._native = NativeProgram(own, own.convert, executor)
         self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
         self.rendered = program
         count = gpu_count()
@@ -124,11 +130,6 @@ class DaliBackend:
             self.synchronize()  # buffers may be overwritten once they are released
         results = call.results
         return [next((bad for bad in results[k : k + views] if bad), None) for k in range(0, len(results), views)]
-
-    def render_native(
-        self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
-    ) -> list[Bad | None]:
-        raise NotImplementedError("samples for DALI are read in Python")
 
     def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0) -> None:
         with self._timeline.span("mix", batch), self.device_context():
@@ -233,33 +234,25 @@ class DaliBackend:
             self._store(work, rows, *self._pixels(work, rows))
 
     def _pixels(self, work: _RenderCall, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
-        """Render these rows with the engine, on all threads."""
+        """Render these rows on the processor, on all threads."""
         program = self._program
+        if self._native is not None and self._executor is not None:
+            results = np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
+            samples = self._executor.borrow([work.blobs[row] for row in rows], work.stop)
+            skip = np.zeros(len(rows), bool)
+            skip[list(samples.bad)] = True
+            record = partial(self._timeline.record_native, work.number, ("decode", "augment", "convert"))
+            bad = samples.bad | self._native.run(samples, skip, work.work[rows], results, work.stop, record)
+            return results, [bad.get(k) for k in range(len(rows))]
         pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
-        results = (
-            np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
-            if program.chain
-            else pixels
-        )
-        parts = min(self._threads, len(rows))
-        edges = [len(rows) * k // parts for k in range(parts + 1)]
-
-        def decode_part(k: int) -> list[Bad | None]:
-            first, last = edges[k], edges[k + 1]
-            request = work.request(rows[first:last], program.filter)
-            failures = decode_with_border(self._engine, request, program.border, pixels[first:last], work.stop)
-            if program.chain:
-                choices = work.work[rows[first:last]].choices
-                chain.change(program.layers, choices, failures, pixels[first:last], results[first:last])
-            return failures
-
         with self._timeline.span("decode", work.number):
-            if parts == 1:
-                failures = decode_part(0)
-                return results, failures
-            # temporary threads: nothing to close, and starting one costs less than an image
-            with ThreadPoolExecutor(parts, "fastfeed-dali") as pool:
-                return results, [bad for failures in pool.map(decode_part, range(parts)) for bad in failures]
+            request = work.request(rows, program.filter)
+            failures = decode_with_border(self._engine, request, program.border, pixels, work.stop)
+            if not program.chain:
+                return pixels, failures
+            results = np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
+            chain.change(program.layers, work.work[rows].choices, failures, pixels, results)
+            return results, failures
 
     def _store(self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]) -> None:
         """Convert rows into the batch; bad ones become black."""
@@ -298,7 +291,7 @@ def compile(
         raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here; use decode="cpu"')
     shares = {"auto": None if gpu_count() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
     how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
-    return DaliBackend(program, engine, timeline, batch, threads, gpu, how)
+    return DaliBackend(program, engine, timeline, batch, threads, gpu, how, executor)
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:

@@ -87,7 +87,7 @@ class _Helper:
             builders = job.builders()
             for builder, buffers in zip(builders, self._buffers, strict=True):
                 builder.branches[0].buffers.use_allocator(buffers.allocate)
-            self._builders, self._pool = builders, ThreadPool(job.config.threads)
+            self._builders, self._pool = builders, ThreadPool(builders[0].sizes.threads)
         except BaseException as error:
             self._error = pack_error(error)
         finally:

@@ -1,0 +1,270 @@
+"""What would 16 or 64 cores make of a feed? And what do small images cost?
+
+gil     how long the interpreter's lock is held per image, by py-spy, which asks 250 times a second who holds it
+waits   N native threads whose work is a wait of 0.85 ms per image, what decoding an ImageNet-size file takes: threads
+        stand for cores, so what the feed itself can serve shows on two. The share of N / 0.85 ms that it reaches.
+arrays  CIFAR-size arrays, crop with padding and flip: the feed, NumPy by hand, DALI's external_source
+small   64 x 64 JPEGs, crop and flip
+cores   processor time per image by recipe: images/s that one core makes
+
+--parts runs some of them. `gil` needs py-spy, and the right to trace a child process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from rounds import DATA, finish, interleaved, parser, ratio
+
+import fastfeed as ff
+from fastfeed.decode.executor import Executor
+from fastfeed.runtime.kernel import kernel
+
+BATCH, WAIT_NS, SECONDS = 256, 850_000, 5
+CROP = [ff.RandomResizedCrop(224), ff.RandomFlip()]
+LISTS: dict[str, list[Any]] = {
+    "crop": CROP,
+    "imagenet": ff.recipes.imagenet_train(224),
+    "policies": [*CROP, ff.ColorJitter(0.4, 0.4, 0.4), ff.RandAugment(), ff.Normalize.imagenet()],
+}
+SMALL = [ff.RandomCrop(32, padding=4), ff.RandomFlip()]
+MARKS_US = {"crop": 4, "imagenet": 4, "policies": 10, "arrays": 1}
+
+
+def main() -> None:
+    made = parser(__doc__, rounds=5)
+    made.add_argument("--parts", nargs="+", default=["gil", "waits", "arrays", "small", "cores"])
+    made.add_argument("--child", help="for the part gil: iterate this feed until killed")
+    options = made.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fastfeed-cores-") as folder:
+        root = Path(folder)
+        if options.child:
+            iterate(options.child, Path(os.environ["FASTFEED_BENCH_PHOTOS"]), options.threads)
+        parts: dict[str, Callable[[], Any]] = {
+            "gil": lambda: {kind: gil(kind, photographs(root), options.threads) for kind in MARKS_US},
+            "waits": lambda: waits(tiny(root)),
+            "arrays": lambda: arrays(options.rounds, options.threads),
+            "small": lambda: small(small_files(root), options.rounds, options.threads),
+            "cores": lambda: cores(photographs(root), options.rounds, options.threads),
+        }
+        result = {name: part() for name, part in parts.items() if name in options.parts}
+    finish("What would 16 or 64 cores make of a feed?", result, options.out)
+
+
+# -- material
+
+
+def photographs(root: Path) -> Path:
+    """ImageNet-size files, linked until there are some thousand."""
+    if not (root / "photos").exists():
+        files = sorted((DATA / "imagenet-sample").glob("*.[jJ]*"))
+        (root / "photos" / "a").mkdir(parents=True)
+        for copy, file in itertools.product(range(20), files):
+            (root / "photos" / "a" / f"{copy:02}{file.name}").symlink_to(file)
+    return root / "photos"
+
+
+def tiny(root: Path) -> Path:
+    """12,000 files of 3 kB with the height and width of a photograph: reading them takes little of two cores."""
+    if not (root / "tiny").exists():
+        file = io.BytesIO()
+        Image.new("RGB", (500, 375), (90, 120, 60)).save(file, "JPEG", quality=30)
+        (root / "tiny" / "a").mkdir(parents=True)
+        for i in range(12_000):
+            (root / "tiny" / "a" / f"{i:05}.jpg").write_bytes(file.getvalue())
+    return root / "tiny"
+
+
+def small_files(root: Path) -> Path:
+    """64 x 64 JPEGs cut from photographs."""
+    if not (root / "small").exists():
+        (root / "small" / "a").mkdir(parents=True)
+        for i, path in enumerate(sorted((DATA / "imagenet-sample").glob("*.[jJ]*"))):
+            photo = Image.open(path).convert("RGB").resize((64, 64))
+            for copy in range(80):
+                photo.save(root / "small" / "a" / f"{copy:02}{i:03}.jpg", quality=90)
+    return root / "small"
+
+
+def cifar() -> ff.Arrays:
+    """50,000 images of noise, as large as CIFAR's."""
+    rng = np.random.default_rng(0)
+    return ff.Arrays(rng.integers(0, 256, (50_000, 32, 32, 3), dtype=np.uint8), rng.integers(0, 10, 50_000))
+
+
+def feed_of(kind: str, photos: Path, threads: int) -> ff.Feed:
+    source: Any = cifar() if kind == "arrays" else ff.ImageFolder(photos, min_per_class=1)
+    return ff.Feed(source, LISTS.get(kind, SMALL), batch=BATCH, seed=0, threads=threads, prefetch=4)
+
+
+# -- parts
+
+
+def iterate(kind: str, photos: Path, threads: int) -> None:
+    """Print how many images there are so far, about ten times a second, until killed."""
+    images, printed = 0, 0.0
+    for batch in feed_of(kind, photos, threads).batches(epochs=None):
+        images += len(batch.ids)
+        if time.monotonic() - printed > 0.1:
+            printed = time.monotonic()
+            print(json.dumps([printed, images]), flush=True)
+
+
+def gil(kind: str, photos: Path, threads: int) -> dict[str, float]:
+    """Share of time that the lock is held, and microseconds of it per image."""
+    environment = {**os.environ, "FASTFEED_BENCH_PHOTOS": str(photos)}
+    command = [sys.executable, __file__, "--child", kind, "--threads", str(threads)]
+    with tempfile.TemporaryDirectory() as folder:
+        log, out = Path(folder, "log"), Path(folder, "gil")
+        with log.open("wb") as sink:
+            child = subprocess.Popen(command, stdout=sink, env=environment)
+        try:
+            while len(log.read_bytes().splitlines()) < 5:
+                time.sleep(0.1)
+            begin = _last(log)
+            spy = ["py-spy", "record", "--gil", "-r", "250", "-d", str(SECONDS), "-f", "raw", "-o", str(out)]
+            subprocess.run([*spy, "-p", str(child.pid)], check=True, capture_output=True)
+            end = _last(log)
+        finally:
+            child.kill()
+            child.wait()
+        held = sum(int(line.rsplit(" ", 1)[1]) for line in out.read_text().splitlines()) / (250 * SECONDS)
+    rate = (end[1] - begin[1]) / (end[0] - begin[0])
+    return {"images_per_second": round(rate), "held": round(held, 4), "us_per_image": round(1e6 * held / rate, 2)}
+
+
+def _last(log: Path) -> list[float]:
+    return json.loads(log.read_bytes().splitlines()[-2])
+
+
+class Waiting:
+    """The kernel, but its programs wait instead of working."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(kernel(), name)
+
+    def Program(self, fields: dict[str, Any]) -> Any:
+        """With a wait per sample."""
+        return kernel().Program({**fields, "wait_ns": WAIT_NS})
+
+
+def waits(root: Path) -> dict[str, Any]:
+    """Share of the ideal rate, by list and number of threads."""
+    build = Executor.__init__
+
+    def patched(self: Executor, *arguments: Any) -> None:
+        build(self, *arguments)
+        self.native = Waiting()
+
+    Executor.__init__ = patched  # type: ignore[method-assign]
+    try:
+        return {kind: {n: wait(root, kind, n) for n in (2, 8, 16, 32, 64)} for kind in LISTS}
+    finally:
+        Executor.__init__ = build  # type: ignore[method-assign]
+
+
+def wait(root: Path, kind: str, threads: int) -> dict[str, float]:
+    with ff.Feed(
+        ff.ImageFolder(root, min_per_class=1), LISTS[kind], batch=BATCH, seed=0, threads=threads, prefetch=8
+    ) as feed:
+        batches = feed.batches(epochs=None)
+        for _ in range(3):
+            next(batches)
+        begin, busy, images = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - begin < SECONDS:
+            images += len(next(batches).ids)
+        rate = images / (time.perf_counter() - begin)
+        cpu = 1e6 * (time.process_time() - busy) / images
+    ideal = threads * 1e9 / WAIT_NS
+    return {"images_per_second": round(rate), "of_ideal": round(rate / ideal, 3), "cpu_us_per_image": round(cpu, 1)}
+
+
+def arrays(rounds: int, threads: int) -> dict[str, Any]:
+    source = cifar()
+    contestants = {}
+    for name, ops in (("uint8", SMALL), ("float32", [*SMALL, ff.ToFloat()])):
+        feed = ff.Feed(source, ops, batch=BATCH, seed=0, threads=threads, prefetch=4)
+        contestants[f"fastfeed, {name}"] = _taker(feed.batches(epochs=None))
+    images = np.asarray(source.read(range(len(source))))
+    contestants["NumPy by hand, uint8"] = _taker(by_hand(images))
+    with contextlib.suppress(ImportError):
+        contestants["DALI, uint8"] = _taker(dali(images, threads))
+    rates = interleaved(rounds, contestants)
+    ratios = {name: ratio(rates, "fastfeed, uint8", name) for name in rates if not name.startswith("fastfeed")}
+    return {"rates": rates, "fastfeed, uint8, against": ratios}
+
+
+def _taker(batches: Iterator[Any]) -> Callable[[], int]:
+    def take() -> int:
+        for _ in range(200):
+            next(batches)
+        return 200 * BATCH
+
+    return take
+
+
+def by_hand(images: np.ndarray) -> Iterator[np.ndarray]:
+    """Fancy indexing into a padded copy, one thread: what people write for CIFAR."""
+    padded, rng = np.pad(images, ((0, 0), (4, 4), (4, 4), (0, 0))), np.random.default_rng(0)
+    across = np.arange(32)
+    while True:
+        ids, corner = rng.integers(0, len(images), BATCH), rng.integers(0, 9, (BATCH, 2))
+        columns = np.where(rng.random((BATCH, 1)) < 0.5, across, across[::-1])
+        rows = corner[:, :1] + across
+        yield padded[ids[:, None, None], rows[:, :, None], (corner[:, 1:] + columns)[:, None, :]]
+
+
+def dali(images: np.ndarray, threads: int) -> Iterator[Any]:
+    """A batch at a time through external_source, without a copy."""
+    from nvidia.dali import fn, pipeline_def, types
+
+    rng = np.random.default_rng(0)
+
+    def batch() -> np.ndarray:
+        return images[rng.integers(0, len(images), BATCH)]
+
+    @pipeline_def(batch_size=BATCH, num_threads=threads, device_id=None, prefetch_queue_depth=2)
+    def pipeline() -> Any:
+        photos = fn.external_source(batch, batch=True, layout="HWC", dtype=types.UINT8, no_copy=True)
+        corner = fn.random.uniform(range=[-4, 4], shape=2)
+        cut = fn.slice(photos, fn.cast(corner, dtype=types.INT32), [32, 32], axes=[0, 1], out_of_bounds_policy="pad")
+        return fn.flip(cut, horizontal=fn.random.coin_flip())
+
+    built = pipeline()
+    built.build()
+    while True:
+        yield built.run()
+
+
+def small(root: Path, rounds: int, threads: int) -> dict[str, Any]:
+    ops = [ff.RandomResizedCrop(64), ff.RandomFlip()]
+    source = ff.ImageFolder(root, min_per_class=1)
+    feeds = {n: ff.Feed(source, ops, batch=BATCH, seed=0, threads=n, prefetch=4) for n in (1, threads)}
+    return interleaved(rounds, {f"{n} threads": _taker(feed.batches(epochs=None)) for n, feed in feeds.items()})
+
+
+def cores(photos: Path, rounds: int, threads: int) -> dict[str, Any]:
+    """Images/s of one core are what processor time per image says: threads of the feed wait for nobody."""
+    takers = {}
+    for kind in LISTS:
+        batches = feed_of(kind, photos, threads).batches(epochs=None)
+        takers[kind] = lambda batches=batches: sum(len(next(batches).ids) for _ in range(8))
+    rates = interleaved(rounds, takers)
+    return {kind: rate | {"images_per_core": round(1e3 / rate["cpu_ms_per_image"])} for kind, rate in rates.items()}
+
+
+if __name__ == "__main__":
+    main()

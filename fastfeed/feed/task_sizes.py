@@ -1,0 +1,33 @@
+"""How much of a batch one task makes, how many threads run Python, and what they may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TaskSizes"]
+
+_ROWS = 32  # of a task that decodes on the thread that runs it: enough to vectorize over
+_ROWS_MIXED = 64  # of a task of native threads that are mixed afterwards: as bytes they need memory of their own
+_READ_BYTES = 32 << 20  # encoded bytes that a task holds before it decodes them
+_READ_BYTES_THREAD = 8 << 20  # the same, of a task of native threads, per thread
+_READ_BYTES_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSizes:
+    """A task is what one Python thread does without a break."""
+
+    rows: int  # samples
+    threads: int  # Python threads
+    max_bytes: int  # of encoded samples that a task holds
+
+    @classmethod
+    def of(cls, batch: int, group: int, threads: int, native: bool, whole_batches: bool) -> TaskSizes:
+        """For batches whose samples are mixed in groups of `group`; 1 where they are not mixed."""
+        most = batch + (2 * group if group > 1 else 0)  # groups at the batch's edges are made completely
+        if native:  # tasks wait for native threads most of the time; these want the next task before one has ended
+            rows = most if group == 1 else min(most, _ROWS_MIXED)
+            return cls(rows, 2 + -(-4 * threads // rows), max(_READ_BYTES, _READ_BYTES_THREAD * threads))
+        if whole_batches:
+            return cls(most, threads, _READ_BYTES_WHOLE)
+        return cls(max(1, min(_ROWS, -(-batch // threads))), threads, _READ_BYTES)

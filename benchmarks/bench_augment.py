@@ -26,10 +26,10 @@ from bench_feed import decode_alone, walk
 from rounds import DATA, cpu_rounds, finish, interleaved, parser
 
 import fastfeed as ff
-from fastfeed.backends.cpu.backend import convert_one
 from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels import MEASURED, TABLES
 from fastfeed.backends.cpu.mixing import mix
+from fastfeed.backends.cpu.reference import convert_one
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.layers import choose, layers
 

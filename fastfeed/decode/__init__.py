@@ -29,9 +29,6 @@ def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
     if program.decode is None:
         return PixelsEngine()
     pillow = PillowEngine(program.decode)
-    if decode == "pillow":
-        return pillow
-    if decode == "auto" and not is_built():
-        pillow.name = "pillow (the JPEG kernel is not built, `fastfeed doctor` says how)"
+    if decode == "pillow" or (decode == "auto" and not is_built()):
         return pillow
     return RouterEngine(NativeEngine(program.decode), pillow)

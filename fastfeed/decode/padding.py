@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cv2
 import numpy as np
 
 from fastfeed.decode.base import Bad, DecodeEngine, Request, Stop
@@ -14,7 +13,6 @@ from fastfeed.ops.program.window import Windows
 
 __all__ = ["add_border", "decode_with_border", "place_windows", "source_index"]
 
-_MODES = {"constant": cv2.BORDER_CONSTANT, "edge": cv2.BORDER_REPLICATE, "reflect": cv2.BORDER_REFLECT_101}
 _NEAR = 1e-6  # of a pixel: sums of fractions
 
 
@@ -121,11 +119,20 @@ def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
 
 
 def add_border(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
-    """Pad by `edges` (top, bottom, left, right) pixels, into `out`."""
-    how = _MODES[mode] | cv2.BORDER_ISOLATED
-    bordered = cv2.copyMakeBorder(image, *edges, how, dst=out if out.flags.c_contiguous else None, value=fill)
-    if not out.flags.c_contiguous:
-        out[:] = bordered.reshape(out.shape)
+    """Pad an image (height, width, channels) by `edges` (top, bottom, left, right) pixels, into `out`."""
+    top, bottom, left, right = edges
+    height, width = image.shape[:2]
+    rows = out[top : top + height]
+    rows[:, left : left + width] = image
+    above, below = np.arange(-top, 0), np.arange(height, height + bottom)
+    before, behind = np.arange(-left, 0), np.arange(width, width + right)
+    if mode == "constant":
+        out[:top], out[top + height :], rows[:, :left], rows[:, left + width :] = (fill,) * 4
+    else:
+        rows[:, :left] = image[:, source_index(before, width, mode)]
+        rows[:, left + width :] = image[:, source_index(behind, width, mode)]
+        out[:top] = rows[source_index(above, height, mode)]
+        out[top + height :] = rows[source_index(below, height, mode)]
     return out
 
 

@@ -110,7 +110,7 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
     for link in program.chain:
         first = link.steps[0].op
         own = sorted({repr(op) for layer in link.layers for op in layer.ops if isinstance(op, Function)})
-        yours = f": {', '.join(own)}, yours, on the processor" if own else ""
+        yours = f": {', '.join(own)}, yours, in Python" if own else ""
         what = _window(link.steps) if first.kind == "geometry" else f"{type(first).__name__}{yours}"
         runs.append(("change", what, str(link.spec)))
     if program.mix is not None:

@@ -227,6 +227,7 @@ NB_MODULE(_native, m) {
   m.def("gray", &gray_all, nb::arg("image").noconvert());
   bind_draws(m);
   bind_executor(m);
+  bind_masks(m);
   m.attr("WIDE_LOOK_UPS") = wide_look_ups();
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.backends.cpu.kernels.warps import warp
 from fastfeed.ops.move_boxes import Stage
+from fastfeed.runtime.kernel import kernel
 
 __all__ = ["mask_after"]
 
@@ -17,36 +18,12 @@ def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int 
 
     Pixels outside the image (borders of any mode, corners after a rotation) become `ignore`.
     """
-    for stage in stages:
-        back, size = stage.back[row], tuple(stage.sizes[row].tolist())
-        straight = back[0, 1] == back[1, 0] == back[2, 0] == back[2, 1] == 0
-        if (
-            straight
-            and size == mask.shape
-            and np.array_equal(back, np.eye(3))
-            and _is_uncropped(stage.limits[row], size)
-        ):
-            continue
-        if straight:
-            mask = _looked_up(mask, back, size, stage.limits[row], ignore)
-        else:
-            mask = warp(mask, back, "nearest", (ignore,))
-    return mask
-
-
-def _is_uncropped(limit: np.ndarray, size: tuple[int, ...]) -> bool:
-    """Whether all of the image exists: an earlier crop may have cut off what a border lies over now."""
-    return bool((limit[:2] <= 0).all() and (limit[:2] + limit[2:] >= size).all())
-
-
-def _looked_up(mask: np.ndarray, back: np.ndarray, size: tuple[int, ...], limit: np.ndarray, ignore: int) -> np.ndarray:
-    """Through a matrix that only scales, mirrors and moves: rows, then columns."""
-    outside = []
-    for axis, k in ((0, 1), (1, 0)):
-        at = (np.arange(size[axis]) + 0.5) * back[k, k] + back[k, 2]
-        low, high = max(float(limit[axis]), 0.0), min(float(limit[axis] + limit[2 + axis]), mask.shape[axis])
-        outside.append((at < low) | (at >= high))
-        mask = mask.take(np.clip(np.floor(at).astype(np.int64), 0, mask.shape[axis] - 1), axis=axis)
-    mask[outside[0]] = ignore
-    mask[:, outside[1]] = ignore
-    return mask
+    native = kernel()
+    if native is None:  # the definition, which needs OpenCV
+        return importlib.import_module("fastfeed.backends.cpu.kernels.masks").mask_after(stages, row, mask, ignore)
+    back, sizes, limits = (
+        np.stack([getattr(stage, name)[row] for stage in stages]) for name in ("back", "sizes", "limits")
+    )
+    out = np.empty(sizes[-1], np.uint8)
+    native.move_mask(np.ascontiguousarray(mask), back, sizes, limits, ignore, out)
+    return out

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-import cv2
 import numpy as np
 
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
@@ -54,7 +54,11 @@ def mix_labels(soft: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarr
 
 
 def _blend(own: np.ndarray, other: np.ndarray, share: float, out: np.ndarray) -> None:
-    """With OpenCV, which lets other threads run; as two axes: for it a third is channels."""
+    """With OpenCV, which lets other threads run; as two axes: for it a third is channels.
+
+    It is loaded here: native threads blend without it, and masks are pasted only.
+    """
+    cv2 = importlib.import_module("cv2")
     rows = out.shape[0]
     first, second = own.reshape(rows, -1), other.reshape(rows, -1)
     if out.flags.c_contiguous:

@@ -33,7 +33,7 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.window import Window
 from fastfeed.ops.warp import WARP_FILTERS, Affine, Perspective, Rotate
 
-__all__ = ["BORDERS", "layer_values", "native_layer", "needs_noise"]
+__all__ = ["BORDERS", "is_native", "layer_values", "native_layer", "needs_noise"]
 
 BORDERS = ("none", "constant", "edge", "reflect")  # as Border::Mode in native/ops/window.h
 
@@ -104,16 +104,17 @@ _OPS: dict[type, NativeOp] = {
 }
 
 
-def native_layer(layer: Layer, channels: int) -> tuple[Any, ...] | None:
-    """The layer's ops for the kernel: (name, constants, layers inside) each. None if one of them runs in Python."""
+def is_native(op: Any) -> bool:
+    """Whether the kernel has this simple op."""
+    return type(op) in _OPS
+
+
+def native_layer(layer: Layer, channels: int) -> tuple[Any, ...]:
+    """The layer's ops for the kernel, which has them: (name, constants, layers inside) each."""
     ops = []
     for op in layer.ops:
-        native = _OPS.get(type(op))
-        if native is None:
-            return None
+        native = _OPS[type(op)]
         inner = tuple(native_layer(part, channels) for part in op.chain) if isinstance(op, AugMix) else ()
-        if None in inner:
-            return None
         ops.append((native.name(op), tuple(map(float, native.constants(op, channels))), inner))
     return tuple(ops)
 

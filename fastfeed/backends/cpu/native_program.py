@@ -1,7 +1,8 @@
-"""A program on native threads: one call per batch, but for layers that run in Python and files that Pillow decodes."""
+"""A program on native threads: one call per batch, but for functions of users and files that Pillow decodes."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.cpu.chain import run
-from fastfeed.backends.cpu.kernels.functions import OpFailed
-from fastfeed.backends.cpu.native_ops import BORDERS, layer_values, native_layer, needs_noise
+from fastfeed.backends.cpu import functions
+from fastfeed.backends.cpu.native_ops import BORDERS, is_native, layer_values, native_layer, needs_noise
 from fastfeed.decode.base import DECLINED, ENLARGE, Bad, Header, Request, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.multi_crop import decode_views
@@ -21,26 +21,45 @@ from fastfeed.decode.padding import decode_with_border
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.base import FILTERS, shade
 from fastfeed.ops.convert import Convert
+from fastfeed.ops.function import Function
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.noise_table import STEPS, gray, steps
-from fastfeed.ops.program.layers import Layer
+from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 
 __all__ = ["NativeProgram", "RecordSpans"]
 
-_SLICE = 32  # samples that a thread takes through layers in Python at a time
+_SLICE = 32  # samples that a thread takes through ops in Python at a time
 _DONE, _CANCELLED = 0, 6  # as Status in native/header.h
 
 RecordSpans = Callable[[np.ndarray], None]  # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
 
 
 @dataclass(frozen=True, slots=True)
+class _Layer:
+    """A layer of the program, or of its ops those that run in one place: a sample takes at most one of all."""
+
+    layer: Layer
+    native: bool  # runs on native threads; otherwise in Python
+    number: int  # of the whole layer in the program
+    kept: tuple[int, ...]  # which of its ops
+
+    def choices(self, choices: Sequence[Choices]) -> Choices:
+        """Its own, from those of the program's layers."""
+        whole = choices[self.number]
+        if len(self.kept) == len(whole.values):
+            return whole
+        own = np.full(len(whole.values) + 1, -1)  # the last is that of no op, -1
+        own[list(self.kept)] = np.arange(len(self.kept))
+        return Choices(own[whole.choice], tuple(whole.values[k] for k in self.kept))
+
+
+@dataclass(frozen=True, slots=True)
 class _Part:
     """Neighboring layers that run in one place."""
 
-    layers: tuple[Layer, ...]
-    first: int  # index of its first layer in the program
-    native: Any  # the kernel's Program; None where the layers run in Python
+    layers: tuple[_Layer, ...]
+    native: Any  # the kernel's Program; None for what runs in Python
     shape: tuple[int, ...]  # of a window after these layers, in bytes; () after the last part
 
 
@@ -51,17 +70,18 @@ class NativeProgram:
         """`final`: the conversion of mixed samples, where the program makes bytes to be mixed."""
         self._program, self._executor, self._views = program, executor, max(1, program.views)
         height, width, self._channels = (side or 0 for side in program.pixels.shape)
+        self._layers = tuple(part for number, layer in enumerate(program.layers) for part in _halves(layer, number))
         self._sizes = [(height, width)]  # before each layer, and after the last
-        for link in program.chain:
-            self._sizes += [tuple(side or 0 for side in link.spec.size)] * len(link.layers)
+        after = [tuple(side or 0 for side in link.spec.size) for link in program.chain for _ in link.layers]
+        self._sizes += [after[layer.number] for layer in self._layers]
         self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
-        last = len(program.layers)
+        last = len(self._layers)
         self._mixing = None if program.mix is None else self._kernel_program(last, last, encoded=False, how=final)
 
     @property
-    def python_layers(self) -> int:
-        """How many layers run in Python."""
-        return sum(len(part.layers) for part in self._parts if part.native is None)
+    def python_ops(self) -> tuple[Any, ...]:
+        """The ops that run in Python: functions of users."""
+        return tuple(op for layer in self._layers if not layer.native for op in layer.layer.ops)
 
     def run(
         self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, record: RecordSpans
@@ -102,7 +122,7 @@ class NativeProgram:
         record(spans[:used, [0, 1, 4]])
 
     def _render(self, handle: Any, skip: np.ndarray, call: _Call) -> None:
-        if not self.python_layers:
+        if not self.python_ops:
             self._through(self._parts, handle, skip, call, range(len(skip)))
             return
         slices = [range(first, min(first + _SLICE, len(skip))) for first in range(0, len(skip), _SLICE)]
@@ -133,14 +153,12 @@ class NativeProgram:
         work = call.work if len(rows) == call.count else call.work[rows.start : rows.stop]
         pixels = np.empty(0, np.uint8)
         for part in parts:
-            choices = work.choices[part.first : part.first + len(part.layers)]
+            choices = [layer.choices(work.choices) for layer in part.layers]
             if part.native is None:
                 for k in np.flatnonzero(~skip).tolist():
                     try:
-                        for view in range(self._views):
-                            image = pixels[k, view]
-                            image[...] = run(part.layers, choices, k * self._views + view, image, leave=False)[0]
-                    except OpFailed as failed:
+                        self._run_in_python(part, choices, k, pixels[k])
+                    except functions.OpFailed as failed:
                         call.results[rows[k]] = Bad("op_failed", str(failed))
                         skip[k] = True
                 continue
@@ -152,7 +170,7 @@ class NativeProgram:
             codes, spans = np.empty(len(rows), np.int8), np.empty((len(rows), 5), np.int64)
             windows = work.windows if part is parts[0] and parts is self._parts else None
             boxes, flips, limits = (None,) * 3 if windows is None else (windows.boxes, windows.flips, windows.limits)
-            values = tuple(layer_values(layer, chosen) for layer, chosen in zip(part.layers, choices, strict=True))
+            values = tuple(layer_values(part.layer, own) for part, own in zip(part.layers, choices, strict=True))
             used = self._executor.render(
                 part.native, handle, skip, boxes, flips, limits, values, target, codes, spans, call.stop
             )
@@ -161,31 +179,45 @@ class NativeProgram:
                 call.results[rows[k]] = bad_of(int(codes[k]))
                 skip[k] = True
 
+    def _run_in_python(self, part: _Part, choices: Sequence[Choices], k: int, pixels: np.ndarray) -> None:
+        """Change the windows of sample k, uint8 (views, height, width, channels)."""
+        for row, image in enumerate(pixels, k * self._views):
+            for layer, own in zip(part.layers, choices, strict=True):
+                chosen = own.choice[row]
+                if chosen < 0:
+                    continue
+                op = layer.layer.ops[chosen]
+                if isinstance(op, Function):
+                    functions.call(op, own.values[chosen], row, image)
+                else:  # the definition of an op that has no native kernel, which needs OpenCV
+                    run = importlib.import_module("fastfeed.backends.cpu.chain").run
+                    image[...] = run([layer.layer], [own], row, image, leave=False)[0]
+
     def _images(self, pixels: np.ndarray) -> Any:
         """Windows (n, views, height, width, channels) as samples of the kernel."""
         stacked = pixels.reshape(len(pixels), -1, *pixels.shape[3:])
         return self._executor.native.Samples.of_images(stacked, np.arange(len(stacked)))
 
     def _split(self, decoded: bool) -> list[_Part]:
-        """Runs of layers that the kernel has, and between them those that run in Python; the ends are the kernel's."""
-        layers, how, parts = self._program.layers, self._program.convert, list[_Part]()
-        native = [native_layer(layer, self._channels) is not None for layer in layers]
+        """Runs of native layers, and between them what runs in Python; both ends are native."""
+        layers, how, parts = self._layers, self._program.convert, list[_Part]()
+        native = [layer.native for layer in layers]
         first = 0
         while True:
             last = next((k for k in range(first, len(layers)) if not native[k]), len(layers))
             is_last = last == len(layers)
             program = self._kernel_program(first, last, encoded=not parts and not decoded, how=how if is_last else None)
             shape = () if is_last else (*self._sizes[last], self._channels)
-            parts.append(_Part(layers[first:last], first, program, shape))
+            parts.append(_Part(layers[first:last], program, shape))
             if is_last:
                 return parts
             first = next((k for k in range(last, len(layers)) if native[k]), len(layers))
-            parts.append(_Part(layers[last:first], last, None, (*self._sizes[first], self._channels)))
+            parts.append(_Part(layers[last:first], None, (*self._sizes[first], self._channels)))
 
     def _kernel_program(self, first: int, last: int, encoded: bool, how: Convert | None) -> Any:
         """Layers [first, last), and a conversion unless bytes are wanted."""
         program = self._program
-        layers = program.layers[first:last]
+        layers = [part.layer for part in self._layers[first:last]]
         border = program.border
         (height, width), (out_height, out_width) = self._sizes[first], self._sizes[last]
         noise = (steps(), gray(), STEPS) if any(map(needs_noise, layers)) else None
@@ -210,6 +242,16 @@ class NativeProgram:
                 "noise": noise,
             }
         )
+
+
+def _halves(layer: Layer, number: int) -> list[_Layer]:
+    """The layer, or, if only some of its ops have native kernels, both kinds apart."""
+    halves = []
+    for native in (True, False):
+        kept = tuple(k for k, op in enumerate(layer.ops) if is_native(op) == native)
+        if kept:
+            halves.append(_Layer(Layer(tuple(layer.ops[k] for k in kept)), native, number, kept))
+    return halves
 
 
 @dataclass(slots=True)

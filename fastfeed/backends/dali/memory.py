@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.cpu.backend import convert
+from fastfeed.backends.cpu.reference import convert
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import Allocate, aligned

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastfeed.backends.cpu.chain import run
-from fastfeed.backends.cpu.kernels.functions import OpFailed
+from fastfeed.backends.cpu.functions import OpFailed
 from fastfeed.ops import Function, Invert
 from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import PIXELS

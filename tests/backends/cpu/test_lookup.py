@@ -7,8 +7,8 @@ import pytest
 from helpers import jpegs
 from PIL import Image
 
-from fastfeed.backends.cpu.backend import convert
 from fastfeed.backends.cpu.kernels import lookup
+from fastfeed.backends.cpu.reference import convert
 from fastfeed.ops import Normalize, ToFloat, ToLayout
 from fastfeed.ops.convert import Convert
 

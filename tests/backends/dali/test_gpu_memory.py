@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from fastfeed.backends.cpu.backend import convert
+from fastfeed.backends.cpu.reference import convert
 from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.program.compile import fuse

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastfeed.backends.cpu.kernels import augmix, colors, erasing, filters, functions, noise, tables, warps, windows
+from fastfeed.backends.cpu import functions
+from fastfeed.backends.cpu.kernels import augmix, colors, erasing, filters, noise, tables, warps, windows
 
 __all__ = ["ALONE", "KERNELS", "MEASURED", "NARROW", "NESTED", "TABLES"]
 

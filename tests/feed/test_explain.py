@@ -9,7 +9,20 @@ from helpers.photos import folder
 from fastfeed.distributed.world import World
 from fastfeed.feed.explain import short
 from fastfeed.feed.feed import Feed
-from fastfeed.ops import CenterCrop, Decode, Normalize, RandomFlip, RandomResizedCrop, Resize, ToFloat, ToLayout
+from fastfeed.ops import (
+    CenterCrop,
+    Decode,
+    Function,
+    Invert,
+    Maybe,
+    Normalize,
+    OneOf,
+    RandomFlip,
+    RandomResizedCrop,
+    Resize,
+    ToFloat,
+    ToLayout,
+)
 from fastfeed.sources import Arrays, ImageFolder
 
 
@@ -56,7 +69,7 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
     read     bytes                                                    encoded bytes
     decode   RandomResizedCrop + RandomFlip, one bilinear resampling  HWC uint8[224, 224, 3]
     convert  scale and offset by table                                CHW float32[3, 224, 224]
-    on pillow -> NumPy + OpenCV
+    on pillow -> in Python with OpenCV
   a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 are in memory, 19.3 MB"""
     )
     assert str(feed) == feed.explain()
@@ -79,3 +92,31 @@ Feed from Arrays: 100 images, HWC uint8[32, 32, 3]
     on pixels -> native threads
   a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 are in memory, 0.1 MB"""
     )
+
+
+def stamped(image, numbers):
+    image[:2, :2] = 0
+    return image
+
+
+def test_functions_run_in_python():
+    images = np.zeros((100, 32, 32, 3), np.uint8)
+    ops = [stamped, Invert(), OneOf([Function(stamped, draws=1), Invert()]), Maybe(stamped)]
+    lines = str(Feed(Arrays(images), ops, batch=10)).splitlines()
+    assert [line[10:].split("  ")[1].strip() for line in lines if line.startswith("    change")] == [
+        "Function: Function(stamped), yours, in Python",
+        "Invert",
+        "OneOf: Function(stamped, draws=1), yours, in Python",
+        "Maybe: Function(stamped), yours, in Python",
+    ]
+    assert "    on pixels -> native threads; in Python: Function(stamped), Function(stamped, draws=1)" in lines
+
+
+def test_where_the_kernel_is_not_built(tmp_path, monkeypatch):
+    for module in ("fastfeed.decode", "fastfeed.decode.executor", "fastfeed.backends.cpu.backend"):
+        monkeypatch.setattr(f"{module}.is_built", lambda: False)
+    why = "because the kernel is not built (`fastfeed doctor` says how)"
+    source = ImageFolder(folder(tmp_path / "photos", {"a": 10}))
+    assert f"\n    on pillow -> in Python with OpenCV, {why}\n" in str(Feed(source, [CenterCrop(24)], batch=5))
+    arrays = Arrays(np.zeros((10, 8, 8, 3), np.uint8))
+    assert f"\n    on pixels -> in Python with OpenCV, {why}\n" in str(Feed(arrays, [], batch=5))

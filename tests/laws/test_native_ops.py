@@ -12,7 +12,23 @@ from helpers.photos import folder, picture
 import fastfeed.backends.cpu.backend as cpu
 from fastfeed.decode import engine_for, is_built
 from fastfeed.decode.executor import Executor
-from fastfeed.ops import JPEGCompression, Normalize, RandomFlip, RandomResizedCrop, Resize, ToFloat, ToLayout
+from fastfeed.ops import (
+    Equalize,
+    FiveCrop,
+    Function,
+    Invert,
+    JPEGCompression,
+    Maybe,
+    Normalize,
+    OneOf,
+    RandomFlip,
+    RandomResizedCrop,
+    Resize,
+    Rotate,
+    Sequential,
+    ToFloat,
+    ToLayout,
+)
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
@@ -87,6 +103,25 @@ def test_files(op, photographs):
 def test_conversion(op, end, photographs):
     if op.kind in ("geometry", "change"):
         check(render_both(photographs, [RandomResizedCrop(48), op, *end]), op)
+
+
+def darker(image, numbers):
+    return np.rint(image * numbers[0]).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [darker],
+        [Invert(), darker, darker, JPEGCompression()],
+        [OneOf([Rotate(30), darker, Equalize(), Function(darker, draws=1)])],
+        [Maybe(OneOf([darker, Invert()]), 0.6), Maybe(Sequential([RandomFlip(1.0), darker, Invert()]))],
+        [FiveCrop(20), OneOf([darker, Invert()])],
+    ],
+    ids=repr,
+)
+def test_functions_among_native_ops(ops, photographs):
+    check(render_both(photographs, [Resize((40, 40)), *ops]), ops)
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ class NativeProgram:
 
     @property
     def python_ops(self) -> tuple[Any, ...]:
-        """The ops that run in Python: functions of users."""
+        """The ops that run in Python, as they have no native kernel: functions of users."""
         return tuple(op for layer in self._layers if not layer.native for op in layer.layer.ops)
 
     def run(

@@ -1,4 +1,4 @@
-"""Feeds on native threads do not load OpenCV, whatever ops are in the list."""
+"""Feeds on native threads do not load OpenCV, whatever ops are in the list; without the kernel it makes the same."""
 
 from __future__ import annotations
 
@@ -76,3 +76,31 @@ def test_opencv_is_not_loaded(program, photographs, python):
     done = python(PROGRAM.format(program=program), photographs)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("ok\n")
+
+
+SAME = """
+import hashlib, sys
+
+import numpy as np
+
+if sys.argv[1] == "without":
+    sys.modules["fastfeed._native"] = None  # as where it is not built
+
+import fastfeed as ff
+
+images = np.random.default_rng(0).integers(0, 256, (8, 40, 50, 3), dtype=np.uint8)
+source = ff.Objects(ff.Arrays(images, np.arange(8) % 4), masks=list(images[..., 0]))
+ops = [ff.RandomResizedCrop(32), ff.RandAugment(), lambda image, numbers: 255 - image, ff.Rotate(30), ff.CutMix()]
+with ff.Feed(source, [*ops, ff.OneHot(4)], batch=4, seed=1) as feed:
+    batches = list(feed.batches(0))
+text = "; in Python: Function(<lambda>)\\n" if sys.argv[1] == "with" else "OpenCV, because the kernel is not built"
+assert text in str(feed), str(feed)
+assert ("cv2" in sys.modules) == (sys.argv[1] == "without")
+print(hashlib.sha256(b"".join(b.images.tobytes() + b.masks.tobytes() for b in batches)).hexdigest())
+"""
+
+
+def test_a_feed_without_the_kernel_makes_the_same_batches(python):
+    done = [python(SAME, kernel) for kernel in ("with", "without")]
+    assert [run.returncode for run in done] == [0, 0], [run.stderr for run in done]
+    assert done[0].stdout == done[1].stdout

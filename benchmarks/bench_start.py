@@ -70,6 +70,7 @@ def main() -> None:
             }
             for name, rows in starts.items()
         },
+        "opencv_adds_cpu_seconds": middle([b[3] - a[3] for a, b in zip(*starts.values(), strict=True)]),
         "installed_megabytes": installed(),
     }
     finish("How long until the first batch?", result, options.out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastfeed.decode.native import bad_of, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.decode import Decode
-from fastfeed.runtime.addresses import ArrayRows, WholeFiles
+from fastfeed.runtime.addresses import Addresses, ArrayRows, Grouped, WholeFiles
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
 __all__ = ["Executor", "Samples", "executor_for"]
@@ -45,6 +45,18 @@ class Samples:
         height, width = self.sizes[row].tolist()
         return self.others.get(row) or Header(height, width, "JPEG" if self.encoded else "array")
 
+    def first(self, count: int) -> Samples:
+        """The first of them."""
+        return replace(
+            self,
+            handle=self.handle.part(0, count),
+            codes=self.codes[:count],
+            sizes=self.sizes[:count],
+            others={row: header for row, header in self.others.items() if row < count},
+            bad={row: bad for row, bad in self.bad.items() if row < count},
+            unread=[row for row in self.unread if row < count],
+        )
+
 
 class Executor:
     """The threads of one feed."""
@@ -59,14 +71,31 @@ class Executor:
         self._python = ThreadPool(threads, "fastfeed-python")
         self.close = self._python.close
 
-    def read(self, addresses: WholeFiles | ArrayRows, max_bytes: int, stop: Stop) -> Samples:
-        """The first of these samples, up to a limit of bytes; at least one."""
+    def read(self, addresses: Addresses, max_bytes: int, stop: Stop, skip: np.ndarray | None = None) -> Samples:
+        """The first of these samples, up to a limit of bytes; at least one.
+
+        Args:
+            addresses: of n samples.
+            max_bytes: no more samples are read once there are so many bytes.
+            stop: once it is set, no more are read either.
+            skip: bool (n,), samples that are not to be read.
+        """
         if isinstance(addresses, ArrayRows):
             ids = addresses.ids
             sizes = np.broadcast_to(np.array(addresses.images.shape[1:3], np.int64), (len(ids), 2))
             return _pixels(self.native.Samples.of_images(addresses.images, ids), sizes)
-        spans = np.empty((len(addresses.ids), 5), np.int64)
-        handle = self._threads.read_files(*addresses, max_bytes, self._max_pixels, spans, stop)
+        locations = self.native.Locations(addresses.length)
+        for rows, group in addresses.groups if isinstance(addresses, Grouped) else ((None, addresses),):
+            if isinstance(group, ArrayRows):
+                locations.images(rows, group.images, group.ids)
+            elif isinstance(group, WholeFiles):
+                locations.files(rows, *group)
+            else:
+                locations.ranges(rows, *group)
+        if skip is not None:
+            locations.leave_out(skip)
+        spans = np.empty((addresses.length, 5), np.int64)
+        handle = self._threads.read(locations, max_bytes, self._max_pixels, spans, stop)
         return self._inspected(handle, spans)
 
     def borrow(self, blobs: Sequence[Any], stop: Stop) -> Samples:
@@ -107,7 +136,7 @@ class Executor:
             handle, info, spans = handle.part(0, count), info[:count], spans[:count]
             codes = info[:, 0]
         sizes = info[:, 1:3].astype(np.int64)
-        samples = Samples(handle, codes, sizes, {}, {}, [], True, spans[spans[:, 1] > 0, :3])
+        samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[spans[:, 1] > 0, :3])
         for row in np.flatnonzero(codes).tolist():
             if codes[row] < 0:
                 samples.unread.append(row)
@@ -121,8 +150,10 @@ class Executor:
         return view if samples.encoded else view.reshape(*samples.sizes[row], -1)
 
     def put(self, samples: Samples, row: int, blob: Any) -> None:
-        """Add a sample that Python has read in place of one that native threads could not."""
-        samples.handle.put(row, blob, self._max_pixels)
+        """Add a sample that Python has read, a file or pixels, in place of one that native threads could not."""
+        height, width = (0, 0) if samples.encoded else blob.shape[:2]
+        data = blob if samples.encoded else np.ascontiguousarray(blob)
+        samples.handle.put(row, data, self._max_pixels, height, width)
         info = np.empty((len(samples), 9), np.int32)
         samples.handle.info(info)
         samples.codes[row], samples.sizes[row] = info[row, 0], info[row, 1:3]

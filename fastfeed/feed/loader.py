@@ -16,10 +16,10 @@ from fastfeed.feed.pending_batch import PendingBatch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
-from fastfeed.runtime.addresses import ArrayRows, WholeFiles
+from fastfeed.runtime.addresses import Addresses
 from fastfeed.runtime.thread_pool import CancelToken
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sources.base import Addressable, Annotated, Source
+from fastfeed.sources.base import Annotated, Source, addresses_of
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
 
@@ -71,7 +71,6 @@ class Loader:
         self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
         self._timeline, self._executor, self._native = timeline, executor, native
         self._annotated = source if isinstance(source, Annotated) else None
-        self._addressable = source if isinstance(source, Addressable) and _describes_reads(source) else None
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """The first of these ids, up to the limit of bytes."""
@@ -102,13 +101,13 @@ class Loader:
     def _load_native(self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
         ahead, stop = batch.ahead is not None, batch.stop
-        addresses = None if ahead or self._addressable is None else self._addressable.addresses(ids)
+        addresses = None if ahead else addresses_of(self._source, ids)
         if addresses is None:
             with self._timeline.span("read", batch.number):
                 blobs = self._read(ids, bad, stop, read, 1 if ahead else executor.threads)
                 samples = executor.borrow(blobs, stop)
         else:
-            samples = self._read_addresses(executor, ids, addresses, bad, stop, read)
+            samples = self._read_addresses(executor, addresses, self._quarantine.known_bad(ids), bad, stop, read)
             self._timeline.record_native(batch.number, ("read",), samples.spans)
         ids = ids[: len(samples)]
         for row, reason in samples.bad.items():
@@ -125,25 +124,27 @@ class Loader:
     def _read_addresses(
         self,
         executor: Executor,
-        ids: np.ndarray,
-        addresses: WholeFiles | ArrayRows,
+        addresses: Addresses,
+        known_bad: np.ndarray,
         bad: dict[int, Failure | None],
         stop: CancelToken,
         read: ReadRows,
     ) -> Samples:
-        known_bad = self._quarantine.known_bad(ids)
-        if known_bad.any() and isinstance(addresses, WholeFiles):
-            addresses = addresses._replace(ids=np.where(known_bad, -1, addresses.ids))
-        samples = executor.read(addresses, self._max_bytes, stop)
-        for row in np.flatnonzero(known_bad[: len(samples)]).tolist():
-            bad[row] = None
-        for row in samples.unread:  # the source knows the reason, or reads it after all
-            if row not in bad and not stop.is_set():
-                (entry,) = read([row])
+        """The first samples, read by native threads; what they cannot read, the source reads, or knows the reason."""
+        samples = executor.read(addresses, self._max_bytes, stop, known_bad if known_bad.any() else None)
+        unread = [row for row in samples.unread if not known_bad[row]]
+        size, step = 0, executor.threads * _READ_AT_ONCE
+        for k in range(0, len(unread), step):
+            if size >= self._max_bytes:
+                samples = samples.first(unread[k])
+                break
+            for row, entry in self._read_parallel(unread[k : k + step], stop, read, executor.threads).items():
                 if entry is None or isinstance(entry, Failure):
                     bad[row] = entry
                 else:
                     executor.put(samples, row, entry)
+                    size += len(entry) if isinstance(entry, bytes) else 0
+        bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
 
     def _regions(
@@ -167,15 +168,7 @@ class Loader:
         size = 0  # bytes
         while len(blobs) < len(ids) and size < self._max_bytes and not (blobs and stop.is_set()):
             rows = range(len(blobs), min(len(blobs) + threads * _READ_AT_ONCE, len(ids)))
-            unread = [row for row in rows if not known_bad[row]]
-            by_row: dict[int, Any] = {}
-            groups = [unread[k : k + _READ_AT_ONCE] for k in range(0, len(unread), _READ_AT_ONCE)]
-            tasks = [partial(self._read_rows, group, read, by_row) for group in groups]
-            if self._executor is not None and threads > 1 and tasks:
-                self._executor.run_python(tasks, stop)
-            else:
-                for task in tasks:
-                    task()
+            by_row = self._read_parallel([row for row in rows if not known_bad[row]], stop, read, threads)
             for row in rows:
                 blob = by_row.get(row)
                 if blob is None or isinstance(blob, Failure):
@@ -185,14 +178,20 @@ class Loader:
                 blobs.append(blob)
         return blobs
 
+    def _read_parallel(self, rows: list[int], stop: CancelToken, read: ReadRows, threads: int) -> dict[int, Any]:
+        """Entries by row; None for those that were not read before the stop."""
+        by_row: dict[int, Any] = dict.fromkeys(rows)
+        groups = [rows[k : k + _READ_AT_ONCE] for k in range(0, len(rows), _READ_AT_ONCE)]
+        tasks = [partial(self._read_rows, group, read, by_row) for group in groups]
+        if self._executor is not None and threads > 1 and tasks:
+            self._executor.run_python(tasks, stop)
+        else:
+            for task in tasks:
+                task()
+        return by_row
+
     def _read_rows(self, rows: list[int], read: ReadRows, by_row: dict[int, Any]) -> None:
         entries = read(rows)
         if len(entries) != len(rows):
             raise TypeError(f"{type(self._source).__name__}.read({len(rows)} ids) gave {len(entries)} entries")
         by_row.update(zip(rows, entries, strict=True))
-
-
-def _describes_reads(source: Any) -> bool:
-    """Whether `addresses` belongs to the `read` in use: a subclass or an object may have a `read` of its own."""
-    owner = next(kind for kind in type(source).__mro__ if "read" in vars(kind) or "addresses" in vars(kind))
-    return "addresses" in vars(owner) and "read" not in vars(source)

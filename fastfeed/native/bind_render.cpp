@@ -167,6 +167,7 @@ void bind_render(nb::class_<Executor>& executor) {
 }
 
 void bind_executor(nb::module_& m) {
+  bind_locations(m);
   bind_program(m);
   nb::class_<Executor> executor(m, "Executor");
   executor.def(nb::init<int>(), nb::arg("threads")).def_prop_ro("threads", &Executor::threads);

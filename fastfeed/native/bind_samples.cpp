@@ -3,11 +3,8 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <optional>
 #include <stdexcept>
-#include <string>
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/unique_ptr.h>
 
 #include "calls.h"
@@ -40,13 +37,14 @@ void SampleList::borrow(size_t i, nb::handle object) {
 namespace {
 
 // Reads until `max_bytes` are there; later samples are skipped. span: begin and end of each, and its thread.
-std::unique_ptr<SampleList> read_all(Executor& executor, const std::vector<Location>& locations, int64_t max_bytes,
-                                     int64_t max_pixels, bool encoded, Spans spans, nb::handle stop) {
+std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locations, int64_t max_bytes,
+                                     int64_t max_pixels, Spans spans, nb::object stop) {
   auto list = std::make_unique<SampleList>();
-  const size_t n = locations.size();
+  const size_t n = locations.all.size();
   same_length(n, spans.shape(0), "spans", "sample");
   list->samples.resize(n);
   list->buffers = executor.buffers();
+  list->owners = locations.owners;
   for (Sample& sample : list->samples) {
     sample.read = Read::skipped;
     list->memory.emplace_back(nullptr, Buffers::Free{nullptr, 0});
@@ -61,64 +59,13 @@ std::unique_ptr<SampleList> read_all(Executor& executor, const std::vector<Locat
     if (i > 0 && total.load() >= max_bytes) return;
     int64_t* own = span + 5 * i;
     own[0] = thread_id(), own[1] = clock_ns();
-    sample.read = read_sample(locations[size_t(i)], *list->buffers, list->memory[size_t(i)], sample);
-    if (sample.read == Read::ok && encoded) probe(sample, limits);
+    const Location& location = locations.all[size_t(i)];
+    sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample);
+    if (sample.read == Read::ok && !location.height) probe(sample, limits);
     total += int64_t(sample.size);
     own[2] = clock_ns() - own[1];
   }, stop);
   return list;
-}
-
-using Ends = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;  // int32 or int64
-
-std::vector<Location> whole_files(const std::string& root, Text names, const Ends& ends, Ids ids,
-                                  const std::optional<Ids>& sizes, std::vector<std::string>& paths) {
-  const size_t n = ids.shape(0), all = ends.shape(0), width = ends.itemsize();
-  if (ends.ndim() != 1 || (width != 4 && width != 8)) throw std::invalid_argument("ends must be integers (n,)");
-  if (sizes) same_length(n, sizes->shape(0), "sizes", "id");
-  const auto end = [&](int64_t i) -> int64_t {
-    if (i < 0) return 0;
-    return width == 8 ? static_cast<const int64_t*>(ends.data())[i] : static_cast<const int32_t*>(ends.data())[i];
-  };
-  std::vector<Location> locations(n);
-  paths.reserve(n);
-  for (size_t k = 0; k < n; ++k) {
-    const int64_t i = ids.data()[k];
-    if (i < 0) continue;  // not to be read
-    if (size_t(i) >= all) throw std::out_of_range("an id is not in the table of names");
-    const int64_t first = end(i - 1), last = end(i);
-    if (first < 0 || last < first || size_t(last) > names.shape(0)) throw std::out_of_range("ends are not in names");
-    paths.push_back(root);
-    paths.back().append(reinterpret_cast<const char*>(names.data()) + first, size_t(last - first));
-    if (paths.back().find('\0') == std::string::npos) locations[k].path = paths.back().c_str();
-    if (sizes) locations[k].size = sizes->data()[k];
-  }
-  return locations;
-}
-
-std::unique_ptr<SampleList> read_files(Executor& executor, const nb::bytes& root, Text names, Ends ends, Ids ids,
-                                       std::optional<Ids> sizes, int64_t max_bytes, int64_t max_pixels, Spans spans,
-                                       nb::object stop) {
-  std::vector<std::string> paths;
-  const auto locations = whole_files(std::string(root.c_str(), root.size()), names, ends, ids, sizes, paths);
-  return read_all(executor, locations, max_bytes, max_pixels, true, spans, stop);
-}
-
-std::unique_ptr<SampleList> read_ranges(Executor& executor, Handles files, Ids firsts, Ids lasts, Ids sizes,
-                                        Ids modified_ns, bool encoded, int64_t max_bytes, int64_t max_pixels,
-                                        Spans spans, nb::object stop) {
-  std::vector<Location> locations(files.shape(0));
-  for (const Ids* each : {&firsts, &lasts, &sizes, &modified_ns})
-    same_length(locations.size(), each->shape(0), "ranges", "file");
-  for (size_t k = 0; k < locations.size(); ++k) {
-    Location& location = locations[k];
-    location.fd = files.data()[k];
-    location.first = firsts.data()[k], location.last = lasts.data()[k];
-    location.size = sizes.data()[k], location.modified_ns = modified_ns.data()[k];
-    if (location.fd < 0 || location.first < 0 || location.last < 0)
-      throw std::invalid_argument("ranges must be of open files");
-  }
-  return read_all(executor, locations, max_bytes, max_pixels, encoded, spans, stop);
 }
 
 std::unique_ptr<SampleList> borrow_all(Executor& executor, const nb::list& blobs, int64_t max_pixels, nb::object stop) {
@@ -197,10 +144,16 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(const nb::object& sel
   return {sample.data, {sample.read == Read::ok ? sample.size : 0}, self};
 }
 
-// What Python has read instead.
-void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels) {
+// What Python has read instead: a file, or pixels, which have a height.
+void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels, int height, int width) {
   list.samples.at(i) = Sample();
   list.borrow(i, blob);
+  if (height) {
+    Sample& sample = list.samples[i];
+    sample.height = height, sample.width = width;
+    sample.status = Status::ok;
+    return;
+  }
   Limits limits;
   limits.max_pixels = max_pixels;
   probe(list.samples[i], limits);
@@ -215,15 +168,12 @@ void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
       .def("part", &part_of, nb::arg("first"), nb::arg("last"), nb::keep_alive<0, 1>())
       .def("bytes", &bytes_of, nb::arg("i"))
       .def("view", &view_of, nb::arg("i"))
-      .def("put", &put, nb::arg("i"), nb::arg("blob"), nb::arg("max_pixels"))
+      .def("put", &put, nb::arg("i"), nb::arg("blob"), nb::arg("max_pixels"), nb::arg("height"),
+           nb::arg("width"))
       .def_static("of_pixels", &pixels_of, nb::arg("arrays"), nb::arg("sides").noconvert())
       .def_static("of_images", &images_of, nb::arg("images").noconvert(), nb::arg("ids").noconvert());
   executor
-      .def("read_files", &read_files, nb::arg("root"), nb::arg("names"), nb::arg("ends"), nb::arg("ids"),
-           nb::arg("sizes").none(), nb::arg("max_bytes"), nb::arg("max_pixels"), nb::arg("spans").noconvert(),
-           nb::arg("stop"))
-      .def("read_ranges", &read_ranges, nb::arg("files"), nb::arg("firsts"), nb::arg("lasts"), nb::arg("sizes"),
-           nb::arg("modified_ns"), nb::arg("encoded"), nb::arg("max_bytes"), nb::arg("max_pixels"),
+      .def("read", &read_all, nb::arg("locations"), nb::arg("max_bytes"), nb::arg("max_pixels"),
            nb::arg("spans").noconvert(), nb::arg("stop"))
       .def("borrow", &borrow_all, nb::arg("blobs"), nb::arg("max_pixels"), nb::arg("stop"));
 }

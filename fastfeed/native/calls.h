@@ -1,8 +1,10 @@
 // The Python objects of the executor: its threads, and the samples of a call.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,13 @@ using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
 using Steps = nb::ndarray<const int16_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<nb::device::cpu>;
 using Spans = nb::ndarray<int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>;
+
+// Where the samples of a call lie, and what owns the memory and the files that they lie in.
+struct Locations {
+  std::vector<Location> all;
+  std::deque<std::string> texts;  // paths and names that locations point at
+  std::vector<nb::object> owners;
+};
 
 // Samples of one call, and what owns their bytes.
 struct SampleList {
@@ -65,6 +74,7 @@ class Executor {
 int64_t thread_id();
 
 void bind_samples(nb::class_<Executor>& executor, nb::module_& m);
+void bind_locations(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_render(nb::class_<Executor>& executor);
 

@@ -7,6 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <tuple>
+
+#include "checksums.h"
+#include "tf_record.h"
 
 namespace fastfeed {
 namespace {
@@ -99,21 +103,42 @@ void Buffers::give_back(uint8_t* memory, size_t size) {
   delete[] unused;
 }
 
+namespace {
+
+// The part of what was read that is the sample; false where its checksum is wrong, or nothing is left.
+bool unwrap(const Location& location, const uint8_t* data, size_t size, Sample& sample) {
+  const size_t head = size_t(location.head);
+  if (head && crc32(data, head) != location.check) return false;
+  sample.data = data + head;
+  sample.size = size - head;
+  if (location.feature)
+    std::tie(sample.data, sample.size) =
+        image_in_record(sample.data, sample.size, location.check, *location.feature);
+  if (!sample.data || !sample.size) return false;
+  if (location.height) {
+    sample.height = location.height, sample.width = location.width;
+    sample.status = Status::ok;
+  }
+  return true;
+}
+
+}  // namespace
+
 Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample) {
+  if (location.memory) return unwrap(location, location.memory, size_t(location.last), sample) ? Read::ok : Read::failed;
   const File file(location);
   struct stat status;
   if (file.fd() < 0 || fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode)) return Read::failed;
   const int64_t last = location.last < 0 ? status.st_size : location.last;
-  if (last > status.st_size || last <= location.first || last - location.first > kLargestFile) return Read::failed;
-  const size_t count = size_t(last - location.first);
+  const int64_t first = location.first - location.head;
+  if (last > status.st_size || first < 0 || last <= location.first || last - first > kLargestFile) return Read::failed;
+  const size_t count = size_t(last - first);
   memory = buffers.take(count);
-  if (!read_fully(file.fd(), memory.get(), count, location.first)) return Read::failed;
+  if (!read_fully(file.fd(), memory.get(), count, first)) return Read::failed;
   // after the read: nothing was written before or during it
   if (location.modified_ns >= 0 && fstat(file.fd(), &status) != 0) return Read::failed;
   if (!unchanged(location, status)) return Read::failed;
-  sample.data = memory.get();
-  sample.size = count;
-  return Read::ok;
+  return unwrap(location, memory.get(), count, sample) ? Read::ok : Read::failed;
 }
 
 void probe(Sample& sample, const Limits& limits) {

@@ -38,13 +38,18 @@ class Buffers {
   size_t kept_ = 0;
 };
 
-// Where a sample lies: a whole file by its path, or a range of an open file.
+// Where a sample lies: a whole file by its path, a range of a file, or memory.
 struct Location {
   const char* path = "";  // not used where fd >= 0
   int fd = -1;
   int64_t first = 0, last = -1;  // bytes; a last of -1 is the file's end
   int64_t size = -1;             // of the file, if it is known: another size is a failure
   int64_t modified_ns = -1;      // time of its last change, likewise
+  int64_t head = 0;              // bytes before `first`, whose CRC-32 has to be `check`; 0: it has no head
+  uint32_t check = 0;
+  const std::string* feature = nullptr;  // of the record that the bytes are: see tf_record.h
+  const uint8_t* memory = nullptr;       // pixels that are there already
+  int height = 0, width = 0;             // of pixels; 0: an encoded file
 };
 
 enum class Read : int8_t { ok, failed, skipped };  // skipped: there was no room for it

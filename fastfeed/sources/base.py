@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from fastfeed.runtime.addresses import ArrayRows, WholeFiles
+from fastfeed.runtime.addresses import Addresses
 from fastfeed.spec import Spec
 from fastfeed.storage.pending import Pending
 
@@ -20,6 +20,7 @@ __all__ = [
     "Noted",
     "Sharded",
     "Source",
+    "addresses_of",
     "notes_of",
     "says_where",
     "summary",
@@ -73,7 +74,7 @@ class Fetching(Protocol):
 class Addressable(Protocol):
     """A source that says where the bytes of its samples lie, so that native threads can read them."""
 
-    def addresses(self, ids: np.ndarray) -> WholeFiles | ArrayRows | None:
+    def addresses(self, ids: np.ndarray) -> Addresses | None:
         """Of these samples, int64 (n,). None: they have to be read with `read`.
 
         A sample that cannot be read there is read with `read`, which gives the reason.
@@ -156,6 +157,17 @@ class Located(Protocol):
         """The class of each pixel, an entry per id: a PNG's bytes, uint8 (height, width) of the displayed image,
         None where nothing is known, or the Failure that happened instead. None: there are no masks."""
         ...
+
+
+def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
+    """Where the bytes of these samples lie, int64 (n,); None where only its `read` knows.
+
+    A subclass or an object may have a `read` of its own, which `addresses` says nothing about.
+    """
+    if not isinstance(source, Addressable) or "read" in vars(source):
+        return None
+    owner = next(kind for kind in type(source).__mro__ if "read" in vars(kind) or "addresses" in vars(kind))
+    return source.addresses(ids) if "addresses" in vars(owner) else None
 
 
 def says_where(source: Any) -> TypeGuard[Located]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
@@ -167,6 +168,10 @@ class MDSShards(ShardedSource):
         starts = self._index.offsets[ids]
         return starts, starts, starts + self._index.lengths[ids]
 
+    def addresses(self, ids: np.ndarray) -> FileRanges | None:
+        """Local images; None for remote shards."""
+        return self._addresses(ids, self._index.checks[ids] == _DAMAGED)
+
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         if self._index.checks[i] == _DAMAGED:
             return Unread("corrupt", "the sizes in the sample make no sense")
@@ -184,11 +189,8 @@ def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
     """Names of a shard's columns, and how each is encoded. SourceError."""
 
     def read(start: int, count: int) -> bytes:
-        data = (
-            storage.read([ByteRange(uri, start, start + count, stat)])[0]
-            if not is_local(uri)
-            else _read_local(start, count)
-        )
+        span = ByteRange(uri, start, start + count, stat)
+        data = _read_local(start, count) if is_local(uri) else storage.read([span])[0]
         if isinstance(data, Unread):
             raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
         return data

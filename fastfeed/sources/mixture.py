@@ -10,9 +10,20 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, notes_of, says_where, with_notes
+from fastfeed.runtime.addresses import Grouped
+from fastfeed.sources.base import (
+    Annotated,
+    Fetching,
+    Instances,
+    Sharded,
+    Source,
+    addresses_of,
+    notes_of,
+    says_where,
+    with_notes,
+)
 from fastfeed.storage.pending import Pending
-from fastfeed.storage.shard_files import MappedRead
+from fastfeed.storage.shard_files import DeferredRead, MappedRead
 
 __all__ = ["Mixture"]
 
@@ -136,6 +147,10 @@ class Mixture:
         """Read each sample from its own source."""
         return self._scatter(ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())])
 
+    def addresses(self, ids: np.ndarray) -> Grouped | None:
+        """As the sources say; samples of those that say nothing are in no group."""
+        return Grouped.of(len(ids), self._gather(ids, lambda _, source, own: addresses_of(source, own)))
+
     @property
     def remote(self) -> bool:
         """Whether any source is remote."""
@@ -147,7 +162,7 @@ class Mixture:
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
                 return [MappedRead(pending, lambda x: self._own(part, x)) for pending in source.fetch(own.tolist())]
-            return [_DeferredRead(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
+            return [DeferredRead(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
 
         return self._scatter(ids, ask)
 
@@ -271,22 +286,3 @@ class Mixture:
         shares = ", ".join(f"{n} {w / total:.1%}" for n, w in zip(self.names, self.shares, strict=True))
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"Mixture({shares}): {len(self)} images{kinds}"
-
-
-class _DeferredRead:
-    """A read that happens when its result is requested."""
-
-    def __init__(self, read: Callable[[], Any]) -> None:
-        self._read = read
-
-    def done(self) -> bool:
-        """It does not wait for a network."""
-        return True
-
-    def cancel(self) -> object:
-        """Nothing has begun."""
-        return None
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Read now."""
-        return self._read()

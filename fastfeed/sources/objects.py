@@ -10,10 +10,20 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
+from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
-from fastfeed.sources.base import Annotated, Fetching, Instances, Sharded, Source, notes_of, with_notes
+from fastfeed.sources.base import (
+    Annotated,
+    Fetching,
+    Instances,
+    Sharded,
+    Source,
+    addresses_of,
+    notes_of,
+    with_notes,
+)
 from fastfeed.sources.shards.base import cache_of
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
@@ -135,6 +145,10 @@ class Objects:
     def read(self, ids: Sequence[int]) -> list[Any]:
         """As the source does."""
         return self.source.read(ids)
+
+    def addresses(self, ids: np.ndarray) -> Addresses | None:
+        """As the source says."""
+        return addresses_of(self.source, ids)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Of the images, as the source says: int64, shape (len(ids),)."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
@@ -100,6 +101,13 @@ class RawShards:
         else:
             results = [self._shards.read(*bounds) for bounds in ranges]
         return [self._to_sample(int(i), data) for i, data in zip(ids, results, strict=True)]
+
+    def addresses(self, ids: np.ndarray) -> FileRanges | None:
+        """Pixels in local shards; None for remote ones."""
+        shards = np.searchsorted(self._bounds, ids, side="right") - 1
+        firsts = self._starts[shards] + (ids - self._bounds[shards]) * self._bytes
+        height, width, _ = self._size
+        return self._shards.ranges(shards, firsts, firsts + self._bytes, size=(height, width))
 
     def _to_sample(self, i: int, data: bytes | Unread) -> np.ndarray | Failure:
         if isinstance(data, Unread):

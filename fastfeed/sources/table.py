@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths, cache_of
 from fastfeed.sources.tables.columns import RowLocator
@@ -150,6 +151,12 @@ class Table:
         if self.remote:
             return results(self.fetch(ids))
         return [self._look(int(i), self._unlabeled(int(i)) or self._images.read(int(i))) for i in ids]
+
+    def addresses(self, ids: np.ndarray) -> Addresses | None:
+        """Local images named by path; None for others."""
+        if not isinstance(self._images, ImageFiles):
+            return None
+        return self._images.addresses(ids if self._labels is None else np.where(self._labels[ids] < 0, -1, ids))
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""

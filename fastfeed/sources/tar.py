@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -75,6 +76,8 @@ class TarShards(ShardedSource):
             shards, kind, labeled=label is not None, classes=classes, storage=storage, cache=cache, index=index,
             progress=progress, columns=self._columns,
         )  # fmt: skip
+        checks = self._index.checks
+        self._heads = checks if checks.all() else checks.copy()  # of headers listed by DALI: as they are first read
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
         paths, self._wids_counts = shards_from_wids(shards, storage, type(self).__name__)
@@ -106,12 +109,18 @@ class TarShards(ShardedSource):
         starts = self._index.offsets[ids]
         return starts - BLOCK, starts, starts + self._index.lengths[ids]
 
+    def addresses(self, ids: np.ndarray) -> FileRanges | None:
+        """Local members; None for remote shards."""
+        checks = self._heads[ids]
+        return self._addresses(ids, checks == 0, head=BLOCK, checks=checks)
+
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])
         if check:
             same = zlib.crc32(head) == check
         else:  # listed by DALI, header not checked
             same = header_matches(head, self._index.name(i), int(self._index.lengths[i]))
+            self._heads[i] = zlib.crc32(head) if same else 0
         if same:
             return data
         first = f"delete {self.index_file}, then " if self.index_file else ""  # it was made of a shard of this version

@@ -17,6 +17,7 @@ import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
@@ -111,6 +112,10 @@ class TFRecords(ShardedSource):
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
         return starts + _HEADER, starts + _HEADER, starts + self._index.lengths[ids]
+
+    def addresses(self, ids: np.ndarray) -> FileRanges | None:
+        """Local records; None for remote shards."""
+        return self._addresses(ids, checks=self._index.checks[ids], feature=self._feature_names.heads[0])
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.storage.disk_quota import Quota
 
-__all__ = ["Cache", "Chunk", "in_bytes"]
+__all__ = ["Cache", "Chunk", "cache_of", "in_bytes"]
 
 _UNITS = {"B": 1} | {
     f"{letter}{kind}": base**power
@@ -273,3 +273,8 @@ def _mark_ns(boot: str) -> int:
     """
     seconds = zlib.crc32(boot.encode()) >> 4
     return (315532800 + 2 * seconds) * 10**9
+
+
+def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
+    """A cache from its folder, or as it is."""
+    return cache if cache is None or isinstance(cache, Cache) else Cache(cache)

@@ -7,17 +7,42 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from fastfeed.runtime.addresses import FileRanges
 from fastfeed.storage.lazy_bytes import OpenFile
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
-__all__ = ["Completed", "MappedRead", "Shards", "split_at"]
+__all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "split_at"]
 
 _OPEN = 128  # files held open; a thousand is what a process may have at all
+_OPEN_AT_ONCE = 32  # files opened for one call of native threads, where there are more than can stay open
+
+
+class _FileTable(NamedTuple):
+    """Local shards as arrays."""
+
+    names: np.ndarray  # uint8 (bytes,): all paths, one after another
+    ends: np.ndarray  # int64 (shards,): where each ends
+    sizes: np.ndarray  # int64 (shards,): bytes
+    modified_ns: np.ndarray  # int64 (shards,): -1 where no time is known
+
+    @classmethod
+    def of(cls, uris: Sequence[str], stats: Sequence[Stat]) -> _FileTable:
+        paths = [os.fsencode(uri) for uri in uris]
+        times = [int(stat.version) if stat.version.isascii() and stat.version.isdigit() else -1 for stat in stats]
+        return cls(
+            np.frombuffer(b"".join(paths), np.uint8),
+            np.cumsum([len(path) for path in paths], dtype=np.int64),
+            np.array([stat.size for stat in stats], np.int64),
+            np.array(times, np.int64),
+        )
 
 
 class Shards:
@@ -32,6 +57,7 @@ class Shards:
         self._pid = os.getpid()
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
         self._lock = threading.Lock()
+        self._table: _FileTable | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("uris", "stats", "storage", "remote")}
@@ -85,6 +111,54 @@ class Shards:
                     return Unread("io_error", error.strerror or str(error))
             self._drop(shard)  # open the path again: the file may have been moved away and back
         return Unread("changed", "the shard has changed since it was indexed; create the source again")
+
+    def ranges(
+        self,
+        shards: np.ndarray,
+        firsts: np.ndarray,
+        lasts: np.ndarray,
+        *,
+        head: int = 0,
+        checks: np.ndarray | None = None,
+        feature: bytes | None = None,
+        size: tuple[int, int] = (0, 0),
+    ) -> FileRanges | None:
+        """Bytes [first, last) of local shards, all int64 (n,), for native threads; None for remote shards.
+
+        A shard of -1 is not to be read. What these threads cannot read, `pieces` has a reason for, or reads after all.
+
+        Args:
+            head, checks, feature: as FileRanges has them.
+            size: (height, width) of pixels; (0, 0) for encoded images.
+        """
+        if self.remote:
+            return None
+        table = self._table = self._table or _FileTable.of(self.uris, self.stats)
+        sizes, times = table.sizes[shards], table.modified_ns[shards]
+        files = np.where(times < 0, -1, shards)
+        distinct, inverse = np.unique(files, return_inverse=True)
+        opened = self._open_all(distinct.tolist())
+        handles = np.array([-1 if file is None else file.fd for file in opened], np.int32)[inverse]
+        return FileRanges(
+            table.names, table.ends, files, handles, firsts, lasts, sizes, times, head, checks, feature, *size, opened
+        )
+
+    def _open_all(self, shards: Sequence[int]) -> list[OpenFile | None]:
+        """Open files; None for those that native threads are to open."""
+        opens = len(self.uris) <= _OPEN or len(shards) <= _OPEN_AT_ONCE
+        if self._pid != os.getpid():
+            self._forget()
+        with self._lock:
+            files = [self._files.get(shard) for shard in shards]
+            for shard, file in zip(shards, files, strict=True):
+                if file is not None:
+                    self._files.move_to_end(shard)
+        if opens:
+            for k, shard in enumerate(shards):
+                if shard >= 0 and files[k] is None:
+                    with suppress(OSError):  # `pieces` says why
+                        files[k] = self._file(shard)
+        return files
 
     def _file(self, shard: int) -> OpenFile:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
@@ -159,3 +233,22 @@ class MappedRead:
     def result(self, timeout: float | None = None) -> Any:
         """The function's value for the result."""
         return self._function(self._pending.result(timeout))
+
+
+class DeferredRead:
+    """A read that happens when its result is requested."""
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = read
+
+    def done(self) -> bool:
+        """It does not wait for a network."""
+        return True
+
+    def cancel(self) -> object:
+        """Nothing has begun."""
+        return None
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Read now."""
+        return self._read()

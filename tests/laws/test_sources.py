@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from helpers.shards import shard_folder
 from helpers.tables import image_bytes, write
 
 import fastfeed.sources
+from fastfeed.decode import is_built
+from fastfeed.decode.executor import Executor
+from fastfeed.ops import Decode
 from fastfeed.sources import (
     Arrays,
     ImageFolder,
@@ -30,6 +34,7 @@ from fastfeed.sources import (
     TarShards,
     TFRecords,
 )
+from fastfeed.sources.base import addresses_of
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.spec import Spec
 
@@ -131,6 +136,10 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Sou
     return lambda changed=False: SOURCES[request.param](tmp_path / "data", changed)
 
 
+# of these only `read` knows where they lie
+READ_ONLY = ("ImageFolder, remote", "MDSShards, remote", "RawShards, remote", "Table, images in Parquet")
+
+
 def same(one: list, other: list) -> bool:
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
@@ -193,3 +202,40 @@ def test_fingerprint_changes_with_the_content(make):
     assert make().fingerprint == before
     assert isinstance(before, str) and before
     assert make(True).fingerprint != before
+
+
+@pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+def test_native_threads_read_what_python_reads(make, request):
+    source = make()
+    name, last = request.node.callspec.params["make"], len(source) - 1
+    executor = Executor(Decode() if source.spec.encoded else None, 2)
+    for ids in (np.arange(len(source)), np.array([last, 0, 1, 1]), np.empty(0, np.int64)):
+        addresses = addresses_of(source, ids)
+        if name in READ_ONLY:
+            assert addresses is None
+            continue
+        assert addresses is not None or (name == "Mixture" and not len(ids))
+        if addresses is None:
+            continue
+        samples = executor.read(addresses, 1 << 40, threading.Event())
+        assert not samples.unread and len(samples) == len(ids)
+        blobs = [blob if isinstance(blob, bytes) else blob.tobytes() for blob in source.read(ids.tolist())]
+        assert [samples.handle.bytes(row) for row in range(len(ids))] == blobs
+
+
+def test_a_read_of_its_own_is_not_bypassed(make):
+    source, ids = make(), np.arange(2)
+
+    class Own(type(source)):
+        def read(self, ids):
+            return super().read(ids)
+
+    if addresses_of(source, ids) is None:
+        return
+    own = pickle.loads(pickle.dumps(source))
+    own.__class__ = Own
+    assert addresses_of(own, ids) is None
+    assert addresses_of(Objects(own, [[]] * len(own)), ids) is None
+    source.read = source.read
+    assert addresses_of(source, ids) is None
+    assert addresses_of(Mixture([source]), ids) is None

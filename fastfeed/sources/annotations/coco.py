@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source
 from fastfeed.sources.tables.columns import RowLocator
@@ -190,6 +191,7 @@ class ListedFiles:
     def __init__(self, root: str, names: Sequence[str], storage: Storage) -> None:
         self.root, self.paths = root, StringColumn.of(names)
         self.remote = not is_local(root)
+        self._has_urls = any("://" in name for name in names)
         self._files = ImageFiles(self.paths, None, RowLocator([root], [len(names)]), [root], storage, self.remote)
         if not self.remote and not os.path.isdir(root):
             raise SourceError(f"Objects.coco: {root} is not a folder; pass the one that holds the images")
@@ -210,6 +212,10 @@ class ListedFiles:
         if self.remote:
             return results(self.fetch(ids))
         return [self._look(int(i), self._files.read(int(i))) for i in ids]
+
+    def addresses(self, ids: np.ndarray) -> Addresses | None:
+        """Local files; None if any are remote."""
+        return None if self._has_urls else self._files.addresses(ids)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read."""

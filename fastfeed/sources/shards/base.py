@@ -12,12 +12,13 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build
 from fastfeed.sources.shards.extra_columns import ExtraColumns, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.spec import ENCODED
-from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
@@ -129,6 +130,13 @@ class ShardedSource(ABC):
             next(remaining).result() if parts is None else self._to_sample(bounds[0], parts)
             for bounds, parts in zip(ranges, cached, strict=True)
         ]
+
+    def _addresses(self, ids: np.ndarray, skip: np.ndarray | bool = False, **content: Any) -> FileRanges | None:
+        """What a format's `addresses` returns. `skip`: bool (n,), what only `read` can judge; `content`: `ranges`."""
+        shards = np.searchsorted(self._index.bounds, ids, side="right") - 1
+        if self._labeled:
+            skip = skip | (self._labels[ids] < 0)
+        return self._shards.ranges(np.where(skip, -1, shards), *self._cuts(ids)[1:], **content)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Start reading from remote storage."""
@@ -253,9 +261,9 @@ class ShardedSource(ABC):
                 f"{who}: labels that are not in classes: {', '.join(extra[:5])}"
                 + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")
             )
-        numeric = [text for text in texts if _is_number(text)]
+        numeric = [text for text in texts if text.isascii() and text.isdigit()]
         if 0 < len(numeric) < len(texts):
-            other = next(text for text in texts if not _is_number(text))
+            other = next(text for text in texts if text not in numeric)
             self._mixed = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
         if all(index.has_texts) and names == index.texts:
             return names, index.labels
@@ -288,12 +296,3 @@ class ShardedSource(ABC):
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._shards.uris, len(self), self.classes)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
-    """A cache from its folder, or as it is."""
-    return cache if cache is None or isinstance(cache, Cache) else Cache(cache)

@@ -80,6 +80,10 @@ class RowLocator:
         """The number of the file that has row i of the table."""
         return bisect_right(self._firsts, i) - 1
 
+    def files(self, ids: np.ndarray) -> np.ndarray:
+        """The file of each row: int64 (n,); -1 for a row of -1."""
+        return np.searchsorted(self._firsts, ids, side="right") - 1
+
     def row(self, i: int) -> int:
         """The number that row i of the table has in its file."""
         return i - self._firsts[self.file(i)]

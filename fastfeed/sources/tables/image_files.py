@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import FastfeedError
+from fastfeed.runtime.addresses import Addresses, Grouped, WholeFiles
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import read_file
@@ -53,6 +54,22 @@ class ImageFiles:
         if "://" in uri:
             return self.fetch(i).result()
         return read_file(uri) if uri else self._nowhere(i)
+
+    def addresses(self, ids: np.ndarray) -> Addresses | None:
+        """Local files of rows, int64 (n,), -1 for one that is not to be read; None if any may be remote."""
+        if self.remote:
+            return None
+        if len(set(self._roots)) == 1:
+            return self._files_below(self._roots[0], ids)
+        files = self._where.files(ids)
+        groups = [(np.flatnonzero(files == file), file) for file in np.unique(files[files >= 0]).tolist()]
+        return Grouped.of(
+            len(ids), [(rows, self._files_below(self._roots[int(file)], ids[rows])) for rows, file in groups]
+        )
+
+    def _files_below(self, root: str, ids: np.ndarray) -> WholeFiles:
+        folder = os.path.join(root, "") if root else ""
+        return WholeFiles(os.fsencode(folder), self._paths.blob, self._paths.ends, ids, None)
 
     def fetch(self, i: int) -> Pending:
         """Begin to read; a local file is read when it is taken."""

@@ -65,11 +65,28 @@ class Executor:
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads, self.decode = threads, decode
         self.pillow = None if decode is None else PillowEngine(decode)
-        self._threads = self.native.Executor(threads)
+        self._threads: Any = self.native.Executor(threads)
         self._max_pixels = 0 if decode is None else decode.max_pixels
-        self.render, self.mix = self._threads.render, self._threads.mix
         self._python = ThreadPool(threads, "fastfeed-python")
-        self.close = self._python.close
+
+    def render(self, *arguments: Any) -> int:
+        """The kernel's call that makes rows of a batch; see `render` in native/bind_render.cpp."""
+        return self._open().render(*arguments)
+
+    def mix(self, *arguments: Any) -> int:
+        """The kernel's call that mixes samples; see `mix` there."""
+        return self._open().mix(*arguments)
+
+    def close(self) -> None:
+        """End all threads; those under way end with their call."""
+        self._python.close()
+        self._threads = None
+
+    def _open(self) -> Any:
+        threads = self._threads
+        if threads is None:
+            raise FeedClosed("this feed is closed; make a new one")
+        return threads
 
     def read(self, addresses: Addresses, max_bytes: int, stop: Stop, skip: np.ndarray | None = None) -> Samples:
         """The first of these samples, up to a limit of bytes; at least one.
@@ -95,7 +112,7 @@ class Executor:
         if skip is not None:
             locations.leave_out(skip)
         spans = np.empty((addresses.length, 5), np.int64)
-        handle = self._threads.read(locations, max_bytes, self._max_pixels, spans, stop)
+        handle = self._open().read(locations, max_bytes, self._max_pixels, spans, stop)
         return self._inspected(handle, spans)
 
     def borrow(self, blobs: Sequence[Any], stop: Stop) -> Samples:
@@ -105,7 +122,7 @@ class Executor:
             sizes = np.array([array.shape[:2] for array in arrays], np.int64).reshape(-1, 2)
             return _pixels(self.native.Samples.of_pixels(arrays, sizes), sizes)
         blobs = [b"" if blob is None else blob for blob in blobs]
-        handle = self._threads.borrow(blobs, self._max_pixels, stop)
+        handle = self._open().borrow(blobs, self._max_pixels, stop)
         return self._inspected(handle, np.empty((0, 3), np.int64))
 
     def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:

@@ -43,7 +43,7 @@ int in_chunks(Executor& executor, size_t n, int most, Spans spans, const nb::obj
     Spent spent;
     spent.begin = clock_ns();
     const size_t last = std::min(n, size_t(c + 1) * chunk);
-    for (size_t k = size_t(c) * chunk; k < last; ++k) task(worker, k, spent);
+    for (size_t k = size_t(c) * chunk; k < last && !worker.stopped->load(); ++k) task(worker, k, spent);
     const int64_t own[5] = {thread_id(), spent.begin, spent.decode, spent.augment, spent.convert};
     std::copy_n(own, 5, span + 5 * c);
   }, stop);

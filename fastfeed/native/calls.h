@@ -56,13 +56,22 @@ class Executor {
   int threads() const { return threads_; }
   const std::shared_ptr<Buffers>& buffers() const { return buffers_; }
 
-  // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set().
+  // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set(). Once that is set, tasks
+  // that have not begun are left out, and those under way find worker.stopped set.
   void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop) {
     const nb::gil_scoped_release release;
-    pool_.run_behind(n, task, [&] {
+    std::atomic<bool> stopped{false};
+    const auto ask = [&] {
       const nb::gil_scoped_acquire acquire;
-      return nb::cast<bool>(stop.attr("is_set")());
-    });
+      if (nb::cast<bool>(stop.attr("is_set")())) stopped = true;
+      return stopped.load();
+    };
+    const auto watched = [&](Worker& worker, int i) {
+      worker.stopped = &stopped;
+      const std::unique_ptr<Worker, void (*)(Worker*)> reset(&worker, [](Worker* w) { w->stopped = nullptr; });
+      task(worker, i);
+    };
+    pool_.run_behind(n, watched, ask);
   }
 
  private:

@@ -152,6 +152,10 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   resampler_.begin(&vertical, &horizontal, reader_->left(),
                    target(slot, header.orientation, window.flip_rows, window.flip_columns));
   for (int left = region.height; left > 0;) {
+    if (stopped && stopped->load(std::memory_order_relaxed)) {
+      reader_->release();
+      return Status::cancelled;
+    }
     const RowReader::Rows rows = reader_->rows();
     if (!rows.count) {
       status = reader_->finish();

@@ -1,6 +1,7 @@
 // Decodes one image: crops, scales, rotates and flips a window into the caller's array.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,6 +53,7 @@ class Worker {
   JpegWriter& file() { return writer_; }
 
   Scratch scratch;
+  const std::atomic<bool>* stopped = nullptr;  // asked between rows: a stop need not wait for the end of an image
 
  private:
   // Checks the header and the window, and calls task(header) when there is room for `bytes` more than the file needs.

@@ -197,23 +197,26 @@ class Pool::State {
   bool closed_ = false;
 };
 
-Pool::Pool(int threads) : threads_(std::max(threads, 1)), state_(new State(threads_)) {}
+Pool::Pool(int threads) : threads_(std::max(threads, 1)), state_(nullptr) {}
 
 Pool::~Pool() {
   State* state = state_.load();
-  if (state->pid == getpid()) delete state;
+  if (state && state->pid == getpid()) delete state;
 }
 
 Pool::State& Pool::state() {
   State* state = state_.load();
-  if (state->pid != getpid()) {
+  if (!state || state->pid != getpid()) {
     auto fresh = std::make_unique<State>(threads_);
     if (state_.compare_exchange_strong(state, fresh.get())) state = fresh.release();
   }
   return *state;
 }
 
-void Pool::cancel() { state().cancel(); }
+void Pool::cancel() {
+  State* state = state_.load();
+  if (state && state->pid == getpid()) state->cancel();
+}
 
 void Pool::run(int n, const std::function<void(Worker&, int)>& task) {
   if (n > 0) state().run(n, task, nullptr);

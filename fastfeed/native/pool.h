@@ -22,7 +22,7 @@ class Admission {
   size_t bytes_;
 };
 
-// In a forked child, whose threads and locks are not to be trusted, a pool is recreated at its next use, and the old
+// The threads start with the first run. In a forked child, whose threads and locks are not to be trusted, a pool is recreated at its next use, and the old
 // one is leaked.
 class Pool {
  public:

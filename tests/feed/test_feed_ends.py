@@ -196,10 +196,11 @@ INTERRUPT = """
 import signal, threading
 import numpy as np, fastfeed as ff
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins without
-go = threading.Event()
+go, once = threading.Event(), iter(["reading"])  # batches ahead are read as well
 class Slow(ff.Arrays):
     def read(self, ids):
-        print("reading", flush=True)
+        for line in once:
+            print(line, flush=True)
         go.wait()
         return super().read(ids)
 feed = ff.Feed(Slow(np.zeros((8, 8, 8, 3), "uint8")), [], batch=8, threads=1)

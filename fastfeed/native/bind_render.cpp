@@ -50,10 +50,16 @@ int in_chunks(Executor& executor, size_t n, int most, Spans spans, const nb::obj
   return int(chunks);
 }
 
+nb::tuple pair_of(nb::handle entry) {
+  auto pair = nb::cast<nb::tuple>(entry);
+  if (pair.size() != 2) throw std::invalid_argument("values must be pairs");
+  return pair;
+}
+
 // Checks the shapes of a call's parameters against the program, recursively.
 LayerValues values_of(const Layer& layer, nb::handle entry, size_t rows) {
-  const auto parts = nb::cast<nb::tuple>(entry);
-  const auto choice = nb::cast<Ids>(parts[0]);
+  const auto parts = pair_of(entry);
+  const auto choice = nb::cast<Ids>(parts[0], false);
   same_length(rows, choice.shape(0), "choice", "row");
   LayerValues values;
   values.choice = choice.data();
@@ -63,10 +69,10 @@ LayerValues values_of(const Layer& layer, nb::handle entry, size_t rows) {
   same_length(layer.ops.size(), nb::len(ops), "values", "op");
   for (size_t k = 0; k < layer.ops.size(); ++k) {
     const Op& op = layer.ops[k];
-    const auto of_op = nb::cast<nb::tuple>(ops[k]);
+    const auto of_op = pair_of(ops[k]);
     OpValues own;
     if (op.numbers) {
-      const auto numbers = nb::cast<Numbers>(of_op[0]);
+      const auto numbers = nb::cast<Numbers>(of_op[0], false);
       if (numbers.size() != rows * size_t(op.numbers)) throw std::invalid_argument("an op has other numbers per row");
       own.numbers = numbers.data();
     }
@@ -143,8 +149,11 @@ int mix(Executor& executor, const Program& program, Bytes samples, Groups member
     for (size_t j = 0; j < group; ++j)
       if (members.data()[k * group + j] < 0 || size_t(members.data()[k * group + j]) >= samples.shape(0))
         throw std::out_of_range("a member is not in samples");
-    if (kind >= 2 && (b[0] < 0 || b[1] < 0 || b[2] < 0 || b[3] < 0 || b[0] + b[2] > height || b[1] + b[3] > width))
+    if (kind >= 2 && (b[0] < 0 || b[1] < 0 || b[2] < 0 || b[3] < 0 || b[0] > height || b[1] > width ||
+                      b[2] > height - b[0] || b[3] > width - b[1]))
       throw std::out_of_range("a box lies outside of its image");
+    const double share = kind == int64_t(Mix::blend) ? shares.data()[k * group] : 0;
+    if (!(share >= 0 && share <= 1)) throw std::out_of_range("shares must be in [0, 1]");
   }
   const Out target(out, program.out_bytes());
   const MixPlan plan{samples.data(), members.data(), how.data(), shares.data(), box.data(), group};

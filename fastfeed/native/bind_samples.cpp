@@ -8,6 +8,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include "calls.h"
+#include "checks.h"
 
 namespace fastfeed {
 
@@ -78,6 +79,12 @@ std::unique_ptr<SampleList> borrow_all(Executor& executor, const nb::list& blobs
   return list;
 }
 
+void set_size(Sample& sample, int64_t height, int64_t width) {
+  if (height < 1 || width < 1 || height > kMostSide || width > kMostSide)
+    throw std::invalid_argument("the sides of an image must be in [1, 2^24]");
+  sample.height = int(height), sample.width = int(width);
+}
+
 // Images of any size, one buffer each.
 std::unique_ptr<SampleList> pixels_of(const nb::list& arrays, Sides sides) {
   auto list = std::make_unique<SampleList>();
@@ -86,8 +93,7 @@ std::unique_ptr<SampleList> pixels_of(const nb::list& arrays, Sides sides) {
   for (size_t i = 0; i < list->samples.size(); ++i) {
     list->borrow(i, arrays[i]);
     Sample& sample = list->samples[i];
-    sample.height = int(sides.data()[2 * i]), sample.width = int(sides.data()[2 * i + 1]);
-    if (sample.height < 1 || sample.width < 1) throw std::invalid_argument("an image needs a pixel");
+    set_size(sample, sides.data()[2 * i], sides.data()[2 * i + 1]);
     sample.status = Status::ok;
   }
   return list;
@@ -95,7 +101,7 @@ std::unique_ptr<SampleList> pixels_of(const nb::list& arrays, Sides sides) {
 
 // Rows of an array of images.
 std::unique_ptr<SampleList> images_of(const nb::object& array, Ids ids) {
-  const auto images = nb::cast<Pixels>(array);
+  const auto images = nb::cast<Pixels>(array, false);
   auto list = std::make_unique<SampleList>();
   const size_t bytes = images.shape(1) * images.shape(2) * images.shape(3);
   list->samples.resize(ids.shape(0));
@@ -106,7 +112,7 @@ std::unique_ptr<SampleList> images_of(const nb::object& array, Ids ids) {
     Sample& sample = list->samples[k];
     sample.data = images.data() + size_t(i) * bytes;
     sample.size = bytes;
-    sample.height = int(images.shape(1)), sample.width = int(images.shape(2));
+    set_size(sample, int64_t(images.shape(1)), int64_t(images.shape(2)));
     sample.status = Status::ok;
   }
   return list;

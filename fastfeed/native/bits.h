@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "clones.h"
 #include "codes.h"
 
 #define FASTFEED_INLINE inline __attribute__((always_inline))

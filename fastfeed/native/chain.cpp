@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "checks.h"
 #include "ops/blend.h"
 #include "ops/byte_tables.h"
 #include "ops/colors.h"
@@ -15,6 +16,9 @@
 namespace fastfeed {
 namespace {
 
+constexpr double kMost = 1e6;        // of a factor: far beyond what makes every byte 0 or 255
+constexpr double kOffset = 1LL << 53;  // in a table of noise
+
 void apply(Tables& tables, Image& image) {
   if (tables.count) look_up(image.at, image.at, image.bytes(), tables.of, tables.count);
   tables.count = 0;
@@ -23,11 +27,11 @@ void apply(Tables& tables, Image& image) {
 // The table of an op that knows it beforehand; the number of tables, or 0 for other ops.
 int known_table(const Op& op, const double* p, uint8_t (*table)[256]) {
   switch (op.code) {
-    case Code::brightness: return brightness_table(p[0], table[0]), 1;
+    case Code::brightness: return brightness_table(within(p[0], 0, kMost), table[0]), 1;
     case Code::solarize: return solarize_table(p[0], table[0]), 1;
-    case Code::posterize: return posterize_table(int(p[0]), table[0]), 1;
+    case Code::posterize: return posterize_table(whole_within(p[0], 0, 8), table[0]), 1;
     case Code::invert: return invert_table(table[0]), 1;
-    case Code::gamma: return gamma_table(p[0], table[0]), 1;
+    case Code::gamma: return gamma_table(within(p[0], 0, kMost), table[0]), 1;
     case Code::lut:
       for (size_t i = 0; i < op.constants.size(); ++i) table[i / 256][i % 256] = uint8_t(op.constants[i]);
       return int(op.constants.size() / 256);
@@ -38,7 +42,7 @@ int known_table(const Op& op, const double* p, uint8_t (*table)[256]) {
 // The table of an op that has to look at the image first.
 int measured_table(const Op& op, const double* p, const Image& image, uint8_t (*table)[256]) {
   switch (op.code) {
-    case Code::contrast: return contrast_table(image, p[0], table[0]), 1;
+    case Code::contrast: return contrast_table(image, within(p[0], 0, kMost), table[0]), 1;
     case Code::equalize: return equalize_tables(image, table), image.channels;
     case Code::autocontrast: return autocontrast_tables(image, table), image.channels;
     default: return 0;
@@ -50,6 +54,14 @@ struct Fill {
   Fill(const double* constants, int channels) {
     for (int c = 0; c < channels && c < 3; ++c) of[c] = uint8_t(constants[c]);
   }
+};
+
+// The part of a rectangle that lies in the image: top, left, height, width.
+struct Area {
+  int top, left, height, width;
+  Area(const double* p, const Image& image)
+      : top(whole_within(p[0], 0, image.height)), left(whole_within(p[1], 0, image.width)),
+        height(whole_within(p[2], 0, image.height - top)), width(whole_within(p[3], 0, image.width - left)) {}
 };
 
 // constants: size of the result (0, 0: unchanged), filter, mode of the border, its color. numbers: box, flips, limit.
@@ -91,9 +103,13 @@ Status augmix(const Op& op, const double* p, const OpValues& values, size_t row,
     const LayerValues* chain = values.chains.data() + size_t(k) * depth;
     const Status status = run_layers(op.chain, chain, row, noise, version, scratch, nullptr);
     if (status != Status::ok) return status;
+    if (version.height != image.height || version.width != image.width)
+      throw std::invalid_argument("the layers of augmix must keep the size of the image");
     versions[k + 1] = version.at;
   }
-  weighted_sum(image, versions, p, op.versions + 1, scratch);
+  double shares[17];
+  for (int k = 0; k <= op.versions; ++k) shares[k] = within(p[k], 0, 1);
+  weighted_sum(image, versions, shares, op.versions + 1, scratch);
   return Status::ok;
 }
 
@@ -103,21 +119,33 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
   const int channels = image.channels;
   switch (op.code) {
     case Code::grayscale: grayscale(image); break;
-    case Code::saturation: saturation(image, p[0]); break;
-    case Code::hue: hue(image, p[0]); break;
-    case Code::sharpness: sharpness(image, p[0], scratch); break;
-    case Code::blur: blur(image, p[0], int(c[0]), scratch); break;
-    case Code::noise: fastfeed::noise(image, p[0], int64_t(p[1]), noise.steps, noise.length, noise.per_unit); break;
-    case Code::jpeg: jpeg_compression(image, int(p[0]), scratch); break;
+    case Code::saturation: saturation(image, within(p[0], 0, kMost)); break;
+    case Code::hue: hue(image, within(p[0], -kMost, kMost)); break;
+    case Code::sharpness: sharpness(image, within(p[0], 0, kMost), scratch); break;
+    case Code::blur: blur(image, within(p[0], 1e-3, kMost), int(c[0]), scratch); break;
+    case Code::noise:
+      fastfeed::noise(image, within(p[0], 0, 255), int64_t(within(p[1], 0, kOffset)), noise.steps, noise.length,
+                      noise.per_unit);
+      break;
+    case Code::jpeg: jpeg_compression(image, whole_within(p[0], 1, 100), scratch); break;
     case Code::warp: warp_image(op, p, image, scratch); break;
-    case Code::erase: erase(image, int(p[0]), int(p[1]), int(p[2]), int(p[3]), Fill(c, channels).of); break;
-    case Code::erase_noise:
-      erase_with_noise(image, int(p[0]), int(p[1]), int(p[2]), int(p[3]), int64_t(p[4]), noise.gray, noise.length);
+    case Code::erase: {
+      const Area area(p, image);
+      erase(image, area.top, area.left, area.height, area.width, Fill(c, channels).of);
       break;
-    case Code::grid_mask:
-      grid_mask(image, int(p[0]), int(std::nearbyint(p[1] * p[0])), int(p[2]), int(p[3]), Fill(c, channels).of,
-                scratch);
+    }
+    case Code::erase_noise: {
+      const Area area(p, image);
+      erase_with_noise(image, area.top, area.left, area.height, area.width, int64_t(within(p[4], 0, kOffset)),
+                       noise.gray, noise.length);
       break;
+    }
+    case Code::grid_mask: {
+      const int unit = whole_within(p[0], 1, kMostSide), side = int(std::nearbyint(within(p[1], 0, 1) * unit));
+      const int top = whole_within(p[2], -kMostSide, kMostSide), left = whole_within(p[3], -kMostSide, kMostSide);
+      grid_mask(image, unit, side, top, left, Fill(c, channels).of, scratch);
+      break;
+    }
     case Code::window: cut_window(op, p, image, scratch); break;
     case Code::augmix: return augmix(op, p, values, row, noise, image, scratch);
     default: break;  // tables

@@ -1,55 +1,34 @@
+// What takes variable shifts costs half with BMI2, which Highway's AVX2 includes.
 #include "entropy.h"
 
 #include <cstring>
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "entropy.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include "bits.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
+namespace HWY_NAMESPACE {
 namespace {
 
-boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
-  return static_cast<Entropy*>(info->client_data)->decode(info, blocks);
-}
-
-}  // namespace
-
-bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, GiveUp give_up) {
-  count_ = info->blocks_in_MCU;
-  for (int i = 0; i < count_; ++i) {
-    const int component = info->MCU_membership[i];
-    const jpeg_component_info& part = *info->cur_comp_info[component];
-    const JHUFF_TBL *dc = info->dc_huff_tbl_ptrs[part.dc_tbl_no], *ac = info->ac_huff_tbl_ptrs[part.ac_tbl_no];
-    if (!dc || !ac || !dc_[part.dc_tbl_no].set(*dc, false) || !ac_[part.ac_tbl_no].set(*ac, true)) return false;
-    blocks_[i] = {&dc_[part.dc_tbl_no], &ac_[part.ac_tbl_no], component, shrunk_size(part) == 1};
-  }
-  give_up_ = give_up;
-  columns_ = info->MCUs_per_row;
-  // as libjpeg counts them, and one more than it would look at
-  unsigned pixels = info->comps_in_scan == 1 ? 8 : 8 * unsigned(info->max_h_samp_factor);
-  pixels = pixels / info->scale_denom * info->scale_num;
-  first_ = left / pixels, last_ = (left + width) / pixels + 1;
-  column_ = 0;
-  std::memset(means_, 0, sizeof means_);
-  cursor_.begin(info->restart_interval);
-  info->client_data = this;
-  reinterpret_cast<Hook*>(info->entropy)->decode_mcu = decode_mcu;
-  return true;
-}
-
-FASTFEED_BIT_CLONES
-boolean Entropy::decode(j_decompress_ptr info, JBLOCKROW* out) {
-  const int restart = cursor_.unit(info);
-  if (restart) std::memset(means_, 0, sizeof means_);
+boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* out) {
+  auto& scan = *static_cast<Entropy::Scan*>(info->client_data);
+  const int restart = scan.cursor.unit(info);
+  if (restart) std::memset(scan.means, 0, sizeof scan.means);
   bool good = restart >= 0;
-  Bits bits = cursor_.open(info);
-  const bool shown = out && column_ >= first_ && column_ <= last_;
-  if (++column_ == columns_) column_ = 0;
-  for (int i = 0; i < count_; ++i) {
-    const Block& block = blocks_[i];
+  Bits bits = scan.cursor.open(info);
+  const bool shown = out && scan.column >= scan.first && scan.column <= scan.last;
+  if (++scan.column == scan.columns) scan.column = 0;
+  for (int i = 0; i < scan.count; ++i) {
+    const Entropy::Block& block = scan.blocks[i];
     int value = 0;
     bits.fill();
     good &= next_value(bits, *block.dc, false, &value) >= 0;
-    const int mean = means_[block.component] += value;
+    const int mean = scan.means[block.component] += value;
     good &= mean > -kMean && mean < kMean;
     if (shown && !block.flat) {
       JCOEF* coefficients = *out[i];
@@ -90,9 +69,43 @@ boolean Entropy::decode(j_decompress_ptr info, JBLOCKROW* out) {
       good &= k <= 64;
     }
   }
-  good &= cursor_.close(info, bits);
-  if (!good) give_up_(reinterpret_cast<j_common_ptr>(info));
+  good &= scan.cursor.close(info, bits);
+  if (!good) scan.give_up(reinterpret_cast<j_common_ptr>(info));
   return TRUE;
 }
 
+}  // namespace
+}  // namespace HWY_NAMESPACE
 }  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fastfeed {
+
+HWY_EXPORT(decode_mcu);
+
+bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, GiveUp give_up) {
+  scan_.count = info->blocks_in_MCU;
+  for (int i = 0; i < scan_.count; ++i) {
+    const int component = info->MCU_membership[i];
+    const jpeg_component_info& part = *info->cur_comp_info[component];
+    const JHUFF_TBL *dc = info->dc_huff_tbl_ptrs[part.dc_tbl_no], *ac = info->ac_huff_tbl_ptrs[part.ac_tbl_no];
+    if (!dc || !ac || !dc_[part.dc_tbl_no].set(*dc, false) || !ac_[part.ac_tbl_no].set(*ac, true)) return false;
+    scan_.blocks[i] = {&dc_[part.dc_tbl_no], &ac_[part.ac_tbl_no], component, shrunk_size(part) == 1};
+  }
+  scan_.give_up = give_up;
+  scan_.columns = info->MCUs_per_row;
+  // as libjpeg counts them, and one more than it would look at
+  unsigned pixels = info->comps_in_scan == 1 ? 8 : 8 * unsigned(info->max_h_samp_factor);
+  pixels = pixels / info->scale_denom * info->scale_num;
+  scan_.first = left / pixels, scan_.last = (left + width) / pixels + 1;
+  scan_.column = 0;
+  std::memset(scan_.means, 0, sizeof scan_.means);
+  scan_.cursor.begin(info->restart_interval);
+  info->client_data = &scan_;
+  reinterpret_cast<Hook*>(info->entropy)->decode_mcu = &HWY_DYNAMIC_DISPATCH(decode_mcu);
+  return true;
+}
+
+}  // namespace fastfeed
+#endif

@@ -18,22 +18,24 @@ class Entropy {
   // and nothing changed: the tables are not valid. Takes info->client_data.
   bool attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, GiveUp give_up);
 
-  boolean decode(j_decompress_ptr info, JBLOCKROW* blocks);
-
- private:
   struct Block {
     const Codes *dc, *ac;
     int component;
     bool flat;  // only its mean is shown
   };
+  // What decodes one MCU after the other reads and writes.
+  struct Scan {
+    Block blocks[D_MAX_BLOCKS_IN_MCU];
+    GiveUp give_up = nullptr;
+    int count = 0;
+    unsigned columns = 0, column = 0, first = 0, last = 0;  // of MCUs: in a row, the next, those that are shown
+    int means[MAX_COMPS_IN_SCAN];
+    Cursor cursor;
+  };
 
+ private:
   Codes dc_[NUM_HUFF_TBLS], ac_[NUM_HUFF_TBLS];
-  Block blocks_[D_MAX_BLOCKS_IN_MCU];
-  GiveUp give_up_ = nullptr;
-  int count_ = 0;
-  unsigned columns_ = 0, column_ = 0, first_ = 0, last_ = 0;  // of MCUs: in a row, the next, those that are shown
-  int means_[MAX_COMPS_IN_SCAN];
-  Cursor cursor_;
+  Scan scan_;
 };
 
 }  // namespace fastfeed

@@ -4,22 +4,17 @@
 #include <bitset>
 #include <cstring>
 
-#include "clones.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "forms.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
+HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
+namespace HWY_NAMESPACE {
 namespace {
 
-inline uint8_t value(const BitForm& form, int v) {
-  return uint8_t((v & form.keep) ^ form.flip ^ (v >= form.from ? form.above : 0));
-}
-
-inline bool matches(const uint8_t* table, const BitForm& form) {
-  uint8_t values[256];
-  for (int v = 0; v < 256; ++v) values[v] = value(form, v);
-  return !std::memcmp(table, values, 256);
-}
-
-inline bool matches(const uint8_t* table, const LineForm& form) {
+HWY_INLINE bool matches(const uint8_t* table, const LineForm& form) {
   uint8_t values[256];
   for (int h = 0; h < 16; ++h) {
     const int rise = form.rise[h], more = form.more[h], reach = form.reach[h];
@@ -30,23 +25,6 @@ inline bool matches(const uint8_t* table, const LineForm& form) {
     }
   }
   return !std::memcmp(table, values, 256);
-}
-
-// The form with what holds around `end`, 0 or 255, and whatever is elsewhere as the other side.
-BitForm from_end(const uint8_t* table, int end) {
-  BitForm form = {0, 0, 0, 0};
-  for (int bit = 1; bit < 256; bit <<= 1)
-    if ((table[end] ^ table[end ^ bit]) == bit) form.keep = uint8_t(form.keep | bit);
-  form.flip = uint8_t(table[end] ^ (end & form.keep));
-  const int way = end ? -1 : 1;
-  int v = end;
-  while (v >= 0 && v < 256 && table[v] == value(form, v)) v += way;
-  if (v < 0 || v > 255) return form;
-  const uint8_t change = uint8_t(table[v] ^ value(form, v));
-  if (end) form.flip ^= change;
-  form.from = uint8_t(end ? v + 1 : v);
-  form.above = change;
-  return form;
 }
 
 // One row of 16 entries against another: what the row adds, the columns where it adds one more, and those where it does
@@ -87,17 +65,7 @@ bool measure(const uint8_t* entries, const uint8_t* base, Row& row) {
   return true;
 }
 
-}  // namespace
-
-bool has_form(const uint8_t* table, BitForm& form) {
-  form = from_end(table, 0);
-  if (matches(table, form)) return true;
-  form = from_end(table, 255);
-  return matches(table, form);
-}
-
-FASTFEED_CLONES
-bool has_form(const uint8_t* table, LineForm& form) {
+bool has_line_form(const uint8_t* table, LineForm& form) {
   // all is measured by a row that is not clipped
   const uint8_t* base = nullptr;
   for (int h = 0; h < 16 && !base; ++h) {
@@ -135,4 +103,54 @@ bool has_form(const uint8_t* table, LineForm& form) {
   return matches(table, form);
 }
 
+}  // namespace
+}  // namespace HWY_NAMESPACE
 }  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fastfeed {
+namespace {
+
+HWY_EXPORT(has_line_form);
+
+inline uint8_t value(const BitForm& form, int v) {
+  return uint8_t((v & form.keep) ^ form.flip ^ (v >= form.from ? form.above : 0));
+}
+
+inline bool matches(const uint8_t* table, const BitForm& form) {
+  uint8_t values[256];
+  for (int v = 0; v < 256; ++v) values[v] = value(form, v);
+  return !std::memcmp(table, values, 256);
+}
+
+// The form with what holds around `end`, 0 or 255, and whatever is elsewhere as the other side.
+BitForm from_end(const uint8_t* table, int end) {
+  BitForm form = {0, 0, 0, 0};
+  for (int bit = 1; bit < 256; bit <<= 1)
+    if ((table[end] ^ table[end ^ bit]) == bit) form.keep = uint8_t(form.keep | bit);
+  form.flip = uint8_t(table[end] ^ (end & form.keep));
+  const int way = end ? -1 : 1;
+  int v = end;
+  while (v >= 0 && v < 256 && table[v] == value(form, v)) v += way;
+  if (v < 0 || v > 255) return form;
+  const uint8_t change = uint8_t(table[v] ^ value(form, v));
+  if (end) form.flip ^= change;
+  form.from = uint8_t(end ? v + 1 : v);
+  form.above = change;
+  return form;
+}
+
+}  // namespace
+
+bool has_form(const uint8_t* table, BitForm& form) {
+  form = from_end(table, 0);
+  if (matches(table, form)) return true;
+  form = from_end(table, 255);
+  return matches(table, form);
+}
+
+bool has_form(const uint8_t* table, LineForm& form) { return HWY_DYNAMIC_DISPATCH(has_line_form)(table, form); }
+
+}  // namespace fastfeed
+#endif

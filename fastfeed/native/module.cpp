@@ -1,12 +1,17 @@
 // Python bindings of the kernel: checks arguments, releases the GIL and runs the pool.
 #include <cstring>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include <jpeglib.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "instruction_sets.h"
 #include "kernel.h"
 #include "pool.h"
 #include "tables.h"
@@ -228,6 +233,12 @@ NB_MODULE(_native, m) {
   bind_draws(m);
   bind_executor(m);
   bind_masks(m);
+  m.def("instruction_sets", &instruction_sets,
+        "Instruction sets that this machine has of those that the kernel was compiled for, fastest first.");
+  m.def("use_instruction_set", [](const std::optional<std::string>& name) { use_instruction_set(name.value_or("")); },
+        nb::arg("name").none(),
+        "For tests: all threads use one of instruction_sets() from now on; None: the fastest. Raises ValueError for "
+        "others. Not while a batch is being made.");
   m.attr("WIDE_LOOK_UPS") = wide_look_ups();
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

@@ -1,11 +1,14 @@
 #include "progressive.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "progressive.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
+namespace HWY_NAMESPACE {
 namespace {
-
-Hook& hook(j_decompress_ptr info) { return *reinterpret_cast<Hook*>(info->entropy); }
-
-constexpr size_t kKept = 1 << 16;  // blocks whose memory stays for the next image
 
 // Coefficients `from` up to, not including, `to` <= 64.
 FASTFEED_INLINE uint64_t band(int from, int to) {
@@ -32,121 +35,42 @@ FASTFEED_INLINE unsigned run_length(Bits& bits, int n) {
   return (1u << n) + more;
 }
 
-}  // namespace
-
-void Progressive::prepare(j_decompress_ptr info) {
-  for (int i = 0; i < info->num_components; ++i)
-    known_[i].assign(size_t(info->comp_info[i].width_in_blocks) * info->comp_info[i].height_in_blocks, 0);
-}
-
-void Progressive::release() {
-  for (auto& known : known_)
-    if (known.size() > kKept) std::vector<uint64_t>().swap(known);
-}
-
-void Progressive::attach(j_decompress_ptr info, GiveUp give_up) {
-  give_up_ = give_up;
-  info->client_data = this;
-  libjpegs_start_ = hook(info).start_pass;
-  hook(info).start_pass = start_pass;
-  scan(info);
-}
-
-void Progressive::start_pass(j_decompress_ptr info) {
-  auto& self = *static_cast<Progressive*>(info->client_data);
-  self.libjpegs_start_(info);  // validates the header of the scan
-  self.scan(info);
-}
-
-void Progressive::scan(j_decompress_ptr info) {
-  begin_ = info->Ss, end_ = info->Se, shift_ = info->Al, refines_ = info->Ah != 0;
-  if (!begin_ && !refines_) {
-    for (int i = 0; i < info->comps_in_scan; ++i) {
-      const int number = info->cur_comp_info[i]->dc_tbl_no;
-      const JHUFF_TBL* table = info->dc_huff_tbl_ptrs[number];
-      if (!table || !dc_[number].set(*table, false)) give_up_(reinterpret_cast<j_common_ptr>(info));
-      means_of_[i] = &dc_[number];
-    }
-  } else if (begin_) {
-    const int number = info->cur_comp_info[0]->ac_tbl_no;
-    const JHUFF_TBL* table = info->ac_huff_tbl_ptrs[number];
-    if (!table || !ac_[number].set(*table, true)) give_up_(reinterpret_cast<j_common_ptr>(info));
-    codes_ = &ac_[number];
-    blocks_ = &known_[info->cur_comp_info[0]->component_index];
-  }
-  std::memset(means_, 0, sizeof means_);
-  empty_ = 0;
-  block_ = 0;
-  cursor_.begin(info->restart_interval);
-  hook(info).decode_mcu = decode_mcu;
-}
-
-boolean Progressive::decode_mcu(j_decompress_ptr info, JBLOCKROW* out) {
-  static_cast<Progressive*>(info->client_data)->decode(info, out);
-  return TRUE;
-}
-
-void Progressive::decode(j_decompress_ptr info, JBLOCKROW* out) {
-  const int restart = cursor_.unit(info);
-  if (restart) std::memset(means_, 0, sizeof means_), empty_ = 0;
-  bool good = restart >= 0;
-  uint64_t* known = nullptr;
-  if (begin_) {
-    if (block_ == blocks_->size()) give_up_(reinterpret_cast<j_common_ptr>(info));
-    known = blocks_->data() + block_++;
-  }
-  if (begin_ && empty_ && !(refines_ && *known & band(begin_, end_ + 1))) {
-    --empty_;
-  } else {
-    Bits bits = cursor_.open(info);
-    good &= run(info, bits, out, known);
-    good &= cursor_.close(info, bits);
-  }
-  if (!good) give_up_(reinterpret_cast<j_common_ptr>(info));
-}
-
-FASTFEED_BIT_CLONES
-bool Progressive::run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out, uint64_t* known) {
-  if (begin_) return refines_ ? next_bits(bits, *out[0], *known) : first_bits(bits, *out[0], *known);
-  return refines_ ? next_means(bits, info, out) : first_means(bits, info, out);
-}
-
-FASTFEED_INLINE bool Progressive::first_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out) {
+FASTFEED_INLINE bool first_means(Progressive::Scan& scan, Bits& bits, j_decompress_ptr info, JBLOCKROW* out) {
   bool good = true;
   for (int i = 0; i < info->blocks_in_MCU; ++i) {
     const int component = info->MCU_membership[i];
     int value = 0;
     bits.fill();
-    good &= next_value(bits, *means_of_[component], false, &value) >= 0;
-    const int mean = means_[component] += value;
+    good &= next_value(bits, *scan.means_of[component], false, &value) >= 0;
+    const int mean = scan.means[component] += value;
     good &= mean > -kMean && mean < kMean;
-    (*out[i])[0] = JCOEF(unsigned(mean) << shift_);
+    (*out[i])[0] = JCOEF(unsigned(mean) << scan.shift);
   }
   return good;
 }
 
-FASTFEED_INLINE bool Progressive::next_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out) {
+FASTFEED_INLINE bool next_means(Progressive::Scan& scan, Bits& bits, j_decompress_ptr info, JBLOCKROW* out) {
   for (int i = 0; i < info->blocks_in_MCU; ++i) {
     bits.fill();
-    if (bits.look(1)) (*out[i])[0] = JCOEF((*out[i])[0] | 1 << shift_);
+    if (bits.look(1)) (*out[i])[0] = JCOEF((*out[i])[0] | 1 << scan.shift);
     bits.drop(1);
   }
   return true;
 }
 
-FASTFEED_INLINE bool Progressive::first_bits(Bits& bits, JCOEF* block, uint64_t& known) {
-  for (int k = begin_; k <= end_; ++k) {
+FASTFEED_INLINE bool first_bits(Progressive::Scan& scan, Bits& bits, JCOEF* block, uint64_t& known) {
+  for (int k = scan.begin; k <= scan.end; ++k) {
     int value = 0;
     bits.fill();
-    const int zeros = next_value(bits, *codes_, true, &value);
+    const int zeros = next_value(bits, *scan.codes, true, &value);
     if (zeros & ~15) {
       if (zeros < 0) return false;
-      empty_ = run_length(bits, zeros - kEnd) - 1;
+      scan.empty = run_length(bits, zeros - kEnd) - 1;
       return true;
     }
     if ((k += zeros) > 63) return false;
     if (!value) continue;
-    value *= 1 << shift_;
+    value *= 1 << scan.shift;
     if (value != JCOEF(value)) return false;
     block[kPlace[k]] = JCOEF(value);
     known |= uint64_t(1) << k;
@@ -154,17 +78,17 @@ FASTFEED_INLINE bool Progressive::first_bits(Bits& bits, JCOEF* block, uint64_t&
   return true;
 }
 
-FASTFEED_INLINE bool Progressive::next_bits(Bits& bits, JCOEF* block, uint64_t& known) {
-  const int bit = 1 << shift_, end = end_ + 1;
-  int k = begin_;
+FASTFEED_INLINE bool next_bits(Progressive::Scan& scan, Bits& bits, JCOEF* block, uint64_t& known) {
+  const int bit = 1 << scan.shift, end = scan.end + 1;
+  int k = scan.begin;
   uint64_t fresh = 0;
-  while (!empty_ && k < end) {
+  while (!scan.empty && k < end) {
     int value = 0;
     bits.fill();
-    int zeros = next_value(bits, *codes_, true, &value);
+    int zeros = next_value(bits, *scan.codes, true, &value);
     if (zeros & ~15) {
       if (zeros < 0) return false;
-      empty_ = run_length(bits, zeros - kEnd);
+      scan.empty = run_length(bits, zeros - kEnd);
       break;
     }
     if (value < -1 || value > 1) return false;
@@ -180,12 +104,104 @@ FASTFEED_INLINE bool Progressive::next_bits(Bits& bits, JCOEF* block, uint64_t& 
     }
     k = place + 1;
   }
-  if (empty_) {
+  if (scan.empty) {
     refine(bits, block, known & band(k, end), bit);
-    --empty_;
+    --scan.empty;
   }
   known |= fresh;
   return true;
 }
 
+FASTFEED_INLINE bool run(Progressive::Scan& scan, j_decompress_ptr info, Bits& bits, JBLOCKROW* out, uint64_t* known) {
+  if (scan.begin) return scan.refines ? next_bits(scan, bits, *out[0], *known) : first_bits(scan, bits, *out[0], *known);
+  return scan.refines ? next_means(scan, bits, info, out) : first_means(scan, bits, info, out);
+}
+
+boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* out) {
+  auto& scan = *static_cast<Progressive::Scan*>(info->client_data);
+  const int restart = scan.cursor.unit(info);
+  if (restart) std::memset(scan.means, 0, sizeof scan.means), scan.empty = 0;
+  bool good = restart >= 0;
+  uint64_t* known = nullptr;
+  if (scan.begin) {
+    if (scan.block == scan.blocks->size()) scan.give_up(reinterpret_cast<j_common_ptr>(info));
+    known = scan.blocks->data() + scan.block++;
+  }
+  if (scan.begin && scan.empty && !(scan.refines && *known & band(scan.begin, scan.end + 1))) {
+    --scan.empty;
+  } else {
+    Bits bits = scan.cursor.open(info);
+    good &= run(scan, info, bits, out, known);
+    good &= scan.cursor.close(info, bits);
+  }
+  if (!good) scan.give_up(reinterpret_cast<j_common_ptr>(info));
+  return TRUE;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
 }  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fastfeed {
+namespace {
+
+HWY_EXPORT(decode_mcu);
+
+Hook& hook(j_decompress_ptr info) { return *reinterpret_cast<Hook*>(info->entropy); }
+
+constexpr size_t kKept = 1 << 16;  // blocks whose memory stays for the next image
+
+}  // namespace
+
+void Progressive::prepare(j_decompress_ptr info) {
+  for (int i = 0; i < info->num_components; ++i)
+    known_[i].assign(size_t(info->comp_info[i].width_in_blocks) * info->comp_info[i].height_in_blocks, 0);
+}
+
+void Progressive::release() {
+  for (auto& known : known_)
+    if (known.size() > kKept) std::vector<uint64_t>().swap(known);
+}
+
+void Progressive::attach(j_decompress_ptr info, GiveUp give_up) {
+  scan_.give_up = give_up;
+  scan_.owner = this;
+  info->client_data = &scan_;
+  libjpegs_start_ = hook(info).start_pass;
+  hook(info).start_pass = start_pass;
+  begin(info);
+}
+
+void Progressive::start_pass(j_decompress_ptr info) {
+  Progressive& self = *static_cast<Scan*>(info->client_data)->owner;
+  self.libjpegs_start_(info);  // validates the header of the scan
+  self.begin(info);
+}
+
+void Progressive::begin(j_decompress_ptr info) {
+  scan_.begin = info->Ss, scan_.end = info->Se, scan_.shift = info->Al, scan_.refines = info->Ah != 0;
+  if (!scan_.begin && !scan_.refines) {
+    for (int i = 0; i < info->comps_in_scan; ++i) {
+      const int number = info->cur_comp_info[i]->dc_tbl_no;
+      const JHUFF_TBL* table = info->dc_huff_tbl_ptrs[number];
+      if (!table || !dc_[number].set(*table, false)) scan_.give_up(reinterpret_cast<j_common_ptr>(info));
+      scan_.means_of[i] = &dc_[number];
+    }
+  } else if (scan_.begin) {
+    const int number = info->cur_comp_info[0]->ac_tbl_no;
+    const JHUFF_TBL* table = info->ac_huff_tbl_ptrs[number];
+    if (!table || !ac_[number].set(*table, true)) scan_.give_up(reinterpret_cast<j_common_ptr>(info));
+    scan_.codes = &ac_[number];
+    scan_.blocks = &known_[info->cur_comp_info[0]->component_index];
+  }
+  std::memset(scan_.means, 0, sizeof scan_.means);
+  scan_.empty = 0;
+  scan_.block = 0;
+  scan_.cursor.begin(info->restart_interval);
+  hook(info).decode_mcu = &HWY_DYNAMIC_DISPATCH(decode_mcu);
+}
+
+}  // namespace fastfeed
+#endif

@@ -19,32 +19,29 @@ class Progressive {
   // Call when `info` has begun its first scan and read nothing of it. Takes info->client_data.
   void attach(j_decompress_ptr info, GiveUp give_up);
 
+  // What decodes one unit of a scan after the other reads and writes.
+  struct Scan {
+    Progressive* owner = nullptr;
+    const Codes* means_of[MAX_COMPS_IN_SCAN];
+    const Codes* codes = nullptr;
+    GiveUp give_up = nullptr;
+    int begin = 0, end = 0, shift = 0;  // its band of coefficients, the position of its lowest bit
+    bool refines = false;
+    int means[MAX_COMPS_IN_SCAN];
+    unsigned empty = 0;  // blocks to come in which this scan brings nothing new
+    std::vector<uint64_t>* blocks = nullptr;  // of this scan's component
+    size_t block = 0;
+    Cursor cursor;
+  };
+
  private:
-  // One unit of a scan into its blocks, false for anything unusual.
-  bool first_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out);
-  bool next_means(Bits& bits, j_decompress_ptr info, JBLOCKROW* out);
-  bool first_bits(Bits& bits, JCOEF* block, uint64_t& known);
-  bool next_bits(Bits& bits, JCOEF* block, uint64_t& known);
-
   static void start_pass(j_decompress_ptr info);
-  static boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* out);
-  void scan(j_decompress_ptr info);
-  void decode(j_decompress_ptr info, JBLOCKROW* out);
-  bool run(j_decompress_ptr info, Bits& bits, JBLOCKROW* out, uint64_t* known);
+  void begin(j_decompress_ptr info);
 
+  Scan scan_;
   Codes dc_[NUM_HUFF_TBLS], ac_[NUM_HUFF_TBLS];
-  const Codes* means_of_[MAX_COMPS_IN_SCAN];
-  const Codes* codes_ = nullptr;
-  GiveUp give_up_ = nullptr;
   void (*libjpegs_start_)(j_decompress_ptr) = nullptr;
-  int begin_ = 0, end_ = 0, shift_ = 0;  // of this scan: its band of coefficients, the position of its lowest bit
-  bool refines_ = false;
-  int means_[MAX_COMPS_IN_SCAN];
-  unsigned empty_ = 0;  // blocks to come in which this scan brings nothing new
   std::vector<uint64_t> known_[MAX_COMPONENTS];  // per block: which coefficients, in the file's order, are not 0
-  std::vector<uint64_t>* blocks_ = nullptr;      // of this scan's component
-  size_t block_ = 0;
-  Cursor cursor_;
 };
 
 }  // namespace fastfeed

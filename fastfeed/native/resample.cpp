@@ -3,10 +3,105 @@
 #include <algorithm>
 #include <cmath>
 
-#include "clones.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "resample.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
+HWY_BEFORE_NAMESPACE();
+namespace fastfeed {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Several rows in one pass: the sums are then read and written once for all of them. `kNew`: starts new sums.
+template <int kRows, bool kNew>
+HWY_INLINE void add(float* __restrict sums, const uint8_t* __restrict row, size_t stride, const float* weight,
+                    int n) {
+  float w[kRows];
+  for (int k = 0; k < kRows; ++k) w[k] = weight[k];
+  for (int i = 0; i < n; ++i) {
+    float sum = kNew ? w[0] * float(row[i]) : sums[i] + w[0] * float(row[i]);
+    for (int k = 1; k < kRows; ++k) sum += w[k] * float(row[size_t(k) * stride + size_t(i)]);
+    sums[i] = sum;
+  }
+}
+
+void add_rows(float* sums, const uint8_t* row, size_t stride, const float* weight, int count, int n, bool fresh) {
+  if (fresh) {
+    const int k = count >= 4 ? 4 : count >= 2 ? 2 : 1;
+    if (k == 4) add<4, true>(sums, row, stride, weight, n);
+    else if (k == 2) add<2, true>(sums, row, stride, weight, n);
+    else add<1, true>(sums, row, stride, weight, n);
+    row += size_t(k) * stride, weight += k, count -= k;
+  }
+  for (; count >= 4; count -= 4, row += 4 * stride, weight += 4) add<4, false>(sums, row, stride, weight, n);
+  for (; count >= 2; count -= 2, row += 2 * stride, weight += 2) add<2, false>(sums, row, stride, weight, n);
+  if (count) add<1, false>(sums, row, stride, weight, n);
+}
+
+typedef float Lanes __attribute__((vector_size(16)));
+
+HWY_INLINE Lanes load(const float* p) {
+  Lanes v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+typedef int32_t Levels __attribute__((vector_size(16)));
+
+HWY_INLINE void put(uint8_t* at, Lanes v) {
+  v += 0.5f;
+  v = v < 0.0f ? Lanes{} : v;
+  v = v > 255.0f ? Lanes{255, 255, 255, 255} : v;
+  const Levels level = __builtin_convertvector(v, Levels);
+  at[0] = uint8_t(level[0]);
+  at[1] = uint8_t(level[1]);
+  at[2] = uint8_t(level[2]);
+}
+
+// kPixels neighboring outputs: four lanes hold a pixel (the fourth is the next pixel's red and is dropped). Several at a
+// time, since each addition waits for the one before.
+template <int kPixels>
+HWY_INLINE void outputs(const float* sums, const int* first, const int* count, const float* weight, int taps, int low,
+                        uint8_t* at, ptrdiff_t column) {
+  const float *p[kPixels], *w[kPixels];
+  Lanes sum[kPixels];
+  int both = count[0];
+  for (int i = 0; i < kPixels; ++i) {
+    p[i] = sums + size_t(first[i] - low) * 3;
+    w[i] = weight + size_t(i) * size_t(taps);
+    sum[i] = Lanes{0, 0, 0, 0};
+    both = std::min(both, count[i]);
+  }
+  for (int k = 0; k < both; ++k)
+    for (int i = 0; i < kPixels; ++i) sum[i] += load(p[i] + 3 * k) * w[i][k];
+  for (int i = 0; i < kPixels; ++i) {
+    for (int k = both; k < count[i]; ++k) sum[i] += load(p[i] + 3 * k) * w[i][k];
+    put(at + i * column, sum[i]);
+  }
+}
+
+// One output row.
+void across(const float* sums, const int* first, const int* count, const float* weight, int taps, int n, int low,
+            uint8_t* at, ptrdiff_t column) {
+  int x = 0;
+  for (; x + 4 <= n; x += 4)
+    outputs<4>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
+  for (; x < n; ++x)
+    outputs<1>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fastfeed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace fastfeed {
 namespace {
+
+HWY_EXPORT(add_rows);
+HWY_EXPORT(across);
 
 constexpr double kPi = 3.14159265358979323846;
 
@@ -34,87 +129,6 @@ double value(Filter filter, double x) {
     case Filter::box: return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
   }
   return 0.0;
-}
-
-// Several rows in one pass: the sums are then read and written once for all of them. `kNew`: starts new sums.
-template <int kRows, bool kNew>
-inline __attribute__((always_inline)) void add(float* __restrict sums, const uint8_t* __restrict row, size_t stride,
-                                               const float* weight, int n) {
-  float w[kRows];
-  for (int k = 0; k < kRows; ++k) w[k] = weight[k];
-  for (int i = 0; i < n; ++i) {
-    float sum = kNew ? w[0] * float(row[i]) : sums[i] + w[0] * float(row[i]);
-    for (int k = 1; k < kRows; ++k) sum += w[k] * float(row[size_t(k) * stride + size_t(i)]);
-    sums[i] = sum;
-  }
-}
-
-FASTFEED_CLONES
-void add_rows(float* sums, const uint8_t* row, size_t stride, const float* weight, int count, int n, bool fresh) {
-  if (fresh) {
-    const int k = count >= 4 ? 4 : count >= 2 ? 2 : 1;
-    if (k == 4) add<4, true>(sums, row, stride, weight, n);
-    else if (k == 2) add<2, true>(sums, row, stride, weight, n);
-    else add<1, true>(sums, row, stride, weight, n);
-    row += size_t(k) * stride, weight += k, count -= k;
-  }
-  for (; count >= 4; count -= 4, row += 4 * stride, weight += 4) add<4, false>(sums, row, stride, weight, n);
-  for (; count >= 2; count -= 2, row += 2 * stride, weight += 2) add<2, false>(sums, row, stride, weight, n);
-  if (count) add<1, false>(sums, row, stride, weight, n);
-}
-
-typedef float Lanes __attribute__((vector_size(16)));
-
-inline Lanes load(const float* p) {
-  Lanes v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
-
-typedef int32_t Levels __attribute__((vector_size(16)));
-
-inline void put(uint8_t* at, Lanes v) {
-  v += 0.5f;
-  v = v < 0.0f ? Lanes{} : v;
-  v = v > 255.0f ? Lanes{255, 255, 255, 255} : v;
-  const Levels level = __builtin_convertvector(v, Levels);
-  at[0] = uint8_t(level[0]);
-  at[1] = uint8_t(level[1]);
-  at[2] = uint8_t(level[2]);
-}
-
-// kPixels neighboring outputs: four lanes hold a pixel (the fourth is the next pixel's red and is dropped). Several at a
-// time, since each addition waits for the one before.
-template <int kPixels>
-inline __attribute__((always_inline)) void outputs(const float* sums, const int* first, const int* count,
-                                                   const float* weight, int taps, int low, uint8_t* at,
-                                                   ptrdiff_t column) {
-  const float *p[kPixels], *w[kPixels];
-  Lanes sum[kPixels];
-  int both = count[0];
-  for (int i = 0; i < kPixels; ++i) {
-    p[i] = sums + size_t(first[i] - low) * 3;
-    w[i] = weight + size_t(i) * size_t(taps);
-    sum[i] = Lanes{0, 0, 0, 0};
-    both = std::min(both, count[i]);
-  }
-  for (int k = 0; k < both; ++k)
-    for (int i = 0; i < kPixels; ++i) sum[i] += load(p[i] + 3 * k) * w[i][k];
-  for (int i = 0; i < kPixels; ++i) {
-    for (int k = both; k < count[i]; ++k) sum[i] += load(p[i] + 3 * k) * w[i][k];
-    put(at + i * column, sum[i]);
-  }
-}
-
-// One output row.
-FASTFEED_CLONES
-void across(const float* sums, const int* first, const int* count, const float* weight, int taps, int n, int low,
-            uint8_t* at, ptrdiff_t column) {
-  int x = 0;
-  for (; x + 4 <= n; x += 4)
-    outputs<4>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
-  for (; x < n; ++x)
-    outputs<1>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
 }
 
 }  // namespace
@@ -198,15 +212,18 @@ void Resampler::push(const uint8_t* rows, size_t step, int count) {
     if (from >= to) continue;
     float* sums = sums_.data() + size_t(i % ring_) * stride;
     const float* weight = vertical_->weight.data() + size_t(i) * size_t(vertical_->taps) + (from - begin);
-    add_rows(sums, pixels + size_t(from - low) * step, step, weight, to - from, width_ * 3, from == begin);
+    HWY_DYNAMIC_DISPATCH(add_rows)
+    (sums, pixels + size_t(from - low) * step, step, weight, to - from, width_ * 3, from == begin);
     if (to == end) finish(i, sums);
   }
   while (open_ < outputs && vertical_->first[size_t(open_)] + vertical_->count[size_t(open_)] <= high) ++open_;
 }
 
 void Resampler::finish(int y, const float* sums) {
-  across(sums, horizontal_->first.data(), horizontal_->count.data(), horizontal_->weight.data(), horizontal_->taps,
+  HWY_DYNAMIC_DISPATCH(across)
+  (sums, horizontal_->first.data(), horizontal_->count.data(), horizontal_->weight.data(), horizontal_->taps,
          int(horizontal_->first.size()), low_, target_.at + y * target_.row, target_.column);
 }
 
 }  // namespace fastfeed
+#endif

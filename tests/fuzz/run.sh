@@ -1,50 +1,69 @@
 #!/bin/sh
 # Checks of the native kernel that need clang: see README.md.
-#   run.sh fuzz [SECONDS]    libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer
-#   run.sh files [FOLDER]    every file of a folder, whole and through many windows, once, same build
-#   run.sh tsan              the thread pool under ThreadSanitizer
-#   run.sh leaks [CALLS]     decode calls, the pool and its forks under LeakSanitizer; and Valgrind where installed
+#   run.sh fuzz [SECONDS]     libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer: files, then programs
+#   run.sh decode [SECONDS]   only files: headers, decoding, re-encoding
+#   run.sh program [SECONDS]  only programs of the executor
+#   run.sh files [FOLDER]     every file of a folder, whole and through many windows, once, same build
+#   run.sh tsan [SECONDS]     the thread pool and batches in flight under ThreadSanitizer
+#   run.sh leaks [CALLS]      decode calls, the pool and its forks, and batches under LeakSanitizer; and Valgrind where installed
 # DATA: the shared test data. LIBJPEG_SOURCE: libjpeg-turbo's source; where it is given, the sanitizers see inside it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+native=$root/fastfeed/native
 data=${DATA:-$root/../shared/data}
 build=$root/build/fuzz
 CXX=${CLANGXX:-clang++}
 CC=${CLANG:-clang}
-mkdir -p "$build/corpus" "$build/found" "$build/seeds"
+mkdir -p "$build/corpus" "$build/found" "$build/seeds" "$build/program-corpus" "$build/program-seeds"
 command -v "$CXX" >/dev/null || { echo "needs clang (Debian: clang libclang-rt-14-dev)"; exit 2; }
 
-kernel="header codes entropy progressive reader writer resample kernel pool"
 asan="-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
 
 # libjpeg NAME FLAGS: sets $jpeg to what to compile and link with
 libjpeg() {
-  jpeg="-ljpeg"
+  jpeg=-ljpeg
+  jpeg_headers=
   [ -n "${LIBJPEG_SOURCE:-}" ] || return 0
   if [ ! -f "$build/jpeg-$1/libjpeg.a" ]; then
     cmake -S "$LIBJPEG_SOURCE" -B "$build/jpeg-$1" -DCMAKE_BUILD_TYPE=None -DCMAKE_C_COMPILER="$CC" -DWITH_SIMD=0 \
       -DENABLE_SHARED=0 -DWITH_TURBOJPEG=0 -DWITH_ARITH_DEC=1 -DCMAKE_C_FLAGS="-O1 -g $2" >"$build/jpeg-$1.log"
     cmake --build "$build/jpeg-$1" --target jpeg-static >>"$build/jpeg-$1.log"
   fi
-  jpeg="-I$LIBJPEG_SOURCE -I$build/jpeg-$1 $build/jpeg-$1/libjpeg.a"
+  jpeg=$build/jpeg-$1/libjpeg.a
+  jpeg_headers="-I$LIBJPEG_SOURCE -I$build/jpeg-$1"
 }
 
-# program NAME SOURCE FLAGS
-program() {
-  sources=
-  for part in $kernel; do sources="$sources $root/fastfeed/native/$part.cpp"; done
+# kernel FLAVOR FLAGS: sets $objects to the kernel's object files; what has not changed is not compiled again
+kernel() {
+  mkdir -p "$build/kernel-$1/ops"
+  flags="-std=c++17 -O1 -gline-tables-only -fno-omit-frame-pointer -ffp-contract=off -fno-math-errno"
+  flags="$flags -DHWY_WANT_AVX3_DL -DHWY_BROKEN_EMU128=1 -DFASTFEED_EXACT_SCRATCH -I$native $2"
+  newest=$(find "$native" -name '*.h' -exec ls -t {} + | head -n 1)
+  objects=
+  stale=
+  for source in "$native"/*.cpp "$native"/ops/*.cpp; do
+    part=${source#"$native"/}
+    case "$part" in module.cpp | bind_*) continue ;; esac
+    object=$build/kernel-$1/${part%.cpp}.o
+    objects="$objects $object"
+    if [ ! -f "$object" ] || [ "$source" -nt "$object" ] || [ "$newest" -nt "$object" ]; then stale="$stale $part"; fi
+  done
   # shellcheck disable=SC2086
-  "$CXX" -std=c++17 -O1 -gdwarf-4 -fno-omit-frame-pointer -DFASTFEED_NO_CLONES $3 -I"$root/fastfeed/native" \
-    "$here/$2" $sources $jpeg -pthread -o "$build/$1"
+  [ -z "$stale" ] || printf '%s\n' $stale | xargs -P "${JOBS:-$(nproc)}" -I'{}' sh -c \
+    'part=$1; object=$2/${part%.cpp}.o; shift 2; "$@" -c -o "$object.new" && mv "$object.new" "$object"' \
+    sh '{}' "$build/kernel-$1" "$CXX" $flags $jpeg_headers "$native/{}" || exit 1
 }
 
-case "${1:-}" in
-fuzz)
-  # libjpeg shifts negative numbers on purpose, so only AddressSanitizer and the coverage counters look into it
-  libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
-  program fuzz_decode fuzz_decode.cpp "$asan -fsanitize=fuzzer"
-  # eight bytes in front say what is asked for, here one of four; the fuzzer varies them by itself
+# program NAME SOURCE FLAVOR FLAGS
+program() {
+  kernel "$3" "${4% -fsanitize=fuzzer}"
+  # shellcheck disable=SC2086
+  "$CXX" $flags $4 $jpeg_headers "$here/$2" $objects $jpeg -lhwy -pthread -o "$build/$1"
+}
+
+# What is asked for stands before each file: eight bytes for fuzz_decode, 2 + 96 for fuzz_program. The fuzzers vary them.
+decode_seeds() {
   n=0
   for file in "$data"/bad-images/jpeg/* "$here"/inputs/*; do
     [ -f "$file" ] || continue
@@ -59,35 +78,75 @@ fuzz)
     cat "$file" >>"$build/seeds/$n"
   done
   echo "$n seeds"
-  cd "$build"
-  exec ./fuzz_decode corpus seeds -max_total_time="${2:-1200}" -rss_limit_mb=2500 -timeout=20 -max_len=65536 \
-    -print_final_stats=1 -artifact_prefix=found/
+}
+
+program_seeds() {
+  n=0
+  for file in "$data"/bad-images/jpeg/* "$data"/bad-images/jpeg/*; do
+    [ -f "$file" ] && [ "$(wc -c <"$file")" -lt 32768 ] || continue
+    n=$((n + 1))
+    { printf '\000\140'; head -c 96 /dev/urandom; cat "$file"; } >"$build/program-seeds/$n"
+  done
+  while [ "$n" -lt 200 ]; do
+    n=$((n + 1))
+    { printf '\002\000'; head -c 512 /dev/urandom; } >"$build/program-seeds/$n"
+  done
+  cp "$here"/program-inputs/* "$build/program-seeds/"
+}
+
+# fuzz TARGET SECONDS CORPUS SEEDS
+fuzz() {
+  (cd "$build" && ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 "./$1" "$3" "$4" -max_total_time="$2" \
+    -rss_limit_mb=2500 -malloc_limit_mb=4000 -timeout=20 -max_len=65536 -print_final_stats=1 -artifact_prefix=found/)
+}
+
+case "${1:-}" in
+fuzz)
+  "$0" decode "${2:-1200}"
+  "$0" program "${2:-1200}"
+  ;;
+decode)
+  # libjpeg shifts negative numbers on purpose, so only AddressSanitizer and the coverage counters look into it
+  libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
+  program fuzz_decode fuzz_decode.cpp fuzz "$asan -fsanitize=fuzzer-no-link -fsanitize=fuzzer"
+  decode_seeds
+  fuzz fuzz_decode "${2:-1200}" corpus seeds
+  ;;
+program)
+  libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
+  program fuzz_program fuzz_program.cpp fuzz "$asan -fsanitize=fuzzer-no-link -fsanitize=fuzzer"
+  program_seeds
+  fuzz fuzz_program "${2:-1200}" program-corpus program-seeds
   ;;
 files)
   libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
-  program files files.cpp "$asan -fsanitize=fuzzer-no-link"
+  program files files.cpp fuzz "$asan -fsanitize=fuzzer-no-link"
   "$build/files" "${2:-$data/bad-images}" "$here/inputs"
   ;;
 tsan)
   libjpeg tsan "-fsanitize=thread"
-  program pool_tsan pool.cpp "-fsanitize=thread"
+  program pool_tsan pool.cpp tsan "-fsanitize=thread"
   TSAN_OPTIONS=halt_on_error=1 "$build/pool_tsan"
+  program batches_tsan batches.cpp tsan "-fsanitize=thread"
+  TSAN_OPTIONS=halt_on_error=1 "$build/batches_tsan" "${2:-300}"
   ;;
 leaks)
   libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
-  program leaks files.cpp "$asan -fsanitize=fuzzer-no-link"
+  program leaks files.cpp fuzz "$asan -fsanitize=fuzzer-no-link"
   ASAN_OPTIONS=detect_leaks=1 "$build/leaks" --calls "${2:-10000}" "$data/bad-images/jpeg" "$here/inputs"
-  program pool_asan pool.cpp "$asan -fsanitize=fuzzer-no-link"
+  program pool_asan pool.cpp fuzz "$asan -fsanitize=fuzzer-no-link"
   "$build/pool_asan"
+  program batches_asan batches.cpp fuzz "$asan -fsanitize=fuzzer-no-link"
+  "$build/batches_asan" "${SECONDS_OF_BATCHES:-60}"
   if command -v valgrind >/dev/null; then
-    jpeg=-ljpeg # the installed one, as users have it, with its SIMD code that sanitizers cannot look into
-    program leaks_plain files.cpp ""
+    jpeg=-ljpeg jpeg_headers= # the installed one, as users have it, with its SIMD code that sanitizers cannot look into
+    program leaks_plain files.cpp plain ""
     valgrind -q --leak-check=full --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=1 \
       "$build/leaks_plain" --calls "${VALGRIND_CALLS:-1000}" "$data/bad-images/jpeg" "$here/inputs"
   fi
   ;;
 *)
-  sed -n '2,7p' "$0"
+  sed -n '2,9p' "$0"
   exit 2
   ;;
 esac

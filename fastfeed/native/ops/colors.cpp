@@ -207,7 +207,7 @@ void hue(Image& image, double shift) {
   const float size = float(std::abs(share));
   uint8_t shares[256];
   for (int v = 0; v < 256; ++v) shares[v] = uint8_t(std::nearbyint(float(v) * size));
-  const Turn turn = {share < 0, (thirds + 3) % 3, shares[255] ? shares : nullptr};
+  const Turn turn = {share < 0, (thirds % 3 + 3) % 3, shares[255] ? shares : nullptr};
   HWY_DYNAMIC_DISPATCH(turn_hue)(image.at, image.pixels(), turn);
 }
 

@@ -1,6 +1,8 @@
 #include "pillow_resize.h"
 
 #include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 #include "mirror.h"
 #include "pillow_passes.h"
@@ -9,7 +11,9 @@
 namespace fastfeed {
 namespace {
 
+// What lies beyond the image is left out; of a box that lies outside of it altogether, the nearest edge is taken.
 Stretch stretch(double start, double length, int inputs, int outputs) {
+  if (!std::isfinite(start) || !(length > 0)) throw std::invalid_argument("a window needs a place and a size");
   const float first = float(std::min(std::max(start, 0.0), double(inputs)));
   const float last = float(std::min(start + length, double(inputs)));
   return {first, std::max(first, last), inputs, outputs};

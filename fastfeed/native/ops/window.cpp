@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 
 #include "mirror.h"
 
 namespace fastfeed {
 namespace {
 
+constexpr double kFar = 1 << 30;  // pixels of a result that its border may be wide
 constexpr double kNear = 1e-6;  // of a pixel: sums of fractions
 
 // The index in [0, length) whose pixel is shown at an index outside of it.
@@ -45,6 +47,8 @@ void place(double& start, double& extent, double limit, double available, Border
     return;
   }
   const double unit = extent / size;  // pixels of the image per pixel of the result
+  const bool near = unit > 0 && std::fabs(limit - start) < kFar * unit && std::fabs(last - start) < kFar * unit;
+  if (!near || !(available > 0)) throw std::invalid_argument("a window lies too far outside of its image");
   // to the nearest pixels of the result; of two, to the even one
   span.first = std::llrint((limit - start) / unit);
   span.length = std::max(int64_t(std::llrint((last - start) / unit) - span.first), int64_t(1));

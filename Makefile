@@ -83,7 +83,7 @@ gpu-check:
 	else echo "The JPEG kernel was not built: going on with Pillow, which is slower, in all that says cpu kernel."; fi
 	PYTHONPATH=$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
 
-# the JPEG kernel under a fuzzer; tests/fuzz/README.md has more of the kind
+# the kernel under fuzzers, files and programs, SECONDS each; tests/fuzz/README.md has more of the kind
 SECONDS ?= 1200
 fuzz:
 	tests/fuzz/run.sh fuzz $(SECONDS)

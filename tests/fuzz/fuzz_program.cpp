@@ -23,7 +23,7 @@ using namespace fastfeed;
 
 namespace {
 
-constexpr int kNoise = 1009, kMostSide = 64;
+constexpr int kNoise = 1009, kSide = 64;
 
 void expect(bool holds, const char* what) {
   if (holds) return;
@@ -95,7 +95,7 @@ Op op_of(Ask& ask, int channels, bool resizes, bool inner, Size& size) {
   const auto& all = kinds();
   auto kind = all.begin();
   std::advance(kind, ask.byte() % int(all.size()));
-  if (inner && (kind->second.code == Code::augmix || kind->second.code == Code::window)) kind = all.begin();
+  if (inner && (kind->second.code == Code::augmix || kind->second.code == Code::window)) kind = all.find("equalize");
   if (resizes) kind = all.find("window");
   Op op{kind->second.code, kind->second.numbers, {}, {}, 0};
   std::vector<double>& constants = op.constants;
@@ -112,7 +112,7 @@ Op op_of(Ask& ask, int channels, bool resizes, bool inner, Size& size) {
       break;
     case Code::erase: case Code::grid_mask: constants = color(ask, channels); break;
     case Code::window:
-      if (resizes) size = {ask.whole(1, kMostSide), ask.whole(1, kMostSide)};
+      if (resizes) size = {ask.whole(1, kSide), ask.whole(1, kSide)};
       constants = {resizes ? double(size.height) : 0, resizes ? double(size.width) : 0, ask.number(0, 3, true),
                    ask.number(0, 3, true)};
       for (double c : color(ask, channels)) constants.push_back(c);
@@ -213,7 +213,7 @@ const NoiseTables& noise() {
 // Programs, and the numbers for one sample of the size given.
 void make(Ask& ask, Sample& sample, Case& all) {
   Program& program = all.program;
-  program.height = ask.whole(1, kMostSide), program.width = ask.whole(1, kMostSide);
+  program.height = ask.whole(1, kSide), program.width = ask.whole(1, kSide);
   program.filter = Filter(ask.byte() & 3);
   program.border.mode = Border::Mode(ask.byte() & 3);
   for (uint8_t& each : program.border.fill) each = uint8_t(ask.byte());
@@ -255,7 +255,7 @@ void make(Ask& ask, Sample& sample, Case& all) {
   conversion.planar = ask.yes();
   conversion.entry = ask.yes() ? 1 : ask.yes() ? 2 : 4;
   if (conversion.entry > 1) conversion.table.resize(256 * size_t(program.channels * conversion.entry));
-  int value = ask.byte();
+  unsigned value = unsigned(ask.byte());
   for (uint8_t& each : conversion.table) each = uint8_t(value = value * 5 + 1);
   if (ask.wild) {
     if (ask.byte() < 8) conversion.table.resize(size_t(ask.whole(0, 4000)));
@@ -300,7 +300,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
     all.program.limits.max_pixels = 1 << 20;
     probe(sample, all.program.limits);
   } else {
-    sample.height = ask.whole(1, 2 * kMostSide), sample.width = ask.whole(1, 2 * kMostSide);
+    sample.height = ask.whole(1, 2 * kSide), sample.width = ask.whole(1, 2 * kSide);
     sample.status = Status::ok;
   }
   make(ask, sample, all);

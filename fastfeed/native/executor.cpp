@@ -183,10 +183,10 @@ Status run_sample(const Program& program, const Values& values, size_t index, co
       const Status status = run_layers(program.layers, values.layers.data(), row, program.noise, image, scratch,
                                        bytes ? nullptr : &tables);
       if (status != Status::ok) return status;
-      if (image.height != program.out_height || image.width != program.out_width)
-        throw std::logic_error("the layers of a program lead to another size");
       watch.lap(spent.augment);
     }
+    if (image.height != program.out_height || image.width != program.out_width)
+      throw std::invalid_argument("the layers of a program lead to another size");
     convert_image(program.conversion, image, tables, out);
     watch.lap(spent.convert);
   }

@@ -281,6 +281,40 @@ std::string run(const Case& all, const Sample& sample, Worker& worker, uint8_t b
   }
 }
 
+void describe(const std::vector<Layer>& layers, const std::vector<LayerValues>& values, const char* indent) {
+  for (size_t k = 0; k < layers.size(); ++k) {
+    const int64_t choice = values[k].choice[0];
+    std::fprintf(stderr, "%slayer %zu: ", indent, k);
+    if (choice < 0) {
+      std::fprintf(stderr, "nothing\n");
+      continue;
+    }
+    const Op& op = layers[k].ops[size_t(choice)];
+    for (const auto& [name, kind] : kinds())
+      if (kind.code == op.code) std::fprintf(stderr, "%s, numbers", name.c_str());
+    for (int i = 0; i < op.numbers; ++i) std::fprintf(stderr, " %.9g", values[k].ops[size_t(choice)].numbers[i]);
+    std::fprintf(stderr, ", constants");
+    for (size_t i = 0; i < std::min<size_t>(op.constants.size(), 8); ++i) std::fprintf(stderr, " %g", op.constants[i]);
+    std::fprintf(stderr, "\n");
+    if (op.chain.empty()) continue;
+    const std::vector<LayerValues>& chains = values[k].ops[size_t(choice)].chains;
+    for (size_t j = 0; j < chains.size(); j += op.chain.size())
+      describe(op.chain, {chains.begin() + ptrdiff_t(j), chains.begin() + ptrdiff_t(j + op.chain.size())}, "    ");
+  }
+}
+
+// What a finding is about.
+void describe(const Case& all, const Sample& sample, const std::string& set) {
+  const Program& p = all.program;
+  std::fprintf(stderr, "against %s: %s of %d x %d, %d channels, %d views%s to %d x %d, filter %d, border %d, entry %d%s\n",
+               set.c_str(), p.encoded ? "file" : "pixels", sample.height, sample.width, p.channels, p.views,
+               p.whole ? " of the whole" : "", p.height, p.width, int(p.filter), int(p.border.mode), p.conversion.entry,
+               p.conversion.planar ? ", planar" : "");
+  for (size_t i = 0; i < all.boxes.size(); ++i)
+    std::fprintf(stderr, "%s%.9g%s", i % 4 ? " " : "box ", all.boxes[i], i % 4 == 3 ? "\n" : "");
+  describe(p.layers, all.values.layers, "  ");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
@@ -331,10 +365,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
   const std::string status = run(all, sample, kept, 0xA5, out);
   if (!ask.wild) expect(status.size() == 1, "a sound program makes no exception");
   // a fresh worker, another filling, another instruction set: no byte depends on any of them
-  use_instruction_set(sets[size_t(ask.byte()) % sets.size()]);
+  const std::string& other = sets[size_t(ask.byte()) % sets.size()];
+  use_instruction_set(other);
   Worker fresh;
   const std::string status_again = run(all, sample, fresh, 0x5A, again);
   use_instruction_set("");
+  if (status != status_again || (status == "0" && out != again)) describe(all, sample, other);
   expect(status == status_again, "every instruction set gives the same status");
   if (status == "0") expect(out == again, "every instruction set gives the same bytes");
   return 0;

@@ -39,6 +39,8 @@ kernel() {
   mkdir -p "$build/kernel-$1/ops"
   flags="-std=c++17 -O1 -gline-tables-only -fno-omit-frame-pointer -ffp-contract=off -fno-math-errno"
   flags="$flags -DHWY_WANT_AVX3_DL -DHWY_BROKEN_EMU128=1 -DFASTFEED_EXACT_SCRATCH -I$native $2"
+  [ "$(cat "$build/kernel-$1/flags" 2>/dev/null)" = "$flags" ] || rm -f "$build/kernel-$1"/*.o "$build/kernel-$1"/ops/*.o
+  echo "$flags" >"$build/kernel-$1/flags"
   objects=
   stale=
   for source in "$native"/*.cpp "$native"/ops/*.cpp; do

@@ -170,7 +170,7 @@ class Pool::State {
   void loop() {
     std::unique_lock<std::mutex> lock(mutex_);
     Worker* worker = borrow();
-    while (!closed_) {
+    for (;;) {
       std::shared_ptr<Run> run;
       for (auto& candidate : runs_)
         if (candidate->next.load() < candidate->n) {
@@ -178,6 +178,7 @@ class Pool::State {
           break;
         }
       if (!run) {
+        if (closed_) return;  // not before: of runs that are canceled now, callers wait for every task
         more_.wait(lock);
         continue;
       }

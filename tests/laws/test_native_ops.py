@@ -118,7 +118,6 @@ def darker(image, numbers):
         [Maybe(OneOf([darker, Invert()]), 0.6), Maybe(Sequential([RandomFlip(1.0), darker, Invert()]))],
         [FiveCrop(20), OneOf([darker, Invert()])],
     ],
-    ids=repr,
 )
 def test_functions_among_native_ops(ops, photographs):
     check(render_both(photographs, [Resize((40, 40)), *ops]), ops)

@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_named_at_once(s3: S3Server, monkeypatch: pytest.
 def test_a_dead_object_fails_alone(s3: S3Server):
     """One sample whose bytes never come is a bad sample; the others do not wait for it."""
     s3.put("bucket/s-0.tar", tar_of(samples(range(30))))
-    policy = RetryPolicy(deadline_s=1.0, attempt_s=0.2, backoff_s=0.01)
+    policy = RetryPolicy(deadline_s=3.0, attempt_s=1.0, backoff_s=0.01)
     source = ff.TarShards("s3://bucket/s-0.tar", storage=Storage(s3.options, policy=policy), progress=False)
     want = source.read(range(30))
     dead = int(source._index.offsets[11]) - 512

@@ -136,7 +136,7 @@ void merge_pixels(const uint8_t* y, const int16_t* cb, const int16_t* cr, uint8_
 }
 #endif
 
-// Two rows of RGB as luma, and chroma of half the width. What is written goes on beyond the edge as if the last pixel
+// Two rows of RGB as luma, and chroma of half the width. Beyond the edge, what is written continues as if the last pixel
 // were repeated, up to a multiple of 16 pixels and further.
 void split_rows(const uint8_t* first, const uint8_t* second, int width, uint8_t* y0, uint8_t* y1, uint8_t* cb,
                 uint8_t* cr) {

@@ -107,6 +107,7 @@ def is_plain(program: Program, blob: Any, header: Header) -> bool:
         return False
     if program.decode is None:
         return True
+    blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
     if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG
         return _all_there(blob) and _parses(blob)
     return header.format in PLAIN and PLAIN[header.format](blob, *header.handle) and _parses(blob)

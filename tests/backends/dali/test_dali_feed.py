@@ -1,10 +1,12 @@
 """Feeds on the dali backend, end to end."""
 
 import gc
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from helpers.side_by_side import encoded, needs_dali, on_the_processor, picture
 
 import fastfeed as ff
+from fastfeed.backends.options import GpuDecode
 from fastfeed.errors import MissingExtra
 
 
@@ -56,6 +59,21 @@ def test_a_feed_gives_the_same_samples_and_the_same_quarantine(folder, tmp_path,
         assert np.array_equal(a.weights, b.weights)
         assert np.abs(a.images - b.images).mean() * 255 * 0.225 < 1.5, "the cpu backend shrinks JPEGs in the DCT domain"
         assert np.array_equal(a.images[a.weights == 0], b.images[a.weights == 0])
+
+
+@needs_dali
+def test_files_that_native_threads_read_reach_dali(folder, monkeypatch):
+    backend = importlib.import_module("fastfeed.backends.dali.backend")
+    reached, by_graph = set(), backend.DaliBackend._by_graph
+
+    def counted(self, work, rows):
+        reached.update((work.headers[row].format, bytes(work.blobs[row])) for row in rows)
+        return by_graph(self, work, rows)
+
+    monkeypatch.setattr(backend.DaliBackend, "_by_graph", counted)
+    with feed(ff.ImageFolder(folder), "dali", on_bad="mask", decode=GpuDecode(cpu_share=0)) as f:
+        assert sum(len(batch.ids) for batch in f) == 40
+    assert Counter(format for format, _ in reached) == {"JPEG": 32 - 6, "PNG": 8}, "all but the bad ones"
 
 
 @needs_dali

@@ -1,11 +1,13 @@
 """What does each op cost on one core, next to OpenCV written by hand, Pillow, torchvision and DALI?
 
 Processor time per 224 x 224 photograph. Everyone gets the same photographs in memory, in the form that they like best,
-and leaves the given ones as they are; values are the same where they can be passed. Ours is the chain that a feed runs,
-parameters included. Of DALI's time, what handing images in and out takes is taken off, and of ours the copy that keeps
-the given photographs whole, which a feed does not make. What replaces bytes by a table is also measured up to the
-normalized floats that a trainer gets, as it costs nothing there. Then: a recipe through a feed against decoding alone,
-and batches mixed by two threads.
+and leaves the given ones as they are; values are the same where they can be passed. Ours is the batch that one native
+thread of a feed makes, parameters included. What handing images in and out takes, a copy of each, is taken off: of
+DALI's time and of ours. What replaces bytes by a table is also measured up to the normalized floats that a trainer
+gets. Then: a recipe through a feed against decoding alone, and batches mixed by two threads.
+
+--instructions AVX2 keeps our kernels to those, as on processors without AVX-512; OPENCV_CPU_DISABLE in the environment
+does the same for OpenCV.
 
 --with MODULE imports a module first, such as one that makes torchvision importable; what is not importable is left out
 and said.
@@ -15,25 +17,25 @@ from __future__ import annotations
 
 import importlib
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from threading import Event
 from typing import Any
 
 import cv2
 import numpy as np
-from augment_cases import CASES, FORMS, IMAGES, SIDE, Run, each, evaluated, ours, photographs, plain, rows_of
+from augment_cases import CASES, FORMS, IMAGES, SIDE, Ours, Run, each, evaluated, ours, photographs, plain, rows_of
 from bench_feed import decode_alone, walk
 from rounds import DATA, cpu_rounds, finish, interleaved, parser
 
 import fastfeed as ff
-from fastfeed.backends.cpu.chain import run
 from fastfeed.backends.cpu.kernels import MEASURED, TABLES
-from fastfeed.backends.cpu.mixing import mix
-from fastfeed.backends.cpu.reference import convert_one
-from fastfeed.ops.convert import Convert
-from fastfeed.ops.program.layers import choose, layers
+from fastfeed.backends.cpu.native_program import NativeProgram
+from fastfeed.decode.executor import Executor
+from fastfeed.ops.program.compile import fuse
+from fastfeed.ops.program.layers import choose
+from fastfeed.runtime.kernel import kernel
 
-BATCH, CHUNK = 256, 16
+BATCH = 256
 POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")
 
 
@@ -41,7 +43,9 @@ def main() -> None:
     made = parser(__doc__, rounds=9)
     made.add_argument("--with", dest="first", metavar="MODULE", help="import this before torchvision")
     made.add_argument("--only", nargs="+", default=[], help="these ops alone")
+    made.add_argument("--instructions", help="the newest that our kernels may use")
     options = made.parse_args()
+    kernel().use_instruction_set(options.instructions)
     cv2.setNumThreads(1)
     missing: dict[str, str] = {}
     if options.first:
@@ -79,7 +83,7 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
     u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
     values = choose(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
     rows = rows_of(values)
-    mine, copies, picture = ours(op, u, sizes, images)
+    mine, copies, picture = ours(op, u, images)
     runs: dict[str, Run] = {"ours": mine, "copies": copies}
     differs = {}
     for label, where, form in FORMS:
@@ -120,7 +124,7 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
 def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, Any]:
     """Ops that are tables, and Normalize behind them, into a batch of float32: ours, and by hand with OpenCV."""
     normalize = ff.Normalize.imagenet()
-    found, how = {}, Convert.of([normalize], 3)
+    found: dict[str, Any] = {}
     batch = np.empty((len(images), SIDE, SIDE, 3), np.float32)
     scale = 1 / (255 * np.array(normalize.std, np.float32))
     offset = -np.array(normalize.mean, np.float32) / np.array(normalize.std, np.float32)
@@ -129,15 +133,7 @@ def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, 
         if type(op) not in (*TABLES, *MEASURED):
             continue
         u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
-        rows = rows_of(choose(op, u, sizes)[0].values[0])
-        chain, function = layers(op), by_hand.OPS[name]
-
-        def mine(op: Any = op, u: np.ndarray = u, sizes: np.ndarray = sizes, chain: Any = chain) -> int:
-            all_choices = choose(op, u, sizes)
-            for row, given in enumerate(images):
-                image, left = run(chain, all_choices, row, given)  # which leaves them whole: a table is left
-                convert_one(how, image, batch[row], left)
-            return len(images)
+        rows, function = rows_of(choose(op, u, sizes)[0].values[0]), by_hand.OPS[name]
 
         def theirs(op: Any = op, function: Any = function, rows: Any = rows) -> int:
             for row, given in enumerate(images):
@@ -145,6 +141,7 @@ def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, 
                 batch[row] += offset
             return len(images)
 
+        mine = Ours([op, normalize], images, u)
         times = cpu_rounds(rounds, {"ours": mine, "OpenCV by hand": theirs})
         found[name] = {
             "us": {label: round(statistics.median(took), 1) for label, took in times.items()},
@@ -188,29 +185,28 @@ def recipe(rounds: int, threads: int) -> dict[str, Any]:
 
 
 def batches(rounds: int) -> dict[str, Any]:
-    """A batch of 256, two threads, in the chunks that a feed has: milliseconds."""
+    """A batch of 256 on two native threads: milliseconds."""
     rng = np.random.default_rng(0)
     made = rng.integers(0, 256, (BATCH + 1, SIDE, SIDE, 3), np.uint8)
-    out, found = np.empty_like(made[:BATCH]), {}
+    source, found = ff.Arrays(made), {}
+    executor = Executor(None, 2)
     members = np.stack([np.arange(BATCH), np.arange(BATCH) + 1], axis=1)
-    with ThreadPoolExecutor(2) as pool:
-        for name, op in (("MixUp", ff.MixUp(0.8)), ("CutMix", ff.CutMix(1.0))):
-            how = op.mix_plan(rng.random((BATCH, op.draws)), (SIDE, SIDE))
+    for name, op in (("MixUp", ff.MixUp(0.8)), ("CutMix", ff.CutMix(1.0))):
+        program = fuse([op], source.spec)
+        native = NativeProgram(program, program.convert, executor)
+        out = np.empty((BATCH, *program.shape), program.spec.dtype)
+        how = op.mix_plan(rng.random((BATCH, op.draws)), (SIDE, SIDE))
 
-            def chunk(first: int, how: Any = how) -> None:
-                rows = slice(first, first + CHUNK)
-                mix(made, members[rows], how[rows], out[rows])
+        def whole(native: NativeProgram = native, how: Any = how, out: np.ndarray = out) -> int:
+            native.mix(made, members, how, out, Event(), lambda spans: None)
+            return BATCH
 
-            def whole(chunk: Any = chunk) -> int:
-                list(pool.map(chunk, range(0, BATCH, CHUNK)))
-                return BATCH
-
-            rates = interleaved(rounds, {name: whole})[name]
-            found[name] = {
-                "ms per batch": round(1e3 * BATCH / rates["images_per_second"], 2),
-                "best": round(1e3 * BATCH / rates["spread"][1], 2),
-                "cpu ms per batch": round(rates["cpu_ms_per_image"] * BATCH, 2),
-            }
+        rates = interleaved(rounds, {name: whole})[name]
+        found[name] = {
+            "ms per batch": round(1e3 * BATCH / rates["images_per_second"], 2),
+            "best": round(1e3 * BATCH / rates["spread"][1], 2),
+            "cpu ms per batch": round(rates["cpu_ms_per_image"] * BATCH, 2),
+        }
     return found
 
 

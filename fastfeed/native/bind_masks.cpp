@@ -4,12 +4,11 @@
 #include <vector>
 
 #include "bindings.h"
+#include "checks.h"
 #include "ops/masks.h"
 
 namespace fastfeed {
 namespace {
-
-constexpr int64_t kMostSide = 1 << 24;
 
 using Mask = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using MovedMask = nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;

@@ -213,6 +213,10 @@ void count_all(Image image, Counts counts) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main())
+    throw nb::import_error(
+        "fastfeed runs in the main interpreter of a process only, and this is a sub-interpreter: its threads would take "
+        "the wrong one's lock. Use a process instead, such as one of multiprocessing");
   nb::class_<Pool>(m, "Pool")
       .def(nb::init<int>(), nb::arg("threads") = 1)
       // noconvert: what is written into a converted copy would be lost

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -223,3 +225,22 @@ def test_the_engine_says_why():
     windows = Windows(np.array([WHOLE] * 2, float), np.zeros((2, 2), bool), np.full((2, 2), 8))
     done = engine.decode(Request(blobs[:2], headers[:2], windows, "bilinear"), out, threading.Event())
     assert done == [None, Bad("truncated", "the file ends before the image does")]
+
+
+SUB_INTERPRETER = """
+try:
+    import _interpreters as interpreters  # Python 3.13
+except ImportError:
+    import _xxsubinterpreters as interpreters
+number = interpreters.create()
+try:
+    failed = interpreters.run_string(number, "import fastfeed._native")  # returned since 3.13, raised before
+except Exception as error:
+    failed = error
+print(failed)
+"""
+
+
+def test_a_sub_interpreter_is_refused():
+    done = subprocess.run([sys.executable, "-c", SUB_INTERPRETER], capture_output=True, text=True, timeout=60)
+    assert "sub-interpreter" in done.stdout.replace("subinterpreter", "sub-interpreter"), done.stdout + done.stderr

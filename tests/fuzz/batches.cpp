@@ -16,6 +16,7 @@
 
 #include "checks.h"
 #include "executor.h"
+#include "expect.h"
 #include "pool.h"
 #include "writer.h"
 
@@ -25,12 +26,6 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr int kFiles = 24, kBatch = 16, kSide = 24;
-
-void expect(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", what);
-  std::abort();
-}
 
 // Files that stay, in its first half, and others that come and go.
 class Folder {

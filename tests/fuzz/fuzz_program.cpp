@@ -17,6 +17,7 @@
 
 #include "checks.h"
 #include "executor.h"
+#include "expect.h"
 #include "instruction_sets.h"
 
 using namespace fastfeed;
@@ -24,12 +25,6 @@ using namespace fastfeed;
 namespace {
 
 constexpr int kNoise = 1009, kSide = 64;
-
-void expect(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", what);
-  std::abort();
-}
 
 // Answers from the bytes of the input; zeros where there are no more.
 class Ask {

@@ -1,5 +1,6 @@
 #include "mirror.h"
 
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,23 @@ HWY_INLINE void exchange_pixels(uint8_t* left, uint8_t* right, int count) {
     for (int c = 0; c < kChannels; ++c) std::swap(left[x * kChannels + c], right[(-1 - x) * kChannels + c]);
 }
 
+// Where each byte of a vector comes from as its whole pixels are mirrored: those that it begins with, which then end it,
+// or those that it ends with, which then begin it. Of the bytes that are left over, 0x80.
+template <int kBytes, int kChannels, bool kEarly>
+constexpr std::array<uint8_t, kBytes> turned() {
+  constexpr int kPixels = kBytes / kChannels, kLeft = kBytes - kPixels * kChannels;
+  std::array<uint8_t, kBytes> from{};
+  for (int i = 0; i < kBytes; ++i) {
+    const int k = kEarly ? i - kLeft : i, pixel = kPixels - 1 - k / kChannels;
+    const bool is_whole = k >= 0 && k < kPixels * kChannels;
+    from[i] = is_whole ? uint8_t(pixel * kChannels + k % kChannels + (kEarly ? 0 : kLeft)) : 0x80;
+  }
+  return from;
+}
+
+template <int kBytes, int kChannels, bool kEarly>
+constexpr std::array<uint8_t, kBytes> kTurned = turned<kBytes, kChannels, kEarly>();
+
 // For each kind of vector: a row mirrored into another, and `count` pixels from `left` on exchanged with those that end
 // at `right`, mirrored.
 #if HWY_TARGET == HWY_AVX3_DL
@@ -39,24 +57,9 @@ struct Mirror {
   static constexpr size_t kSpan = size_t(kPixels) * kChannels;
   V8 early, late;  // of pixels that begin with the vector; of pixels that end with it
 
-  HWY_INLINE Mirror() {
-    HWY_ALIGN static constexpr uint8_t kEarly[2][64] = {
-         {63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42, 41, 40, 39, 38, 37,
-          36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
-          9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
-         {0, 60, 61, 62, 57, 58, 59, 54, 55, 56, 51, 52, 53, 48, 49, 50, 45, 46, 47, 42, 43, 44, 39, 40, 41, 36, 37,
-          38, 33, 34, 35, 30, 31, 32, 27, 28, 29, 24, 25, 26, 21, 22, 23, 18, 19, 20, 15, 16, 17, 12, 13, 14, 9, 10,
-          11, 6, 7, 8, 3, 4, 5, 0, 1, 2}};
-    HWY_ALIGN static constexpr uint8_t kLate[2][64] = {
-         {63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42, 41, 40, 39, 38, 37,
-          36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
-          9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
-         {61, 62, 63, 58, 59, 60, 55, 56, 57, 52, 53, 54, 49, 50, 51, 46, 47, 48, 43, 44, 45, 40, 41, 42, 37, 38, 39,
-          34, 35, 36, 31, 32, 33, 28, 29, 30, 25, 26, 27, 22, 23, 24, 19, 20, 21, 16, 17, 18, 13, 14, 15, 10, 11, 12,
-          7, 8, 9, 4, 5, 6, 1, 2, 3, 0}};
-    early = hn::Load(d8, kEarly[kChannels == 3]);
-    late = hn::Load(d8, kLate[kChannels == 3]);
-  }
+  HWY_INLINE Mirror()
+      : early(hn::LoadU(d8, kTurned<64, kChannels, true>.data())),
+        late(hn::LoadU(d8, kTurned<64, kChannels, false>.data())) {}
 
   HWY_INLINE void row(const uint8_t* from, uint8_t* to, int width) const {
     const uint8_t* end = from + width * kChannels;
@@ -101,16 +104,9 @@ struct Mirror {
   static constexpr size_t kSpan = size_t(kPixels) * kChannels;
   V8 early, late;  // of pixels that begin with the vector; of pixels that end with it. Zero where there are none
 
-  HWY_INLINE Mirror() {
-    alignas(16) static constexpr uint8_t kEarly[2][16] = {
-        {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
-        {0x80, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2}};
-    alignas(16) static constexpr uint8_t kLate[2][16] = {
-        {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
-        {13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0x80}};
-    early = hn::Load(d8, kEarly[kChannels == 3]);
-    late = hn::Load(d8, kLate[kChannels == 3]);
-  }
+  HWY_INLINE Mirror()
+      : early(hn::LoadU(d8, kTurned<16, kChannels, true>.data())),
+        late(hn::LoadU(d8, kTurned<16, kChannels, false>.data())) {}
 
   HWY_INLINE void row(const uint8_t* from, uint8_t* to, int width) const {
     if (width <= kPixels) return mirror_pixels<kChannels>(from, to, width);

@@ -219,7 +219,7 @@ namespace {
 
 HWY_EXPORT(warp_image);
 
-constexpr int kMostSide = 32766;  // OpenCV counts coordinates in 16 bits with a sign
+constexpr int kMostCounted = 32766;  // OpenCV counts coordinates in 16 bits with a sign
 
 }  // namespace
 
@@ -233,7 +233,7 @@ void warp(const Image& in, const double* m, Interpolation filter, const uint8_t*
     memcpy(out.at, in.at, in.bytes());
     return;
   }
-  if (std::max(in.height, in.width) > kMostSide) return warp_large(in, m, filter, fill, out);
+  if (std::max(in.height, in.width) > kMostCounted) return warp_large(in, m, filter, fill, out);
   const bool perspective = !(m[6] == 0 && m[7] == 0);
   float map[9] = {};  // from pixel centers at whole numbers, as OpenCV counts
   if (perspective) {

@@ -113,7 +113,8 @@ class Loader:
         for row, reason in samples.bad.items():
             bad.setdefault(row, self.failure(ids[row], reason))
         sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
-        sizes[list(bad)] = 1
+        if bad:
+            sizes[list(bad)] = 1
         corners, regions = self._regions(ids, sizes, bad)
         if self._native:
             return LoadedSamples(ids, [], [], samples, sizes, corners, regions, bad)
@@ -131,7 +132,8 @@ class Loader:
         read: ReadRows,
     ) -> Samples:
         """The first samples, read by native threads; what they cannot read, the source reads, or knows the reason."""
-        samples = executor.read(addresses, self._max_bytes, stop, known_bad if known_bad.any() else None)
+        some_known = bool(np.count_nonzero(known_bad))
+        samples = executor.read(addresses, self._max_bytes, stop, known_bad if some_known else None)
         unread = [row for row in samples.unread if not known_bad[row]]
         size, step = 0, executor.threads * _READ_AT_ONCE
         for k in range(0, len(unread), step):
@@ -144,7 +146,8 @@ class Loader:
                 else:
                     executor.put(samples, row, entry)
                     size += len(entry) if isinstance(entry, bytes) else 0
-        bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
+        if some_known:
+            bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
 
     def _regions(

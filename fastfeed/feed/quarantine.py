@@ -61,7 +61,7 @@ class Quarantine:
         if not self._known or self.policy.action == "raise":
             return np.zeros(len(ids), bool)
         with self._lock:
-            return np.fromiter((int(i) in self._known for i in ids), bool, len(ids))
+            return np.array([id in self._known for id in ids.tolist()], bool)
 
     def record_good(self, count: int, scheduled: bool = True) -> None:
         """Count good samples. `scheduled` is False for substitutes: their number says nothing about the data."""

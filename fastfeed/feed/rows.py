@@ -72,7 +72,8 @@ class RowMaker:
         backend, bad = branch.backend, samples.bad
         if samples.native is not None:
             skip = np.zeros(len(samples.ids), bool)
-            skip[list(bad)] = True
+            if bad:
+                skip[list(bad)] = True
             renderer = cast(NativeRenderer, backend)
             return renderer.render_native(samples.native, skip, work, out, batch.stop, batch.number).items()
         good = [row for row in range(len(samples.ids)) if row not in bad]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Border, Kind, check_fill, check_size, freeze, need_pixels
-from fastfeed.ops.geometry import fit_inside, window_params
+from fastfeed.ops.geometry import fit_inside, same_size, window_params
 from fastfeed.spec import Spec
 
 __all__ = ["Crop", "Pad", "RandomCrop"]
@@ -61,7 +62,7 @@ class Crop:
         want = np.array(check_size("Crop", self.size), np.int64)
         cut_size, _ = fit_inside(want, sizes)
         corner = np.minimum([[self.top, self.left]], sizes - cut_size)
-        return window_params(np.concatenate([corner, cut_size], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class RandomCrop:
     @property
     def border(self) -> Border | None:
         """None without padding."""
-        return _border("RandomCrop", self.mode, self.fill) if _sides("RandomCrop", self.padding).any() else None
+        return _border("RandomCrop", self.mode, self.fill) if _checked_sides(self.padding).any() else None
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
@@ -106,12 +107,12 @@ class RandomCrop:
         return spec.with_size(*want)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want, sides = np.array(check_size("RandomCrop", self.size), np.int64), _sides("RandomCrop", self.padding)
+        want, sides = np.array(check_size("RandomCrop", self.size), np.int64), _checked_sides(self.padding)
         padded = sizes + sides[:2] + sides[2:]
         cut_size, fits = fit_inside(want, padded)
         room = padded - cut_size
         corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)
-        return window_params(np.concatenate([corner - sides[:2], cut_size], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner - sides[:2], cut_size], axis=1), same_size(want, sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +140,14 @@ class Pad:
     @property
     def border(self) -> Border | None:
         """None without padding."""
-        return _border("Pad", self.mode, self.fill) if _sides("Pad", self.padding).any() else None
+        return _border("Pad", self.mode, self.fill) if _checked_sides(self.padding).any() else None
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         return spec.with_size(*_padded(spec.size, self.padding))
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        sides = _sides("Pad", self.padding)
+        sides = _checked_sides(self.padding)
         size = sizes + sides[:2] + sides[2:]
         return window_params(np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size)
 
@@ -163,8 +164,16 @@ def _sides(name: str, padding: Any) -> np.ndarray:
     return np.array(values * (4 // len(values)), np.int64)
 
 
+@lru_cache(maxsize=256)
+def _checked_sides(padding: Padding) -> np.ndarray:
+    """The same of a padding that is known to be valid."""
+    sides = _sides("", padding)
+    sides.flags.writeable = False
+    return sides
+
+
 def _padded(size: tuple[int | None, int | None], padding: Padding) -> tuple[int | None, int | None]:
-    top, left, bottom, right = _sides("", padding).tolist()
+    top, left, bottom, right = _checked_sides(padding).tolist()
     height, width = size
     return (None if height is None else height + top + bottom, None if width is None else width + left + right)
 

@@ -40,16 +40,27 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 def window_params(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """The parameters of a geometric op, without a flip by default."""
     flip = np.zeros((len(box), 2), bool) if flip is None else flip
-    return {"box": box.astype(np.float64), "size": size.astype(np.int64), "flip": flip}
+    return {"box": box.astype(np.float64, copy=False), "size": size.astype(np.int64, copy=False), "flip": flip}
 
 
 def full_boxes(sizes: np.ndarray) -> np.ndarray:
-    """Boxes of the whole images."""
-    return np.concatenate([np.zeros_like(sizes), sizes], axis=1)
+    """Boxes of the whole images, float64."""
+    boxes = np.zeros((len(sizes), 4))
+    boxes[:, 2:] = sizes
+    return boxes
+
+
+def same_size(want: np.ndarray | tuple[int, int], sizes: np.ndarray) -> np.ndarray:
+    """The size `want` for all images, int64 (n, 2)."""
+    wanted = np.empty(sizes.shape, np.int64)
+    wanted[:] = want
+    return wanted
 
 
 def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(height, width) of cuts of the shape `want`, so large or as large as there is room, (n, 2); which fit, (n, 1)."""
+    if not np.count_nonzero(sizes < want):
+        return same_size(want, sizes), np.ones((len(sizes), 1), bool)
     fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
     return np.minimum(want * fit, sizes), fit == 1.0  # rounding may not reach outside the image
 
@@ -114,7 +125,7 @@ class Resize:
         want = np.array(check_size("Resize", self.size), np.int64)
         unit = sizes / new  # source pixels per pixel of the result
         box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
-        return window_params(box, np.broadcast_to(want, sizes.shape))
+        return window_params(box, same_size(want, sizes))
 
     def largest_results(self, unlimited: int) -> tuple[tuple[int, int], ...]:
         """(height, width) of the largest results where the image's shape decides; `unlimited` for no limit."""
@@ -129,7 +140,7 @@ class Resize:
         """Of the scaled image, without what "pad" lays around it."""
         want = np.array(check_size("Resize", self.size), np.int64)
         if self._fit == "exact":
-            return np.broadcast_to(want, sizes.shape)
+            return same_size(want, sizes)
         if self._fit == "pad":
             scale = (want / sizes).min(axis=1, keepdims=True)
             return np.clip(np.rint(sizes * scale).astype(np.int64), 1, want)
@@ -166,7 +177,7 @@ class CenterCrop:
         want = np.array(check_size("CenterCrop", self.size), np.int64)
         cut_size, fits = fit_inside(want, sizes)
         corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2)
-        return window_params(np.concatenate([corner, cut_size], axis=1), np.broadcast_to(want, sizes.shape))
+        return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +221,8 @@ class RandomResizedCrop:
         box_h[none], box_w[none] = self._largest(height[none], width[none])
         top = np.where(none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1)))
         left = np.where(none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1)))
-        size = np.array(check_size("RandomResizedCrop", self.size), np.int64)
-        return window_params(np.stack([top, left, box_h, box_w], axis=1), np.broadcast_to(size, sizes.shape))
+        size = check_size("RandomResizedCrop", self.size)
+        return window_params(np.stack([top, left, box_h, box_w], axis=1), same_size(size, sizes))
 
     def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.ratio

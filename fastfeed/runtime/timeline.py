@@ -37,6 +37,7 @@ from fastfeed.errors import ConfigError
 __all__ = ["Span", "Timeline"]
 
 _ANCHOR_NS = 1_000_000_000
+_AT_ONCE = 64  # blocks of native spans that are added to the totals together
 
 
 class Span(NamedTuple):
@@ -50,18 +51,18 @@ class Span(NamedTuple):
 
 
 class _Block:
-    """Spans of native threads in one batch; tuples are made of them when somebody looks."""
+    """Spans of native threads in one batch; tuples and totals are made of many of them at once, or when asked for."""
 
-    __slots__ = ("_batch", "_spans", "count", "stages")
+    __slots__ = ("_batch", "array", "count", "stages")
 
     def __init__(self, batch: int, stages: tuple[str, ...], spans: np.ndarray) -> None:
-        self._batch, self.stages, self._spans = batch, stages, spans
+        self._batch, self.stages, self.array = batch, stages, spans
         self.count = len(spans) * len(stages)
 
     def spans(self) -> list[Span]:
         """The stages of an entry one after the other; none for those that took no time."""
         spans = []
-        for thread, begin, *durations in self._spans.tolist():
+        for thread, begin, *durations in self.array.tolist():
             ends = accumulate(durations, initial=begin)
             for stage, (start, end) in zip(self.stages, pairwise(ends), strict=True):
                 if end > start:
@@ -95,6 +96,7 @@ class Timeline:
         self._ring: deque[Span | _Block] = deque()
         self._in_ring, self._capacity = 0, capacity  # spans
         self._totals: dict[str, tuple[int, int]] = {}
+        self._uncounted: dict[tuple[str, ...], list[_Block]] = {}  # by their stages
         self._lock = threading.Lock()
         self._file = _TimelineFile(path, feed, rank, name, clock, wall) if path else None
         if self._file is not None:
@@ -118,11 +120,10 @@ class Timeline:
         block = _Block(batch, tuple(stages), spans.copy())
         with self._lock:
             self._append(block)
-            for k, stage in enumerate(block.stages):
-                used = int(np.count_nonzero(spans[:, 2 + k]))
-                if used:
-                    count, spent = self._totals.get(stage, (0, 0))
-                    self._totals[stage] = (count + used, spent + int(spans[:, 2 + k].sum()))
+            uncounted = self._uncounted.setdefault(block.stages, [])
+            uncounted.append(block)
+            if len(uncounted) >= _AT_ONCE:
+                self._count(block.stages, uncounted)
             if self._file is not None:
                 for span in block.spans():
                     self._file.add(span)
@@ -143,8 +144,21 @@ class Timeline:
 
     def _add(self, span: Span) -> None:
         self._append(span)
-        count, spent = self._totals.get(span.stage, (0, 0))
-        self._totals[span.stage] = (count + 1, spent + span.end_ns - span.start_ns)
+        self._count_spans(span.stage, 1, span.end_ns - span.start_ns)
+
+    def _count(self, stages: tuple[str, ...], blocks: list[_Block]) -> None:
+        """Add blocks with these stages to the totals, and forget them."""
+        durations = np.concatenate([block.array for block in blocks])[:, 2:]
+        blocks.clear()
+        for stage, used, spent in zip(
+            stages, np.count_nonzero(durations, axis=0).tolist(), durations.sum(axis=0).tolist(), strict=True
+        ):
+            if used:
+                self._count_spans(stage, used, spent)
+
+    def _count_spans(self, stage: str, spans: int, spent: int) -> None:
+        count, before = self._totals.get(stage, (0, 0))
+        self._totals[stage] = (count + spans, before + spent)
 
     def _append(self, entry: Span | _Block) -> None:
         """Add to the ring; the oldest spans make room, a block of them at a time."""
@@ -168,6 +182,9 @@ class Timeline:
     def totals(self) -> dict[str, tuple[int, int]]:
         """Per stage: (number of spans, nanoseconds summed over threads) since the start."""
         with self._lock:
+            for stages, blocks in self._uncounted.items():
+                if blocks:
+                    self._count(stages, blocks)
             return dict(self._totals)
 
     def close(self) -> None:

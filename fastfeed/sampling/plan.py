@@ -121,7 +121,10 @@ class Plan:
 
     def weights(self, step: int) -> np.ndarray:
         """1 for a sample, 0 for padding: shape (batch,), float32. All ones unless tail is "pad"."""
-        return (self._positions(step) < self.length).astype(np.float32)
+        first = self.first(step)
+        weights = np.ones(self.batch, np.float32)
+        weights[max(self.length - first, 0) :] = 0
+        return weights
 
     def first(self, step: int) -> int:
         """The position in an epoch, counted over all ranks, of this rank's first sample of a step."""

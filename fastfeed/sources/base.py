@@ -164,7 +164,7 @@ def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
 
     A subclass or an object may have a `read` of its own, which `addresses` says nothing about.
     """
-    if not isinstance(source, Addressable) or "read" in vars(source):
+    if not hasattr(type(source), "addresses") or "read" in vars(source):
         return None
     owner = next(kind for kind in type(source).__mro__ if "read" in vars(kind) or "addresses" in vars(kind))
     return source.addresses(ids) if "addresses" in vars(owner) else None

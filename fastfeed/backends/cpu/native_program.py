@@ -175,6 +175,8 @@ class NativeProgram:
                 part.native, handle, skip, boxes, flips, limits, values, target, codes, spans, call.stop
             )
             call.record(spans[:used])
+            if not np.count_nonzero(codes):
+                continue
             for k in np.flatnonzero((codes != _DONE) & (codes != _CANCELLED)).tolist():
                 call.results[rows[k]] = bad_of(int(codes[k]))
                 skip[k] = True

@@ -101,7 +101,7 @@ void add_ranges(Locations& locations, const std::optional<Ids>& rows, Text names
 }
 
 void add_images(Locations& locations, const std::optional<Ids>& rows, const nb::object& array, Ids ids) {
-  const auto images = nb::cast<Pixels>(array);
+  const auto images = nb::cast<Pixels>(array, false);
   const Chosen chosen(locations, rows, ids.shape(0));
   const size_t bytes = images.shape(1) * images.shape(2) * images.shape(3);
   for (size_t k = 0; k < ids.shape(0); ++k) {

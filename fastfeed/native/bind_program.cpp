@@ -68,12 +68,13 @@ Program program_of(const nb::dict& fields) {
     const auto* data = reinterpret_cast<const uint8_t*>(table.c_str());
     conversion.table.assign(data, data + table.size());
   }
-  if (!fields["noise"].is_none()) {  // the tables live as long as the process
+  if (!fields["noise"].is_none()) {
     const auto parts = parts_of(fields["noise"], 3);
     const auto steps = nb::cast<Steps>(parts[0], false);
     const auto gray = nb::cast<Text>(parts[1], false);
     same_length(steps.shape(0), gray.shape(0), "gray", "step");
-    program.noise = {steps.data(), gray.data(), int64_t(steps.shape(0)), nb::cast<int>(parts[2])};
+    program.noise = {steps.data(), gray.data(), int64_t(steps.shape(0)), nb::cast<int>(parts[2]),
+                     std::make_shared<nb::tuple>(parts)};
   }
   check(program);
   return program;

@@ -18,8 +18,10 @@ constexpr int kMostFiles = 8, kMostPixels = 32;  // samples that a thread takes 
 // The array that samples are written to: any dtype, each sample contiguous.
 class Out {
  public:
-  Out(const Rows& out, size_t sample_bytes)
-      : base_(static_cast<uint8_t*>(out.data())), stride_(ptrdiff_t(out.stride(0)) * ptrdiff_t(out.itemsize())) {
+  Out(const Rows& out, size_t samples, size_t sample_bytes) : base_(static_cast<uint8_t*>(out.data())) {
+    if (out.ndim() < 1 || out.shape(0) != samples) throw std::invalid_argument("out needs a row per sample");
+    if (reinterpret_cast<uintptr_t>(base_) % out.itemsize()) throw std::invalid_argument("out must be aligned");
+    stride_ = ptrdiff_t(out.stride(0)) * ptrdiff_t(out.itemsize());
     int64_t numbers = 1;  // of a sample
     for (size_t k = out.ndim(); k-- > 1; numbers *= int64_t(out.shape(k)))
       if (out.shape(k) != 1 && out.stride(k) != numbers) throw std::invalid_argument("a sample of out must be contiguous");
@@ -29,7 +31,7 @@ class Out {
 
  private:
   uint8_t* const base_;
-  const ptrdiff_t stride_;
+  ptrdiff_t stride_;
 };
 
 // Calls task(worker, k, spent) for every sample, in chunks so small that all threads have work to the end. spans:
@@ -93,8 +95,7 @@ int render(Executor& executor, const Program& program, const SampleList& list, F
            std::optional<Flips> flips, std::optional<Boxes> limits, const nb::tuple& layers, Rows out, Codes codes,
            Spans spans, nb::object stop) {
   const size_t n = list.samples.size(), views = size_t(program.views), rows = n * views;
-  for (size_t got : {skip.shape(0), codes.shape(0), out.shape(0), spans.shape(0)})
-    same_length(n, got, "an argument", "sample");
+  for (size_t got : {skip.shape(0), codes.shape(0), spans.shape(0)}) same_length(n, got, "an argument", "sample");
   Values values;
   const size_t window = size_t(program.height) * size_t(program.width) * size_t(program.channels);
   if (boxes && flips) {
@@ -114,7 +115,7 @@ int render(Executor& executor, const Program& program, const SampleList& list, F
   same_length(program.layers.size(), nb::len(layers), "layers", "layer of the program");
   for (size_t k = 0; k < program.layers.size(); ++k)
     values.layers.push_back(values_of(program.layers[k], layers[k], rows));
-  const Out target(out, program.out_bytes() * views);
+  const Out target(out, n, program.out_bytes() * views);
   int8_t* code = codes.data();
   std::memset(code, int(Status::cancelled), n);
   const int most = program.encoded ? kMostFiles : kMostPixels;
@@ -136,7 +137,7 @@ using Shares = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::
 int mix(Executor& executor, const Program& program, Bytes samples, Groups members, Ids how, Shares shares, Groups box,
         Rows out, Spans spans, nb::object stop) {
   const size_t n = members.shape(0), group = members.shape(1);
-  for (size_t got : {how.shape(0), shares.shape(0), box.shape(0), out.shape(0), spans.shape(0)})
+  for (size_t got : {how.shape(0), shares.shape(0), box.shape(0), spans.shape(0)})
     same_length(n, got, "an argument", "sample");
   const size_t window = size_t(program.out_height) * size_t(program.out_width) * size_t(program.channels);
   if (shares.shape(1) != group || box.shape(1) != 4 || samples.ndim() < 1 || samples.size() != samples.shape(0) * window)
@@ -155,7 +156,7 @@ int mix(Executor& executor, const Program& program, Bytes samples, Groups member
     const double share = kind == int64_t(Mix::blend) ? shares.data()[k * group] : 0;
     if (!(share >= 0 && share <= 1)) throw std::out_of_range("shares must be in [0, 1]");
   }
-  const Out target(out, program.out_bytes());
+  const Out target(out, n, program.out_bytes());
   const MixPlan plan{samples.data(), members.data(), how.data(), shares.data(), box.data(), group};
   return in_chunks(executor, n, kMostPixels, spans, stop, [&](Worker& worker, size_t k, Spent& spent) {
     mix_sample(program, plan, k, target.row(k), worker.scratch);

@@ -23,16 +23,15 @@ int64_t thread_id() {
 }
 
 void SampleList::borrow(size_t i, nb::handle object) {
-  Py_buffer view;
-  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  // keeps the buffer exported, so that a bytearray cannot be resized meanwhile
+  nb::object kept = nb::steal(PyMemoryView_FromObject(object.ptr()));
+  if (!kept.is_valid()) throw nb::python_error();
+  const Py_buffer& view = *PyMemoryView_GET_BUFFER(kept.ptr());
+  if (!PyBuffer_IsContiguous(&view, 'C')) throw nb::buffer_error("a sample must be contiguous");
   samples[i].data = static_cast<const uint8_t*>(view.buf);
   samples[i].size = size_t(view.len);
   samples[i].read = Read::ok;
-  // a memoryview keeps the buffer exported, so that a bytearray cannot be resized meanwhile
-  PyObject* kept = PyMemoryView_FromObject(object.ptr());
-  PyBuffer_Release(&view);
-  if (!kept) throw nb::python_error();
-  owners.push_back(nb::steal(kept));
+  owners.push_back(std::move(kept));
 }
 
 namespace {
@@ -61,9 +60,8 @@ std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locati
     int64_t* own = span + 5 * i;
     own[0] = thread_id(), own[1] = clock_ns();
     const Location& location = locations.all[size_t(i)];
-    sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample);
+    sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample, total);
     if (sample.read == Read::ok && !location.height) probe(sample, limits);
-    total += int64_t(sample.size);
     own[2] = clock_ns() - own[1];
   }, stop);
   return list;
@@ -75,7 +73,12 @@ std::unique_ptr<SampleList> borrow_all(Executor& executor, const nb::list& blobs
   for (size_t i = 0; i < list->samples.size(); ++i) list->borrow(i, blobs[i]);
   Limits limits;
   limits.max_pixels = max_pixels;
-  executor.run(int(list->samples.size()), [&](Worker&, int i) { probe(list->samples[size_t(i)], limits); }, stop);
+  for (Sample& sample : list->samples) sample.read = Read::skipped;  // until it is looked at
+  executor.run(int(list->samples.size()), [&](Worker&, int i) {
+    Sample& sample = list->samples[size_t(i)];
+    probe(sample, limits);
+    sample.read = Read::ok;
+  }, stop);
   return list;
 }
 
@@ -155,9 +158,8 @@ void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels,
   list.samples.at(i) = Sample();
   list.borrow(i, blob);
   if (height) {
-    Sample& sample = list.samples[i];
-    sample.height = height, sample.width = width;
-    sample.status = Status::ok;
+    set_size(list.samples[i], height, width);
+    list.samples[i].status = Status::ok;
     return;
   }
   Limits limits;

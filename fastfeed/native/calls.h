@@ -1,10 +1,14 @@
 // The Python objects of the executor: its threads, and the samples of a call.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -51,19 +55,33 @@ struct SampleList {
 // Threads that make batches, several at a time.
 class Executor {
  public:
-  explicit Executor(int threads) : threads_(threads), pool_(threads + 1), buffers_(std::make_shared<Buffers>()) {}
+  explicit Executor(int threads) : threads_(checked(threads)), pool_(threads + 1), buffers_(std::make_shared<Buffers>()) {}
 
   int threads() const { return threads_; }
-  const std::shared_ptr<Buffers>& buffers() const { return buffers_; }
+  // With the GIL. In a forked child those of the parent are leaked, since a thread may have left them locked.
+  const std::shared_ptr<Buffers>& buffers() {
+    if (!buffers_->are_own()) {
+      new std::shared_ptr<Buffers>(std::move(buffers_));
+      buffers_ = std::make_shared<Buffers>();
+    }
+    return buffers_;
+  }
 
   // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set(). Once that is set, tasks
   // that have not begun are left out, and those under way find worker.stopped set.
   void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop) {
+    const bool at_exit = is_finalizing();  // in the thread that finalizes: no other one gets the GIL any more
     const nb::gil_scoped_release release;
     std::atomic<bool> stopped{false};
     const auto ask = [&] {
+      if (is_finalizing() && !at_exit) return stopped = true;
       const nb::gil_scoped_acquire acquire;
-      if (nb::cast<bool>(stop.attr("is_set")())) stopped = true;
+      try {
+        if (nb::cast<bool>(stop.attr("is_set")())) stopped = true;
+      } catch (...) {  // such as Ctrl-C
+        stopped = true;
+        throw;
+      }
       return stopped.load();
     };
     const auto watched = [&](Worker& worker, int i) {
@@ -72,9 +90,23 @@ class Executor {
       task(worker, i);
     };
     pool_.run_behind(n, watched, ask);
+    // a daemon thread that asked for the GIL now would be ended in the middle of this call, and the process with it
+    while (is_finalizing() && !at_exit) std::this_thread::sleep_for(std::chrono::hours(1));
   }
 
  private:
+  static int checked(int threads) {
+    if (threads < 1 || threads > 4096) throw std::invalid_argument("threads must be in [1, 4096]");
+    return threads;
+  }
+  static bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+  }
+
   const int threads_;
   Pool pool_;
   std::shared_ptr<Buffers> buffers_;

@@ -87,7 +87,7 @@ void warp_image(const Op& op, const double* p, Image& image, Scratch& scratch) {
   source.at = scratch.memory(image.bytes());
   std::memcpy(source.at, image.at, image.bytes());
   const Fill fill(op.constants.data() + 1, image.channels);
-  warp(source, p, Interpolation(int(op.constants[0])), fill.of, image, scratch);
+  warp(source, p, Interpolation(int(op.constants[0])), fill.of, image);
 }
 
 // numbers: the shares of the image and of its versions.

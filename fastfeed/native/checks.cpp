@@ -58,6 +58,9 @@ void check(const Program& program) {
               is_side(program.out_width), "a program needs a height and a width");
   require(program.channels == 3 || (program.channels == 1 && !program.encoded), "a program needs 1 or 3 channels");
   require(program.views >= 1 && program.views <= 65536, "a program needs 1 to 65536 views");
+  const double most = double(kMostSide) * kMostSide;  // so that no product of sides, channels and views is too large
+  require(double(program.height) * program.width * program.views <= most &&
+              double(program.out_height) * program.out_width * program.views <= most, "a program needs smaller images");
   require(int(program.filter) >= 0 && int(program.filter) <= 3, "a program needs a filter");
   require(program.border.mode >= 0 && program.border.mode <= 3, "a program needs a mode of its border");
   require(program.limits.enlarge > 0 && std::isfinite(program.limits.enlarge), "enlarge must be > 0");

@@ -11,10 +11,13 @@
 #include <optional>
 #include <stdexcept>
 
+#include "pool.h"
 #include "tables.h"
 
 namespace fastfeed {
 namespace {
+
+constexpr size_t kLargeImage = size_t(64) << 20;  // bytes: all threads together hold at most a gigabyte of larger ones
 
 // Adds the time since the last call to one of the stages.
 class Watch {
@@ -67,9 +70,10 @@ Status decode_window(const Program& program, const Sample& sample, const Values&
                          });
 }
 
-// The whole image, shrunk as far as its finest window allows; in the DCT domain, where it is encoded.
+// The whole image, shrunk as far as its finest window allows; in the DCT domain, where it is encoded. `room`: taken for
+// a large one.
 Status shrink_whole(const Program& program, const Sample& sample, const Values& values, size_t first, Image& whole,
-                    Worker& worker) {
+                    Worker& worker, std::optional<Admission>& room) {
   double least[2] = {HUGE_VAL, HUGE_VAL};
   for (size_t row = first; row < first + size_t(program.views); ++row)
     for (int k = 0; k < 2; ++k) least[k] = std::min(least[k], values.boxes[4 * row + 2 + size_t(k)]);
@@ -78,6 +82,7 @@ Status shrink_whole(const Program& program, const Sample& sample, const Values& 
   const Image pixels = whole;
   whole.height = (sample.height + by - 1) / by;
   whole.width = (sample.width + by - 1) / by;
+  if (program.encoded && whole.bytes() > kLargeImage) room.emplace(whole.bytes() + held_bytes(sample.header));
   whole.at = worker.scratch.memory(whole.bytes());
   if (!program.encoded) {
     const Cut all{{0, 0, double(sample.height), double(sample.width)}, {false, false}, {}};
@@ -85,7 +90,7 @@ Status shrink_whole(const Program& program, const Sample& sample, const Values& 
     return Status::ok;
   }
   const Window window{0, 0, double(sample.height), double(sample.width), false, false};
-  return worker.decode(sample.data, sample.size, window, program.filter, program.limits, slot_of(whole));
+  return worker.decode(sample.data, sample.size, window, program.filter, program.limits, slot_of(whole), room.has_value());
 }
 
 // The pixels that views are cut from, and the windows in them.
@@ -154,14 +159,16 @@ Status run_sample(const Program& program, const Values& values, size_t index, co
   Scratch& scratch = worker.scratch;
   const Scratch::Frame frame(scratch);
   const size_t views = size_t(program.views), first = index * views;
+  std::optional<Admission> room;
   Image source{const_cast<uint8_t*>(sample.data), sample.height, sample.width, program.channels};
   if (program.whole && values.boxes) {
-    const Status status = shrink_whole(program, sample, values, first, source, worker);
+    const Status status = shrink_whole(program, sample, values, first, source, worker, room);
     if (status != Status::ok) return status;
   }
   std::optional<Whole> windows;
   if (program.whole && values.boxes) windows.emplace(program, values, first, sample, source);
   for (size_t view = 0; view < views; ++view, out += row_bytes) {
+    if (worker.stopped && worker.stopped->load()) return Status::cancelled;
     const size_t row = first + view;
     const Scratch::Frame of_view(scratch);
     const bool bytes = program.conversion.table.empty();

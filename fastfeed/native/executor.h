@@ -28,8 +28,8 @@ int64_t clock_ns();
 // Bytes of an image, through the tables still to be applied to it, into what the batch holds.
 void convert_image(const Conversion& how, const Image& image, const Tables& tables, uint8_t* out);
 
-// Fills the rows of one sample, at `out`, `row_bytes` each; `at_pixels`: the samples are windows already, decoded
-// elsewhere. A bad sample leaves rows of any content. May throw std::bad_alloc.
+// Fills the rows of one sample, at `out`, `row_bytes` each. A bad sample leaves rows of any content. May throw
+// std::bad_alloc.
 Status run_sample(const Program& program, const Values& values, size_t index, const Sample& sample, uint8_t* out,
                   size_t row_bytes, Worker& worker, Spent& spent);
 

@@ -29,10 +29,7 @@ void Scratch::rewind(size_t block, size_t used) {
   if (block || used) return;
   size_t kept = 0;
   for (const Block& each : blocks_) kept += each.size;
-  if (kept <= kKept) return;
-  // one block of what was needed at once, or none: the next image of that size takes one again
-  blocks_.clear();
-  if (kept <= 2 * kKept) blocks_.push_back({std::unique_ptr<uint8_t[]>(new uint8_t[kKept + kAlign]), kKept});
+  for (; kept > kKept; blocks_.pop_back()) kept -= blocks_.back().size;
 }
 
 }  // namespace fastfeed

@@ -80,15 +80,15 @@ Status admit(const Header& header, size_t size, const Limits& limits) {
 
 Worker::Worker() : reader_(libjpeg_reader()) {}
 
-template <class Task>
-Status Worker::admitted(const uint8_t* data, size_t size, const Window& window, const Limits& limits, size_t bytes,
-                        Task task) {
+template <class Room, class Task>
+Status Worker::checked(const uint8_t* data, size_t size, const Window& window, const Limits& limits, Room room,
+                       Task task) {
   try {
     const Header header = read_header(data, size);
     const Status status = admit(header, size, limits);
     if (status != Status::ok) return status;
     check(window, header);
-    const Admission admission(held_bytes(header) + bytes);
+    const Admission admission(room(header));
     return task(header);
   } catch (const std::bad_alloc&) {
     reader_->release();
@@ -103,8 +103,9 @@ Status Worker::pixels(const uint8_t* data, size_t size, const Header& header, co
 }
 
 Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
-                      const Slot& slot) {
-  const Status status = admitted(data, size, window, limits, 0, [&](const Header& header) {
+                      const Slot& slot, bool admitted) {
+  const auto room = [admitted](const Header& header) { return admitted ? 0 : held_bytes(header); };
+  const Status status = checked(data, size, window, limits, room, [&](const Header& header) {
     return pixels(data, size, header, window, filter, limits, slot);
   });
   if (status != Status::ok)
@@ -119,7 +120,8 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
   const size_t bytes = size_t(area) * 3;
   Status status = Status::bomb;
   if (area <= uint64_t(limits.max_pixels) && area <= SIZE_MAX / 8) {
-    status = admitted(data, size, window, limits, large ? bytes * 2 : 0, [&](const Header& header) {
+    const auto room = [&](const Header& header) { return held_bytes(header) + (large ? bytes * 2 : 0); };
+    status = checked(data, size, window, limits, room, [&](const Header& header) {
       if (pixels_.size() < bytes) pixels_ = std::vector<uint8_t>(bytes);
       const Slot slot{pixels_.data(), ptrdiff_t(width) * 3, height, width};
       const Status decoded = pixels(data, size, header, window, filter, limits, slot);

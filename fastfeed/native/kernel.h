@@ -43,9 +43,9 @@ int denominator(double height, double width, int rows, int columns, double enlar
 class Worker {
  public:
   Worker();
-  // A bad image leaves zeros in the slot.
+  // A bad image leaves zeros in the slot. `admitted`: there is room for held_bytes() already.
   Status decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
-                const Slot& slot);
+                const Slot& slot, bool admitted = false);
   // As decode, then a JPEG of height x width pixels, at most limits.max_pixels; its bytes are in file() until the next
   // call.
   Status recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits, int height,
@@ -56,9 +56,9 @@ class Worker {
   const std::atomic<bool>* stopped = nullptr;  // asked between rows: a stop need not wait for the end of an image
 
  private:
-  // Checks the header and the window, and calls task(header) when there is room for `bytes` more than the file needs.
-  template <class Task>
-  Status admitted(const uint8_t* data, size_t size, const Window& window, const Limits& limits, size_t bytes, Task task);
+  // Checks the header and the window, and calls task(header) when there is room for what room(header) says.
+  template <class Room, class Task>
+  Status checked(const uint8_t* data, size_t size, const Window& window, const Limits& limits, Room room, Task task);
   Status pixels(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
                 const Limits& limits, const Slot& slot);
   Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,

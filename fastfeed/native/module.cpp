@@ -213,6 +213,7 @@ void count_all(Image image, Counts counts) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // a daemon thread, or a forked child, still holds objects at exit
   if (PyInterpreterState_Get() != PyInterpreterState_Main())
     throw nb::import_error(
         "fastfeed runs in the main interpreter of a process only, and this is a sub-interpreter: its threads would take "

@@ -65,12 +65,13 @@ class Pool::State {
  public:
   explicit State(int threads) : pid(getpid()) {
     idle_.reserve(size_t(threads));
+    threads_.reserve(size_t(threads));
     for (int i = 0; i < threads; ++i) {  // here, where running out of memory can be said
       workers_.push_back(std::make_unique<Worker>());
-      idle_.push_back(workers_.back().get());
+      if (i == 0) idle_.push_back(workers_.back().get());
     }
     try {
-      for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { loop(); });
+      for (int i = 1; i < threads; ++i) threads_.emplace_back([this, own = workers_[size_t(i)].get()] { loop(*own); });
     } catch (const std::system_error&) {  // no more threads available: the existing ones and the caller do the work
     }
   }
@@ -110,7 +111,11 @@ class Pool::State {
       while (!run->finished.wait_for(lock, kAskAfter, finished)) {
         if (!stopped || run->cancelled) continue;
         lock.unlock();
-        if ((*stopped)()) run->cancelled = true;
+        try {
+          if ((*stopped)()) run->cancelled = true;
+        } catch (...) {  // threads still work on what the caller owns: it is rethrown after them
+          run->fail(std::current_exception());
+        }
         lock.lock();
       }
     }
@@ -137,6 +142,12 @@ class Pool::State {
     std::mutex mutex;
     std::condition_variable finished;
     std::exception_ptr error;
+
+    void fail(std::exception_ptr why) {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!error) error = std::move(why);
+      cancelled = true;
+    }
   };
 
   // With the lock held.
@@ -156,9 +167,7 @@ class Pool::State {
       try {
         if (!run.cancelled) (*run.task)(worker, i);
       } catch (...) {
-        std::lock_guard<std::mutex> lock(run.mutex);
-        if (!run.error) run.error = std::current_exception();
-        run.cancelled = true;
+        run.fail(std::current_exception());
       }
       if (run.done.fetch_add(1) + 1 == run.n) {
         std::lock_guard<std::mutex> lock(run.mutex);
@@ -167,9 +176,8 @@ class Pool::State {
     }
   }
 
-  void loop() {
+  void loop(Worker& worker) {
     std::unique_lock<std::mutex> lock(mutex_);
-    Worker* worker = borrow();
     for (;;) {
       std::shared_ptr<Run> run;
       for (auto& candidate : runs_)
@@ -183,7 +191,7 @@ class Pool::State {
         continue;
       }
       lock.unlock();
-      work(*run, *worker);
+      work(*run, worker);
       run.reset();
       lock.lock();
     }

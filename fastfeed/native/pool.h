@@ -22,8 +22,8 @@ class Admission {
   size_t bytes_;
 };
 
-// The threads start with the first run. In a forked child, whose threads and locks are not to be trusted, a pool is recreated at its next use, and the old
-// one is leaked.
+// The threads start with the first run. In a forked child, whose threads and locks are not to be trusted, a pool is
+// recreated at its next use, and the old one is leaked.
 class Pool {
  public:
   explicit Pool(int threads);
@@ -35,7 +35,7 @@ class Pool {
   // cancel(), tasks that have not begun are not called. An exception from a task cancels the rest and is rethrown here.
   void run(int n, const std::function<void(Worker&, int)>& task);
   // The same by the pool's threads alone, in order of the runs. The caller waits, and asks `stopped` now and then
-  // whether to cancel this run.
+  // whether to cancel this run; an exception from it cancels the run too and is rethrown at its end.
   void run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped);
   void cancel();  // cancels active runs
   int size() const { return threads_; }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -63,12 +64,13 @@ struct Conversion {
   std::vector<uint8_t> table;  // 256 x channels x entry; empty where bytes stay
 };
 
-// Tables that ops read noise from; owned by Python, never freed.
+// Tables that ops read noise from.
 struct NoiseTables {
   const int16_t* steps = nullptr;
   const uint8_t* gray = nullptr;
   int64_t length = 0;
   int per_unit = 1;
+  std::shared_ptr<const void> owner;
 };
 
 struct Program {

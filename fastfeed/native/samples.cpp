@@ -1,10 +1,12 @@
 #include "samples.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <new>
 #include <tuple>
@@ -61,12 +63,24 @@ bool read_fully(int fd, uint8_t* into, size_t count, int64_t offset) {
   return true;
 }
 
+// How many forks lie between this process and the one that loaded this code.
+int forks() {
+  static std::atomic<int> count{0};
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++count; });
+  (void)registered;
+  return count;
+}
+
 bool unchanged(const Location& location, const struct stat& status) {
   return (location.size < 0 || location.size == status.st_size) &&
          (location.modified_ns < 0 || location.modified_ns == modified_ns(status));
 }
 
 }  // namespace
+
+Buffers::Buffers() : forks_(forks()) {}
+
+bool Buffers::are_own() const { return forks_ == forks(); }
 
 Buffers::~Buffers() {
   for (auto& [size, memory] : free_) delete[] memory;
@@ -88,6 +102,7 @@ Buffers::Buffer Buffers::take(size_t bytes) {
 }
 
 void Buffers::give_back(uint8_t* memory, size_t size) {
+  if (!are_own()) return;
   uint8_t* unused = memory;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -124,7 +139,8 @@ bool unwrap(const Location& location, const uint8_t* data, size_t size, Sample& 
 
 }  // namespace
 
-Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample) {
+Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample,
+                 std::atomic<int64_t>& held) {
   if (location.memory) return unwrap(location, location.memory, size_t(location.last), sample) ? Read::ok : Read::failed;
   const File file(location);
   struct stat status;
@@ -133,6 +149,7 @@ Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& me
   const int64_t first = location.first - location.head;
   if (last > status.st_size || first < 0 || last <= location.first || last - first > kLargestFile) return Read::failed;
   const size_t count = size_t(last - first);
+  held += int64_t(count);
   memory = buffers.take(count);
   if (!read_fully(file.fd(), memory.get(), count, first)) return Read::failed;
   // after the read: nothing was written before or during it

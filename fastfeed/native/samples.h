@@ -1,6 +1,7 @@
 // The samples of one call: encoded files in memory, or pixels. They are read here, or borrowed from their owner.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,8 @@
 
 namespace fastfeed {
 
-// Memory for files, reused: fresh pages cost more than reading into them. Shared by all calls of a pool.
+// Memory for files, reused: fresh pages cost more than reading into them. Shared by all calls of a pool. In a forked
+// child, whose locks are not to be trusted, what is given back is leaked.
 class Buffers {
  public:
   struct Free {
@@ -23,16 +25,18 @@ class Buffers {
   };
   using Buffer = std::unique_ptr<uint8_t, Free>;
 
-  Buffers() = default;
+  Buffers();
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   Buffer take(size_t bytes);  // at least so many. Throws std::bad_alloc
+  bool are_own() const;       // made by this process, not by one that it was forked from
 
  private:
   static constexpr size_t kKept = size_t(64) << 20;
   void give_back(uint8_t* memory, size_t size);
 
+  const int forks_;
   std::mutex mutex_;
   std::vector<std::pair<size_t, uint8_t*>> free_;
   size_t kept_ = 0;
@@ -63,8 +67,10 @@ struct Sample {
   Read read = Read::ok;
 };
 
-// One sample, read whole into memory of `buffers`; Read::failed for whatever is wrong, without a reason.
-Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample);
+// One sample, read whole into memory of `buffers`; Read::failed for whatever is wrong, without a reason. Its bytes are
+// added to `held` before they are read.
+Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample,
+                 std::atomic<int64_t>& held);
 // Reads the header of an encoded sample.
 void probe(Sample& sample, const Limits& limits);
 

@@ -94,24 +94,6 @@ void blend_byte_rows(const uint8_t* first, const uint8_t* second, float share, f
   });
 }
 
-// Memory is the limit. Stores past the caches win a quarter where batches exceed them, and lose a multiple elsewhere.
-void blend_float_rows(const float* first, const float* second, float share, float rest, float* out, size_t count) {
-  const Floats f;
-  const FloatV a = hn::Set(f, share), b = hn::Set(f, rest);
-  const auto one = [&](const float* x, const float* y, float* to) {
-    hn::StoreU(fused(hn::LoadU(f, x), a, hn::Mul(hn::LoadU(f, y), b)), f, to);
-  };
-  size_t i = 0;
-  for (; i + hn::Lanes(f) <= count; i += hn::Lanes(f)) one(first + i, second + i, out + i);
-  if (i == count) return;
-  constexpr size_t kLanes = HWY_MAX_BYTES / sizeof(float);
-  float in[2][kLanes] = {}, made[kLanes];
-  const size_t rest_bytes = (count - i) * sizeof(float);
-  std::memcpy(in[0], first + i, rest_bytes), std::memcpy(in[1], second + i, rest_bytes);
-  one(in[0], in[1], made);
-  std::memcpy(out + i, made, rest_bytes);
-}
-
 // Of one version or two, the second product rounded and the first not.
 HWY_INLINE Quad pair_at(const uint8_t* const* versions, const float* shares, int count, size_t at) {
   const Floats f;
@@ -162,7 +144,6 @@ HWY_AFTER_NAMESPACE();
 namespace fastfeed {
 
 HWY_EXPORT(blend_byte_rows);
-HWY_EXPORT(blend_float_rows);
 HWY_EXPORT(weigh);
 
 namespace {
@@ -198,10 +179,6 @@ void weighted_sum(Image& image, const uint8_t* const* versions, const double* sh
 
 void blend_bytes(const uint8_t* first, const uint8_t* second, double share, uint8_t* out, size_t count) {
   HWY_DYNAMIC_DISPATCH(blend_byte_rows)(first, second, float(share), float(1 - share), steps_of(share), out, count);
-}
-
-void blend_floats(const float* first, const float* second, double share, float* out, size_t count) {
-  HWY_DYNAMIC_DISPATCH(blend_float_rows)(first, second, float(share), float(1 - share), out, count);
 }
 
 }  // namespace fastfeed

@@ -8,9 +8,8 @@ namespace fastfeed {
 // image = the sum of shares[k] * versions[k], k < count, in float32, rounded once; versions[0] may be image.at.
 void weighted_sum(Image& image, const uint8_t* const* versions, const double* shares, int count, Scratch& scratch);
 
-// out = share * first + (1 - share) * second, of `count` bytes, rounded to the nearest, or float32 numbers; share: from
-// 0 to 1. out may be first or second.
+// out = share * first + (1 - share) * second, of `count` bytes, rounded to the nearest; share: from 0 to 1. out may be
+// first or second.
 void blend_bytes(const uint8_t* first, const uint8_t* second, double share, uint8_t* out, size_t count);
-void blend_floats(const float* first, const float* second, double share, float* out, size_t count);
 
 }  // namespace fastfeed

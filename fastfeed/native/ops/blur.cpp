@@ -166,8 +166,9 @@ constexpr size_t kBeyond = 64;  // four vectors of floats, of any target
 // The row or column that is seen there, of `count`: mirrored at the outermost, as often as it takes.
 int mirrored(int at, int count) {
   if (count == 1) return 0;
-  while (at < 0 || at >= count) at = at < 0 ? -at : 2 * (count - 1) - at;
-  return at;
+  const int period = 2 * (count - 1);
+  at = std::abs(at) % period;
+  return at < count ? at : period - at;
 }
 
 // NumPy's order of additions of float32: in eights where there are so many.

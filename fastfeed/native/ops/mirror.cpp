@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <int kChannels>
@@ -234,6 +235,7 @@ void mirror(const Image& image, const bool* flip) {
     exchange_rows(image.at + size_t(y) * row, image.at + size_t(image.height - 1 - y) * row, row);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace fastfeed
 HWY_AFTER_NAMESPACE();

@@ -228,7 +228,7 @@ bool is_identity(const double* m) {
          m[8] == 1;
 }
 
-void warp(const Image& in, const double* m, Interpolation filter, const uint8_t* fill, Image& out, Scratch&) {
+void warp(const Image& in, const double* m, Interpolation filter, const uint8_t* fill, Image& out) {
   if (is_identity(m)) {
     memcpy(out.at, in.at, in.bytes());
     return;

@@ -88,7 +88,4 @@ void cut(const Image& in, const Cut& cut, const Border& border, Filter filter, c
 void cut_in_place(Image& image, const Cut& cut, const Border& border, Filter filter, int height, int width,
                   Scratch& scratch, uint8_t* out);
 
-// A cut of an image of the chain: in place where that is possible, else `image` moves to memory of `scratch`.
-void cut_image(Image& image, const Cut& cut, const Border& border, Filter filter, int height, int width, Scratch& scratch);
-
 }  // namespace fastfeed

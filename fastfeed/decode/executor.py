@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ class Executor:
             locations.leave_out(skip)
         spans = np.empty((addresses.length, 5), np.int64)
         handle = self._open().read(locations, max_bytes, self._max_pixels, spans, stop)
-        return self._inspected(handle, spans)
+        return self._inspected(handle, spans, stop)
 
     def borrow(self, blobs: Sequence[Any], stop: Stop) -> Samples:
         """Samples that Python has read: files as any buffer, or pixels; None for those there are none of."""
@@ -123,16 +124,13 @@ class Executor:
             return _pixels(self.native.Samples.of_pixels(arrays, sizes), sizes)
         blobs = [b"" if blob is None else blob for blob in blobs]
         handle = self._open().borrow(blobs, self._max_pixels, stop)
-        return self._inspected(handle, np.empty((0, 3), np.int64))
+        return self._inspected(handle, np.empty((0, 3), np.int64), stop)
 
     def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:
         """What has to run in Python, on threads of their own: reading, decoding with Pillow, functions.
 
         Once `stop` is set it returns early. Raises the first error of a task.
         """
-        if len(tasks) == 1 and not stop.is_set():
-            tasks[0]()
-            return
         job = self.start_python(tasks, stop)
         with suppress(FeedClosed):
             job.result()
@@ -143,22 +141,19 @@ class Executor:
         job.start(self._python)
         return job
 
-    def _inspected(self, handle: Any, spans: np.ndarray) -> Samples:
+    def _inspected(self, handle: Any, spans: np.ndarray, stop: Stop) -> Samples:
         info = np.empty((len(handle), 9), np.int32)
         handle.info(info)
         codes = info[:, 0]
-        skipped = np.flatnonzero(codes == _SKIPPED)
-        if len(skipped):
-            count = max(int(skipped[0]), 1)
+        if np.count_nonzero(codes == _SKIPPED):
+            count = max(int(np.flatnonzero(codes == _SKIPPED)[0]), 1)
             handle, info, spans = handle.part(0, count), info[:count], spans[:count]
             codes = info[:, 0]
         sizes = info[:, 1:3].astype(np.int64)
         samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[spans[:, 1] > 0, :3])
-        for row in np.flatnonzero(codes).tolist():
-            if codes[row] < 0:
-                samples.unread.append(row)
-            else:
-                self._look(samples, row)
+        if np.count_nonzero(codes):
+            samples.unread += np.flatnonzero(codes < 0).tolist()
+            self._look_at_all(samples, np.flatnonzero(codes > 0).tolist(), stop)
         return samples
 
     def blob(self, samples: Samples, row: int) -> np.ndarray:
@@ -176,6 +171,18 @@ class Executor:
         samples.codes[row], samples.sizes[row] = info[row, 0], info[row, 1:3]
         if samples.codes[row]:
             self._look(samples, row)
+
+    def _look_at_all(self, samples: Samples, rows: list[int], stop: Stop) -> None:
+        """As long as it is not stopped."""
+
+        def look(part: list[int]) -> None:
+            for row in part:
+                if not stop.is_set():
+                    self._look(samples, row)
+
+        step = -(-len(rows) // self.threads)
+        if rows:
+            self.run_python([partial(look, rows[k : k + step]) for k in range(0, len(rows), step)], stop)
 
     def _look(self, samples: Samples, row: int) -> None:
         """What Pillow says of a file that the kernel declines."""

@@ -12,12 +12,12 @@ import numpy as np
 from fastfeed.decode.base import Bad, DecodeEngine, Header
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.faults import Failure
+from fastfeed.feed.entries import checked, size_of
 from fastfeed.feed.pending_batch import PendingBatch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import Addresses
-from fastfeed.runtime.thread_pool import CancelToken
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.base import Annotated, Source, addresses_of
 
@@ -76,12 +76,8 @@ class Loader:
         """The first of these ids, up to the limit of bytes."""
         if self._executor is not None:
             return self._load_native(self._executor, ids, batch, read)
-        with self._timeline.span("read", batch.number):
-            return self._load(ids, batch.stop, read)
-
-    def _load(self, ids: np.ndarray, stop: CancelToken, read: ReadRows) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
-        blobs = self._read(ids, bad, stop, read)
+        blobs = self._read(ids, bad, batch, read)
         ids = ids[: len(blobs)]
         headers = [_BLACK] * len(ids)
         good = [row for row in range(len(ids)) if row not in bad]
@@ -103,11 +99,10 @@ class Loader:
         ahead, stop = batch.ahead is not None, batch.stop
         addresses = None if ahead else addresses_of(self._source, ids)
         if addresses is None:
-            with self._timeline.span("read", batch.number):
-                blobs = self._read(ids, bad, stop, read, 1 if ahead else executor.threads)
-                samples = executor.borrow(blobs, stop)
+            blobs = self._read(ids, bad, batch, read, 1 if ahead else executor.threads)
+            samples = executor.borrow(blobs, stop)
         else:
-            samples = self._read_addresses(executor, addresses, self._quarantine.known_bad(ids), bad, stop, read)
+            samples = self._read_addresses(executor, addresses, ids, bad, batch, read)
             self._timeline.record_native(batch.number, ("read",), samples.spans)
         ids = ids[: len(samples)]
         for row, reason in samples.bad.items():
@@ -126,12 +121,13 @@ class Loader:
         self,
         executor: Executor,
         addresses: Addresses,
-        known_bad: np.ndarray,
+        ids: np.ndarray,
         bad: dict[int, Failure | None],
-        stop: CancelToken,
+        batch: PendingBatch,
         read: ReadRows,
     ) -> Samples:
         """The first samples, read by native threads; what they cannot read, the source reads, or knows the reason."""
+        known_bad, stop = self._quarantine.known_bad(ids), batch.stop
         some_known = bool(np.count_nonzero(known_bad))
         samples = executor.read(addresses, self._max_bytes, stop, known_bad if some_known else None)
         unread = [row for row in samples.unread if not known_bad[row]]
@@ -140,12 +136,13 @@ class Loader:
             if size >= self._max_bytes:
                 samples = samples.first(unread[k])
                 break
-            for row, entry in self._read_parallel(unread[k : k + step], stop, read, executor.threads).items():
+            rows = unread[k : k + step]
+            for row, entry in self._read_parallel(rows, ids, batch, read, executor.threads).items():
                 if entry is None or isinstance(entry, Failure):
                     bad[row] = entry
                 else:
                     executor.put(samples, row, entry)
-                    size += len(entry) if isinstance(entry, bytes) else 0
+                    size += size_of(entry)
         if some_known:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
@@ -163,38 +160,45 @@ class Loader:
         return first, sizes
 
     def _read(
-        self, ids: np.ndarray, bad: dict[int, Failure | None], stop: CancelToken, read: ReadRows, threads: int = 1
+        self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch, read: ReadRows, threads: int = 1
     ) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. Reads a few at a time, so that it can stop early."""
         known_bad = self._quarantine.known_bad(ids)
         blobs: list[Any] = []
         size = 0  # bytes
-        while len(blobs) < len(ids) and size < self._max_bytes and not (blobs and stop.is_set()):
+        while len(blobs) < len(ids) and size < self._max_bytes and not (blobs and batch.stop.is_set()):
             rows = range(len(blobs), min(len(blobs) + threads * _READ_AT_ONCE, len(ids)))
-            by_row = self._read_parallel([row for row in rows if not known_bad[row]], stop, read, threads)
+            by_row = self._read_parallel([row for row in rows if not known_bad[row]], ids, batch, read, threads)
             for row in rows:
                 blob = by_row.get(row)
                 if blob is None or isinstance(blob, Failure):
                     bad[row], blob = blob, None
                 else:
-                    size += len(blob) if isinstance(blob, bytes) else 0
+                    size += size_of(blob)
                 blobs.append(blob)
         return blobs
 
-    def _read_parallel(self, rows: list[int], stop: CancelToken, read: ReadRows, threads: int) -> dict[int, Any]:
+    def _read_parallel(
+        self, rows: list[int], ids: np.ndarray, batch: PendingBatch, read: ReadRows, threads: int
+    ) -> dict[int, Any]:
         """Entries by row; None for those that were not read before the stop."""
         by_row: dict[int, Any] = dict.fromkeys(rows)
-        groups = [rows[k : k + _READ_AT_ONCE] for k in range(0, len(rows), _READ_AT_ONCE)]
-        tasks = [partial(self._read_rows, group, read, by_row) for group in groups]
-        if self._executor is not None and threads > 1 and tasks:
-            self._executor.run_python(tasks, stop)
+        step = max(1, min(_READ_AT_ONCE, -(-len(rows) // threads)))
+        groups = [rows[k : k + step] for k in range(0, len(rows), step)]
+        tasks = [partial(self._read_rows, group, ids, batch, read, by_row) for group in groups]
+        if self._executor is not None and batch.ahead is None and tasks:
+            self._executor.run_python(tasks, batch.stop)
         else:
             for task in tasks:
                 task()
         return by_row
 
-    def _read_rows(self, rows: list[int], read: ReadRows, by_row: dict[int, Any]) -> None:
-        entries = read(rows)
+    def _read_rows(
+        self, rows: list[int], ids: np.ndarray, batch: PendingBatch, read: ReadRows, by_row: dict[int, Any]
+    ) -> None:
+        with self._timeline.span("read", batch.number):
+            entries = read(rows)
         if len(entries) != len(rows):
             raise TypeError(f"{type(self._source).__name__}.read({len(rows)} ids) gave {len(entries)} entries")
-        by_row.update(zip(rows, entries, strict=True))
+        for row, entry in zip(rows, entries, strict=True):
+            by_row[row] = checked(self._source, int(ids[row]), entry)

@@ -156,6 +156,8 @@ class ParallelJob(Generic[T]):
         if self._error is not None:
             error, self._error = self._error, None  # an error holds its frames, and these hold the job: leave no cycle
             try:
+                if isinstance(error, StopIteration):  # which would end an iteration as if there were nothing more
+                    raise RuntimeError("StopIteration was raised while a batch was made") from error
                 raise error
             finally:
                 del error

@@ -162,12 +162,18 @@ class Located(Protocol):
 def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
     """Where the bytes of these samples lie, int64 (n,); None where only its `read` knows.
 
-    A subclass or an object may have a `read` of its own, which `addresses` says nothing about.
+    A subclass or an object may have a `read` or a `uri` of its own, which `addresses` says nothing about.
     """
-    if not hasattr(type(source), "addresses") or "read" in vars(source):
+    own = {"read", "uri"}
+    if own & getattr(source, "__dict__", {}).keys():
         return None
-    owner = next(kind for kind in type(source).__mro__ if "read" in vars(kind) or "addresses" in vars(kind))
-    return source.addresses(ids) if "addresses" in vars(owner) else None
+    for kind in type(source).__mro__:
+        if callable(vars(kind).get("addresses")):
+            addresses = source.addresses(ids)
+            return addresses if isinstance(addresses, Addresses) else None
+        if own & vars(kind).keys() and ("read" in vars(kind) or not kind.__module__.startswith("fastfeed.")):
+            return None
+    return None
 
 
 def says_where(source: Any) -> TypeGuard[Located]:

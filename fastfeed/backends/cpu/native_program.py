@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,8 +31,9 @@ from fastfeed.ops.program.program import Program, Work
 
 __all__ = ["NativeProgram", "RecordSpans"]
 
-_SLICE = 32  # samples that a thread takes through ops in Python at a time
+_SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
 _DONE, _CANCELLED = 0, 6  # as Status in native/header.h
+_DECODE, _AUGMENT = 2, 3  # columns of spans
 
 RecordSpans = Callable[[np.ndarray], None]  # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
 
@@ -125,7 +128,8 @@ class NativeProgram:
         if not self.python_ops:
             self._through(self._parts, handle, skip, call, range(len(skip)))
             return
-        slices = [range(first, min(first + _SLICE, len(skip))) for first in range(0, len(skip), _SLICE)]
+        step = max(1, min(_SLICE, -(-len(skip) // self._executor.threads)))
+        slices = [range(first, min(first + step, len(skip))) for first in range(0, len(skip), step)]
         tasks = [
             partial(self._through, self._parts, handle.part(rows.start, rows.stop), skip[rows], call, rows)
             for rows in slices
@@ -139,10 +143,11 @@ class NativeProgram:
             return
         request = Request([samples.handle.bytes(row)], [header], call.work[[row]].windows, program.filter)
         pixels = np.empty((1, self._views, *self._sizes[0], self._channels), np.uint8)
-        if program.views:
-            (bad,) = decode_views(pillow, request, program.border, pixels, call.stop)
-        else:
-            (bad,) = decode_with_border(pillow, request, program.border, pixels[0], call.stop)
+        with call.timed(_DECODE):
+            if program.views:
+                (bad,) = decode_views(pillow, request, program.border, pixels, call.stop)
+            else:
+                (bad,) = decode_with_border(pillow, request, program.border, pixels[0], call.stop)
         if bad is not None:
             call.results[row] = bad
         else:
@@ -156,11 +161,14 @@ class NativeProgram:
             choices = [layer.choices(work.choices) for layer in part.layers]
             if part.native is None:
                 for k in np.flatnonzero(~skip).tolist():
-                    try:
-                        self._run_in_python(part, choices, k, pixels[k])
-                    except functions.OpFailed as failed:
-                        call.results[rows[k]] = Bad("op_failed", str(failed))
-                        skip[k] = True
+                    if call.stop.is_set():
+                        return
+                    with call.timed(_AUGMENT):
+                        try:
+                            self._run_in_python(part, choices, k, pixels[k])
+                        except functions.OpFailed as failed:
+                            call.results[rows[k]] = Bad("op_failed", str(failed))
+                            skip[k] = True
                 continue
             if pixels.size:
                 handle = self._images(pixels)
@@ -179,7 +187,7 @@ class NativeProgram:
                 continue
             for k in np.flatnonzero((codes != _DONE) & (codes != _CANCELLED)).tolist():
                 call.results[rows[k]] = bad_of(int(codes[k]))
-                skip[k] = True
+            skip |= codes != _DONE
 
     def _run_in_python(self, part: _Part, choices: Sequence[Choices], k: int, pixels: np.ndarray) -> None:
         """Change the windows of sample k, uint8 (views, height, width, channels)."""
@@ -266,3 +274,14 @@ class _Call:
     results: dict[int, Bad]
     stop: Stop
     record: RecordSpans
+
+    @contextmanager
+    def timed(self, stage: int) -> Iterator[None]:
+        """Record what runs in Python as a span of a stage: a column of what `record` takes."""
+        span = np.zeros((1, 5), np.int64)
+        span[0, :2] = threading.get_native_id(), time.monotonic_ns()
+        try:
+            yield
+        finally:
+            span[0, stage] = time.monotonic_ns() - span[0, 1]
+            self.record(span)

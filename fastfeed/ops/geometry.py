@@ -24,6 +24,7 @@ from fastfeed.ops.base import (
     freeze,
     need_pixels,
 )
+from fastfeed.runtime.kernel import kernel
 from fastfeed.spec import Spec
 
 __all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
@@ -210,10 +211,20 @@ class RandomResizedCrop:
         return spec.with_size(*check_size("RandomResizedCrop", self.size))
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        ratios = np.exp(_between(u[:, 10:20], math.log(self.ratio[0]), math.log(self.ratio[1])))
+        native = kernel()
+        if native is None:
+            boxes = self._boxes(u, ratios, sizes)
+        else:
+            boxes = np.empty((len(sizes), 4))
+            native.resized_crops(u, ratios, sizes, *self.scale, *self.ratio, boxes)
+        return window_params(boxes, same_size(check_size("RandomResizedCrop", self.size), sizes))
+
+    def _boxes(self, u: np.ndarray, ratios: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """float64 (n, 4); the definition, which the kernel follows."""
         height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
         area = (height * width)[:, None] * _between(u[:, :10], *self.scale)
-        ratio = np.exp(_between(u[:, 10:20], math.log(self.ratio[0]), math.log(self.ratio[1])))
-        w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+        w, h = np.rint(np.sqrt(area * ratios)), np.rint(np.sqrt(area / ratios))
         fits = (w >= 1) & (h >= 1) & (w <= width[:, None]) & (h <= height[:, None])
         rows, first = np.arange(len(sizes)), fits.argmax(axis=1)
         box_h, box_w = h[rows, first], w[rows, first]
@@ -221,8 +232,7 @@ class RandomResizedCrop:
         box_h[none], box_w[none] = self._largest(height[none], width[none])
         top = np.where(none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1)))
         left = np.where(none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1)))
-        size = check_size("RandomResizedCrop", self.size)
-        return window_params(np.stack([top, left, box_h, box_w], axis=1), same_size(size, sizes))
+        return np.stack([top, left, box_h, box_w], axis=1)
 
     def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.ratio

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.ops.base import Border, Kind
+from fastfeed.runtime.kernel import kernel
 
 __all__ = ["Step", "Window", "Windows", "fold"]
 
@@ -62,15 +63,27 @@ class Window:
 def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) -> Windows:
     """Fold steps into one window per sample; sizes: (height, width) of the input, int64 (n, 2)."""
     n = len(sizes)
-    boxes = np.concatenate([np.zeros((n, 2)), sizes], axis=1).astype(np.float64)
-    flips, now, limits = np.zeros((n, 2), bool), sizes.astype(np.int64), None
+    boxes = np.zeros((n, 4))
+    boxes[:, 2:] = sizes
+    flips, now, limits = np.zeros((n, 2), bool), sizes.astype(np.int64, order="C"), None
+    native = kernel()
+    move = _move if native is None else native.fold
     for step, u in zip(steps, draws, strict=True):
         if getattr(step.op, "border", None) is not None:
             limits = boxes.copy()  # what an earlier crop cut away does not come back
-        move = step.op.params(u, now)
-        corner, cut_size = move["box"][:, :2], move["box"][:, 2:]
-        corner = np.where(flips, now - corner - cut_size, corner)  # back to the unmirrored image
-        unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now
-        boxes = np.concatenate([boxes[:, :2] + corner * unit, cut_size * unit], axis=1)
-        flips, now = flips ^ move["flip"], move["size"]
+        by = step.op.params(u, now)
+        move(boxes, flips, now, by["box"], by["flip"], by["size"])
     return Windows(boxes, flips, now, limits)
+
+
+def _move(
+    boxes: np.ndarray, flips: np.ndarray, now: np.ndarray, box: np.ndarray, flip: np.ndarray, size: np.ndarray
+) -> None:
+    """Change windows by the box, flip and size of an op: the definition, which the kernel follows."""
+    corner, length = box[:, :2], box[:, 2:]
+    corner = np.where(flips, now - corner - length, corner)  # back to the unmirrored image
+    unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now
+    boxes[:, :2] += corner * unit
+    boxes[:, 2:] = length * unit
+    flips ^= flip
+    now[...] = size

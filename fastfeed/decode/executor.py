@@ -36,7 +36,7 @@ class Samples:
     bad: dict[int, Bad]  # row -> what is wrong with its header
     unread: list[int]  # rows that could not be read
     encoded: bool  # they are files; otherwise pixels
-    spans: np.ndarray  # int64 (spans, 3): thread, begin and duration in nanoseconds of each read
+    spans: np.ndarray  # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if there was none
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -142,16 +142,13 @@ class Executor:
         return job
 
     def _inspected(self, handle: Any, spans: np.ndarray, stop: Stop) -> Samples:
-        info = np.empty((len(handle), 9), np.int32)
-        handle.info(info)
-        codes = info[:, 0]
-        if np.count_nonzero(codes == _SKIPPED):
-            count = max(int(np.flatnonzero(codes == _SKIPPED)[0]), 1)
-            handle, info, spans = handle.part(0, count), info[:count], spans[:count]
-            codes = info[:, 0]
-        sizes = info[:, 1:3].astype(np.int64)
-        samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[spans[:, 1] > 0, :3])
-        if np.count_nonzero(codes):
+        codes, sizes = np.empty(len(handle), np.int32), np.empty((len(handle), 2), np.int64)
+        others = handle.inspect(0, codes, sizes)
+        if others and (skipped := np.flatnonzero(codes == _SKIPPED)).size:
+            count = max(int(skipped[0]), 1)
+            handle, codes, sizes, spans = handle.part(0, count), codes[:count], sizes[:count], spans[:count]
+        samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[:, :3])
+        if others:
             samples.unread += np.flatnonzero(codes < 0).tolist()
             self._look_at_all(samples, np.flatnonzero(codes > 0).tolist(), stop)
         return samples
@@ -166,9 +163,7 @@ class Executor:
         height, width = (0, 0) if samples.encoded else blob.shape[:2]
         data = blob if samples.encoded else np.ascontiguousarray(blob)
         samples.handle.put(row, data, self._max_pixels, height, width)
-        info = np.empty((len(samples), 9), np.int32)
-        samples.handle.info(info)
-        samples.codes[row], samples.sizes[row] = info[row, 0], info[row, 1:3]
+        samples.handle.inspect(row, samples.codes[row : row + 1], samples.sizes[row : row + 1])
         if samples.codes[row]:
             self._look(samples, row)
 

@@ -20,6 +20,7 @@ from fastfeed.feed.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.readahead import ReadAhead, Ticket
 from fastfeed.feed.rows import Branch, RowMaker
+from fastfeed.feed.step_visits import StepVisits
 from fastfeed.feed.substitutes import substitutes
 from fastfeed.feed.task_sizes import TaskSizes
 from fastfeed.ops.program.program import Program
@@ -49,7 +50,7 @@ class BatchBuilder:
         executor: Executor | None = None,  # reads many samples per call
         native: bool = False,  # and holds them for the backend
     ) -> None:
-        self.source, self.plan = source, plan
+        self.source, self.plan, self._visits = source, plan, StepVisits(plan)
         self._annotated, self._weigh = source if isinstance(source, Annotated) else None, weigh
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
@@ -93,7 +94,7 @@ class BatchBuilder:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
         rows = BatchRows.around(plan.first(step), plan.batch, self._group)
-        visits = plan.at(epoch, rows.positions)
+        visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)
         weights = np.ones(rows.count, np.float32)
         weights[rows.own] = plan.weights(step)
         batch = PendingBatch(epoch, step, number, stop, ahead, rows, visits.ids, visits.keys, weights)

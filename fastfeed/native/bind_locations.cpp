@@ -10,7 +10,6 @@
 namespace fastfeed {
 namespace {
 
-using Ends = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;  // int32 or int64
 using Checks = nb::ndarray<const uint32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
 // The rows that the samples of a method belong to.
@@ -26,49 +25,27 @@ class Chosen {
   const std::optional<Ids>& rows_;
 };
 
-// Texts of which each ends where the next one begins.
-class TextTable {
- public:
-  TextTable(Text names, Ends ends) : names_(std::move(names)), ends_(std::move(ends)) {
-    const size_t width = ends_.itemsize();
-    if (ends_.ndim() != 1 || (width != 4 && width != 8)) throw std::invalid_argument("ends must be integers (n,)");
-  }
-  // Below `root`, but for a path that begins with a slash.
-  std::string path(const std::string& root, int64_t i) const {
-    if (size_t(i) >= ends_.shape(0)) throw std::out_of_range("an id is not in the table of names");
-    const int64_t first = end(i - 1), last = end(i);
-    if (first < 0 || last < first || size_t(last) > names_.shape(0)) throw std::out_of_range("ends are not in names");
-    const std::string name(reinterpret_cast<const char*>(names_.data()) + first, size_t(last - first));
-    return name.empty() || name[0] == '/' ? name : root + name;
-  }
+const Names* keep(Locations& locations, std::string root, const Text& text, const Ends& ends) {
+  const size_t width = ends.itemsize();
+  if (ends.ndim() != 1 || (width != 4 && width != 8)) throw std::invalid_argument("ends must be integers (n,)");
+  locations.arrays.emplace_back(text, ends);
+  return &locations.names.emplace_back(
+      Names{std::move(root), text.data(), text.shape(0), ends.data(), ends.shape(0), int(width)});
+}
 
- private:
-  int64_t end(int64_t i) const {
-    if (i < 0) return 0;
-    if (ends_.itemsize() == 8) return static_cast<const int64_t*>(ends_.data())[i];
-    return static_cast<const int32_t*>(ends_.data())[i];
-  }
-
-  const Text names_;
-  const Ends ends_;
-};
-
-// No file has a zero byte in its name: such a path stays empty, and cannot be read.
-void set_path(Locations& locations, Location& location, std::string path) {
-  if (path.find('\0') != std::string::npos) return;
-  locations.texts.push_back(std::move(path));
-  location.path = locations.texts.back().c_str();
+void set_name(Location& location, const Names* names, int64_t name) {
+  if (size_t(name) >= names->count) throw std::out_of_range("an id is not in the table of names");
+  location.names = names, location.name = name;
 }
 
 void add_files(Locations& locations, const std::optional<Ids>& rows, const nb::bytes& root, Text names, Ends ends,
                Ids ids, const std::optional<Ids>& sizes) {
   const Chosen chosen(locations, rows, ids.shape(0));
-  const TextTable table(std::move(names), std::move(ends));
-  const std::string base(root.c_str(), root.size());
+  const Names* table = keep(locations, std::string(root.c_str(), root.size()), names, ends);
   if (sizes) same_length(ids.shape(0), sizes->shape(0), "sizes", "id");
   for (size_t k = 0; k < ids.shape(0); ++k) {
     if (ids.data()[k] < 0) continue;  // not to be read
-    set_path(locations, chosen[k], table.path(base, ids.data()[k]));
+    set_name(chosen[k], table, ids.data()[k]);
     if (sizes) chosen[k].size = sizes->data()[k];
   }
 }
@@ -78,19 +55,19 @@ void add_ranges(Locations& locations, const std::optional<Ids>& rows, Text names
                 const std::optional<nb::bytes>& feature, int height, int width, const nb::object& owner) {
   const size_t n = files.shape(0);
   const Chosen chosen(locations, rows, n);
-  const TextTable table(std::move(names), std::move(ends));
+  const Names* table = keep(locations, "", names, ends);
   for (const Ids* each : {&firsts, &lasts, &sizes, &modified_ns}) same_length(n, each->shape(0), "ranges", "file");
   same_length(n, handles.shape(0), "handles", "file");
   if (checks) same_length(n, checks->shape(0), "checks", "file");
   if (head < 0 || height < 0 || width < 0 || (head && !checks)) throw std::invalid_argument("ranges: a wrong head");
   const std::string* name = nullptr;
-  if (feature) name = &locations.texts.emplace_back(feature->c_str(), feature->size());
+  if (feature) name = &locations.features.emplace_back(feature->c_str(), feature->size());
   for (size_t k = 0; k < n; ++k) {
     const int64_t file = files.data()[k];
     if (file < 0) continue;  // not to be read
     Location& location = chosen[k];
     location.fd = handles.data()[k];
-    if (location.fd < 0) set_path(locations, location, table.path("", file));
+    if (location.fd < 0) set_name(location, table, file);
     location.first = firsts.data()[k], location.last = lasts.data()[k];
     location.size = sizes.data()[k], location.modified_ns = modified_ns.data()[k];
     if (location.first < 0 || location.last < 0) throw std::invalid_argument("ranges must lie in their files");
@@ -127,7 +104,7 @@ void leave_out(Locations& locations, Flags rows) {
 
 void bind_locations(nb::module_& m) {
   nb::class_<Locations>(m, "Locations")
-      .def("__init__", [](Locations* self, size_t count) { new (self) Locations{std::vector<Location>(count), {}, {}}; },
+      .def("__init__", [](Locations* self, size_t count) { new (self) Locations{std::vector<Location>(count), {}, {}, {}, {}}; },
            nb::arg("count"))
       .def("files", &add_files, nb::arg("rows").none(), nb::arg("root"), nb::arg("names"), nb::arg("ends"),
            nb::arg("ids"), nb::arg("sizes").none())

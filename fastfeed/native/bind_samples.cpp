@@ -36,6 +36,9 @@ void SampleList::borrow(size_t i, nb::handle object) {
 
 namespace {
 
+using WrittenCodes = nb::ndarray<int32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using WrittenSides = nb::ndarray<int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+
 // Reads until `max_bytes` are there; later samples are skipped. span: begin and end of each, and its thread.
 std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locations, int64_t max_bytes,
                                      int64_t max_pixels, Spans spans, nb::object stop) {
@@ -121,17 +124,20 @@ std::unique_ptr<SampleList> images_of(const nb::object& array, Ids ids) {
   return list;
 }
 
-void info(const SampleList& list, Table out) {
-  same_length(list.samples.size(), out.shape(0), "out", "sample");
-  int32_t* row = out.data();
-  for (const Sample& sample : list.samples) {
-    const Header& h = sample.header;
-    const int32_t values[9] = {sample.read == Read::ok ? int32_t(sample.status) : -int32_t(sample.read),
-                               sample.height, sample.width, h.orientation, h.components,
-                               h.sof, h.precision, h.restart_interval, int32_t(h.icc)};
-    std::memcpy(row, values, sizeof values);
-    row += 9;
+// Of the samples from `first` on: 0 where the kernel decodes it, else its Status, or minus what became of reading it;
+// and its height and width. Returns how many are not 0.
+int inspect(const SampleList& list, size_t first, WrittenCodes codes, WrittenSides sides) {
+  const size_t n = codes.shape(0);
+  same_length(n, sides.shape(0), "sides", "code");
+  if (first > list.samples.size() || n > list.samples.size() - first) throw std::out_of_range("there are fewer samples");
+  int others = 0;
+  for (size_t k = 0; k < n; ++k) {
+    const Sample& sample = list.samples[first + k];
+    codes.data()[k] = sample.read == Read::ok ? int32_t(sample.status) : -int32_t(sample.read);
+    sides.data()[2 * k] = sample.height, sides.data()[2 * k + 1] = sample.width;
+    others += codes.data()[k] != 0;
   }
+  return others;
 }
 
 // Samples [first, last) of a list that outlives the result.
@@ -172,7 +178,7 @@ void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels,
 void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
   nb::class_<SampleList>(m, "Samples")
       .def("__len__", [](const SampleList& list) { return list.samples.size(); })
-      .def("info", &info, nb::arg("out").noconvert())
+      .def("inspect", &inspect, nb::arg("first"), nb::arg("codes").noconvert(), nb::arg("sides").noconvert())
       .def("part", &part_of, nb::arg("first"), nb::arg("last"), nb::keep_alive<0, 1>())
       .def("bytes", &bytes_of, nb::arg("i"))
       .def("view", &view_of, nb::arg("i"))

@@ -22,6 +22,7 @@ using Ids = nb::ndarray<const int64_t, nb::shape<-1>, nb::c_contig, nb::device::
 using Sides = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Handles = nb::ndarray<const int32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using Text = nb::ndarray<const uint8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+using Ends = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;  // int32 or int64
 using Flags = nb::ndarray<const bool, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<const uint8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
@@ -33,7 +34,9 @@ using Spans = nb::ndarray<int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::c
 // Where the samples of a call lie, and what owns the memory and the files that they lie in.
 struct Locations {
   std::vector<Location> all;
-  std::deque<std::string> texts;  // paths and names that locations point at
+  std::deque<Names> names;  // that locations point at, and the arrays that these point at
+  std::vector<std::pair<Text, Ends>> arrays;
+  std::deque<std::string> features;
   std::vector<nb::object> owners;
 };
 

@@ -31,7 +31,8 @@ class File {
  public:
   explicit File(const Location& location) : fd_(location.fd), own_(location.fd < 0) {
     // O_NONBLOCK: a named pipe called photo.jpg must not stop the thread for ever
-    if (own_) fd_ = open(location.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    constexpr int kHow = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+    if (own_) fd_ = open(location.names ? location.names->path(location.name).c_str() : location.path, kHow);
   }
   ~File() {
     if (own_ && fd_ >= 0) close(fd_);
@@ -77,6 +78,18 @@ bool unchanged(const Location& location, const struct stat& status) {
 }
 
 }  // namespace
+
+std::string Names::path(int64_t i) const {
+  const auto end = [&](int64_t k) -> int64_t {
+    if (k < 0) return 0;
+    return width == 8 ? static_cast<const int64_t*>(ends)[k] : static_cast<const int32_t*>(ends)[k];
+  };
+  const int64_t first = end(i - 1), last = end(i);
+  if (first < 0 || last < first || size_t(last) > size) return {};
+  std::string name(reinterpret_cast<const char*>(text) + first, size_t(last - first));
+  if (name.find('\0') != std::string::npos) return {};
+  return name.empty() || name[0] == '/' ? name : root + name;
+}
 
 Buffers::Buffers() : forks_(forks()) {}
 

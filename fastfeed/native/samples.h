@@ -42,9 +42,23 @@ class Buffers {
   size_t kept_ = 0;
 };
 
+// Paths one behind another, those of a whole source; a thread puts one together when it reads the file.
+struct Names {
+  std::string root;  // comes before every name that does not begin with a slash
+  const uint8_t* text;
+  size_t size;
+  const void* ends;  // where each name ends, and the next begins: integers of `width` bytes
+  size_t count;
+  int width;
+
+  std::string path(int64_t i) const;  // empty where `ends` do not lie in the text, or the name cannot be a file's
+};
+
 // Where a sample lies: a whole file by its path, a range of a file, or memory.
 struct Location {
-  const char* path = "";  // not used where fd >= 0
+  const char* path = "";         // not used where fd >= 0
+  const Names* names = nullptr;  // it is the path of a name of these
+  int64_t name = 0;
   int fd = -1;
   int64_t first = 0, last = -1;  // bytes; a last of -1 is the file's end
   int64_t size = -1;             // of the file, if it is known: another size is a failure

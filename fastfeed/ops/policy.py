@@ -68,11 +68,12 @@ class RandAugment:
         return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        level, choices = np.full(len(sizes), self.magnitude, np.int64), []
-        for k, layer in enumerate(self.layers):
-            selection = PolicyDraw(pick(u[:, 2 * k], len(NAMES)), level, u[:, 2 * k + 1] < 0.5)
-            choices.append(RAND.choose(NAMES, layer, selection, self.bins, sizes))
-        return choices
+        n, layers = len(sizes), self.layers
+        which, minus = u[:, 0::2].T.reshape(-1), u[:, 1::2].T.reshape(-1)  # of the first layer, then of the next
+        level = np.full(len(which), self.magnitude, np.int64)
+        selection = PolicyDraw(pick(which, len(NAMES)), level, minus < 0.5)
+        choices = RAND.choose(NAMES, layers[0], selection, self.bins, np.tile(sizes, (len(layers), 1)))
+        return [choices[k * n : (k + 1) * n] for k in range(len(layers))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What would 16 or 64 cores make of a feed? And what do small images cost?
 
-gil     how long the interpreter's lock is held per image, by py-spy, which asks 250 times a second who holds it
+gil     how long the interpreter's lock is held per image, by py-spy, which asks 1,000 times a second who holds it
 waits   N native threads whose work is a wait of 0.85 ms per image, what decoding an ImageNet-size file takes: threads
-        stand for cores, so what the feed itself can serve shows on two. The share of N / 0.85 ms that it reaches.
+        stand for cores, so what the feed itself can serve shows on two. The share that it reaches of what N threads
+        make that wait in one call. From files of 3 kB, whose reading the two real cores have to do, and from memory.
 arrays  CIFAR-size arrays, crop with padding and flip: the feed, NumPy by hand, DALI's external_source
 small   64 x 64 JPEGs, crop and flip
 cores   processor time per image by recipe: images/s that one core makes
@@ -17,12 +18,14 @@ import io
 import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -30,10 +33,14 @@ from PIL import Image
 from rounds import DATA, finish, interleaved, parser, ratio
 
 import fastfeed as ff
+from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
+from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.runtime.kernel import kernel
 
-BATCH, WAIT_NS, SECONDS = 256, 850_000, 5
+BATCH, WAIT_NS, SECONDS, LOOKS = 256, 850_000, 5, 1000
+THREADS = (2, 16, 64)
 CROP = [ff.RandomResizedCrop(224), ff.RandomFlip()]
 LISTS: dict[str, list[Any]] = {
     "crop": CROP,
@@ -55,7 +62,7 @@ def main() -> None:
             iterate(options.child, Path(os.environ["FASTFEED_BENCH_PHOTOS"]), options.threads)
         parts: dict[str, Callable[[], Any]] = {
             "gil": lambda: {kind: gil(kind, photographs(root), options.threads) for kind in MARKS_US},
-            "waits": lambda: waits(tiny(root)),
+            "waits": lambda: waits(tiny(root), options.rounds),
             "arrays": lambda: arrays(options.rounds, options.threads),
             "small": lambda: small(small_files(root), options.rounds, options.threads),
             "cores": lambda: cores(photographs(root), options.rounds, options.threads),
@@ -135,13 +142,15 @@ def gil(kind: str, photos: Path, threads: int) -> dict[str, float]:
             while len(log.read_bytes().splitlines()) < 5:
                 time.sleep(0.1)
             begin = _last(log)
-            spy = ["py-spy", "record", "--gil", "-r", "250", "-d", str(SECONDS), "-f", "raw", "-o", str(out)]
+            # nonblocking: pausing the process at every look makes holders of the lock wait for a core
+            spy = ["py-spy", "record", "--gil", "--nonblocking", "-f", "raw", "-o", str(out)]
+            spy += ["-r", str(LOOKS), "-d", str(2 * SECONDS)]
             subprocess.run([*spy, "-p", str(child.pid)], check=True, capture_output=True)
             end = _last(log)
         finally:
             child.kill()
             child.wait()
-        held = sum(int(line.rsplit(" ", 1)[1]) for line in out.read_text().splitlines()) / (250 * SECONDS)
+        held = sum(int(line.rsplit(" ", 1)[1]) for line in out.read_text().splitlines()) / (LOOKS * 2 * SECONDS)
     rate = (end[1] - begin[1]) / (end[0] - begin[0])
     return {"images_per_second": round(rate), "held": round(held, 4), "us_per_image": round(1e6 * held / rate, 2)}
 
@@ -161,35 +170,59 @@ class Waiting:
         return kernel().Program({**fields, "wait_ns": WAIT_NS})
 
 
-def waits(root: Path) -> dict[str, Any]:
-    """Share of the ideal rate, by list and number of threads."""
+def waits(root: Path, rounds: int) -> dict[str, Any]:
+    """Images/s by source, list and number of threads, and the share of what threads make that wait and do no more."""
     build = Executor.__init__
 
     def patched(self: Executor, *arguments: Any) -> None:
         build(self, *arguments)
         self.native = Waiting()
 
-    Executor.__init__ = patched  # type: ignore[method-assign]
-    try:
-        return {kind: {n: wait(root, kind, n) for n in (2, 8, 16, 32, 64)} for kind in LISTS}
-    finally:
-        Executor.__init__ = build  # type: ignore[method-assign]
+    sources = {"files": ff.ImageFolder(root, min_per_class=1), "memory": ff.Arrays(np.zeros((12_000, 32, 32, 3), "u1"))}
+    found: dict[str, Any] = {}
+    for name, source in sources.items():
+        for kind in LISTS:
+            for threads in THREADS:
+                rates = []
+                for _ in range(rounds):
+                    most = only_waits(threads)
+                    Executor.__init__ = patched  # type: ignore[method-assign]
+                    rates.append((wait(source, kind, threads), most))
+                    Executor.__init__ = build  # type: ignore[method-assign]
+                shares = [rate / most for rate, most in rates]
+                found[f"{name}, {kind}, {threads} threads"] = {
+                    "images_per_second": round(statistics.median(rate for rate, _ in rates)),
+                    "share": round(statistics.median(shares), 3),
+                    "spread": [round(min(shares), 3), round(max(shares), 3)],
+                }
+    return found
 
 
-def wait(root: Path, kind: str, threads: int) -> dict[str, float]:
-    with ff.Feed(
-        ff.ImageFolder(root, min_per_class=1), LISTS[kind], batch=BATCH, seed=0, threads=threads, prefetch=8
-    ) as feed:
+def only_waits(threads: int) -> float:
+    """Images/s of one native call that does nothing but wait."""
+    source = np.zeros((1, 4, 4, 3), np.uint8)
+    program = fuse([], ff.Arrays(source).spec)
+    executor = Executor(None, threads)
+    executor.native = Waiting()
+    native = NativeProgram(program, program.convert, executor)
+    n = 300 * threads
+    samples = executor.read(ArrayRows(source, np.zeros(n, np.int64)), 1 << 40, Event())
+    work, out = program.work([], np.full((n, 2), 4)), np.empty((n, 4, 4, 3), np.uint8)
+    for _ in range(2):  # the first starts the threads
+        begin = time.perf_counter()
+        native.run(samples, np.zeros(n, bool), work, out, Event(), lambda spans: None)
+    return n / (time.perf_counter() - begin)
+
+
+def wait(source: Any, kind: str, threads: int) -> float:
+    with ff.Feed(source, LISTS[kind], batch=BATCH, seed=0, threads=threads, prefetch=8) as feed:
         batches = feed.batches(epochs=None)
-        for _ in range(3):
+        for _ in range(5):
             next(batches)
-        begin, busy, images = time.perf_counter(), time.process_time(), 0
-        while time.perf_counter() - begin < SECONDS:
+        begin, images = time.perf_counter(), 0
+        while time.perf_counter() - begin < 1.5:
             images += len(next(batches).ids)
-        rate = images / (time.perf_counter() - begin)
-        cpu = 1e6 * (time.process_time() - busy) / images
-    ideal = threads * 1e9 / WAIT_NS
-    return {"images_per_second": round(rate), "of_ideal": round(rate / ideal, 3), "cpu_us_per_image": round(cpu, 1)}
+        return images / (time.perf_counter() - begin)
 
 
 def arrays(rounds: int, threads: int) -> dict[str, Any]:

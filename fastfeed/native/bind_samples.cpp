@@ -66,7 +66,7 @@ std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locati
     sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample, total);
     if (sample.read == Read::ok && !location.height) probe(sample, limits);
     own[2] = clock_ns() - own[1];
-  }, stop);
+  }, stop, true);  // or the next batch waits to be read until this one is made
   return list;
 }
 
@@ -81,7 +81,7 @@ std::unique_ptr<SampleList> borrow_all(Executor& executor, const nb::list& blobs
     Sample& sample = list->samples[size_t(i)];
     probe(sample, limits);
     sample.read = Read::ok;
-  }, stop);
+  }, stop, true);
   return list;
 }
 

@@ -71,8 +71,8 @@ class Executor {
   }
 
   // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set(). Once that is set, tasks
-  // that have not begun are left out, and those under way find worker.stopped set.
-  void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop) {
+  // that have not begun are left out, and those under way find worker.stopped set. Urgent tasks are taken first.
+  void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop, bool urgent = false) {
     const bool at_exit = is_finalizing();  // in the thread that finalizes: no other one gets the GIL any more
     const nb::gil_scoped_release release;
     std::atomic<bool> stopped{false};
@@ -92,7 +92,7 @@ class Executor {
       const std::unique_ptr<Worker, void (*)(Worker*)> reset(&worker, [](Worker* w) { w->stopped = nullptr; });
       task(worker, i);
     };
-    pool_.run_behind(n, watched, ask);
+    pool_.run_behind(n, watched, ask, urgent);
     // a daemon thread that asked for the GIL now would be ended in the middle of this call, and the process with it
     while (is_finalizing() && !at_exit) std::this_thread::sleep_for(std::chrono::hours(1));
   }

@@ -93,15 +93,17 @@ class Pool::State {
   }
 
   // `stopped`: null where the caller works too.
-  void run(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>* stopped) {
+  void run(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>* stopped, bool urgent) {
     auto run = std::make_shared<Run>();
     run->task = &task;
     run->n = n;
+    run->urgent = urgent;
     Worker* worker = nullptr;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (!stopped || threads_.empty()) worker = borrow();
-      runs_.push_back(run);
+      const auto later = [](const std::shared_ptr<Run>& other) { return !other->urgent; };
+      runs_.insert(urgent ? std::find_if(runs_.begin(), runs_.end(), later) : runs_.end(), run);
       if (n > 1 || !worker) more_.notify_all();
     }
     if (worker) work(*run, *worker);
@@ -137,6 +139,7 @@ class Pool::State {
   struct Run {
     const std::function<void(Worker&, int)>* task;
     int n;
+    bool urgent;  // taken before those that are not
     std::atomic<int> next{0}, done{0};
     std::atomic<bool> cancelled{false};
     std::mutex mutex;
@@ -228,11 +231,12 @@ void Pool::cancel() {
 }
 
 void Pool::run(int n, const std::function<void(Worker&, int)>& task) {
-  if (n > 0) state().run(n, task, nullptr);
+  if (n > 0) state().run(n, task, nullptr, false);
 }
 
-void Pool::run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped) {
-  if (n > 0) state().run(n, task, &stopped);
+void Pool::run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped,
+                      bool urgent) {
+  if (n > 0) state().run(n, task, &stopped, urgent);
 }
 
 }  // namespace fastfeed

@@ -34,9 +34,10 @@ class Pool {
   // Call task(worker, i) for every i < n, by the caller and the pool's threads; returns when all are done. After
   // cancel(), tasks that have not begun are not called. An exception from a task cancels the rest and is rethrown here.
   void run(int n, const std::function<void(Worker&, int)>& task);
-  // The same by the pool's threads alone, in order of the runs. The caller waits, and asks `stopped` now and then
+  // The same by the pool's threads alone, in order of the runs, urgent ones first. The caller waits, and asks `stopped` now and then
   // whether to cancel this run; an exception from it cancels the run too and is rethrown at its end.
-  void run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped);
+  void run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped,
+                  bool urgent = false);
   void cancel();  // cancels active runs
   int size() const { return threads_; }
 

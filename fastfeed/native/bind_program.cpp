@@ -64,9 +64,11 @@ Program program_of(const nb::dict& fields) {
   conversion.planar = nb::cast<bool>(fields["planar"]);
   if (!fields["table"].is_none()) {
     const auto table = nb::cast<nb::bytes>(fields["table"]);
-    conversion.entry = int(table.size() / (program.channels == 1 ? 256 : 768));
+    const int channels = program.channels == 1 ? 1 : 3, size = int(table.size() / (256 * size_t(channels)));
+    if (table.size() != size_t(256 * channels * size) || (size != 2 && size != 4))
+      throw std::invalid_argument("a table must be (256, channels) of 2 or 4 bytes");
     const auto* data = reinterpret_cast<const uint8_t*>(table.c_str());
-    conversion.table.assign(data, data + table.size());
+    conversion.tables = std::make_shared<EntryTables>(data, channels, size);
   }
   if (!fields["noise"].is_none()) {
     const auto parts = parts_of(fields["noise"], 3);

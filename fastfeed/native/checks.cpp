@@ -64,11 +64,9 @@ void check(const Program& program) {
   require(int(program.filter) >= 0 && int(program.filter) <= 3, "a program needs a filter");
   require(program.border.mode >= 0 && program.border.mode <= 3, "a program needs a mode of its border");
   require(program.limits.enlarge > 0 && std::isfinite(program.limits.enlarge), "enlarge must be > 0");
-  const Conversion& conversion = program.conversion;
-  const size_t entries = conversion.table.size();
-  require(conversion.entry == (entries ? int(entries / (256 * size_t(program.channels))) : 1) &&
-              (!entries || conversion.entry == 2 || conversion.entry == 4) &&
-              entries % (256 * size_t(program.channels)) == 0, "a table must be (256, channels) of 2 or 4 bytes");
+  const EntryTables* tables = program.conversion.tables.get();
+  require(!tables || (tables->channels == program.channels && (tables->size == 2 || tables->size == 4)),
+          "a table must be (256, channels) of 2 or 4 bytes");
   check_layers(program.layers, program);
 }
 

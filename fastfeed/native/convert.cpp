@@ -15,13 +15,11 @@ inline void keep_scalar(size_t& v) {
 #endif
 }
 
-// From pixel `first` on. The table as one of each channel, which saves arithmetic on the way.
+// From pixel `first` on.
 template <class Entry, int kChannels>
-void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels, const uint8_t* table, bool planar) {
-  Entry tables[kChannels][256];
-  for (int v = 0; v < 256; ++v)
-    for (int c = 0; c < kChannels; ++c)
-      std::memcpy(&tables[c][v], table + (v * kChannels + c) * sizeof(Entry), sizeof(Entry));
+void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels, const EntryTables& of, bool planar) {
+  const Entry* tables[kChannels];
+  for (int c = 0; c < kChannels; ++c) tables[c] = reinterpret_cast<const Entry*>(of.entries[c]);
   Entry* const entries = reinterpret_cast<Entry*>(out);
   if (!planar || kChannels == 1) {
     for (size_t i = first; i < pixels; ++i)
@@ -43,20 +41,15 @@ void convert_plain(const uint8_t* in, uint8_t* out, size_t first, size_t pixels,
 }
 
 #ifdef FASTFEED_WIDE
-// A table of wider entries, as one of bytes for each of their bytes.
 template <int kSize>
 struct Entries {
   Table byte[kSize];
 };
 
 template <int kSize>
-FASTFEED_WIDE inline Entries<kSize> entries_of(const uint8_t* table, int channels, int channel) {
+FASTFEED_WIDE inline Entries<kSize> entries_of(const EntryTables& tables, int channel) {
   Entries<kSize> entries;
-  for (int b = 0; b < kSize; ++b) {
-    uint8_t bytes[256];
-    for (int v = 0; v < 256; ++v) bytes[v] = table[(v * channels + channel) * kSize + b];
-    entries.byte[b] = load(bytes);
-  }
+  for (int b = 0; b < kSize; ++b) entries.byte[b] = load(tables.bytes[channel][b]);
   return entries;
 }
 
@@ -147,32 +140,48 @@ FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixe
 
 // As many pixels as there are in whole registers; returns how many that are.
 template <int kSize>
-FASTFEED_WIDE size_t convert_wide(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table,
+FASTFEED_WIDE size_t convert_wide(const uint8_t* in, uint8_t* out, size_t pixels, const EntryTables& tables,
                                   bool planar) {
-  if (channels == 1) return convert_one<kSize>(in, out, pixels, entries_of<kSize>(table, 1, 0));
-  const Entries<kSize> entries[3] = {entries_of<kSize>(table, 3, 0), entries_of<kSize>(table, 3, 1),
-                                     entries_of<kSize>(table, 3, 2)};
+  if (tables.channels == 1) return convert_one<kSize>(in, out, pixels, entries_of<kSize>(tables, 0));
+  const Entries<kSize> entries[3] = {entries_of<kSize>(tables, 0), entries_of<kSize>(tables, 1),
+                                     entries_of<kSize>(tables, 2)};
   if (planar) return convert_planes<kSize>(in, out, pixels, entries);
   return convert_pixels<kSize>(in, out, 3 * pixels, entries) / 3;
 }
 #endif
 
 template <class Entry>
-void convert_all(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, bool planar) {
+void convert_all(const uint8_t* in, uint8_t* out, size_t pixels, const EntryTables& tables, bool planar) {
   size_t done = 0;
 #ifdef FASTFEED_WIDE
-  if (wide_look_ups()) done = convert_wide<int(sizeof(Entry))>(in, out, pixels, channels, table, planar);
+  if (wide_look_ups()) done = convert_wide<int(sizeof(Entry))>(in, out, pixels, tables, planar);
 #endif
-  if (channels == 1) convert_plain<Entry, 1>(in, out, done, pixels, table, planar);
-  else convert_plain<Entry, 3>(in, out, done, pixels, table, planar);
+  if (done == pixels) return;
+  if (tables.channels == 1) convert_plain<Entry, 1>(in, out, done, pixels, tables, planar);
+  else convert_plain<Entry, 3>(in, out, done, pixels, tables, planar);
 }
 
 }  // namespace
 
-void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size,
-             bool planar) {
-  if (size == 2) convert_all<uint16_t>(in, out, pixels, channels, table, planar);
-  else convert_all<uint32_t>(in, out, pixels, channels, table, planar);
+EntryTables::EntryTables(const uint8_t* table, int channels, int size) : channels(channels), size(size) {
+  for (int v = 0; v < 256; ++v)
+    for (int c = 0; c < channels; ++c)
+      for (int b = 0; b < size; ++b) entries[c][v * size + b] = bytes[c][b][v] = table[(v * channels + c) * size + b];
+}
+
+EntryTables EntryTables::after(const uint8_t (*tables)[256], int count) const {
+  EntryTables made(channels, size);
+  for (int c = 0; c < channels; ++c) {
+    const uint8_t* table = tables[count == 1 ? 0 : c];
+    for (int b = 0; b < size && wide_look_ups(); ++b) look_up(table, made.bytes[c][b], 256, &bytes[c][b], 1);
+    for (int v = 0; v < 256; ++v) std::memcpy(made.entries[c] + v * size, entries[c] + table[v] * size, size_t(size));
+  }
+  return made;
+}
+
+void convert(const uint8_t* in, uint8_t* out, size_t pixels, const EntryTables& tables, bool planar) {
+  if (tables.size == 2) convert_all<uint16_t>(in, out, pixels, tables, planar);
+  else convert_all<uint32_t>(in, out, pixels, tables, planar);
 }
 
 }  // namespace fastfeed

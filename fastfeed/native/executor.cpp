@@ -123,23 +123,13 @@ void planar_bytes(const Image& image, uint8_t* out) {
 }  // namespace
 
 void convert_image(const Conversion& how, const Image& image, const Tables& tables, uint8_t* out) {
-  const size_t channels = size_t(image.channels), entry = size_t(how.entry);
-  if (how.table.empty()) {
-    if (how.planar && channels > 1) planar_bytes(image, out);
+  if (!how.tables) {
+    if (how.planar && image.channels > 1) planar_bytes(image, out);
     else if (image.at != out) std::memcpy(out, image.at, image.bytes());
     return;
   }
-  const uint8_t* table = how.table.data();
-  uint8_t merged[256 * 3 * 4];
-  if (tables.count) {
-    for (size_t v = 0; v < 256; ++v)
-      for (size_t c = 0; c < channels; ++c) {
-        const size_t from = tables.of[tables.count == 1 ? 0 : c][v];
-        std::memcpy(merged + (v * channels + c) * entry, table + (from * channels + c) * entry, entry);
-      }
-    table = merged;
-  }
-  convert(image.at, out, image.pixels(), image.channels, table, how.entry, how.planar);
+  if (tables.count) convert(image.at, out, image.pixels(), how.tables->after(tables.of, tables.count), how.planar);
+  else convert(image.at, out, image.pixels(), *how.tables, how.planar);
 }
 
 int64_t clock_ns() {
@@ -171,7 +161,7 @@ Status run_sample(const Program& program, const Values& values, size_t index, co
     if (worker.stopped && worker.stopped->load()) return Status::cancelled;
     const size_t row = first + view;
     const Scratch::Frame of_view(scratch);
-    const bool bytes = program.conversion.table.empty();
+    const bool bytes = !program.conversion.tables;
     Image image{out, program.height, program.width, program.channels};
     if (!bytes || program.conversion.planar || image.bytes() != row_bytes) image.at = scratch.memory(image.bytes());
     if (windows) {

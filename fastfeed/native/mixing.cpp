@@ -24,7 +24,7 @@ void copy(const Image& from, const Part& part, Image& to) {
 void mix_sample(const Program& program, const MixPlan& plan, size_t row, uint8_t* out, Scratch& scratch) {
   const Scratch::Frame frame(scratch);
   Image image{out, program.out_height, program.out_width, program.channels};
-  if (!program.conversion.table.empty() || program.conversion.planar) image.at = scratch.memory(image.bytes());
+  if (program.conversion.tables || program.conversion.planar) image.at = scratch.memory(image.bytes());
   const auto member = [&](size_t k) {
     Image other = image;
     other.at = const_cast<uint8_t*>(plan.samples) + size_t(plan.members[row * plan.group + k]) * image.bytes();

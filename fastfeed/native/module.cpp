@@ -194,7 +194,7 @@ void convert_all(Image image, Entries table, Numbers out, bool planar) {
   const uint8_t* entries = static_cast<const uint8_t*>(table.data());
   uint8_t* made = static_cast<uint8_t*>(out.data());
   nb::gil_scoped_release release;
-  convert(image.data(), made, height * width, int(channels), entries, int(size), planar);
+  convert(image.data(), made, height * width, EntryTables(entries, int(channels), int(size)), planar);
 }
 
 void gray_all(Changed image) {

@@ -11,6 +11,7 @@
 
 #include "ops/window.h"
 #include "resample.h"
+#include "tables.h"
 
 namespace fastfeed {
 
@@ -59,9 +60,10 @@ struct LayerValues {
 
 // The last step: bytes to what the batch holds.
 struct Conversion {
-  int entry = 1;               // bytes of a number: 1 keeps bytes, 2 and 4 look numbers up
-  bool planar = false;         // channels first
-  std::vector<uint8_t> table;  // 256 x channels x entry; empty where bytes stay
+  bool planar = false;                        // channels first
+  std::shared_ptr<const EntryTables> tables;  // that numbers are looked up in; none where bytes stay
+
+  int entry() const { return tables ? tables->size : 1; }  // bytes of a number
 };
 
 // Tables that ops read noise from.
@@ -88,7 +90,7 @@ struct Program {
   NoiseTables noise;
 
   size_t out_bytes() const {  // of one window in the batch
-    return size_t(out_height) * size_t(out_width) * size_t(channels) * size_t(conversion.entry);
+    return size_t(out_height) * size_t(out_width) * size_t(channels) * size_t(conversion.entry());
   }
 };
 

@@ -12,10 +12,21 @@ bool wide_look_ups();
 // out[i] = tables[i % channels][in[i]]; `out` may be `in`.
 void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels);
 
-// The same with wider entries, `size` bytes each (2 or 4): table[in[i]][i % channels]. out: pixels of channels, or, where
-// `planar`, one plane per channel. `in` and `out` must not overlap.
-void convert(const uint8_t* in, uint8_t* out, size_t pixels, int channels, const uint8_t* table, int size,
-             bool planar);
+// Tables of wider entries, `size` bytes each (2 or 4), by channel: as they are, and as one table per byte of the entries,
+// for look-ups of 64 bytes at a time.
+struct EntryTables {
+  int channels, size;
+  alignas(64) uint8_t entries[3][256 * 4];  // [channel][value * size + byte]
+  alignas(64) uint8_t bytes[3][4][256];     // [channel][byte][value]
+
+  EntryTables(int channels, int size) : channels(channels), size(size) {}
+  EntryTables(const uint8_t* table, int channels, int size);  // (256, channels) entries
+  // Those of bytes that look-ups in `tables` (one, or one per channel) change before.
+  EntryTables after(const uint8_t (*tables)[256], int count) const;
+};
+
+// Bytes to entries. out: pixels of channels, or, where `planar`, one plane per channel. `in` and `out` must not overlap.
+void convert(const uint8_t* in, uint8_t* out, size_t pixels, const EntryTables& tables, bool planar);
 
 // counts[c][v]: how many of channel c are v. At most 2^32 - 1 pixels.
 void count(const uint8_t* in, size_t pixels, int channels, uint32_t (*counts)[256]);

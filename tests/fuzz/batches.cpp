@@ -65,9 +65,10 @@ Program program() {
   Program made;
   made.height = made.width = made.out_height = made.out_width = kSide;
   made.border.mode = Border::reflect;
-  made.conversion.entry = 4, made.conversion.planar = true;
-  made.conversion.table.resize(256 * 3 * 4);
-  for (size_t i = 0; i < made.conversion.table.size(); ++i) made.conversion.table[i] = uint8_t(i * 7);
+  made.conversion.planar = true;
+  std::vector<uint8_t> table(256 * 3 * 4);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = uint8_t(i * 7);
+  made.conversion.tables = std::make_shared<EntryTables>(table.data(), 3, 4);
   for (const char* name : {"brightness", "saturation", "sharpness", "equalize", "jpeg"}) {
     const Kind kind = kinds().at(name);
     made.layers.push_back({{{kind.code, kind.numbers, {}, {}, 0}}});

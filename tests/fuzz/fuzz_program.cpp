@@ -248,12 +248,13 @@ void make(Ask& ask, Sample& sample, Case& all) {
 
   Conversion& conversion = program.conversion;
   conversion.planar = ask.yes();
-  conversion.entry = ask.yes() ? 1 : ask.yes() ? 2 : 4;
-  if (conversion.entry > 1) conversion.table.resize(256 * size_t(program.channels * conversion.entry));
+  const int entry = ask.yes() ? 1 : ask.yes() ? 2 : 4;
+  const int channels = ask.wild && ask.byte() < 8 ? ask.whole(1, 3) : program.channels == 1 ? 1 : 3;
+  std::vector<uint8_t> table(256 * 3 * 4);
   unsigned value = unsigned(ask.byte());
-  for (uint8_t& each : conversion.table) each = uint8_t(value = value * 5 + 1);
+  for (uint8_t& each : table) each = uint8_t(value = value * 5 + 1);
+  if (entry > 1) conversion.tables = std::make_shared<EntryTables>(table.data(), channels, entry);
   if (ask.wild) {
-    if (ask.byte() < 8) conversion.table.resize(size_t(ask.whole(0, 4000)));
     if (ask.byte() < 8) program.border.mode = Border::Mode(ask.whole(-1, 5));
     if (ask.byte() < 8) program.noise.length = 0;
     if (ask.byte() < 8) program.out_width += ask.whole(-2, 2);
@@ -303,7 +304,7 @@ void describe(const Case& all, const Sample& sample, const std::string& set) {
   const Program& p = all.program;
   std::fprintf(stderr, "against %s: %s of %d x %d, %d channels, %d views%s to %d x %d, filter %d, border %d, entry %d%s\n",
                set.c_str(), p.encoded ? "file" : "pixels", sample.height, sample.width, p.channels, p.views,
-               p.whole ? " of the whole" : "", p.height, p.width, int(p.filter), int(p.border.mode), p.conversion.entry,
+               p.whole ? " of the whole" : "", p.height, p.width, int(p.filter), int(p.border.mode), p.conversion.entry(),
                p.conversion.planar ? ", planar" : "");
   for (size_t i = 0; i < all.boxes.size(); ++i)
     std::fprintf(stderr, "%s%.9g%s", i % 4 ? " " : "box ", all.boxes[i], i % 4 == 3 ? "\n" : "");

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+
+#include "ops/mirror.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "resample.cpp"
@@ -12,6 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
 namespace HWY_NAMESPACE {
 namespace {
+namespace hn = hwy::HWY_NAMESPACE;
 
 // Several rows in one pass: the sums are then read and written once for all of them. `kNew`: starts new sums.
 template <int kRows, bool kNew>
@@ -59,36 +63,78 @@ HWY_INLINE void put(uint8_t* at, Lanes v) {
   at[2] = uint8_t(level[2]);
 }
 
+#if HWY_TARGET == HWY_SCALAR
+
+HWY_INLINE void put(uint8_t* at, ptrdiff_t column, const Lanes (&pixels)[4]) {
+  for (int i = 0; i < 4; ++i) put(at + i * column, pixels[i]);
+}
+
+#else
+
+HWY_INLINE hn::Vec<hn::Full128<int32_t>> rounded(Lanes v) {
+  v += 0.5f;
+  hn::Vec<hn::Full128<float>> made;
+  __builtin_memcpy(&made, &v, sizeof v);
+  return hn::ConvertTo(hn::Full128<int32_t>(), made);
+}
+
+// Narrower integers saturate, so that nothing is left to clamp.
+HWY_INLINE void put(uint8_t* at, ptrdiff_t column, const Lanes (&pixels)[4]) {
+  const hn::Full128<int16_t> half;
+  const hn::Full128<uint8_t> byte;
+  const auto two = [&](Lanes a, Lanes b) HWY_ATTR {
+    return hn::DemoteTo(hn::Full64<uint8_t>(), hn::ReorderDemote2To(half, rounded(a), rounded(b)));
+  };
+  const auto four = hn::Combine(byte, two(pixels[2], pixels[3]), two(pixels[0], pixels[1]));
+  alignas(16) static constexpr uint8_t kOrder[2][16] = {
+      {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 0x80, 0x80, 0x80, 0x80},
+      {12, 13, 14, 8, 9, 10, 4, 5, 6, 0, 1, 2, 0x80, 0x80, 0x80, 0x80}};
+  alignas(16) uint8_t made[16];
+  if (column != 3 && column != -3) {
+    hn::Store(four, byte, made);
+    for (int i = 0; i < 4; ++i) std::memcpy(at + i * column, made + 4 * i, 3);
+    return;
+  }
+  hn::Store(hn::TableLookupBytesOr0(four, hn::Load(byte, kOrder[column < 0])), byte, made);
+  std::memcpy(column < 0 ? at - 9 : at, made, 12);
+}
+
+#endif
+
 // kPixels neighboring outputs: four lanes hold a pixel (the fourth is the next pixel's red and is dropped). Several at a
-// time, since each addition waits for the one before.
-template <int kPixels>
-HWY_INLINE void outputs(const float* sums, const int* first, const int* count, const float* weight, int taps, int low,
+// time, since each addition waits for the one before, and all with as many inputs as the one that has most: weights of
+// zero cost less than a jump that depends on the place. kMost: so many, or 0 where that is known at run time only.
+template <int kPixels, int kMost>
+HWY_INLINE void outputs(const float* sums, const int* first, const float* weight, int taps, int most, int low,
                         uint8_t* at, ptrdiff_t column) {
-  const float *p[kPixels], *w[kPixels];
+  const float* p[kPixels];
   Lanes sum[kPixels];
-  int both = count[0];
   for (int i = 0; i < kPixels; ++i) {
     p[i] = sums + size_t(first[i] - low) * 3;
-    w[i] = weight + size_t(i) * size_t(taps);
-    sum[i] = Lanes{0, 0, 0, 0};
-    both = std::min(both, count[i]);
+    sum[i] = load(p[i]) * weight[i * taps];
   }
-  for (int k = 0; k < both; ++k)
-    for (int i = 0; i < kPixels; ++i) sum[i] += load(p[i] + 3 * k) * w[i][k];
-  for (int i = 0; i < kPixels; ++i) {
-    for (int k = both; k < count[i]; ++k) sum[i] += load(p[i] + 3 * k) * w[i][k];
-    put(at + i * column, sum[i]);
-  }
+  for (int k = 1; k < (kMost ? kMost : most); ++k)
+    for (int i = 0; i < kPixels; ++i) sum[i] += load(p[i] + 3 * k) * weight[i * taps + k];
+  if constexpr (kPixels == 4) put(at, column, sum);
+  else put(at, sum[0]);
+}
+
+template <int kMost>
+void outputs_of_row(const float* sums, const int* first, const float* weight, int taps, int most, int n, int low,
+                    uint8_t* at, ptrdiff_t column) {
+  int x = 0;
+  for (; x + 4 <= n; x += 4, at += 4 * column)
+    outputs<4, kMost>(sums, first + x, weight + size_t(x) * size_t(taps), taps, most, low, at, column);
+  for (; x < n; ++x, at += column)
+    outputs<1, kMost>(sums, first + x, weight + size_t(x) * size_t(taps), taps, most, low, at, column);
 }
 
 // One output row.
-void across(const float* sums, const int* first, const int* count, const float* weight, int taps, int n, int low,
-            uint8_t* at, ptrdiff_t column) {
-  int x = 0;
-  for (; x + 4 <= n; x += 4)
-    outputs<4>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
-  for (; x < n; ++x)
-    outputs<1>(sums, first + x, count + x, weight + size_t(x) * size_t(taps), taps, low, at + x * column, column);
+void across(const float* sums, const int* first, const float* weight, int taps, int most, int n, int low, uint8_t* at,
+            ptrdiff_t column) {
+  const auto row = most == 2 ? outputs_of_row<2> : most == 3 ? outputs_of_row<3> : most == 4 ? outputs_of_row<4>
+                                                                                             : outputs_of_row<0>;
+  row(sums, first, weight, taps, most, n, low, at, column);
 }
 
 }  // namespace
@@ -162,6 +208,8 @@ void Axis::set(Filter filter, double start, double length, int inputs, int outpu
     for (int k = from; k < to; ++k)
       weight[size_t(i) * size_t(taps) + size_t(k - from)] = float(values[size_t(k)] / total);
   }
+  most = *std::max_element(count.begin(), count.end());
+  copies = scale == 1 && most == 1;
 }
 
 int Axis::high() const {
@@ -193,24 +241,29 @@ void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Ta
   width_ = horizontal->high() - low_;
   offset_ = low_ - left;
   input_ = vertical->low();
+  if (vertical->copies && horizontal->copies) return;
   open_ = 0;
   ring_ = 1;  // outputs open at once: few when shrinking, many when enlarging
   for (size_t i = 0, j = 0; i < vertical->first.size(); ++i) {
     while (vertical->first[j] + vertical->count[j] <= vertical->first[i]) ++j;
     ring_ = std::max(ring_, int(i - j) + 1);
   }
-  sums_.resize(size_t(ring_) * (size_t(width_) * 3 + 8));
+  stride_ = (size_t(width_) + size_t(horizontal->most)) * 3 + 4;  // weights of zero, and the fourth lane, read on
+  sums_.resize(size_t(ring_) * stride_);
 }
 
 void Resampler::push(const uint8_t* rows, size_t step, int count) {
   const int outputs = int(vertical_->first.size()), low = input_, high = input_ += count;
-  const size_t stride = size_t(width_) * 3 + 8;  // the last pixel is read with four lanes
   const uint8_t* pixels = rows + ptrdiff_t(offset_) * 3;
+  if (vertical_->copies && horizontal_->copies) {
+    for (int y = low; y < high; ++y, pixels += step) copy(y - vertical_->low(), pixels);
+    return;
+  }
   for (int i = open_; i < outputs && vertical_->first[size_t(i)] < high; ++i) {
     const int begin = vertical_->first[size_t(i)], end = begin + vertical_->count[size_t(i)];
     const int from = std::max(begin, low), to = std::min(end, high);
     if (from >= to) continue;
-    float* sums = sums_.data() + size_t(i % ring_) * stride;
+    float* sums = sums_.data() + size_t(i % ring_) * stride_;
     const float* weight = vertical_->weight.data() + size_t(i) * size_t(vertical_->taps) + (from - begin);
     HWY_DYNAMIC_DISPATCH(add_rows)
     (sums, pixels + size_t(from - low) * step, step, weight, to - from, width_ * 3, from == begin);
@@ -219,9 +272,16 @@ void Resampler::push(const uint8_t* rows, size_t step, int count) {
   while (open_ < outputs && vertical_->first[size_t(open_)] + vertical_->count[size_t(open_)] <= high) ++open_;
 }
 
+void Resampler::copy(int y, const uint8_t* pixels) {
+  uint8_t* at = target_.at + y * target_.row;
+  if (target_.column == 3) std::memcpy(at, pixels, size_t(width_) * 3);
+  else if (target_.column == -3) copy_rows(pixels, 0, at - 3 * (width_ - 1), 0, 1, width_, 3, true);
+  else for (int x = 0; x < width_; ++x) std::memcpy(at + x * target_.column, pixels + 3 * x, 3);
+}
+
 void Resampler::finish(int y, const float* sums) {
   HWY_DYNAMIC_DISPATCH(across)
-  (sums, horizontal_->first.data(), horizontal_->count.data(), horizontal_->weight.data(), horizontal_->taps,
+  (sums, horizontal_->first.data(), horizontal_->weight.data(), horizontal_->taps, horizontal_->most,
          int(horizontal_->first.size()), low_, target_.at + y * target_.row, target_.column);
 }
 

@@ -13,7 +13,8 @@ enum class Filter : int { bilinear = 0, bicubic = 1, lanczos = 2, box = 3 };
 struct Axis {
   std::vector<int> first, count;
   std::vector<float> weight;
-  int taps = 0;
+  int taps = 0, most = 0;  // room for weights per output, zero where they are not used; the largest count
+  bool copies = false;  // each output is an input, and the next one the next
 
   // Map [start, start + length) of `inputs` pixels to `outputs`. The filter's support grows with the reduction and may
   // reach outside the window, but not outside the inputs, as in Pillow's resize(box=...).
@@ -58,10 +59,12 @@ class Resampler {
 
  private:
   void finish(int y, const float* sums);
+  void copy(int y, const uint8_t* pixels);
 
   const Axis *vertical_ = nullptr, *horizontal_ = nullptr;
   Target target_{};
   int low_ = 0, width_ = 0, offset_ = 0, input_ = 0, open_ = 0, ring_ = 0;
+  size_t stride_ = 0;  // of sums_, a row of floats per open output; whatever is in it is finite
   std::vector<float> sums_;
 };
 

@@ -62,40 +62,49 @@ FASTFEED_WIDE inline __m512i dealt(__m512i bytes) {
   return _mm512_permutexvar_epi32(order, bytes);
 }
 
+// Large images go past the caches: they would be fetched into them only to be overwritten.
+constexpr size_t kStreamed = size_t(128) << 10;  // bytes
+
+template <bool kStream>
+FASTFEED_WIDE inline void put(uint8_t* out, __m512i v) {
+  if (kStream) _mm512_stream_si512(reinterpret_cast<__m512i*>(out), v);
+  else _mm512_storeu_si512(out, v);
+}
+
 // 64 entries from their bytes.
-template <int kSize>
+template <int kSize, bool kStream>
 FASTFEED_WIDE inline void store(uint8_t* out, const __m512i (&b)[kSize]) {
   __m512i low = _mm512_unpacklo_epi8(b[0], b[1]), high = _mm512_unpackhi_epi8(b[0], b[1]);
   if constexpr (kSize == 4) {
     const __m512i then_low = _mm512_unpacklo_epi8(b[2], b[3]), then_high = _mm512_unpackhi_epi8(b[2], b[3]);
-    _mm512_storeu_si512(out + 128, _mm512_unpacklo_epi16(high, then_high));
-    _mm512_storeu_si512(out + 192, _mm512_unpackhi_epi16(high, then_high));
+    put<kStream>(out + 128, _mm512_unpacklo_epi16(high, then_high));
+    put<kStream>(out + 192, _mm512_unpackhi_epi16(high, then_high));
     high = _mm512_unpackhi_epi16(low, then_low);
     low = _mm512_unpacklo_epi16(low, then_low);
   }
-  _mm512_storeu_si512(out, low);
-  _mm512_storeu_si512(out + 64, high);
+  put<kStream>(out, low);
+  put<kStream>(out + 64, high);
 }
 
-template <int kSize>
+template <int kSize, bool kStream>
 FASTFEED_WIDE inline void convert_64(uint8_t* out, const Entries<kSize>& entries, __m512i bytes) {
   bytes = dealt<kSize>(bytes);
   __m512i made[kSize];
   for (int b = 0; b < kSize; ++b) made[b] = look(entries.byte[b], bytes);
-  store<kSize>(out, made);
+  store<kSize, kStream>(out, made);
 }
 
 // One channel.
-template <int kSize>
+template <int kSize, bool kStream>
 FASTFEED_WIDE size_t convert_one(const uint8_t* in, uint8_t* out, size_t bytes, const Entries<kSize>& entries) {
   size_t i = 0;
-  for (; i + 64 <= bytes; i += 64) convert_64<kSize>(out + i * kSize, entries, _mm512_loadu_si512(in + i));
+  for (; i + 64 <= bytes; i += 64) convert_64<kSize, kStream>(out + i * kSize, entries, _mm512_loadu_si512(in + i));
   return i;
 }
 
 // Three interleaved channels. Each place of a register holds one of them in the first of three registers, another in
 // the second and the third one in the third, so they are sorted by channel, and back, without a move.
-template <int kSize>
+template <int kSize, bool kStream>
 FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t bytes, const Entries<kSize> (&entries)[3]) {
   __mmask64 third[3];  // every third place from the first, second and third one on, dealt
   for (int k = 0; k < 3; ++k) third[k] = _mm512_movepi8_mask(dealt<kSize>(_mm512_movm_epi8(kThird << k)));
@@ -117,14 +126,14 @@ FASTFEED_WIDE size_t convert_pixels(const uint8_t* in, uint8_t* out, size_t byte
         bytes_of[b] = _mm512_mask_blend_epi8(third[(4 - r) % 3], made[b][0], made[b][1]);
       for (int b = 0; b < kSize; ++b)
         bytes_of[b] = _mm512_mask_blend_epi8(third[(5 - r) % 3], bytes_of[b], made[b][2]);
-      store<kSize>(out + (i + 64 * size_t(r)) * kSize, bytes_of);
+      store<kSize, kStream>(out + (i + 64 * size_t(r)) * kSize, bytes_of);
     }
   }
   return i;
 }
 
 // Three channels into three planes, 64 pixels at a time.
-template <int kSize>
+template <int kSize, bool kStream>
 FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixels,
                                     const Entries<kSize> (&entries)[3]) {
   const Channels channels;
@@ -133,20 +142,30 @@ FASTFEED_WIDE size_t convert_planes(const uint8_t* in, uint8_t* out, size_t pixe
     const __m512i v[3] = {_mm512_loadu_si512(in + 3 * i), _mm512_loadu_si512(in + 3 * i + 64),
                           _mm512_loadu_si512(in + 3 * i + 128)};
     for (int c = 0; c < 3; ++c)
-      convert_64<kSize>(out + (size_t(c) * pixels + i) * kSize, entries[c], channels.pick(v, c));
+      convert_64<kSize, kStream>(out + (size_t(c) * pixels + i) * kSize, entries[c], channels.pick(v, c));
   }
   return i;
 }
 
-// As many pixels as there are in whole registers; returns how many that are.
-template <int kSize>
+template <int kSize, bool kStream>
 FASTFEED_WIDE size_t convert_wide(const uint8_t* in, uint8_t* out, size_t pixels, const EntryTables& tables,
                                   bool planar) {
-  if (tables.channels == 1) return convert_one<kSize>(in, out, pixels, entries_of<kSize>(tables, 0));
+  if (tables.channels == 1) return convert_one<kSize, kStream>(in, out, pixels, entries_of<kSize>(tables, 0));
   const Entries<kSize> entries[3] = {entries_of<kSize>(tables, 0), entries_of<kSize>(tables, 1),
                                      entries_of<kSize>(tables, 2)};
-  if (planar) return convert_planes<kSize>(in, out, pixels, entries);
-  return convert_pixels<kSize>(in, out, 3 * pixels, entries) / 3;
+  if (planar) return convert_planes<kSize, kStream>(in, out, pixels, entries);
+  return convert_pixels<kSize, kStream>(in, out, 3 * pixels, entries) / 3;
+}
+
+// As many pixels as there are in whole registers; returns how many that are.
+template <int kSize>
+size_t convert_wide(const uint8_t* in, uint8_t* out, size_t pixels, const EntryTables& tables, bool planar) {
+  const bool aligned = reinterpret_cast<uintptr_t>(out) % 64 == 0 && (!planar || pixels * kSize % 64 == 0);
+  if (!aligned || pixels * size_t(tables.channels) * kSize < kStreamed)
+    return convert_wide<kSize, false>(in, out, pixels, tables, planar);
+  const size_t done = convert_wide<kSize, true>(in, out, pixels, tables, planar);
+  _mm_sfence();  // or whoever is told that the image is there might not see it
+  return done;
 }
 #endif
 

@@ -93,7 +93,8 @@ def handover(kind: str, backend: str) -> float:
     module = import_module(f"fastfeed.adapters.{framework}")
     if framework == "tfdata":
         feed = ff.Feed(ff.Arrays(np.zeros((256, 224, 224, 3), np.uint8)), [], batch=256)
-        endless = module.dataset(feed, feed, lambda _: (arrays for _ in iter(int, 1)), False)
+        tuples = module.BatchTuples.of(feed)
+        endless = module.build_dataset(feed, feed, lambda _: (arrays for _ in iter(int, 1)), tuples)
         walk = iter(endless)
         times = timed(lambda: next(walk))
     else:

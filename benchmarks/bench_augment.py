@@ -192,7 +192,7 @@ def batches(rounds: int) -> dict[str, Any]:
     executor = Executor(None, 2)
     members = np.stack([np.arange(BATCH), np.arange(BATCH) + 1], axis=1)
     for name, op in (("MixUp", ff.MixUp(0.8)), ("CutMix", ff.CutMix(1.0))):
-        program = fuse([op], source.spec)
+        program = fuse([op], source.spec, classes=10)
         native = NativeProgram(program, program.convert, executor)
         out = np.empty((BATCH, *program.shape), program.spec.dtype)
         how = op.mix_plan(rng.random((BATCH, op.draws)), (SIDE, SIDE))

@@ -248,14 +248,18 @@ def _taker(batches: Iterator[Any]) -> Callable[[], int]:
 
 
 def by_hand(images: np.ndarray) -> Iterator[np.ndarray]:
-    """Fancy indexing into a padded copy, one thread: what people write for CIFAR."""
-    padded, rng = np.pad(images, ((0, 0), (4, 4), (4, 4), (0, 0))), np.random.default_rng(0)
-    across = np.arange(32)
+    """One thread: pixels of a padded copy as integers of four bytes, taken by their places. Views of three of these.
+
+    Of four ways the fastest; a loop over slices makes three quarters of it, indexing by rows and columns a fifth.
+    """
+    padded = np.pad(images, ((0, 0), (4, 4), (4, 4), (0, 1))).view(np.uint32).ravel()
+    rng, across = np.random.default_rng(0), np.arange(32)
     while True:
         ids, corner = rng.integers(0, len(images), BATCH), rng.integers(0, 9, (BATCH, 2))
         columns = np.where(rng.random((BATCH, 1)) < 0.5, across, across[::-1])
-        rows = corner[:, :1] + across
-        yield padded[ids[:, None, None], rows[:, :, None], (corner[:, 1:] + columns)[:, None, :]]
+        first = ids * 1600 + corner[:, 0] * 40 + corner[:, 1]
+        places = first[:, None, None] + across[:, None] * 40 + columns[:, None, :]
+        yield np.take(padded, places).view(np.uint8).reshape(BATCH, 32, 32, 4)[..., :3]
 
 
 def dali(images: np.ndarray, threads: int) -> Iterator[Any]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import DECLINED, Bad, Header, Stop
+from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Stop
 from fastfeed.decode.native import bad_of, is_built
 from fastfeed.decode.pillow import PillowEngine
+from fastfeed.decode.router import RouterEngine
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.addresses import Addresses, ArrayRows, Grouped, WholeFiles
@@ -62,10 +63,11 @@ class Samples:
 class Executor:
     """The threads of one feed."""
 
-    def __init__(self, decode: Decode | None, threads: int) -> None:
+    def __init__(self, decode: Decode | None, threads: int, pillow: DecodeEngine | None = None) -> None:
+        """`pillow` decodes what the kernel declines; its own by default."""
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads, self.decode = threads, decode
-        self.pillow = None if decode is None else PillowEngine(decode)
+        self.pillow = PillowEngine(decode) if pillow is None and decode is not None else pillow
         self._threads: Any = self.native.Executor(threads)
         self._max_pixels = 0 if decode is None else decode.max_pixels
         self._python = ThreadPool(threads, "fastfeed-python")
@@ -107,9 +109,9 @@ class Executor:
             if isinstance(group, ArrayRows):
                 locations.images(rows, group.images, group.ids)
             elif isinstance(group, WholeFiles):
-                locations.files(rows, *group)
+                locations.files(rows, **group._asdict())
             else:
-                locations.ranges(rows, *group)
+                locations.ranges(rows, **group._asdict())
         if skip is not None:
             locations.leave_out(skip)
         spans = np.empty((addresses.length, 5), np.int64)
@@ -198,6 +200,9 @@ def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
     return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64))
 
 
-def executor_for(decode_op: Decode | None, decode: Any, threads: int) -> Executor | None:
-    """Native threads, where the kernel is built and the `decode` argument of `engine_for` asks for it."""
-    return Executor(decode_op, threads) if is_built() and decode in ("auto", "native") else None
+def executor_for(decode_op: Decode | None, decode: Any, engine: DecodeEngine, threads: int) -> Executor | None:
+    """Native threads, where the kernel is built and the `decode` argument of `engine_for`, which made the engine, asks
+    for it."""
+    if not is_built() or decode not in ("auto", "native"):
+        return None
+    return Executor(decode_op, threads, engine.other if isinstance(engine, RouterEngine) else None)

@@ -17,13 +17,13 @@ class RouterEngine:
     """Asks `first`; what it declines, by header or while decoding, goes to `other`."""
 
     def __init__(self, first: DecodeEngine, other: DecodeEngine) -> None:
-        self._first, self._other = first, other
+        self._first, self.other = first, other
         self.name = f"{first.name} (JPEG), {other.name} (the rest)"
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         headers = self._first.probe(blobs)
         declined = [i for i, h in enumerate(headers) if isinstance(h, Bad) and h.reason in DECLINED]
-        for i, header in zip(declined, self._other.probe([blobs[i] for i in declined]), strict=True):
+        for i, header in zip(declined, self.other.probe([blobs[i] for i in declined]), strict=True):
             headers[i] = header
         return headers
 
@@ -35,15 +35,15 @@ class RouterEngine:
         else:
             self._some(self._first, request, first_rows, out, stop, results)
         others = [i for i, header in enumerate(request.headers) if header.handle is not None]
-        self._some(self._other, request, others, out, stop, results)
+        self._some(self.other, request, others, out, stop, results)
         declined = [i for i in first_rows if (bad := results[i]) is not None and bad.reason in DECLINED]
         if declined:  # discovered only after the header: four components, a color space of its own
             headers = list(request.headers)
-            for i, header in zip(declined, self._other.probe([request.blobs[i] for i in declined]), strict=True):
+            for i, header in zip(declined, self.other.probe([request.blobs[i] for i in declined]), strict=True):
                 results[i] = header if isinstance(header, Bad) else None
                 headers[i] = headers[i] if isinstance(header, Bad) else header
             good = [i for i in declined if results[i] is None]
-            self._some(self._other, replace(request, headers=headers), good, out, stop, results)
+            self._some(self.other, replace(request, headers=headers), good, out, stop, results)
         return results
 
     @staticmethod

@@ -46,7 +46,8 @@ class FeedConfig:
         plan, threads = self.plan, self.threads
         module = cast(BackendModule, importlib.import_module(self.backend))
         decode = module.engine(self.decode)
-        engine, executor = engine_for(self.program, decode), executor_for(self.program.decode, decode, threads)
+        engine = engine_for(self.program, decode)
+        executor = executor_for(self.program.decode, decode, engine, threads)
         native = executor is not None and module.native_threads
         group = self.program.mix.op.group if self.program.mix is not None else 1
         backend = partial(

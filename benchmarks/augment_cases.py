@@ -15,6 +15,7 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import OPS
 from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.buffers import aligned
 
 IMAGES, SIDE = 32, 224
 _NEVER = threading.Event()
@@ -82,7 +83,7 @@ class Ours:
         last = max((step.slot for step in self._program.steps), default=0)
         given = np.empty((0, 0)) if draws is None else draws
         self._draws = self._program.draw(lambda slot, n: given if slot == last else np.zeros((len(source), n)))
-        self.batch = np.empty((len(source), *self._program.shape), self._program.spec.dtype)
+        self.batch = aligned((len(source), *self._program.shape), self._program.spec.dtype)
 
     def __call__(self) -> int:
         """Choose parameters, and make all images."""

@@ -186,10 +186,11 @@ def test_closing_waits_for_no_more_calls_of_a_function():
     taker = threading.Thread(target=take)
     taker.start()
     assert begun.wait(30)
+    asked = time.monotonic()
     feed.close()
     closed = time.monotonic()
     taker.join(30)
-    assert len(calls) <= 3
+    assert sum(call > asked for call in calls) <= 2, "of eight samples"
     assert all(call <= closed for call in calls)
 
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "expect.h"
 #include "kernel.h"
 
 using namespace fastfeed;
@@ -15,13 +16,7 @@ namespace {
 
 constexpr size_t kPrefix = 8;
 
-void expect(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", what);
-  std::abort();
-}
-
-// Windows nobody should ask for: refused by an exception or served, but never a crash.
+// Windows that no caller should ask for: refused by an exception or served, but never a crash.
 double wild(uint8_t byte, double length) {
   static const double odd[] = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                -std::numeric_limits<double>::infinity(), 1e300, -1e300, 1e-300, 3e9, -3e9};

@@ -13,17 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "expect.h"
 #include "kernel.h"
 
 using namespace fastfeed;
 
 namespace {
-
-void expect(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", what);
-  std::exit(1);
-}
 
 template <class F>
 void at_once(int n, F f) {
@@ -100,6 +95,25 @@ int main(int argc, char** argv) {
     while (begun < 3) std::this_thread::yield();
     delete dying;
     for (auto& runner : runners) runner.join();
+  }
+
+  // Asking for a stop throws while threads are at work: they end first, and the caller gets the error.
+  {
+    Pool asked(3);
+    for (int round = 0; round < 5; ++round) {
+      std::atomic<int> under_way{0};
+      bool thrown = false;
+      try {
+        asked.run_behind(10000, [&](Worker&, int) {
+          ++under_way;
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          --under_way;
+        }, []() -> bool { throw std::runtime_error("asked"); });
+      } catch (const std::runtime_error&) {
+        thrown = true;
+      }
+      expect(thrown && under_way == 0, "an error while asking comes after the threads have ended");
+    }
   }
 
   // A forked child, at a moment when the pool's threads are at work: uses the pool, and destroys it.

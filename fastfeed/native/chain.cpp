@@ -16,8 +16,9 @@
 namespace fastfeed {
 namespace {
 
-constexpr double kMost = 1e6;        // of a factor: far beyond what makes every byte 0 or 255
-constexpr double kOffset = 1LL << 53;  // in a table of noise
+constexpr double kMost = 1e6;           // of a factor: far beyond what makes every byte 0 or 255
+constexpr double kMostSharpness = 128;  // results of 16 bits with a sign
+constexpr double kOffset = 1LL << 53;   // in a table of noise
 
 void apply(Tables& tables, Image& image) {
   if (tables.count) look_up(image.at, image.at, image.bytes(), tables.of, tables.count);
@@ -121,7 +122,7 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
     case Code::grayscale: grayscale(image); break;
     case Code::saturation: saturation(image, within(p[0], 0, kMost)); break;
     case Code::hue: hue(image, within(p[0], -kMost, kMost)); break;
-    case Code::sharpness: sharpness(image, within(p[0], 0, kMost), scratch); break;
+    case Code::sharpness: sharpness(image, within(p[0], 0, kMostSharpness), scratch); break;
     case Code::blur: blur(image, within(p[0], 1e-3, kMost), int(c[0]), scratch); break;
     case Code::noise:
       fastfeed::noise(image, within(p[0], 0, 255), int64_t(within(p[1], 0, kOffset)), noise.steps, noise.length,

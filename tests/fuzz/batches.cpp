@@ -93,11 +93,12 @@ class Batch {
     std::vector<Buffers::Buffer> memory;
     for (int i = 0; i < kBatch; ++i) memory.emplace_back(nullptr, Buffers::Free{nullptr, 0});
     std::vector<int> read(kBatch, 0);
+    std::atomic<int64_t> held{0};
     pool.run_behind(kBatch, [&](Worker&, int i) {
       Location location;
       location.path = folder_.path(ids_[size_t(i)]);
       Sample& sample = samples_[size_t(i)];
-      sample.read = read_sample(location, *buffers, memory[size_t(i)], sample);
+      sample.read = read_sample(location, *buffers, memory[size_t(i)], sample, held);
       if (sample.read == Read::ok) probe(sample, program_.limits);
       read[size_t(i)] = 1;
     }, stopped);

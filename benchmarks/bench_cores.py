@@ -249,7 +249,7 @@ def small(root: Path, rounds: int, threads: int) -> dict[str, Any]:
 
 
 def cores(photos: Path, rounds: int, threads: int) -> dict[str, Any]:
-    """Images/s of one core are what processor time per image says: threads of the feed wait for nobody."""
+    """Images/s of one core are what processor time per image says: threads of the feed do not wait for each other."""
     takers = {}
     for kind in LISTS:
         batches = feed_of(kind, photos, threads).batches(epochs=None)

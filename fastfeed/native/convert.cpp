@@ -164,7 +164,7 @@ size_t convert_wide(const uint8_t* in, uint8_t* out, size_t pixels, const EntryT
   if (!aligned || pixels * size_t(tables.channels) * kSize < kStreamed)
     return convert_wide<kSize, false>(in, out, pixels, tables, planar);
   const size_t done = convert_wide<kSize, true>(in, out, pixels, tables, planar);
-  _mm_sfence();  // or whoever is told that the image is there might not see it
+  _mm_sfence();  // before another thread is told that the image is there
   return done;
 }
 #endif

@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
           }
           ++made;
           if (who || k || stops) continue;
-          Batch again(folder, rules, seed * 6 + k);  // the same bytes, whoever makes them
+          Batch again(folder, rules, seed * 6 + k);  // the same bytes, by any thread
           expect(again.make(*pool, buffers, [] { return false; }), "nothing stops it");
           for (int i = 0; i < kBatch; ++i)
             if (batch.id(i) < kFiles / 2) expect(batch.sum(i) == again.sum(i), "a sample has the same bytes each time");

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +11,17 @@ import numpy as np
 from fastfeed.ops.program.compile import Windows
 from fastfeed.runtime.thread_pool import Stop
 
-__all__ = ["DECLINED", "ENLARGE", "Bad", "DecodeEngine", "Header", "Request", "Stop", "dct_denominator"]
+__all__ = [
+    "DECLINED",
+    "ENLARGE",
+    "Bad",
+    "DecodeEngine",
+    "FunctionFailed",
+    "Header",
+    "Request",
+    "Stop",
+    "dct_denominator",
+]
 
 DECLINED = ("unsupported_format", "not_image")  # reasons specific to one engine: another may support the file
 
@@ -27,6 +37,12 @@ class Bad(NamedTuple):
     detail: str = ""
 
 
+class FunctionFailed(Bad):
+    """The same of a user's function, with what it raised as `error`."""
+
+    error: Exception | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """Properties of an image, known before any pixel is allocated."""
@@ -35,6 +51,7 @@ class Header:
     width: int
     format: str  # "JPEG", "PNG", ...; "array" for pixels that need no decoding
     handle: Any = None  # private state of the engine, to continue from
+    name: Callable[[], str] | None = field(default=None, compare=False)  # the file's uri, for messages; None: unknown
 
 
 @dataclass(frozen=True, slots=True)

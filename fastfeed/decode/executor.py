@@ -14,6 +14,7 @@ import numpy as np
 from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Stop
 from fastfeed.decode.native import bad_of, is_built
 from fastfeed.decode.pillow import PillowEngine
+from fastfeed.decode.pillow_warnings import Name, named
 from fastfeed.decode.router import RouterEngine
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.decode import Decode
@@ -24,6 +25,8 @@ __all__ = ["Executor", "Samples", "executor_for"]
 
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
 _NOTHING = np.zeros((1, 1, 3), np.uint8)
+
+Names = Callable[[int], Name | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +41,8 @@ class Samples:
     unread: list[int]  # rows that could not be read
     encoded: bool  # they are files; otherwise pixels
     spans: np.ndarray  # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if there was none
+    names: Names | None  # row -> as in Header; None: unknown
+    read_bytes: int = 0  # from files, by native threads
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -45,7 +50,12 @@ class Samples:
     def header(self, row: int) -> Header:
         """Of a sample that is not bad."""
         height, width = self.sizes[row].tolist()
-        return self.others.get(row) or Header(height, width, "JPEG" if self.encoded else "array")
+        kind = "JPEG" if self.encoded else "array"
+        return self.others.get(row) or Header(height, width, kind, name=self.name(row))
+
+    def name(self, row: int) -> Name | None:
+        """As in Header."""
+        return self.names(row) if self.names else None
 
     def first(self, count: int) -> Samples:
         """The first of them."""
@@ -91,7 +101,14 @@ class Executor:
             raise FeedClosed("this feed is closed; make a new one")
         return threads
 
-    def read(self, addresses: Addresses, max_bytes: int, stop: Stop, skip: np.ndarray | None = None) -> Samples:
+    def read(
+        self,
+        addresses: Addresses,
+        max_bytes: int,
+        stop: Stop,
+        skip: np.ndarray | None = None,
+        names: Names | None = None,
+    ) -> Samples:
         """The first of these samples, up to a limit of bytes; at least one.
 
         Args:
@@ -99,6 +116,7 @@ class Executor:
             max_bytes: no more samples are read once there are so many bytes.
             stop: once it is set, no more are read either.
             skip: bool (n,), samples that are not to be read.
+            names: of the rows, for messages.
         """
         if isinstance(addresses, ArrayRows):
             ids = addresses.ids
@@ -116,9 +134,11 @@ class Executor:
             locations.leave_out(skip)
         spans = np.empty((addresses.length, 5), np.int64)
         handle = self._open().read(locations, max_bytes, self._max_pixels, spans, stop)
-        return self._inspected(handle, spans, stop)
+        samples = self._inspected(handle, spans, stop, names)
+        samples.read_bytes = int(spans[:, 3].sum())
+        return samples
 
-    def borrow(self, blobs: Sequence[Any], stop: Stop) -> Samples:
+    def borrow(self, blobs: Sequence[Any], stop: Stop, names: Names | None = None) -> Samples:
         """Samples that Python has read: files as any buffer, or pixels; None for those there are none of."""
         if self.decode is None:
             arrays = [_NOTHING if blob is None else np.ascontiguousarray(blob) for blob in blobs]
@@ -126,7 +146,7 @@ class Executor:
             return _pixels(self.native.Samples.of_pixels(arrays, sizes), sizes)
         blobs = [b"" if blob is None else blob for blob in blobs]
         handle = self._open().borrow(blobs, self._max_pixels, stop)
-        return self._inspected(handle, np.empty((0, 3), np.int64), stop)
+        return self._inspected(handle, np.empty((0, 3), np.int64), stop, names)
 
     def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:
         """What has to run in Python, on threads of their own: reading, decoding with Pillow, functions.
@@ -143,13 +163,13 @@ class Executor:
         job.start(self._python)
         return job
 
-    def _inspected(self, handle: Any, spans: np.ndarray, stop: Stop) -> Samples:
+    def _inspected(self, handle: Any, spans: np.ndarray, stop: Stop, names: Names | None) -> Samples:
         codes, sizes = np.empty(len(handle), np.int32), np.empty((len(handle), 2), np.int64)
         others = handle.inspect(0, codes, sizes)
         if others and (skipped := np.flatnonzero(codes == _SKIPPED)).size:
             count = max(int(skipped[0]), 1)
             handle, codes, sizes, spans = handle.part(0, count), codes[:count], sizes[:count], spans[:count]
-        samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[:, :3])
+        samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[:, :3], names)
         if others:
             samples.unread += np.flatnonzero(codes < 0).tolist()
             self._look_at_all(samples, np.flatnonzero(codes > 0).tolist(), stop)
@@ -184,11 +204,14 @@ class Executor:
     def _look(self, samples: Samples, row: int) -> None:
         """What Pillow says of a file that the kernel declines."""
         bad = bad_of(int(samples.codes[row]))
-        if bad.reason not in DECLINED or self.pillow is None:
+        if bad.reason not in (*DECLINED, "bomb") or self.pillow is None:
             samples.bad[row] = bad
             return
-        header = self.pillow.probe([samples.handle.bytes(row)])[0]
-        if isinstance(header, Bad):
+        with named(samples.name(row)):
+            header = self.pillow.probe([samples.handle.bytes(row)])[0]  # of a bomb it says which limit was met
+        if bad.reason == "bomb":
+            samples.bad[row] = header if isinstance(header, Bad) else bad
+        elif isinstance(header, Bad):
             samples.bad[row] = header
         else:
             samples.others[row] = header
@@ -197,7 +220,7 @@ class Executor:
 
 def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
     codes = np.zeros(len(sizes), np.int32)
-    return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64))
+    return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64), None)
 
 
 def executor_for(decode_op: Decode | None, decode: Any, engine: DecodeEngine, threads: int) -> Executor | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastfeed.errors import MissingExtra
 from fastfeed.ops.program.compile import Windows
+from fastfeed.proven import runs_on_gpu
 
 try:
     from nvidia import nvimgcodec as nv
@@ -24,6 +25,7 @@ _RADIUS = {"box": 0.5, "bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}  # of th
 _WORTH = 0.7  # above this share of the image, the whole image is decoded instead of a region
 
 
+@runs_on_gpu
 class NvImageCodec:
     """Decodes one batch at a time.
 

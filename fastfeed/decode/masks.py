@@ -9,7 +9,7 @@ import numpy as np
 from PIL import PngImagePlugin
 
 from fastfeed.decode.base import Bad
-from fastfeed.decode.pillow import as_bad
+from fastfeed.decode.pillow import as_bad, unwarned
 from fastfeed.decode.sniff import png_intact, sniff
 
 __all__ = ["mask_pixels"]
@@ -27,17 +27,17 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
         format = sniff(content)
         if format != "PNG":
             return Bad("not_image" if format is None else "unsupported_format", f"its mask is not a PNG but {format}")
-        image = PngImagePlugin.PngImageFile(io.BytesIO(content), "")
+        image = unwarned(lambda: PngImagePlugin.PngImageFile(io.BytesIO(content), ""))
         if (image.height, image.width) != size:
             return _other((image.height, image.width), size)
         if image.mode not in _MODES:
             return Bad("unsupported_format", f"its mask has colors ({image.mode}); it must be gray or with a palette")
         if not png_intact(content):
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
-        return np.asarray(image).astype(np.uint8, copy=False)
+        return unwarned(lambda: np.asarray(image)).astype(np.uint8, copy=False)
     except Exception as error:  # decoders may raise anything for malicious bytes
-        reason, detail = as_bad(error, content, "PNG")
-        return Bad(reason, f"its mask: {detail}")
+        bad = as_bad(error, content, "PNG")
+        return Bad(bad.reason, f"its mask: {bad.detail}")
 
 
 def _other(shape: tuple[int, int], size: tuple[int, int]) -> Bad:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-__all__ = ["MemoryLimit"]
+from fastfeed.errors import ConfigError
+from fastfeed.runtime.kernel import is_built
+from fastfeed.system.forks import after_fork
+
+__all__ = ["DECODING", "DEFAULT_BYTES", "MemoryLimit", "check_memory", "give_back", "limit_decoding"]
+
+DEFAULT_BYTES = 2 << 30  # of a process, half of it for the kernel and half for Pillow
 
 
 class MemoryLimit:
     """Admits work by its bytes. Work larger than the limit waits until it can run alone."""
 
-    def __init__(self, bytes: int = 1 << 30) -> None:
-        self._bytes, self._used = bytes, 0
-        self._change = threading.Condition()
+    def __init__(self, bytes: int = DEFAULT_BYTES // 2) -> None:
+        self.bytes = bytes
+        self._forget()
+
+    def _forget(self) -> None:
+        self._used, self._change = 0, threading.Condition()
 
     @contextmanager
     def reserve(self, need: int) -> Iterator[None]:
         """`with limit.reserve(need): ...` waits for room, then holds it."""
         with self._change:
-            self._change.wait_for(lambda: not self._used or self._used + need <= self._bytes)
+            self._change.wait_for(lambda: not self._used or self._used + need <= self.bytes)
             self._used += need
         try:
             yield
@@ -28,3 +39,34 @@ class MemoryLimit:
             with self._change:
                 self._used -= need
                 self._change.notify_all()
+
+    def change(self, bytes: int) -> None:
+        """From now on."""
+        with self._change:
+            self.bytes = bytes
+            self._change.notify_all()
+
+
+DECODING = MemoryLimit()  # what Pillow's decoders of this process share
+after_fork(DECODING._forget)  # threads that hold memory, or the lock, are not in the child
+
+
+def limit_decoding(bytes: int) -> None:
+    """Let decoders of this process hold so many bytes at once: the kernel's one half, Pillow's the other."""
+    DECODING.change(bytes // 2)
+    if is_built():
+        native: Any = importlib.import_module("fastfeed._native")
+        native.limit_held_bytes(bytes // 2)
+
+
+def give_back() -> None:
+    """Return memory that the allocator keeps for its threads to the system, where the kernel is built and can do so."""
+    if is_built():
+        native: Any = importlib.import_module("fastfeed._native")
+        native.give_back()
+
+
+def check_memory(memory: Any) -> None:
+    """Raise ConfigError unless `memory` is a number of bytes that decoding can work with, or None."""
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 1 << 20):
+        raise ConfigError(f"memory must be bytes, an integer >= {1 << 20} such as 4 << 30, or None, got {memory!r}")

@@ -26,6 +26,7 @@ _DETAIL = {
     "bomb": "more pixels, pixels per byte or scans than allowed",
 }
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
+_NEVER_SHRUNK = 1e9  # in place of ENLARGE: no window is that much larger than its target
 _MORE = 4  # times as many per thread if there are several, since they wait for each other at the end of a call
 
 
@@ -55,7 +56,8 @@ class NativeEngine:
 
     name = "native"
 
-    def __init__(self, op: Decode, threads: int = 1) -> None:
+    def __init__(self, op: Decode, threads: int = 1, *, full: bool = False) -> None:
+        """`full`: nothing is shrunk in the DCT domain."""
         if not is_built():
             raise ConfigError(
                 'decode="native" needs the kernel, which was not built: install a C++ compiler, the headers of '
@@ -63,7 +65,7 @@ class NativeEngine:
                 "fastfeed again"
             )
         self._native: Any = importlib.import_module("fastfeed._native")
-        self._op = op
+        self._op, self._full = op, full
         self._pool = self._native.Pool(threads)  # with one, the call runs in its caller: feeds have their own threads
 
     def probe(self, blobs: Sequence[bytes]) -> list[Header | Bad]:
@@ -100,7 +102,8 @@ class NativeEngine:
         return list(request.blobs), np.ascontiguousarray(windows.boxes), np.ascontiguousarray(windows.flips)
 
     def _rules(self, request: Request) -> tuple[Any, ...]:
-        return FILTERS.index(request.filter), self._op.max_pixels, ENLARGE[request.filter]
+        enlarge = _NEVER_SHRUNK if self._full else ENLARGE[request.filter]
+        return FILTERS.index(request.filter), self._op.max_pixels, enlarge
 
     def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:
         """Slices of samples to pass per call; `pixels`: of each sample."""

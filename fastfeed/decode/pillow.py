@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Sequence
-from typing import Any
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import (
@@ -27,14 +30,16 @@ from PIL import (
 )
 
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
-from fastfeed.decode.memory_limit import MemoryLimit
+from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
+from fastfeed.decode.pillow_warnings import current_name, named, tell_current
 from fastfeed.decode.pixels import flipped, resampled
-from fastfeed.decode.sniff import ends_early, png_exif, png_intact, sniff
+from fastfeed.decode.sniff import content_kind, ends_early, png_exif, png_intact, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
+from fastfeed.system.forks import after_fork
 
-__all__ = ["OPEN", "PillowEngine", "Unsupported", "as_bad"]
+__all__ = ["OPEN", "Opened", "PillowEngine", "Unsupported", "as_bad", "unwarned"]
 
 OPEN: dict[str, Any] = {
     "JPEG": JpegImagePlugin.JpegImageFile,
@@ -50,8 +55,12 @@ OPEN: dict[str, Any] = {
 _ORIENTATION = 0x0112
 _MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
 _DENSE_PIXELS, _PIXELS_PER_BYTE = 16_000_000, 4_000  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
+_LARGE_BYTES = 32 << 20  # of a decoded image: what the allocator keeps of it, in each thread, is given back
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
 
+_FILTERS = threading.Lock()
+after_fork(lambda: globals().update(_FILTERS=threading.Lock()))  # the thread that holds it is not in the child
+T = TypeVar("T")
 
 _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
 _TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough", "no more images")
@@ -59,6 +68,26 @@ _TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not la
 
 class Unsupported(Exception):
     """An image that cannot be converted to RGB."""
+
+
+class Opened:
+    """What a header has brought: the plugin's image, until it is decoded. Kept on, it would keep all of its pixels."""
+
+    __slots__ = ("_format", "_image", "orientation")
+
+    def __init__(self, format: str, image: Any, orientation: int) -> None:
+        self._format, self._image, self.orientation = format, image, orientation
+
+    def look(self, blob: Any) -> Any:
+        """The image, to look at."""
+        if self._image is None:
+            self._image = OPEN[self._format](io.BytesIO(blob), "")
+        return self._image
+
+    def take(self, blob: Any) -> Any:
+        """The image, to be decoded once; the next time it is opened again."""
+        image, self._image = self.look(blob), None
+        return image
 
 
 class PillowEngine:
@@ -72,7 +101,7 @@ class PillowEngine:
                 "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, so truncated files would pass as half gray images; "
                 "set it to False (a package you imported has set it)"
             )
-        self._op, self._memory = op, memory or MemoryLimit()
+        self._op, self._memory = op, memory or DECODING
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         return [self._probe(blob) for blob in blobs]
@@ -86,7 +115,9 @@ class PillowEngine:
             try:
                 if header.format == "PNG" and not png_intact(blob):
                     raise OSError("a checksum of the pixel data is wrong")
-                self._decode(header, tuple(windows.boxes[i].tolist()), windows.flips[i], request.filter, out[i])
+                box, flip = tuple(windows.boxes[i].tolist()), windows.flips[i]
+                with named(header.name):
+                    unwarned(partial(self._decode, header, blob, box, flip, request.filter, out[i]))
             except (
                 Exception
             ) as error:  # decoders may raise anything for malicious bytes: ValueError, KeyError, struct.error...
@@ -99,36 +130,41 @@ class PillowEngine:
             return Bad("empty")
         format = sniff(blob)
         if format is None:
-            return Bad("not_image", f"starts with {bytes(blob[:8])!r}")
+            return Bad("not_image", f"it is {content_kind(blob)}")
         if format not in OPEN:
             return Bad("unsupported_format", format)
         try:
-            image = OPEN[format](io.BytesIO(blob), "")
+            image = unwarned(lambda: OPEN[format](io.BytesIO(blob), ""))
             height, width = image.height, image.width
-            orientation = _orientation(image, blob)
+            orientation = unwarned(partial(_orientation, image, blob))
         except Exception as error:  # as in decode
             return as_bad(error, blob, format)
         if height < 1 or width < 1:
             return Bad("corrupt", f"{width}x{height} pixels")
         if height * width > self._op.max_pixels:
-            return Bad("bomb", f"{width}x{height} pixels, the limit is {self._op.max_pixels}")
+            return Bad("bomb", f"{width}x{height} pixels, the limit is {self._op.max_pixels}: Decode(max_pixels=...)")
         if height * width > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
-            return Bad("bomb", f"{width}x{height} pixels in {len(blob)} bytes")
+            return Bad(
+                "bomb", f"{width}x{height} pixels in {len(blob)} bytes, {_PIXELS_PER_BYTE} per byte is the limit"
+            )
         if format == "JPEG" and "progressive" in image.info and bytes(blob).count(b"\xff\xda") > _MAX_SCANS:
-            return Bad("bomb", f"more than {_MAX_SCANS} scans")
-        image.decodermaxblock = len(blob)  # hand the bytes over at once: every piece costs a turn with the GIL
+            return Bad("bomb", f"more than {_MAX_SCANS} scans, each of which costs a pass over all pixels")
         shown = displayed_size(orientation, (height, width))
-        return Header(*shown, format, (image, orientation))
+        return Header(*shown, format, Opened(format, image, orientation), current_name())
 
-    def _decode(self, header: Header, box: tuple[float, ...], flip: np.ndarray, filter: str, out: np.ndarray) -> None:
-        image, orientation = header.handle
+    def _decode(
+        self, header: Header, blob: Any, box: tuple[float, ...], flip: np.ndarray, filter: str, out: np.ndarray
+    ) -> None:
+        image, orientation = header.handle.take(blob), header.handle.orientation
+        image.decodermaxblock = len(blob)  # hand the bytes over at once: every piece costs a turn with the GIL
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))  # type: ignore[arg-type]
         size = out.shape[1::-1] if swaps(orientation) else out.shape[:2]
         shrink = 1
         if header.format == "JPEG":
             shrink = dct_denominator((height, width), size, filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
-        with self._memory.reserve(_bytes(image, header)):
+        need = _bytes(image, header)
+        with self._memory.reserve(need):
             image.load()
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
             image, box = _cropped(image, box)
@@ -137,6 +173,9 @@ class PillowEngine:
         if small.mode != "RGB":
             small = small.convert("RGB")
         out[:] = flipped(displayed(orientation, np.asarray(small)), flip)
+        if need > _LARGE_BYTES:
+            del image
+            give_back()
 
 
 def _orientation(image: Any, blob: bytes) -> int:
@@ -148,14 +187,16 @@ def _orientation(image: Any, blob: bytes) -> int:
             image.info["exif"] = b"Exif\0\0" + exif
         # not the plugin's own: that of PNG loads all pixels, since the chunk may follow them
         value = Image.Image.getexif(image).get(_ORIENTATION, 1)
+    except Warning:  # an error only where the user has made it one
+        raise
     except Exception:  # a broken EXIF block does not make the picture bad
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def _bytes(image: Any, header: Header) -> int:
-    """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, progressive JPEGs keep all coefficients."""
-    need = 4 * image.width * image.height * (1 if image.mode in ("RGB", "L") else 3)
+    """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, and coefficients of progressive JPEGs."""
+    need = 5 * image.width * image.height * (1 if image.mode in ("RGB", "L") else 3)
     return need + 6 * header.width * header.height if "progressive" in image.info else need
 
 
@@ -185,6 +226,21 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
         plain.paste(clear, mask=clear.getchannel("A"))
         return plain
     return image if mode in ("RGB", "L") else image.convert("RGB")
+
+
+def unwarned(call: Callable[[], T]) -> T:
+    """Call it; where the user has made warnings errors (`python -W error`) and it raises one, again without them.
+
+    What a feed yields must not depend on filters of warnings. They are the process's, hence the lock. The first such
+    error is told of, as a warning would be.
+    """
+    try:
+        return call()
+    except Warning as warning:
+        tell_current(warning)
+        with _FILTERS, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return call()
 
 
 def as_bad(error: Exception, blob: bytes, format: str) -> Bad:

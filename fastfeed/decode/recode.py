@@ -19,6 +19,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Op
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.kernel import warn_not_built
 from fastfeed.spec import ENCODED
 
 __all__ = ["Recoder"]
@@ -30,13 +31,27 @@ _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
 class Recoder:
     """Recodes files as upright baseline JPEGs of RGB pixels, without metadata.
 
-    >>> small = Recoder([Resize(512, filter="lanczos")], quality=90)([Path("photo.jpg").read_bytes()])
+    The same file gives the same bytes for any number of threads and any batch; between kernel and Pillow pixels differ
+    by a level of rounding. Safe to call from several threads.
 
-    ops: geometry without randomness; sizes may differ from file to file. quality: 1..100, libjpeg's scale.
-    subsampling: "4:2:0" halves chroma both ways, "4:4:4" keeps it. threads: default, this process's share of the cores.
-    decode: "auto" (the kernel for JPEGs where it is built, Pillow for the rest), "native" (fail if it is not built) or
-    "pillow". The same file gives the same bytes for any number of threads and any batch; between kernel and Pillow
-    pixels differ by a level of rounding. Safe to call from several threads.
+    Args:
+        ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to file.
+        quality (int): In [1, 100], on libjpeg's scale. Default: 90.
+        subsampling (str): "4:2:0" halves chroma both ways, "4:4:4" keeps it. Default: "4:2:0".
+        threads (int | None): At least 1. Default: None, this process's share of the cores.
+        decode (str): "auto" (the kernel for JPEGs where it is built, Pillow for the rest), "native" (an error if it is
+            not built) or "pillow". Default: "auto".
+
+    Raises:
+        ConfigError: If an argument is out of range, or an op is random or no geometry.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastfeed.decode import Recoder
+        >>> recoder = Recoder([ff.Resize(16, filter="lanczos")], quality=90)
+        >>> small, bad = recoder([Path("photos/cat/0000.jpg").read_bytes(), b"no image"])
+        >>> small[:3], bad.reason
+        (b'\\xff\\xd8\\xff', 'not_image')
     """
 
     def __init__(
@@ -71,6 +86,8 @@ class Recoder:
         self._native = None
         if decode == "native" or (decode == "auto" and is_built()):
             self._native = NativeEngine(self._decode, self.threads)
+        elif decode == "auto":
+            warn_not_built()
 
     def __repr__(self) -> str:
         engine = "kernel for JPEGs, Pillow for the rest" if self._native else "Pillow"

@@ -25,6 +25,10 @@ class RouterEngine:
         declined = [i for i, h in enumerate(headers) if isinstance(h, Bad) and h.reason in DECLINED]
         for i, header in zip(declined, self.other.probe([blobs[i] for i in declined]), strict=True):
             headers[i] = header
+        for i, header in enumerate(headers):
+            if isinstance(header, Bad) and header.reason == "bomb":  # which limit it met
+                again = self.other.probe([blobs[i]])[0]
+                headers[i] = again if isinstance(again, Bad) else header
         return headers
 
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:

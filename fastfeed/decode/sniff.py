@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-__all__ = ["ends_early", "png_exif", "png_intact", "sniff"]
+__all__ = ["content_kind", "ends_early", "png_exif", "png_intact", "sniff"]
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -47,6 +47,41 @@ def sniff(blob: bytes) -> str | None:
         if head.startswith(magic):
             return name
     return None
+
+
+_OTHERS = (
+    (b"%PDF", "PDF"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"\x7fELF", "a program"),
+    (b"\x1aE\xdf\xa3", "a video"),
+    (b"version https://git-lfs", "a Git LFS pointer"),
+)
+
+
+def content_kind(blob: bytes) -> str:
+    """What something that is no image is, never what it holds: the file may be one that no one should see."""
+    head = bytes(blob[:512])
+    if head[4:8] == b"ftyp":
+        return "a video"
+    if head[257:262] == b"ustar":
+        return "a tar archive"
+    for magic, name in _OTHERS:
+        if head.startswith(magic):
+            return name
+    if not head.strip(b"\0"):
+        return "zeros"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "HTML"
+    if text.startswith((b"<?xml", b"<svg")):
+        return "SVG" if b"<svg" in text else "XML"
+    return "text" if all(byte >= 32 or byte in b"\t\n\r\f\x1b" for byte in head) else "binary data"
 
 
 def ends_early(blob: bytes, format: str) -> bool:

@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "mixing.h"
+#include "system.h"
 
 namespace fastfeed {
 namespace {

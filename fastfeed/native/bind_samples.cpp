@@ -1,7 +1,4 @@
 // Reads samples, or borrows them from Python, and looks at their headers.
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <stdexcept>
 
@@ -9,27 +6,21 @@
 
 #include "calls.h"
 #include "checks.h"
+#include "system.h"
 
 namespace fastfeed {
-
-int64_t thread_id() {
-  static thread_local const int64_t id =
-#ifdef __linux__
-      int64_t(syscall(SYS_gettid));
-#else
-      int64_t(getpid());
-#endif
-  return id;
-}
 
 void SampleList::borrow(size_t i, nb::handle object) {
   // keeps the buffer exported, so that a bytearray cannot be resized meanwhile
   nb::object kept = nb::steal(PyMemoryView_FromObject(object.ptr()));
   if (!kept.is_valid()) throw nb::python_error();
-  const Py_buffer& view = *PyMemoryView_GET_BUFFER(kept.ptr());
-  if (!PyBuffer_IsContiguous(&view, 'C')) throw nb::buffer_error("a sample must be contiguous");
+  Py_buffer view;
+  if (PyObject_GetBuffer(kept.ptr(), &view, PyBUF_FULL_RO) != 0) throw nb::python_error();
+  const bool contiguous = PyBuffer_IsContiguous(&view, 'C') != 0;
   samples[i].data = static_cast<const uint8_t*>(view.buf);
   samples[i].size = size_t(view.len);
+  PyBuffer_Release(&view);
+  if (!contiguous) throw nb::buffer_error("a sample must be contiguous");
   samples[i].read = Read::ok;
   owners.push_back(std::move(kept));
 }
@@ -39,7 +30,8 @@ namespace {
 using WrittenCodes = nb::ndarray<int32_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using WrittenSides = nb::ndarray<int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 
-// Reads until `max_bytes` are there; later samples are skipped. span: begin and end of each, and its thread.
+// Reads until `max_bytes` are there; later samples are skipped. span: thread, begin and duration of each, and the bytes
+// that were read from a file.
 std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locations, int64_t max_bytes,
                                      int64_t max_pixels, Spans spans, nb::object stop) {
   auto list = std::make_unique<SampleList>();
@@ -66,6 +58,7 @@ std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locati
     sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample, total);
     if (sample.read == Read::ok && !location.height) probe(sample, limits);
     own[2] = clock_ns() - own[1];
+    if (sample.read == Read::ok && !location.memory) own[3] = int64_t(sample.size);
   }, stop, true);  // or the next batch waits to be read until this one is made
   return list;
 }

@@ -23,6 +23,8 @@ inline void same_length(size_t want, size_t got, const char* what, const char* o
 
 void bind_draws(nb::module_& m);
 void bind_executor(nb::module_& m);
+void bind_libjpeg(nb::module_& m);
 void bind_masks(nb::module_& m);
+void bind_traces(nb::module_& m);
 
 }  // namespace fastfeed

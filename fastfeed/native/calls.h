@@ -14,6 +14,7 @@
 
 #include "bindings.h"
 #include "executor.h"
+#include "finalizing.h"
 #include "pool.h"
 
 namespace fastfeed {
@@ -58,16 +59,20 @@ struct SampleList {
 // Threads that make batches, several at a time.
 class Executor {
  public:
-  explicit Executor(int threads) : threads_(checked(threads)), pool_(threads + 1), buffers_(std::make_shared<Buffers>()) {}
+  explicit Executor(int threads)
+      : threads_(checked(threads)), pool_(threads + 1), buffers_(new std::shared_ptr(std::make_shared<Buffers>())) {}
+  ~Executor() { delete buffers_.load(); }
 
   int threads() const { return threads_; }
-  // With the GIL. In a forked child those of the parent are leaked, since a thread may have left them locked.
-  const std::shared_ptr<Buffers>& buffers() {
-    if (!buffers_->are_own()) {
-      new std::shared_ptr<Buffers>(std::move(buffers_));
-      buffers_ = std::make_shared<Buffers>();
+  // For several threads at once. In a forked child those of the parent are leaked, since a thread may have left them
+  // locked; for the same reason there is no lock here.
+  std::shared_ptr<Buffers> buffers() {
+    std::shared_ptr<Buffers>* held = buffers_.load();
+    if (!(*held)->are_own()) {
+      auto own = std::make_unique<std::shared_ptr<Buffers>>(std::make_shared<Buffers>());
+      if (buffers_.compare_exchange_strong(held, own.get())) held = own.release();  // else another thread was first
     }
-    return buffers_;
+    return *held;
   }
 
   // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set(). Once that is set, tasks
@@ -102,20 +107,11 @@ class Executor {
     if (threads < 1 || threads > 4096) throw std::invalid_argument("threads must be in [1, 4096]");
     return threads;
   }
-  static bool is_finalizing() {
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsFinalizing();
-#else
-    return _Py_IsFinalizing();
-#endif
-  }
 
   const int threads_;
   Pool pool_;
-  std::shared_ptr<Buffers> buffers_;
+  std::atomic<std::shared_ptr<Buffers>*> buffers_;  // replaced once after a fork, never deleted while in use
 };
-
-int64_t thread_id();
 
 void bind_samples(nb::class_<Executor>& executor, nb::module_& m);
 void bind_locations(nb::module_& m);

@@ -103,7 +103,7 @@ bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, G
   std::memset(scan_.means, 0, sizeof scan_.means);
   scan_.cursor.begin(info->restart_interval);
   info->client_data = &scan_;
-  reinterpret_cast<Hook*>(info->entropy)->decode_mcu = &HWY_DYNAMIC_DISPATCH(decode_mcu);
+  reinterpret_cast<Hook*>(info->entropy)->decode_mcu = HWY_DYNAMIC_DISPATCH(decode_mcu);
   return true;
 }
 

@@ -1,17 +1,13 @@
 #include "executor.h"
 
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <optional>
 #include <stdexcept>
 
 #include "pool.h"
+#include "system.h"
 #include "tables.h"
 
 namespace fastfeed {
@@ -32,15 +28,6 @@ class Watch {
  private:
   int64_t now_;
 };
-
-void wait(int64_t ns) {
-#ifdef __linux__
-  static thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1);  // or it takes 50 us longer
-  (void)exact;
-#endif
-  const timespec pause{time_t(ns / 1000000000), long(ns % 1000000000)};
-  nanosleep(&pause, nullptr);
-}
 
 Cut cut_of(const Values& values, size_t row) {
   Cut cut;
@@ -132,17 +119,11 @@ void convert_image(const Conversion& how, const Image& image, const Tables& tabl
   else convert(image.at, out, image.pixels(), *how.tables, how.planar);
 }
 
-int64_t clock_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
-}
-
 Status run_sample(const Program& program, const Values& values, size_t index, const Sample& sample, uint8_t* out,
                   size_t row_bytes, Worker& worker, Spent& spent) {
   Watch watch;
   if (program.wait_ns) {
-    wait(program.wait_ns);
+    pause_ns(program.wait_ns);
     watch.lap(spent.decode);
     return Status::ok;
   }

@@ -23,7 +23,6 @@ struct Values {
 struct Spent {
   int64_t begin = 0, decode = 0, augment = 0, convert = 0;
 };
-int64_t clock_ns();
 
 // Bytes of an image, through the tables still to be applied to it, into what the batch holds.
 void convert_image(const Conversion& how, const Image& image, const Tables& tables, uint8_t* out);

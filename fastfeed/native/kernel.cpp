@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "libjpeg.h"
 #include "pool.h"
 
 namespace fastfeed {
@@ -78,7 +79,7 @@ Status admit(const Header& header, size_t size, const Limits& limits) {
   return Status::ok;
 }
 
-Worker::Worker() : reader_(libjpeg_reader()) {}
+Worker::Worker() : reader_(libjpeg_reader(libjpeg_huffman_reason().empty())) {}
 
 template <class Room, class Task>
 Status Worker::checked(const uint8_t* data, size_t size, const Window& window, const Limits& limits, Room room,

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include <jpeglib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -162,6 +165,12 @@ nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Size
   return result;
 }
 
+void give_back() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 int channels_of(const Image& image) {
   const size_t channels = image.shape(2);
   if (channels != 1 && channels != 3) throw std::invalid_argument("image must be uint8 (height, width, 1 or 3)");
@@ -214,7 +223,7 @@ void count_all(Image image, Counts counts) {
 
 NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // a daemon thread, or a forked child, still holds objects at exit
-  if (PyInterpreterState_Get() != PyInterpreterState_Main())
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)  // the main one's; _Main() is not in the stable ABI
     throw nb::import_error(
         "fastfeed runs in the main interpreter of a process only, and this is a sub-interpreter: its threads would take "
         "the wrong one's lock. Use a process instead, such as one of multiprocessing");
@@ -237,7 +246,13 @@ NB_MODULE(_native, m) {
   m.def("gray", &gray_all, nb::arg("image").noconvert());
   bind_draws(m);
   bind_executor(m);
+  bind_libjpeg(m);
   bind_masks(m);
+  bind_traces(m);
+  m.def("limit_held_bytes", &limit_held_bytes, nb::arg("bytes"),
+        "How many bytes decoding may hold at once in this process, over what the smallest images need.");
+  m.def("give_back", &give_back, nb::call_guard<nb::gil_scoped_release>(),
+        "Returns memory that the C library's allocator keeps after large images to the system.");
   m.def("instruction_sets", &instruction_sets,
         "Instruction sets that this machine has of those that the kernel was compiled for, fastest first.");
   m.def("use_instruction_set", [](const std::optional<std::string>& name) { use_instruction_set(name.value_or("")); },

@@ -1,9 +1,7 @@
 #include "pool.h"
 
-#include <pthread.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -16,14 +14,15 @@
 #include <vector>
 
 #include "kernel.h"
+#include "system.h"
 
 namespace fastfeed {
 namespace {
 
-constexpr size_t kHeldBytes = size_t(1) << 30;
+std::atomic<size_t> held_bytes_limit{size_t(1) << 30};
 constexpr std::chrono::milliseconds kAskAfter(50);  // how often a waiting caller looks whether it should stop
 
-struct Purse {
+struct HeldMemory {
   std::mutex mutex;
   std::condition_variable change;
   size_t used = 0;
@@ -32,22 +31,24 @@ struct Purse {
 
 // Never destroyed: threads may still hold something at exit. A forked child gets an empty one, since the parent's may
 // be locked by a thread that the child does not have.
-Purse*& purse() {
-  static Purse* one = [] {
-    pthread_atfork(nullptr, nullptr, [] { purse() = new Purse; });
-    return new Purse;
+HeldMemory*& held_memory() {
+  static HeldMemory* one = [] {
+    after_fork([] { held_memory() = new HeldMemory; });
+    return new HeldMemory;
   }();
   return one;
 }
 
 }  // namespace
 
+void limit_held_bytes(size_t bytes) { held_bytes_limit = bytes; }
+
 Admission::Admission(size_t bytes) : bytes_(bytes) {
   if (!bytes_) return;
-  Purse& p = *purse();
+  HeldMemory& p = *held_memory();
   std::unique_lock<std::mutex> lock(p.mutex);
   const uint64_t ticket = p.last++;
-  p.change.wait(lock, [&] { return p.turn == ticket && (!p.used || p.used + bytes_ <= kHeldBytes); });
+  p.change.wait(lock, [&] { return p.turn == ticket && (!p.used || p.used + bytes_ <= held_bytes_limit); });
   p.used += bytes_;
   ++p.turn;
   p.change.notify_all();
@@ -55,7 +56,7 @@ Admission::Admission(size_t bytes) : bytes_(bytes) {
 
 Admission::~Admission() {
   if (!bytes_) return;
-  Purse& p = *purse();
+  HeldMemory& p = *held_memory();
   std::lock_guard<std::mutex> lock(p.mutex);
   p.used -= bytes_;
   p.change.notify_all();
@@ -63,7 +64,7 @@ Admission::~Admission() {
 
 class Pool::State {
  public:
-  explicit State(int threads) : pid(getpid()) {
+  explicit State(int threads) : pid(process_id()) {
     idle_.reserve(size_t(threads));
     threads_.reserve(size_t(threads));
     for (int i = 0; i < threads; ++i) {  // here, where running out of memory can be said
@@ -133,7 +134,7 @@ class Pool::State {
     if (error) std::rethrow_exception(error);
   }
 
-  const pid_t pid;
+  const int64_t pid;
 
  private:
   struct Run {
@@ -213,12 +214,12 @@ Pool::Pool(int threads) : threads_(std::max(threads, 1)), state_(nullptr) {}
 
 Pool::~Pool() {
   State* state = state_.load();
-  if (state && state->pid == getpid()) delete state;
+  if (state && state->pid == process_id()) delete state;
 }
 
 Pool::State& Pool::state() {
   State* state = state_.load();
-  if (!state || state->pid != getpid()) {
+  if (!state || state->pid != process_id()) {
     auto fresh = std::make_unique<State>(threads_);
     if (state_.compare_exchange_strong(state, fresh.get())) state = fresh.release();
   }
@@ -227,7 +228,7 @@ Pool::State& Pool::state() {
 
 void Pool::cancel() {
   State* state = state_.load();
-  if (state && state->pid == getpid()) state->cancel();
+  if (state && state->pid == process_id()) state->cancel();
 }
 
 void Pool::run(int n, const std::function<void(Worker&, int)>& task) {

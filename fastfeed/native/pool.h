@@ -9,6 +9,9 @@ namespace fastfeed {
 
 class Worker;
 
+// How many bytes all Admissions of this process may hold at once; 1 GiB at first. Those that wait look again when one ends.
+void limit_held_bytes(size_t bytes);
+
 // Holds `bytes` of what all threads may hold at once; waits for room, first come, first served, so that something large
 // does not starve. A request larger than the limit waits until it is alone.
 class Admission {

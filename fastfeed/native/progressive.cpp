@@ -156,8 +156,11 @@ constexpr size_t kKept = 1 << 16;  // blocks whose memory stays for the next ima
 }  // namespace
 
 void Progressive::prepare(j_decompress_ptr info) {
-  for (int i = 0; i < info->num_components; ++i)
-    known_[i].assign(size_t(info->comp_info[i].width_in_blocks) * info->comp_info[i].height_in_blocks, 0);
+  for (int i = 0; i < info->num_components; ++i) {
+    const jpeg_component_info& part = info->comp_info[i];
+    const bool means_only = shrunk_size(part) == 1;  // its other scans are left out
+    known_[i].assign(means_only ? 0 : size_t(part.width_in_blocks) * part.height_in_blocks, 0);
+  }
 }
 
 void Progressive::release() {
@@ -200,7 +203,7 @@ void Progressive::begin(j_decompress_ptr info) {
   scan_.empty = 0;
   scan_.block = 0;
   scan_.cursor.begin(info->restart_interval);
-  hook(info).decode_mcu = &HWY_DYNAMIC_DISPATCH(decode_mcu);
+  hook(info).decode_mcu = HWY_DYNAMIC_DISPATCH(decode_mcu);
 }
 
 }  // namespace fastfeed

@@ -13,7 +13,7 @@ namespace fastfeed {
 
 class Progressive {
  public:
-  // Memory for the image whose header `info` has read; throws std::bad_alloc.
+  // Memory for the image whose header `info` has read, and its dimensions; throws std::bad_alloc.
   void prepare(j_decompress_ptr info);
   void release();
   // Call when `info` has begun its first scan and read nothing of it. Takes info->client_data.

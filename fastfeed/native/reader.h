@@ -39,8 +39,9 @@ class RowReader {
   virtual void release() = 0;
 };
 
-// The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time.
-std::unique_ptr<RowReader> libjpeg_reader();
+// The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time. Without `huffman` it leaves Huffman
+// decoding to libjpeg.
+std::unique_ptr<RowReader> libjpeg_reader(bool huffman);
 
 // Bytes that decoding a region keeps at once, in addition to rows: the coefficients of a file with several scans.
 size_t held_bytes(const Header& header);

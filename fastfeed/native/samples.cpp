@@ -1,17 +1,12 @@
 #include "samples.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <new>
 #include <tuple>
 
 #include "checksums.h"
+#include "system.h"
 #include "tf_record.h"
 
 namespace fastfeed {
@@ -30,12 +25,10 @@ size_t rounded(size_t bytes) {
 class File {
  public:
   explicit File(const Location& location) : fd_(location.fd), own_(location.fd < 0) {
-    // O_NONBLOCK: a named pipe called photo.jpg must not stop the thread for ever
-    constexpr int kHow = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
-    if (own_) fd_ = open(location.names ? location.names->path(location.name).c_str() : location.path, kHow);
+    if (own_) fd_ = open_file(location.names ? location.names->path(location.name).c_str() : location.path);
   }
   ~File() {
-    if (own_ && fd_ >= 0) close(fd_);
+    if (own_ && fd_ >= 0) close_file(fd_);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -46,35 +39,25 @@ class File {
   const bool own_;
 };
 
-int64_t modified_ns(const struct stat& status) {
-#ifdef __APPLE__
-  return int64_t(status.st_mtimespec.tv_sec) * 1000000000 + status.st_mtimespec.tv_nsec;
-#else
-  return int64_t(status.st_mtim.tv_sec) * 1000000000 + status.st_mtim.tv_nsec;
+bool is_absolute(const std::string& name) {
+#ifdef _WIN32
+  if (name.size() > 2 && name[1] == ':') return true;  // a drive
+  if (name[0] == '\\') return true;
 #endif
-}
-
-bool read_fully(int fd, uint8_t* into, size_t count, int64_t offset) {
-  while (count) {
-    const ssize_t got = pread(fd, into, count, off_t(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    into += got, count -= size_t(got), offset += got;
-  }
-  return true;
+  return name[0] == '/';
 }
 
 // How many forks lie between this process and the one that loaded this code.
 int forks() {
   static std::atomic<int> count{0};
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++count; });
+  static const bool registered = (after_fork([] { ++count; }), true);
   (void)registered;
   return count;
 }
 
-bool unchanged(const Location& location, const struct stat& status) {
-  return (location.size < 0 || location.size == status.st_size) &&
-         (location.modified_ns < 0 || location.modified_ns == modified_ns(status));
+bool unchanged(const Location& location, const FileStatus& status) {
+  return (location.size < 0 || location.size == status.size) &&
+         (location.modified_ns < 0 || location.modified_ns == status.modified_ns);
 }
 
 }  // namespace
@@ -88,7 +71,7 @@ std::string Names::path(int64_t i) const {
   if (first < 0 || last < first || size_t(last) > size) return {};
   std::string name(reinterpret_cast<const char*>(text) + first, size_t(last - first));
   if (name.find('\0') != std::string::npos) return {};
-  return name.empty() || name[0] == '/' ? name : root + name;
+  return name.empty() || is_absolute(name) ? name : root + name;
 }
 
 Buffers::Buffers() : forks_(forks()) {}
@@ -156,17 +139,17 @@ Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& me
                  std::atomic<int64_t>& held) {
   if (location.memory) return unwrap(location, location.memory, size_t(location.last), sample) ? Read::ok : Read::failed;
   const File file(location);
-  struct stat status;
-  if (file.fd() < 0 || fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode)) return Read::failed;
-  const int64_t last = location.last < 0 ? status.st_size : location.last;
+  FileStatus status;
+  if (file.fd() < 0 || !file_status(file.fd(), status) || !status.regular) return Read::failed;
+  const int64_t last = location.last < 0 ? status.size : location.last;
   const int64_t first = location.first - location.head;
-  if (last > status.st_size || first < 0 || last <= location.first || last - first > kLargestFile) return Read::failed;
+  if (last > status.size || first < 0 || last <= location.first || last - first > kLargestFile) return Read::failed;
   const size_t count = size_t(last - first);
   held += int64_t(count);
   memory = buffers.take(count);
-  if (!read_fully(file.fd(), memory.get(), count, first)) return Read::failed;
+  if (!read_file(file.fd(), memory.get(), count, first)) return Read::failed;
   // after the read: nothing was written before or during it
-  if (location.modified_ns >= 0 && fstat(file.fd(), &status) != 0) return Read::failed;
+  if (location.modified_ns >= 0 && !file_status(file.fd(), status)) return Read::failed;
   if (!unchanged(location, status)) return Read::failed;
   return unwrap(location, memory.get(), count, sample) ? Read::ok : Read::failed;
 }

@@ -43,6 +43,7 @@ WAYS = {
     "restart rows": {"restart_marker_rows": 1},
     "progressive": {"progressive": True},
     "progressive 4:4:4": {"progressive": True, "quality": 85, "subsampling": 0},
+    "progressive 4:2:2": {"progressive": True, "subsampling": 1},
     "progressive restarts": {"progressive": True, "restart_marker_blocks": 7},
 }
 
@@ -72,6 +73,38 @@ def test_shrunk_images_are_libjpegs(way, shrink):
     assert want.shape[:2] == (160 // shrink, 240 // shrink)
     got = decode_one(blob, (0, 0, 160, 240), want.shape[:2], "bilinear", enlarge=1.0)
     assert np.array_equal(got, want)
+
+
+def detail_scans(blob: bytes, component: int) -> list[tuple[int, int]]:
+    """Where the data of scans begins and ends that bring no means of this component."""
+    scans, at = [], blob.index(b"\xff\xda")
+    while at >= 0:
+        length = int.from_bytes(blob[at + 2 : at + 4], "big")
+        coded = (0x00, *range(0xD0, 0xD8))  # what may follow 0xFF within a scan
+        ends = [i for i in range(at + 2 + length, len(blob) - 1) if blob[i] == 0xFF and blob[i + 1] not in coded]
+        if blob[at + 4] == 1 and blob[at + 5] == component and blob[at + 7]:
+            scans.append((at + 2 + length, ends[0]))
+        at = blob.find(b"\xff\xda", ends[0])
+    return scans
+
+
+@pytest.mark.parametrize(("sampling", "left_out"), [(0, (1, 2, 3)), (1, (1, 2, 3)), (2, (1,))])
+def test_an_eighth_leaves_out_scans_that_it_does_not_show(sampling, left_out):
+    """Damage in what it shrinks to a pixel per block does not show, elsewhere and at full size it does."""
+    good = encoded(textured(160, 240), progressive=True, subsampling=sampling)
+    window, eighth = (0, 0, 160, 240), (20, 30)
+    want = decode_one(good, window, eighth, "bilinear", enlarge=1.0)
+    for component in (1, 2, 3):
+        damaged = bytearray(good)
+        for first, last in detail_scans(good, component):
+            damaged[first:last] = bytes(last - first)
+        assert damaged != good
+        out, (reason,) = decode([bytes(damaged)], np.array([window], float), eighth, "bilinear", enlarge=1.0)
+        assert (reason is None and np.array_equal(out[0], want)) == (component in left_out)
+        out, (reason,) = decode([bytes(damaged)], np.array([window], float), (160, 240), "bilinear", enlarge=NEVER)
+        assert reason or not np.array_equal(out[0], shown(good))
+    cut = good[: detail_scans(good, 1)[-1][0] + 5]  # in a scan that is left out: the file has no end
+    assert decode([cut], np.array([window], float), eighth, "bilinear", enlarge=1.0)[1] == ["truncated"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -131,8 +131,12 @@ for _ in range(20):
     time.sleep(0.01)
     child = os.fork()
     if child == 0:
-        good = not executor.read(files, 1 << 30, never).codes.any()
-        os._exit(0 if good else 1)
+        codes = []
+        first = [threading.Thread(target=lambda: codes.append(executor.read(files, 1 << 30, never).codes.any()))
+                 for _ in range(4)]  # at once
+        for thread in first: thread.start()
+        for thread in first: thread.join()
+        os._exit(0 if codes == [False] * 4 else 1)
     deadline = time.monotonic() + 20
     while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
         time.sleep(0.005)

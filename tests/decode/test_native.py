@@ -75,7 +75,7 @@ def test_pixels_are_those_of_the_filter(layout, filter):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_windows_begin_at_any_row_and_column(layout):
-    """Rows are skipped and blocks left out above and beside the window: chroma next to it must not notice."""
+    """Rows are skipped and blocks left out above, left and right of the window: chroma next to it must not notice."""
     blob, rng = LAYOUTS[layout](150, 210, 5), np.random.default_rng(6)
     pixels = shown(blob)
     for i in range(80):

@@ -47,7 +47,7 @@ def test_writes_its_own_slots_and_nothing_else():
         if orientation == 6:
             blobs = [jpegs.with_orientation(textured(50, 60, i), 6, True) for i in range(4)]
             want, _ = decode(blobs, boxes, (11, 13), flips=flips)
-        for every in (1, 2):  # slots beside each other, and every other one
+        for every in (1, 2):  # adjacent slots, and every other one
             whole = np.full((4 * every, 11 + 4, 13 + 6, 3), 99, np.uint8)
             out = whole[::every, 2:-2, 3:-3]
             decode(blobs, boxes, (11, 13), flips=flips, out=out)

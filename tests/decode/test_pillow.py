@@ -213,7 +213,9 @@ def test_damage_gets_its_reason(blob, reason):
 
 
 def test_size_limit_counts_pixels_of_the_header():
-    assert decoded(PNG, Decode(max_pixels=48 * 64 - 1)) == Bad("bomb", "64x48 pixels, the limit is 3071")
+    assert decoded(PNG, Decode(max_pixels=48 * 64 - 1)) == Bad(
+        "bomb", "64x48 pixels, the limit is 3071: Decode(max_pixels=...)"
+    )
     assert decoded(PNG, Decode(max_pixels=48 * 64)).shape == (48, 64, 3)
 
 

@@ -62,7 +62,7 @@ def test_a_part_is_what_the_whole_has_there():
 
 
 @pytest.mark.parametrize("threads", (1, 3))
-def test_a_window_outside_the_image_raises_and_the_pool_goes_on(threads):
+def test_a_window_outside_the_image_raises_and_the_pool_continues(threads):
     pool, good = jpegs.native.Pool(threads), encoded(textured(24, 40))
     inside = (0, 0, 24, 40)
     want, _ = decode([good], [inside], (8, 8))

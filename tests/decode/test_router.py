@@ -145,7 +145,7 @@ class Fake:
         (None, 1, None),
         (Bad("unsupported_format"), 2, None),  # found out while decoding: the other engine tries
         (Bad("not_image"), 2, None),
-        (Bad("corrupt"), 0, "corrupt"),  # a verdict: nobody is asked again
+        (Bad("corrupt"), 0, "corrupt"),  # a verdict: no other engine is asked
         (Bad("truncated"), 0, "truncated"),
         (Bad("bomb"), 0, "bomb"),
     ],

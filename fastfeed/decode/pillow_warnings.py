@@ -1,0 +1,106 @@
+"""Pillow's warnings with the name of the file they are about: one line of the log per kind of warning.
+
+Pillow does not know which file its bytes came from. So threads say what they decode (`named`), and what Python would
+show of a warning there goes to the log ("fastfeed") with that name. Filters are left alone: what a user ignores stays
+silent, and what other threads warn of is shown as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastfeed.decode.base import Bad, DecodeEngine, Header
+
+__all__ = ["Name", "current_name", "named", "probe_named", "send_to", "tell", "tell_current"]
+
+_log = logging.getLogger("fastfeed")
+
+Name = Callable[[], str]  # computes a file's uri, which is needed only for those that Pillow warns of
+
+_MAX_KINDS = 100  # that are told of: Pillow has a few dozen, some of which quote the file
+_told: set[str] = set()  # texts without their numbers
+
+
+class _Thread(threading.local):
+    name: Name | None = None
+
+
+_thread = _Thread()
+
+
+class _ShowWarning:
+    """In place of `warnings.showwarning`, which Python calls with what its filters let through."""
+
+    def __init__(self, replaced: Callable[..., object]) -> None:
+        self._replaced = replaced
+
+    def __call__(self, message: Warning | str, *rest: Any) -> None:
+        if not tell_current(message):
+            self._replaced(message, *rest)
+
+
+@contextmanager
+def named(name: Name | None) -> Iterator[None]:
+    """While this thread decodes the file of this name; None: of one without."""
+    before, _thread.name = _thread.name, name
+    # looked at each time: warnings.catch_warnings() of any thread puts back what it found. Of its own for each
+    # replaced function, so that nothing that has wrapped an earlier one is called in a circle
+    if name is not None and not isinstance(warnings.showwarning, _ShowWarning):
+        warnings.showwarning = _ShowWarning(warnings.showwarning)
+    try:
+        yield
+    finally:
+        _thread.name = before
+
+
+def probe_named(engine: DecodeEngine, blobs: Sequence[Any], names: Sequence[Name | None]) -> list[Header | Bad]:
+    """`engine.probe(blobs)`, each under its name."""
+    headers = []
+    for blob, name in zip(blobs, names, strict=True):
+        with named(name):
+            headers += engine.probe([blob])
+    return headers
+
+
+def current_name() -> Name | None:
+    """What `named` was given in this thread."""
+    return _thread.name
+
+
+def tell_current(message: Warning | str) -> bool:
+    """Tell of a warning about the file that this thread decodes; False where there is none."""
+    name = _thread.name
+    if name is not None:
+        _outlet.send(name(), f"{message}")
+    return name is not None
+
+
+def tell(name: str, text: str) -> None:
+    """Log what Pillow says of a file, unless it has said so of another: texts that differ in numbers count as one."""
+    text = " ".join(text.split())
+    kind = re.sub(r"\d+", "0", text)
+    if kind in _told or len(_told) >= _MAX_KINDS:
+        return
+    _told.add(kind)
+    printable = name.encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
+    _log.warning("%s: Pillow says: %s (told for the first such file only)", printable, text)
+
+
+@dataclass(slots=True)
+class _Outlet:
+    send: Callable[[str, str], None]
+
+
+_outlet = _Outlet(tell)
+
+
+def send_to(send: Callable[[str, str], None]) -> None:
+    """Have all warnings of this process sent elsewhere instead, as (uri, text): to the process that logs them."""
+    _outlet.send = send

@@ -1,0 +1,90 @@
+#include "libjpeg.h"
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include <jpeglib.h>
+
+#include "reader.h"
+#include "writer.h"
+
+#define FASTFEED_TEXT_OF(x) #x
+#define FASTFEED_TEXT(x) FASTFEED_TEXT_OF(x)
+
+namespace fastfeed {
+namespace {
+
+// jpeg_entropy_decoder begins with start_pass and decode_mcu in all of them: jpegint.h of 2.0.0, 2.1.5, 3.0.4, 3.1.4.1, 3.2.0
+constexpr int kOldest = 2000000, kNewest = 3002999;
+
+#if defined(FASTFEED_UNKNOWN_LIBJPEG)
+constexpr int kVersion = 9009000;
+#elif defined(LIBJPEG_TURBO_VERSION_NUMBER)
+constexpr int kVersion = LIBJPEG_TURBO_VERSION_NUMBER;
+#else
+constexpr int kVersion = 0;
+#endif
+
+// The pixels of the file; none when decoding failed.
+std::vector<uint8_t> decoded(RowReader& reader, const JpegWriter& file, const Header& header, bool plain) {
+  std::vector<uint8_t> pixels;
+  Region region;
+  region.height = header.height, region.width = header.width;
+  if (reader.start(file.data(), file.size(), header, region, plain) != Status::ok) return pixels;
+  const size_t all = size_t(header.height) * size_t(header.width) * 3;
+  while (pixels.size() < all) {
+    const RowReader::Rows rows = reader.rows();
+    if (!rows.count) break;
+    pixels.insert(pixels.end(), rows.at, rows.at + rows.stride * size_t(rows.count));
+  }
+  if (reader.finish() != Status::ok || pixels.size() != all) pixels.clear();
+  return pixels;
+}
+
+bool decodes_alike() {
+  constexpr int kHeight = 40, kWidth = 56;
+  std::vector<uint8_t> pixels(size_t(kHeight) * kWidth * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = uint8_t(i * 7 + (i >> 5) * (i & 15));
+  JpegWriter writer;
+  if (!writer.write(pixels.data(), kHeight, kWidth, Coding())) return false;
+  const Header header = read_header(writer.data(), writer.size());
+  const auto reader = libjpeg_reader(true);
+  const std::vector<uint8_t> ours = decoded(*reader, writer, header, false);
+  return !ours.empty() && ours == decoded(*reader, writer, header, true);
+}
+
+std::string reason() {
+  if (kVersion < kOldest || kVersion > kNewest)
+    return std::string("libjpeg-turbo ") + libjpeg_version() + " is not one of the known versions, 2.0 to 3.2";
+  if (!decodes_alike()) return "a test image did not decode to the same pixels with both";
+  return "";
+}
+
+}  // namespace
+
+const char* libjpeg_version() {
+#if defined(FASTFEED_UNKNOWN_LIBJPEG)
+  return "9.9.0";
+#elif defined(LIBJPEG_TURBO_VERSION)
+  return FASTFEED_TEXT(LIBJPEG_TURBO_VERSION);
+#else
+  return "of unknown version";
+#endif
+}
+
+bool libjpeg_simd() {
+#ifdef WITH_SIMD
+  return WITH_SIMD;
+#else
+  return false;
+#endif
+}
+
+const std::string& libjpeg_huffman_reason() {
+  static const std::string text = reason();
+  return text;
+}
+
+}  // namespace fastfeed

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from fastfeed.distributed.world import World
+from fastfeed.system.processes import usable_cores
 
 __all__ = ["cgroup_limits", "cores_for"]
 
@@ -16,7 +17,7 @@ def cores_for(world: World, root: Path = Path("/")) -> int:
     Launchers that bind ranks give each its own cores already; those are not divided again.
     """
     machine = os.cpu_count() or 1
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else machine
+    bound = min(usable_cores(), machine)
     quota = cgroup_limits(root)[0] or machine
     return max(1, min(bound, machine // world.local_size, int(quota)))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, MutableMapping
 
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
+from fastfeed.proven import runs_on_gpu
 
 __all__ = ["pin_gpu"]
 
@@ -17,11 +18,27 @@ NAME = "CUDA_VISIBLE_DEVICES"
 ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
 
 
+@runs_on_gpu
 def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.environ) -> str | None:
-    """Show this process only the GPU of its local rank; returns that entry of CUDA_VISIBLE_DEVICES, None without GPUs.
+    """Show this process only the GPU of its local rank, before a framework looks for GPUs.
 
     Takes one of the visible GPUs; if a launcher shows only one already, nothing changes. Frameworks then call it GPU 0.
-    Too late once this process has initialized CUDA, as `torch.cuda.is_available()` does: ConfigError.
+
+    Args:
+        world (World | None): The ranks. Default: None, what the launcher's environment says.
+        environ (MutableMapping[str, str]): Where CUDA_VISIBLE_DEVICES is read and set. Default: os.environ.
+
+    Returns:
+        The entry of CUDA_VISIBLE_DEVICES; None without GPUs.
+
+    Raises:
+        ConfigError: If there are fewer GPUs than processes on this machine, or CUDA is initialized in this process
+            already, as `torch.cuda.is_available()` does.
+
+    Example:
+        >>> world = ff.World(rank=1, size=2, local_rank=1, local_size=2)
+        >>> ff.pin_gpu(world, environ={"CUDA_VISIBLE_DEVICES": "4,5"})
+        '5'
     """
     world = World.detect(environ) if world is None else world
     visible = environ.get(NAME)

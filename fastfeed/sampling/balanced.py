@@ -35,19 +35,31 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class Balanced:
-    """Each class equally often, whatever its size.
+    """Every class equally often, whatever its size.
 
     Counts of two classes differ by at most one, in an epoch and in any run of batches from its beginning. The samples
-    of a class alternate, also across epochs: none comes a second time before all came once. A sample that comes
-    several times in an epoch is augmented differently each time.
+    of a class alternate, also across epochs: none repeats before all others have been read once. A sample that comes
+    several times in an epoch is augmented differently each time. Reads from anywhere in storage; keeps 4 bytes per
+    sample in memory.
 
-    Reads from anywhere in storage. Keeps 4 bytes a sample.
+    Args:
+        length (int | None): Positions per epoch, at least 1. Default: None, as many as the source has samples.
+        classes (Classes | None): Samples by class, set by `bind`; not for callers. Default: None.
+
+    Raises:
+        ConfigError: If `length` is no integer >= 1. A source without labels is refused by `Feed`.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((100, 1, 1, 3), np.uint8), [0] * 90 + [1] * 10)
+        >>> feed = ff.Feed(source, [], batch=20, shuffle=ff.Balanced())
+        >>> np.bincount(next(iter(feed)).labels)
+        array([10, 10])
     """
 
     open: ClassVar[bool] = False
 
-    length: int | None = None  # positions per epoch; None: as many as the source has samples
-    classes: Classes | None = field(default=None, repr=False, compare=False)  # once `bind` has seen the labels
+    length: int | None = None
+    classes: Classes | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.length is not None:

@@ -51,15 +51,43 @@ class Order(Protocol):
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
 
     def bind(self, source: Any) -> Order:
-        """The same order with what it needs of the source; ConfigError if the source does not have it."""
+        """The same order with what it needs of the source.
+
+        Args:
+            source (Source): Where labels, weights or shards are read.
+
+        Returns:
+            An order for that source.
+
+        Raises:
+            ConfigError: If the source does not have what the order needs.
+        """
         ...
 
     def positions(self, samples: int) -> int:
-        """Positions per epoch for a source of so many samples; ConfigError if the order does not fit it."""
+        """Positions per epoch.
+
+        Args:
+            samples (int): Samples in the source.
+
+        Returns:
+            How many samples an epoch visits.
+
+        Raises:
+            ConfigError: If the order does not fit a source of so many samples.
+        """
         ...
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        """The samples at these positions (int64, any number of them). Pure: no position depends on the others."""
+        """The samples at these positions of an epoch. Pure: no position depends on the others.
+
+        Args:
+            positions (np.ndarray): int64, any number of them.
+            epoch (Epoch): The epoch, and what else an order may depend on.
+
+        Returns:
+            Sample ids, and for each which of its occurrences in the epoch this is.
+        """
         ...
 
 

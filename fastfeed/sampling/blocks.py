@@ -17,24 +17,42 @@ __all__ = ["Blocks"]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Every sample once, reading few shards at a time.
+    """Every sample once, reading few shards at a time: for storage where sequential reads are cheaper than random ones.
 
     The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A lane fills the same
-    rows of every global batch, from `window` open shards, whose samples come in random order. A rank reads
-    the lanes of its rows, so each of R ranks has about window * max(1, lanes / R) shards open, and all ranks together
-    have the same ones open at every R. With fewer lanes than ranks, several ranks read a shard.
+    rows of every global batch, from `window` open shards, whose samples come in random order. A rank reads the lanes of
+    its rows, so each of R ranks has about window * max(1, lanes / R) shards open, and all ranks together have the same
+    ones open at every R. With fewer lanes than ranks, several ranks read a shard.
 
     It mixes like a shuffle buffer of window * lanes shards: batches near in time come from the same shards, and which
     shards are combined changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards;
     with shuffle="full" it has about 210. `lanes=1` reads one window after another on all ranks.
+
+    Args:
+        block (int | None): Consecutive samples that are read together, at least 1. Default: None, the source's own
+            shards or row groups.
+        window (int): Shards that a lane has open, at least 1. Default: 4.
+        lanes (int): Lanes that are read at the same time, at least 1; at most one per row of the global batch is used.
+            Default: 64.
+        units (Units | None): Shards of the source, set by `bind`; not for callers. Default: None.
+
+    Raises:
+        ConfigError: If a field is no integer >= 1.
+
+    Example:
+        >>> order = ff.Blocks(block=2, window=1, lanes=1)
+        >>> order.count(samples=6)
+        3
+        >>> ff.Plan(6, 2, shuffle=order).ids(epoch=0, step=0)  # one block
+        array([2, 3])
     """
 
     open: ClassVar[bool] = False
 
-    block: int | None = None  # consecutive samples in storage; None: the source's own shards or row groups
-    window: int = 4  # shards that a lane has open
-    lanes: int = 64  # read at the same time; at most one per row of the global batch
-    units: Units | None = field(default=None, repr=False, compare=False)  # the source's, set by `bind`
+    block: int | None = None
+    window: int = 4
+    lanes: int = 64
+    units: Units | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("block", "window", "lanes"):
@@ -45,7 +63,18 @@ class Blocks:
         return self if self.block is not None else self.over(bounds_of(source))
 
     def over(self, bounds: np.ndarray) -> Blocks:
-        """The same with these units of storage: first id of each, and the number of samples; strictly ascending."""
+        """The same order with these units of storage.
+
+        Args:
+            bounds (np.ndarray): First id of each unit, and the number of samples last: int64, strictly ascending.
+
+        Returns:
+            Blocks of these units.
+
+        Example:
+            >>> ff.Blocks().over(np.array([0, 100, 250])).count(250)
+            2
+        """
         return replace(self, units=Units(bounds))
 
     def positions(self, samples: int) -> int:
@@ -62,14 +91,33 @@ class Blocks:
         return samples
 
     def count(self, samples: int) -> int:
-        """How many blocks there are."""
+        """How many blocks there are.
+
+        Args:
+            samples (int): Samples in the source.
+
+        Returns:
+            Blocks; the last one may be shorter.
+        """
         if self.units is not None:
             return len(self.units.bounds) - 1
         assert self.block is not None  # positions() has checked that
         return -(-samples // self.block)
 
     def layout(self, samples: int, key: tuple[int, ...]) -> ShuffledUnits:
-        """The blocks of one epoch, end to end."""
+        """The blocks of one epoch, end to end in random order.
+
+        Args:
+            samples (int): Samples in the source.
+            key (tuple[int, ...]): What the order of blocks is drawn from.
+
+        Returns:
+            The units in their order, which maps offsets to sample ids.
+
+        Example:
+            >>> ff.Blocks(block=2).layout(6, (0, 0)).ids(np.arange(6))
+            array([2, 3, 4, 5, 0, 1])
+        """
         if self.units is not None:
             return self.units.shuffled(key)
         assert self.block is not None  # positions() has checked that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -12,9 +13,23 @@ from fastfeed.runtime.atomic_write import atomic_write
 
 __all__ = ["load_state", "save_state"]
 
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+
 
 def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write `feed.state()` as JSON, committed by atomic rename after fsync; until then the old file stays."""
+    """Save a feed's position as JSON, committed by atomic rename after fsync; until then the old file stays.
+
+    Args:
+        path (str | os.PathLike[str]): The file, in a folder that exists.
+        state (dict[str, Any]): What `feed.state()` returned.
+
+    Raises:
+        StateError: If the file cannot be written.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
+        >>> ff.save_state("feed.json", feed.state())
+    """
     path = Path(path)
     text = json.dumps(state, indent=1) + "\n"
     try:
@@ -22,10 +37,31 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
             file.write(text.encode())
     except FileNotFoundError:
         raise StateError(f"cannot save a state to {path}: no folder {path.parent}; create it first") from None
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:  # a full disk is no matter of the path
+            raise
+        raise StateError(
+            f"cannot save a state to {path}: {error.strerror}; pass a file in a folder that can be written"
+        ) from error
 
 
 def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what `save_state` wrote, for `feed.restore`. Raises StateError."""
+    """Read what `save_state` wrote, for `feed.restore`.
+
+    Args:
+        path (str | os.PathLike[str]): The file.
+
+    Returns:
+        The state, which is valid at any world size.
+
+    Raises:
+        StateError: If the file cannot be read or is no saved state.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
+        >>> ff.save_state("feed.json", feed.state())
+        >>> feed.restore(ff.load_state("feed.json"))
+    """
     try:
         state = json.loads(Path(path).read_text("utf-8"))
     except OSError as error:

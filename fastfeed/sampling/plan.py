@@ -8,15 +8,16 @@ world size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, StateError
+from fastfeed.errors import ConfigError
 from fastfeed.sampling import MOST_SAMPLES, Blocks, Epoch, Shuffle, Visits, order_of
+from fastfeed.sampling.position import position_of
 from fastfeed.sampling.rng import check_seed
 
 __all__ = ["Blocks", "Plan", "Shuffle"]
@@ -24,14 +25,30 @@ __all__ = ["Blocks", "Plan", "Shuffle"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One rank's path through the data.
+    """One rank's path through the data, computed from (seed, epoch, step) alone.
 
-    `Plan(samples, global_batch)` is for one rank; `Plan.make(samples, batch=256, world=World.detect())` takes the batch
-    per rank. `dataclasses.replace(plan, world=...)` keeps the global batch, as resuming at another world size does.
+    `dataclasses.replace(plan, world=...)` keeps the global batch, as resuming at another world size does.
+
+    Args:
+        samples (int): Samples in the source, in [1, 2**40].
+        global_batch (int): Samples per step over all ranks, at least one per rank.
+        seed (int): Seed of the order, >= 0. Default: 0.
+        world (World): Rank and number of ranks. Default: World(), a single rank.
+        shuffle (str | Order): "full", "none" or an order such as `Blocks()`. Default: "full".
+        tail (str): What happens to samples that do not fill a global batch: "drop" leaves them out of this epoch, "pad"
+            fills the batch with others of weight 0. Default: "drop".
+
+    Raises:
+        ConfigError: If a field is out of range, or the global batch exceeds the data under tail="drop".
+
+    Example:
+        >>> plan = ff.Plan(samples=10, global_batch=4, world=ff.World(rank=0, size=2), shuffle="none")
+        >>> plan.steps, plan.batch, plan.ids(epoch=0, step=1), plan.first(step=1), plan.weights(step=1)
+        (2, 2, array([4, 5]), 4, array([1., 1.], dtype=float32))
     """
 
-    samples: int  # in the source
-    global_batch: int  # samples per step over all ranks
+    samples: int
+    global_batch: int
     seed: int = 0
     world: World = field(default_factory=World)
     shuffle: Shuffle = "full"
@@ -66,7 +83,27 @@ class Plan:
         shuffle: Shuffle | bool = "full",
         tail: Literal["drop", "pad"] = "drop",
     ) -> Plan:
-        """From a batch per rank or a global batch; shuffle also takes True and False."""
+        """A plan from a batch per rank or a global batch.
+
+        Args:
+            samples (int): Samples in the source.
+            batch (int | None): Samples per step on each rank. Default: None, from `global_batch`.
+            global_batch (int | None): Samples per step over all ranks. Default: None, from `batch`.
+            seed (int): As for `Plan`. Default: 0.
+            world (World | None): Rank and number of ranks. Default: None, a single rank.
+            shuffle (str | bool | Order): As for `Plan`; True is "full", False is "none". Default: "full".
+            tail (str): As for `Plan`. Default: "drop".
+
+        Returns:
+            The plan.
+
+        Raises:
+            ConfigError: If both or neither of `batch` and `global_batch` are given, or a value is out of range.
+
+        Example:
+            >>> ff.Plan.make(1000, batch=8, world=ff.World(rank=1, size=4)).global_batch
+            32
+        """
         world = world or World()
         if (batch is None) == (global_batch is None):
             raise ConfigError(
@@ -105,29 +142,74 @@ class Plan:
         return last - first
 
     def ids(self, epoch: int, step: int) -> np.ndarray:
-        """Sample ids of one step on this rank: shape (batch,), int64."""
+        """Sample ids of one step on this rank.
+
+        Args:
+            epoch (int): Counts from 0.
+            step (int): Within the epoch, in [0, steps).
+
+        Returns:
+            int64 (batch,).
+        """
         return self.visits(epoch, step).ids
 
     def visits(self, epoch: int, step: int) -> Visits:
-        """Sample ids of one step on this rank, and which occurrence in the epoch each one is."""
+        """Sample ids of one step on this rank, and which occurrence in the epoch each one is.
+
+        Args:
+            epoch (int): Counts from 0.
+            step (int): Within the epoch, in [0, steps).
+
+        Returns:
+            Ids and occurrences, int64 (batch,) each.
+        """
         return self.at(epoch, self._positions(step))
 
     def at(self, epoch: int, positions: np.ndarray) -> Visits:
-        """Samples at these positions of an epoch (int64, counted over all ranks); wraps around at the end."""
+        """Samples at positions of an epoch; wraps around at the end.
+
+        Args:
+            epoch (int): Counts from 0.
+            positions (np.ndarray): int64, counted over all ranks.
+
+        Returns:
+            Sample ids, and for each which of its occurrences in the epoch this is.
+
+        Example:
+            >>> ff.Plan(10, 4, shuffle="none").at(0, np.array([0, 7, 12])).ids
+            array([0, 7, 2])
+        """
         length = self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
         info, order = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed)), order_of(self.shuffle)
         return order.visits(positions % (length if order.open else used), info)
 
     def weights(self, step: int) -> np.ndarray:
-        """1 for a sample, 0 for padding: shape (batch,), float32. All ones unless tail is "pad"."""
+        """Which samples of a step count: 1 for a sample, 0 for padding.
+
+        Args:
+            step (int): Within the epoch, in [0, steps).
+
+        Returns:
+            float32 (batch,). All ones unless tail is "pad".
+        """
         first = self.first(step)
         weights = np.ones(self.batch, np.float32)
         weights[max(self.length - first, 0) :] = 0
         return weights
 
     def first(self, step: int) -> int:
-        """The position in an epoch, counted over all ranks, of this rank's first sample of a step."""
+        """The position in an epoch of this rank's first sample of a step, counted over all ranks.
+
+        Args:
+            step (int): Within the epoch, in [0, steps).
+
+        Returns:
+            The position.
+
+        Raises:
+            ConfigError: If `step` is out of range.
+        """
         steps = self.steps
         if not 0 <= step < steps:
             raise ConfigError(f"step must be in [0, {steps}), got {step}")
@@ -138,7 +220,21 @@ class Plan:
         return np.arange(first, first + self.batch, dtype=np.int64)
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:
-        """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at any world size."""
+        """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at any world size.
+
+        Args:
+            epoch (int): Counts from 0.
+            step (int): Within the epoch, in [0, steps].
+            fingerprint (str): The source's fingerprint.
+
+        Returns:
+            The state.
+
+        Example:
+            >>> plan = ff.Plan(samples=10, global_batch=4)
+            >>> plan.position(plan.state(epoch=2, step=1, fingerprint="f00"), fingerprint="f00")
+            (2, 1)
+        """
         return {
             "epoch": int(epoch),
             "step": int(step),
@@ -151,41 +247,30 @@ class Plan:
         }
 
     def position(
-        self, state: dict[str, Any], fingerprint: str | None, changed: Callable[[str], str] | None = None
+        self,
+        state: dict[str, Any],
+        fingerprint: str | None,
+        changed: Callable[[str], str] | None = None,
+        known: Iterable[str] = (),
     ) -> tuple[int, int]:
-        """(epoch, step) of a saved state; StateError names the field that would change the order.
+        """The position in a saved state.
 
-        A fingerprint of None is not compared: the files may have changed, their number may not. `changed` describes how
-        a saved fingerprint differs.
+        Args:
+            state (dict[str, Any]): What `state` returned, with any keys in `known`.
+            fingerprint (str | None): The source's fingerprint; None is not compared: the files may have changed, their
+                number may not.
+            changed (Callable[[str], str] | None): Describes how a saved fingerprint differs. Default: None.
+            known (Iterable[str]): Other keys that the state may have. Default: ().
+
+        Returns:
+            (epoch, step).
+
+        Raises:
+            StateError: If the state is damaged, or names the field that would change the order.
+
+        Example:
+            >>> plan = ff.Plan(samples=10, global_batch=4)
+            >>> plan.position(plan.state(epoch=2, step=1, fingerprint="f00"), fingerprint="f00")
+            (2, 1)
         """
-        current = self.state(0, 0, fingerprint or "")
-        if not isinstance(state, Mapping):
-            raise StateError(f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave")
-        missing = [name for name in current if name not in state]
-        if missing:
-            raise StateError(
-                f"a saved state needs {', '.join(current)}; {', '.join(missing)} missing; pass what feed.state() gave"
-            )
-        for name in ("length", "seed", "global_batch", "shuffle", "tail", "fingerprint"):
-            if state[name] != current[name] and not (name == "fingerprint" and fingerprint is None):
-                if name == "fingerprint":
-                    what = changed(str(state[name])) if changed is not None else ""
-                    raise StateError(
-                        f"cannot restore: the data differs from what the state was saved with{what and f' ({what})'}; "
-                        "start a new run, or call restore(state, strict=False) if names and order are the same"
-                    )
-                hint = {
-                    "length": "samples came or went; start a new run",
-                    "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
-                    "shuffle": f"pass shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}",
-                }.get(name, f"pass {name}={state[name]!r}")
-                raise StateError(
-                    f"cannot restore: {name} was {state[name]!r}, this feed has {current[name]!r}, "
-                    f"so the order would change; {hint}"
-                )
-        epoch, step = state["epoch"], state["step"]
-        if not (isinstance(epoch, int) and isinstance(step, int) and epoch >= 0 and 0 <= step <= self.steps):
-            raise StateError(
-                f"cannot restore: step must be in [0, {self.steps}] and epoch >= 0, got {step!r} and {epoch!r}"
-            )
-        return (epoch + 1, 0) if step == self.steps else (epoch, step)
+        return position_of(state, self.state(0, 0, fingerprint or ""), self.steps, fingerprint, changed, known)

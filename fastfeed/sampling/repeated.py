@@ -18,10 +18,21 @@ _MOST = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Each sample so many times per epoch, with different augmentation each time.
+    """Every sample several times per epoch, augmented differently each time.
 
-    All samples come once before any comes again; or, with `together`, all occurrences of a sample are adjacent in a
-    batch ("Augment your batch", Hoffer et al., CVPR 2020).
+    All samples come once before any repeats; or, with `together`, all occurrences of a sample are adjacent in a batch
+    (Hoffer et al., "Augment Your Batch", CVPR 2020).
+
+    Args:
+        times (int): Occurrences of each sample per epoch, in [1, 65536].
+        together (bool): Put the occurrences next to each other. Default: False.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.Plan(4, 4, shuffle=ff.Repeated(2, together=True)).ids(epoch=0, step=0)
+        array([0, 0, 2, 2])
     """
 
     open: ClassVar[bool] = True

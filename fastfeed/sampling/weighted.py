@@ -65,16 +65,28 @@ class Weighted:
     Systematic resampling: marks at equal distances, as many as the epoch has positions, on a line where each sample is
     as long as its weight; a sample comes once for every mark on it. So it comes as often as expected, rounded up or
     down: in one epoch, and also in all of 2**k epochs taken together, since the marks of later epochs halve the
-    distances of earlier ones. A sample that comes several times in an epoch is augmented differently each
-    time.
+    distances of earlier ones. A sample that comes several times in an epoch is augmented differently each time. Reads
+    from anywhere in storage; keeps 8 bytes per sample in memory.
 
-    Reads from anywhere in storage. Keeps 8 bytes a sample.
+    Args:
+        weights (Sequence[float] | np.ndarray | None): One per sample, finite and >= 0, in any unit. Default: None,
+            those of the source (`Table(weight=...)`).
+        length (int | None): Positions per epoch, at least 1. Default: None, as many as the source has samples.
+
+    Raises:
+        ConfigError: If weights are negative, not finite or all 0, or `length` is no integer >= 1.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((4, 1, 1, 3), np.uint8), [0, 1, 2, 3])
+        >>> feed = ff.Feed(source, [], batch=4, shuffle=ff.Weighted([0, 1, 1, 2]))
+        >>> np.bincount(next(iter(feed)).labels, minlength=4)
+        array([0, 1, 1, 2])
     """
 
     open: ClassVar[bool] = False
 
-    weights: Any = None  # one per sample, in any unit; None: those of the source. Becomes a WeightLine
-    length: int | None = None  # positions per epoch; None: as many as the source has samples
+    weights: Any = None
+    length: int | None = None
 
     def __post_init__(self) -> None:
         if self.length is not None:

@@ -19,9 +19,20 @@ __all__ = ["Arrays"]
 
 
 class Arrays:
-    """NumPy images (uint8, (n, height, width) or (n, height, width, 1 or 3)) and their labels.
+    """Images in a NumPy array, with their labels.
 
-    A memory-mapped array (`np.load(path, mmap_mode="r")`) stays on disk.
+    Args:
+        images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one. A memory-mapped array
+            (`np.load(path, mmap_mode="r")`) stays on disk.
+        labels (Sequence[int] | np.ndarray | None): One integer per image, -1 for none. Default: None, no labels.
+        classes (Sequence[str]): Names by label. Default: ().
+
+    Raises:
+        ConfigError: If images or labels have another shape or dtype; the text says how to convert them.
+
+    Example:
+        >>> ff.Arrays(np.zeros((100, 32, 32, 3), np.uint8), np.arange(100) % 2, classes=("cat", "dog"))
+        Arrays: 100 images of 2 classes, HWC uint8[32, 32, 3]
     """
 
     def __init__(
@@ -34,9 +45,13 @@ class Arrays:
             )
         if images.dtype != np.uint8:
             raise ConfigError(f"Arrays needs uint8 images, got {images.dtype}; convert with (x * 255).astype('uint8')")
+        if images.ndim >= 3 and not len(images):
+            raise ConfigError(f"Arrays needs at least one image, got an array of shape {images.shape}")
+        if images.ndim >= 3 and 0 in images.shape:
+            raise ConfigError(f"Arrays needs images with pixels, got shape {images.shape}")
         if images.ndim == 3:
             images = images[..., None]
-        if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape:
+        if images.ndim != 4 or images.shape[3] not in (1, 3):
             raise ConfigError(
                 "Arrays needs images of shape (n, height, width) or (n, height, width, 1 or 3), "
                 f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)"
@@ -54,12 +69,42 @@ class Arrays:
 
     @classmethod
     def mnist(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
-        """MNIST, Fashion-MNIST and the like: the four idx files as downloaded, .gz or not."""
+        """MNIST, Fashion-MNIST and the like: the four idx files as downloaded, .gz or not.
+
+        Args:
+            folder (str | os.PathLike[str]): The folder that holds the files.
+            split (str): "train" or "test". Default: "train".
+
+        Returns:
+            The images, uint8 (n, 28, 28, 1), with labels.
+
+        Raises:
+            SourceError: If the files are missing or damaged.
+
+        Example:
+            >>> ff.Arrays.mnist("mnist", "test")
+            Arrays: 10 images, HWC uint8[28, 28, 1]
+        """
         return cls(*read_mnist(Path(folder), split))
 
     @classmethod
     def cifar(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
-        """CIFAR-10 or CIFAR-100 as downloaded and unpacked, the binary or the Python version."""
+        """CIFAR-10 or CIFAR-100 as downloaded and unpacked, the binary or the Python version.
+
+        Args:
+            folder (str | os.PathLike[str]): The folder that holds the files.
+            split (str): "train" or "test". Default: "train".
+
+        Returns:
+            The images, uint8 (n, 32, 32, 3), with labels and names of classes.
+
+        Raises:
+            SourceError: If the files are missing or damaged.
+
+        Example:
+            >>> ff.Arrays.cifar("cifar-10-batches-bin")
+            Arrays: 50 images of 10 classes, HWC uint8[32, 32, 3]
+        """
         images, labels, classes = read_cifar(Path(folder), split)
         return cls(images, labels, classes=classes)
 

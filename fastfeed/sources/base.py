@@ -22,6 +22,7 @@ __all__ = [
     "Source",
     "addresses_of",
     "notes_of",
+    "notes_text",
     "says_where",
     "summary",
     "with_notes",
@@ -39,15 +40,36 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def uri(self, i: int) -> str:
-        """Where sample i lies, for messages and the quarantine list."""
+        """Where a sample lies, for messages and the quarantine list.
+
+        Args:
+            i (int): Sample id.
+
+        Returns:
+            A path or address, with what finds the sample in it.
+        """
         ...
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """One entry per id: bytes (or a pixel array), or the Failure that happened instead."""
+        """Read samples, and wait for them.
+
+        Args:
+            ids (Sequence[int]): Sample ids.
+
+        Returns:
+            One entry per id: the bytes of a file (or a pixel array), or the Failure that happened instead.
+        """
         ...
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """int64, shape (len(ids),); -1 where there is none."""
+        """Labels of samples.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            int64 (n,); -1 where there is none.
+        """
         ...
 
     @property
@@ -66,7 +88,14 @@ class Fetching(Protocol):
         ...
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
-        """Begin to read, and return at once. Each result is what `read` gives for that id."""
+        """Begin to read, and return at once.
+
+        Args:
+            ids (Sequence[int]): Sample ids.
+
+        Returns:
+            One pending read per id, whose result is what `read` gives for it.
+        """
         ...
 
 
@@ -75,9 +104,13 @@ class Addressable(Protocol):
     """A source that says where the bytes of its samples lie, so that native threads can read them."""
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
-        """Of these samples, int64 (n,). None: they have to be read with `read`.
+        """Where the bytes of samples lie. One that cannot be read there is read with `read`, which gives the reason.
 
-        A sample that cannot be read there is read with `read`, which gives the reason.
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            Files and byte ranges, or rows of an array; None: the samples have to be read with `read`.
         """
         ...
 
@@ -102,11 +135,25 @@ class Sharded(Protocol):
         ...
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample in storage: int64, shape (len(ids),)."""
+        """Sizes of samples in storage.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            Bytes, int64 (n,).
+        """
         ...
 
     def shard(self, unit: int) -> str:
-        """Where a unit lies, for messages and pictures."""
+        """Where a unit lies, for messages and pictures.
+
+        Args:
+            unit (int): Number of the shard or row group.
+
+        Returns:
+            A path or address.
+        """
         ...
 
 
@@ -115,18 +162,37 @@ class Annotated(Protocol):
     """A source that says more of a sample than its label."""
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
-        """Weight of each sample in the loss: float32, shape (len(ids),). None: all are 1."""
+        """Weights of samples in the loss.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            float32 (n,). None: all are 1.
+        """
         ...
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
-        """The part of each image that counts: float64 (len(ids), 4), top, left, height, width, pixels as displayed.
+        """The part of each image that counts.
 
-        NaN for all of it. None: no sample has one.
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            float64 (n, 4): top, left, height, width, pixels as displayed; NaN for all of the image. None: no sample has
+            one.
         """
         ...
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What else is carried to the batch, by name; each array has len(ids) entries."""
+        """What else is carried to the batch.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            By name, arrays of n entries.
+        """
         ...
 
 
@@ -150,12 +216,26 @@ class Located(Protocol):
         ...
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes of these images; of those without any the count is 0. None: there are no boxes."""
+        """Boxes of images.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            Boxes with labels; the count of an image without any is 0. None: there are no boxes.
+        """
         ...
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
-        """The class of each pixel, an entry per id: a PNG's bytes, uint8 (height, width) of the displayed image,
-        None where nothing is known, or the Failure that happened instead. None: there are no masks."""
+        """The class of each pixel of images.
+
+        Args:
+            ids (Sequence[int]): Sample ids.
+
+        Returns:
+            An entry per id: a PNG's bytes, uint8 (height, width) of the displayed image, None where nothing is known,
+            or the Failure that happened instead. None in place of the list: there are no masks.
+        """
         ...
 
 
@@ -190,6 +270,11 @@ def summary(kind: str, uris: Sequence[str], images: int, classes: Sequence[str])
     """`Table(a.csv and 2 more): 90 images of 3 classes`."""
     place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
     return f"{kind}({place}): {images} images{f' of {len(classes)} classes' if classes else ''}"
+
+
+def notes_text(notes: Sequence[str]) -> str:
+    """The end of a source's `repr`: `; 3 notes, see .notes`, or nothing."""
+    return f"; {len(notes)} note{'' if len(notes) == 1 else 's'}, see .notes" if notes else ""
 
 
 def with_notes(text: str, notes: Sequence[str]) -> str:

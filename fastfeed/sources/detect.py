@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
@@ -13,6 +14,7 @@ __all__ = ["kind_of"]
 
 _TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 _SHARDS = {".mds": "mds", ".tar": "tar", ".tfrecord": "tfrecord", ".parquet": "table", ".npy": "raw"}
+_SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")  # train-00000-of-01024, train-*-of-01024
 _MOST = 10_000  # files of a folder that are looked at
 
 
@@ -30,7 +32,7 @@ def kind_of(uri: str) -> str:
     for kind, part in (("tar", "tar"), ("tfrecord", "tfrecord"), ("mds", "mds"), ("raw", "npy")):
         if part in parts or (kind == "tfrecord" and kind in name):
             return kind
-    return "folder"
+    return "tfrecord" if _SPLIT.search(name) else "folder"
 
 
 def _inside(folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,17 +15,20 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.base import with_notes
+from fastfeed.sources.listing.class_folders import class_folders, parts_text
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
+from fastfeed.sources.listing.shared_files import file_in_two_classes
 from fastfeed.sources.shards.base import cache_of
+from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.local_file import MAX_BYTES, read_file
+from fastfeed.storage.local_file import MAX_BYTES, read_file, size_of
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead
@@ -34,19 +38,45 @@ __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
 
 class ImageFolder:
-    """Every image below `root`, its class being the first folder on the way: root/daisy/2019/a.jpg is a daisy.
+    """Every image below a folder, whose class is the first folder on the way: root/daisy/2019/a.jpg is a daisy.
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and every path
-    counts: a file that is linked into two folders is two samples. Only a link to a folder that it lies in is not
-    followed. Files without an image's extension, hidden ones, and images outside the class folders are left out:
-    `print` and `notes` say how many, with an example of each kind, and `left_out` has the counts. Pass
-    `classes=train.classes` for a validation folder, so that labels agree; `labeled=False` takes all images anywhere
-    below root, with label -1.
+    counts: a file that is linked twice into a class is two samples, and into two classes an error. Files without an
+    image's extension, hidden ones, and images outside the class folders are left out: `print`, `notes` and `left_out`
+    say how many.
 
-    `root` may be remote, `s3://bucket/train`. It is then listed whenever a source is made, which takes minutes for
-    millions of images: `fastfeed index s3://bucket/train` does it once, and `listing="train.parquet"` is what it wrote.
-    An image that has another size than was listed is a bad sample ("changed"). `storage` is options for fsspec;
-    `cache` a local folder in which images are kept.
+    A remote root is listed whenever a source is made, which takes minutes for millions of images: `fastfeed index
+    s3://bucket/train` does it once, for `listing`. An image of another size than was listed is a bad sample
+    ("changed").
+
+    Args:
+        root (str | os.PathLike[str]): Folder, local or remote (`s3://bucket/train`).
+        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
+            Default: None, the sorted names of the data.
+        labeled (bool): False takes all images anywhere below root, with label -1. Default: True.
+        min_per_class (int): Fewer images of a class are an error. Default: 1.
+        extensions (Sequence[str]): What an image's name ends in, of a listing that is made now. Default:
+            IMAGE_EXTENSIONS.
+        listing (str | os.PathLike[str] | None): What `fastfeed index` wrote. Default: None, list now.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+            Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
+            Default: None, nothing is kept.
+        progress (bool | None): Show how far the listing is. Default: None, on a terminal.
+        allow_links (Sequence[str] | None): Folders other than root that links may lead to. Default: None, anywhere.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If there are no images, a class has too few, or the folder cannot be listed.
+
+    Example:
+        >>> photos = ff.ImageFolder("photos")
+        >>> photos
+        ImageFolder('photos'): 6 images of 2 classes
+        >>> photos.classes, photos.label(np.array([0, 5]))
+        (('cat', 'dog'), array([0, 1]))
+        >>> photos.path(0).name, photos.file_sizes(0, 2).shape
+        ('0000.jpg', (2,))
     """
 
     spec = ENCODED
@@ -57,20 +87,20 @@ class ImageFolder:
         *,
         classes: Sequence[str] | None = None,
         labeled: bool = True,
-        min_per_class: int = 2,
-        extensions: Sequence[str] = IMAGE_EXTENSIONS,  # of a listing that is made now
+        min_per_class: int = 1,
+        extensions: Sequence[str] = IMAGE_EXTENSIONS,
         listing: str | os.PathLike[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
-        progress: bool | None = None,  # of listing; None: shown on a terminal
+        progress: bool | None = None,
+        allow_links: Sequence[str] | None = None,
     ) -> None:
-        if isinstance(classes, str):
-            raise ConfigError(f"ImageFolder: classes must be a list of names, got {classes!r}")
         uri = os.fspath(root).removeprefix("file://")
         self.remote = not is_local(uri)
         self.root = trimmed(uri) if self.remote else Path(uri)
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._requested_classes = None if classes is None else tuple(classes)
+        self._requested_classes = checked_classes(classes, "ImageFolder")
+        linked = False  # through links one file may have several paths
         if listing is not None:
             versions = self.remote and self._storage.cache is not None
             rows, folders, self._left_out = read_listing(os.fspath(listing), self._storage, versions, "ImageFolder")
@@ -78,9 +108,13 @@ class ImageFolder:
             if self.remote:
                 tree = RemoteTree(str(self.root), self._storage, extensions, "ImageFolder")
             else:
-                tree = LocalTree(str(self.root), extensions, "ImageFolder")
+                tree = LocalTree(str(self.root), extensions, "ImageFolder", allow_links=allow_links)
             choose = self._choose if labeled else lambda folders, _: folders
             rows, folders, self._left_out = gather(tree, choose, not labeled, progress, f"listing {self.root}")
+            if isinstance(tree, LocalTree):
+                linked = tree.has_links
+        if links := self._left_out.links():
+            warnings.warn(f"ImageFolder: {self.root}: {'; '.join(links)}", stacklevel=2)
         self.classes: tuple[str, ...] = ()
         self._labels = np.full(len(rows), -1, np.int32)
         if labeled:
@@ -88,24 +122,17 @@ class ImageFolder:
         if not len(rows):
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         self._paths = rows.paths
+        if labeled and linked and (twice := file_in_two_classes(str(self.root), self._paths, self._labels)):
+            raise SourceError(
+                f"ImageFolder: {twice[0]} and {twice[1]} in {self.root} are one file, reached through links from two "
+                "classes, and an image has one label: remove one of them, or pass labeled=False"
+            )
         self._sizes = rows.sizes if rows.sizes is not None and bool(np.any(rows.sizes >= 0)) else None
         self._versions = rows.versions if self.remote and self._storage.cache is not None else None
         self._fingerprint = ""
 
     def _choose(self, folders: Sequence[str], loose: int) -> Sequence[str]:
-        """The folders that are classes, in the order of the classes. `loose` counts images outside of all folders."""
-        if not folders:
-            hint = (
-                f"{loose} images lie in it directly; move them into one folder per class, or pass labeled=False"
-                if loose
-                else "expected one folder per class"
-            )
-            raise SourceError(f"ImageFolder: no class folders in {self.root}: {hint}")
-        existing = set(folders)
-        names = sorted(existing) if self._requested_classes is None else self._requested_classes
-        if extra := sorted(existing.difference(names)):
-            raise SourceError(f"ImageFolder: {self.root} has folders that are not in classes: {', '.join(extra[:5])}")
-        return [name for name in names if name in existing]  # given in classes: a split may lack one
+        return class_folders(self.root, folders, loose, self._requested_classes)
 
     def _label(self, rows: FileTable, folders: Sequence[str], minimum: int) -> tuple[FileTable, np.ndarray]:
         """Sort images by class. Those in no folder are dropped."""
@@ -126,7 +153,7 @@ class ImageFolder:
             if (count := int(counts[number[name]])) < minimum:
                 raise SourceError(
                     f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, "
-                    f"a class needs at least {minimum}; add images, remove the folder, or pass min_per_class=1"
+                    f"a class needs at least {minimum}; add images, remove the folder, or pass min_per_class={count}"
                     f"{self._left_out_text()}"
                 )
         return rows, labels
@@ -144,13 +171,28 @@ class ImageFolder:
         """What is left out, with an example of each kind, and classes without images."""
         empty = np.flatnonzero(np.bincount(self._labels[self._labels >= 0], minlength=len(self.classes)) == 0).tolist()
         without = f"{len(empty)} class{'' if len(empty) == 1 else 'es'} without images"
-        return self._left_out.notes() + ([f"{without}, such as {self.classes[empty[0]]}"] if empty else [])
+        notes = self._left_out.notes() + ([f"{without}, such as {self.classes[empty[0]]}"] if empty else [])
+        return notes + ([self._splits] if self._splits else [])
+
+    @property
+    def _splits(self) -> str:
+        return parts_text(self.root, self.classes) if self._requested_classes is None else ""
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def path(self, i: int) -> Path:
-        """The local file of sample i. ConfigError for remote images."""
+        """The local file of a sample.
+
+        Args:
+            i (int): Sample id, in [0, len(source)).
+
+        Returns:
+            The path, as `root` was given.
+
+        Raises:
+            ConfigError: If the images are remote.
+        """
         if self.remote:
             raise ConfigError(f"ImageFolder: {self.uri(i)} is not a local file; use uri({i})")
         return Path(self.uri(i))
@@ -181,6 +223,10 @@ class ImageFolder:
             return None
         sizes = None if self._sizes is None else self._sizes[ids]
         return WholeFiles(os.fsencode(os.path.join(self.root, "")), self._paths.blob, self._paths.ends, ids, sizes)
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample: as listed, else as local files have now; -1: not known. int64, shape (len(ids),)."""
+        return np.concatenate([self.file_sizes(i, i + 1) for i in np.asarray(ids).tolist()] or [np.empty(0, np.int64)])
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
@@ -225,27 +271,28 @@ class ImageFolder:
     def _content(self, first: int, last: int) -> Iterator[memoryview]:
         """Sizes, -1 for a file that is missing, as a fingerprint takes them."""
         for begin in range(first, last, 1 << 16):
-            yield np.maximum(self._measured(begin, min(begin + (1 << 16), last)), -1).astype("<i8").data
+            yield np.maximum(self.file_sizes(begin, min(begin + (1 << 16), last)), -1).astype("<i8").data
 
-    def _measured(self, first: int, last: int) -> np.ndarray:
-        """Sizes of samples [first, last)."""
+    def file_sizes(self, first: int, last: int) -> np.ndarray:
+        """Sizes of a range of files.
+
+        Args:
+            first (int): First sample id.
+            last (int): Sample id after the last one.
+
+        Returns:
+            Bytes, int64 (last - first,); -1 for a file that is missing or of unknown size.
+        """
         if self._sizes is not None:
             return self._sizes[first:last]
-        return np.array([-1 if self.remote else _size_of(self.uri(i)) for i in range(first, last)], np.int64)
+        return np.array([-1 if self.remote else size_of(self.uri(i)) for i in range(first, last)], np.int64)
 
     def __str__(self) -> str:
         return with_notes(self._summary(), self.notes)
 
     def __repr__(self) -> str:
-        return self._summary() + self._left_out_text()
+        return self._summary() + self._left_out_text() + (f"; {self._splits}" if self._splits else "")
 
     def _summary(self) -> str:
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"ImageFolder({str(self.root)!r}): {len(self)} images{kinds}"
-
-
-def _size_of(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +22,17 @@ from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
 from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.mds_index import expand_indexes
 from fastfeed.storage.byte_range import ByteRange, Stat, is_local
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
-from fastfeed.storage.local_file import read_file
+from fastfeed.storage.local_file import unread
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
 __all__ = ["MDSShards", "column_encodings"]
 
-_INDEX = "index.json"
 _IMAGES = ("bytes", "jpeg", "png", "jpeg_array", "jpegarray")  # encodings whose bytes are a file's
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
 _LONGEST_NAME = 255  # bytes
@@ -57,11 +58,36 @@ class _ColumnLayout:
 
 
 class MDSShards(ShardedSource):
-    """Images in the shards of MosaicML's streaming: `MDSShards("folder")`, with its `index.json`.
+    """Images in the shards of MosaicML's streaming, without its package.
 
-    `shards` is such a folder, an `index.json`, `.mds` files, a pattern, or a list of these, local or remote. `image`
-    names the column with the encoded image, `label` the one with an integer (below 0: none) or a text; None for images
-    without; `columns` others that are carried along. Compressed shards cannot be read at random and are refused.
+    Compressed shards cannot be read at random and are refused.
+
+    Args:
+        shards (str | os.PathLike[str] | Sequence): A folder with its `index.json`, such a file, `.mds` files, a
+            pattern, or a list of these, local or remote (`s3://...`).
+        image (str): Column with the encoded image. Default: "image".
+        label (str | None): Column with an integer (below 0: none) or a text; None for none. Default: "label".
+        columns (Sequence[str]): Other columns that are carried to the batch. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
+            of classes, sorted and numbered as texts are. Default: None, "index" in a column named `label` or `cls`,
+            else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
+            Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+            Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
+            Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
+            that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If shards cannot be read, or no sample has an image or a label.
+
+    Example:
+        >>> ff.MDSShards("mds")
+        MDSShards(mds/shard.00000.mds and 1 more): 8 images
     """
 
     suffix = ".mds"
@@ -73,6 +99,7 @@ class MDSShards(ShardedSource):
         image: str = "image",
         label: str | None = "label",
         columns: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
         classes: Sequence[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
@@ -85,7 +112,7 @@ class MDSShards(ShardedSource):
         self._image, self._label, self._names = image, label, column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
         super().__init__(
-            shards, f"mds 1 image {image!r} label {label!r}", labeled=label is not None, classes=classes,
+            shards, f"mds 1 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
             storage=storage, cache=cache, index=index, progress=progress, columns=self._names,
         )  # fmt: skip
 
@@ -149,6 +176,7 @@ class MDSShards(ShardedSource):
             value = self._value(self._label, reader.read(location.offset, location.size))
             if isinstance(value, str) and value.isprintable():
                 return value or None
+            value = int(value) if isinstance(value, float) and value.is_integer() else value
             if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
                 raise ValueError(f"got {value!r:.60}, an integer or a text is needed")
             return value if value >= 0 else None
@@ -201,51 +229,10 @@ def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
                 file.seek(start)
                 return file.read(count)
         except OSError as error:
-            return Unread("io_error", error.strerror or str(error))
+            return unread(error)
 
     columns = _header(ForwardReader(uri, stat.size, read, 64 << 10))[1]
     return dict(zip(columns.names, columns.encodings, strict=True))
-
-
-def expand_indexes(shards: Paths, storage: Storage) -> list[Any]:
-    """With each folder that has an index.json, and each index.json, replaced by the shards that it lists."""
-    items = [shards] if isinstance(shards, (str, os.PathLike)) else list(shards)
-    return [uri for item in items for uri in (_indexed(os.fspath(item), storage) or [item])]
-
-
-def _indexed(item: str, storage: Storage) -> list[str]:
-    item = item.removeprefix("file://")
-    if item.endswith(".mds") or any(c in item for c in "*?[{"):
-        return []
-    uri = item if item.endswith(_INDEX) else f"{item.rstrip('/')}/{_INDEX}"
-    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
-    if isinstance(data, Unread):
-        if uri == item or data.reason != "not_found":
-            raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
-        return []
-    return list(_names(uri, data))
-
-
-def _names(uri: str, data: bytes) -> Iterator[str]:
-    """Addresses of the shards that an index.json lists. SourceError."""
-    try:
-        index = json.loads(data)
-        if index["version"] != 2:
-            raise ValueError(f"version {index['version']!r}, 2 can be read")
-        for shard in index["shards"]:
-            if shard["format"] != "mds":
-                raise ValueError(f"a shard of format {shard['format']!r}; mds can be read")
-            if shard.get("zip_data") is not None or shard.get("compression"):
-                raise SourceError(
-                    f"MDSShards: the shards of {uri} are compressed with {shard.get('compression')}: samples in them "
-                    "cannot be found without unpacking all; unpack them, or write them without compression"
-                )
-            name = shard["raw_data"]["basename"]
-            if name.startswith("/") or "://" in name or ".." in name.split("/"):
-                raise ValueError(f"a shard outside its folder: {name!r}")
-            yield uri.removesuffix(_INDEX) + name
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"MDSShards: {uri} is not an index of MDS shards: {type(error).__name__} {error}") from error
 
 
 def _header(reader: ForwardReader) -> tuple[np.ndarray, _ColumnLayout]:

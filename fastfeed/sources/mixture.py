@@ -29,11 +29,23 @@ __all__ = ["Mixture"]
 
 
 class Mixture:
-    """`Mixture({"stock": a, "web": b}, weights={"stock": 0.7, "web": 0.3})`: 70 % of every epoch from a, evenly spread.
+    """Several sources in fixed proportions, spread evenly over every batch.
 
-    Each source is walked through without repeating before it begins again, across epochs. Without weights, sources have
-    shares as their lengths. An epoch has `length` samples, by default as many as there are in all. Class names are
-    merged: the same name is the same label. Ids of the second source begin at len(first), and so on.
+    Each source is read to its end before it repeats, across epochs. Class names are merged: the same name is the same
+    label. Ids of the second source begin at len(first), and so on.
+
+    Args:
+        sources (Mapping[str, Source] | Sequence[Source]): At least one; all must yield the same kind of images.
+        weights (Mapping[str, float] | Sequence[float] | None): Shares > 0. Default: None, as the sources' lengths.
+        length (int | None): Samples per epoch. Default: None, as many as there are in all.
+
+    Raises:
+        ConfigError: If weights do not fit the sources, or some have names of classes and others not.
+
+    Example:
+        >>> stock, web = (ff.Arrays(np.zeros((n, 8, 8, 3), np.uint8)) for n in (90, 10))
+        >>> ff.Mixture({"stock": stock, "web": web}, weights={"stock": 0.7, "web": 0.3})
+        Mixture(stock 70.0%, web 30.0%): 100 images
     """
 
     def __init__(

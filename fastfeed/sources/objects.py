@@ -25,6 +25,7 @@ from fastfeed.sources.base import (
     with_notes,
 )
 from fastfeed.sources.shards.base import cache_of
+from fastfeed.sources.tables.access import allowed_values
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.pending import Pending
@@ -35,22 +36,36 @@ __all__ = ["Objects"]
 
 
 class Objects:
-    """`Objects(source, boxes, labels)`: the same samples, and where things are in their images.
+    """The samples of another source, with boxes and masks of what is in their images.
 
-    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`.
+    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A mask that is missing,
+    broken or of another size makes its sample a bad one.
 
-    - `boxes`: one array (k, 4) per sample, k may be 0; in pixels of the image as it is displayed (EXIF orientation
-      done). What they hold is `format`: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
-      "yxhw". A box is half-open: [0, 0, width, height] is the whole image. What reaches outside is cut off.
-    - `labels`: one integer array (k,) per sample; left out, all are 0. Their names are `classes`, kept as
-      `object_classes`: labels and classes of the images stay the source's own.
-    - `most`: room for so many boxes per image in a batch; of more, the largest as they are seen then. Left out: the
-      largest number of any sample.
-    - `masks`: one per sample: uint8 (height, width), the bytes of a PNG, or its path (`s3://` too), of the image's
-      displayed size; values are class ids, of a palette PNG the indices, and 255 is "not known". None: nothing is
-      known of that image. `boxes` may be None where there are only masks.
+    Args:
+        source (Source): The images; their labels and classes stay as they are.
+        boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the image as it is displayed
+            (EXIF orientation done). Half-open: [0, 0, width, height] is the whole image; what reaches outside is cut
+            off. Default: None, only masks.
+        labels (Sequence[Any] | None): One integer array (k,) per sample. Default: None, all are 0.
+        masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or its path (`s3://`
+            too), of the displayed size; values are class ids, of a palette PNG the indices, 255 is "not known"; None
+            where nothing is known. Default: None, no masks.
+        classes (Sequence[str]): Names of `labels`, kept as `object_classes`. Default: ().
+        format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height) or "yxhw". Default:
+            "xyxy".
+        most (int | None): Room for boxes per image in a batch; of more, the largest as they are seen then. Default:
+            None, the largest number of any sample.
+        storage (dict[str, Any] | Storage | None): Options for fsspec, of masks. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which remote masks are kept. Default: None, none
+            is kept.
 
-    A mask that is missing, broken or of another size makes its sample a bad one. `Objects.coco` reads COCO's files.
+    Raises:
+        ConfigError: If boxes, labels and masks are not one per sample, or a box or a label makes no sense.
+
+    Example:
+        >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
+        >>> ff.Objects(images, boxes=[[[0, 0, 4, 4]], []], labels=[[1], []], classes=("cat", "dog"))
+        Arrays: 2 images, HWC uint8[8, 8, 3] with 1 boxes of 2 classes
     """
 
     def __init__(
@@ -63,7 +78,7 @@ class Objects:
         classes: Sequence[str] = (),
         format: str = "xyxy",
         most: int | None = None,
-        storage: dict[str, Any] | Storage | None = None,  # of masks
+        storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
         if format not in FORMATS:
@@ -97,18 +112,42 @@ class Objects:
         annotations: str | os.PathLike[str],
         *,
         most: int | None = None,
+        allow_path: str | Sequence[str] = (),
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> Objects:
-        """`Objects.coco("train2017", "instances_train2017.json")`: images and boxes of a COCO file.
+        """Images and boxes of a COCO file.
 
-        images: the folder that `file_name`s begin at, local or remote; or an ImageFolder or Table of these files.
         Samples are the file's images in its order, those without annotations too. Labels count the categories by
-        ascending category id: `object_classes` are their names. Crowds (`iscrowd`: 1) are left out, as trainers do;
-        so are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
+        ascending category id: `object_classes` are their names. Crowds (`iscrowd`: 1) are left out, as trainers do; so
+        are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
+
+        Args:
+            images (str | os.PathLike[str] | Source): The folder that `file_name`s begin at, local or remote; or an
+                ImageFolder or Table of these files.
+            annotations (str | os.PathLike[str]): The JSON file, such as `instances_train2017.json`.
+            most (int | None): Room for boxes per image in a batch. Default: None, the largest number of any sample.
+            allow_path (str | Sequence[str]): Other folders that `file_name`s, and links among the images, may lead to;
+                as in `Table`. Default: ().
+            storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+                Storage that several sources share. Default: None.
+            cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is
+                kept. Default: None, nothing is kept.
+
+        Returns:
+            A source of the images with their boxes.
+
+        Raises:
+            ConfigError: If an argument is wrong.
+            SourceError: If the file cannot be read or is no COCO file.
+
+        Example:
+            >>> ff.Objects.coco("photos", "boxes.json")
+            photos: 6 images with 6 boxes of 2 classes
         """
+        allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        source, lists, names, notes = read_coco(images, os.fspath(annotations), storage)
+        source, lists, names, notes = read_coco(images, os.fspath(annotations), storage, allowed)
         objects = cls.__new__(cls)
         objects._set(source, lists, None, names, most)
         objects._notes = notes

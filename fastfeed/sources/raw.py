@@ -32,9 +32,23 @@ _HEAD = 64 << 10  # bytes: a header is far shorter
 class RawShards:
     """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 
-    `shards` is a folder, a file, a pattern, or a list of them. Labels are in `NAME.labels.npy` next to `NAME.npy`,
-    int64 (n,), -1 for none; without that file no image of the shard has one. Local files are read image by
-    image, as requested; remote ones by ranges.
+    As `fastfeed preprocess --format raw` writes them. Labels are in `NAME.labels.npy` next to `NAME.npy`, int64 (n,),
+    -1 for none; without that file no image of the shard has one.
+
+    Args:
+        shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these, local or remote
+            (`s3://...`).
+        classes (Sequence[str]): Names by label. Default: ().
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+            Storage that several sources share. Default: None.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If shards cannot be read, differ in size, or have a label without a name.
+
+    Example:
+        >>> ff.RawShards("raw")
+        RawShards(raw/shard-000000.npy and 1 more): 8 images, HWC uint8[20, 30, 3]
     """
 
     def __init__(

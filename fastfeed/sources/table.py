@@ -9,14 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
-from fastfeed.sources.base import summary, with_notes
+from fastfeed.sources.base import notes_text, summary, with_notes
 from fastfeed.sources.shards.base import Paths, cache_of
+from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_classes
+from fastfeed.sources.tables.access import Access, allowed_values
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
-from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, open_table, reopen_table
+from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, label_classes, open_table, reopen_table
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
@@ -30,7 +32,7 @@ from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["Table"]
 
-_STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage")
+_STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage", "_allow")
 
 
 class Images(Protocol):
@@ -48,24 +50,50 @@ class Images(Protocol):
 
 
 class Table:
-    """`Table("train.parquet", image="path", label="landmark_id")`: one sample per row.
+    """Images that a table lists or holds, one sample per row: CSV, JSON lines, Parquet.
 
-    `table` is a CSV file (.csv, .tsv; its first line names the columns), JSON lines (.jsonl, .ndjson, .json), Parquet,
-    a pattern (`train-{000..099}.parquet`, `*.csv`), a folder, or a list of them, local or remote (`s3://...`).
-    Columns, by name:
+    A table may come from elsewhere, so it may not read all that its user can: paths must lie below the table's folder
+    or `root`, also behind links; URLs must be https, or of the table's own scheme, and of a public host or the table's
+    own. The `allow_` options permit more; other rows are bad samples ("not_allowed"). A row without path, image or
+    label is a bad sample, too.
 
-    - `image`: paths or URLs; relative paths begin at `root`, else at the table's folder. In Parquet, also bytes.
-    - `label`: whole numbers, or texts, which are sorted and numbered; `classes` gives another order.
-    - `weight`: numbers >= 0, of the sample in the loss.
-    - `box`: lists [x, y, width, height] in pixels of the displayed image, or four names; null is the whole image.
-    - `columns`: carried to the batch: numbers, bools, texts (as objects), lists of one length; null is NaN or "".
+    Images in Parquet are read by row group. Where these are many and large, pass `shuffle=Blocks(...)` to the feed; a
+    warning says with which numbers. Columns of large tables are cached in FASTFEED_CACHE.
 
-    A row without path, image or label is a bad sample. Rows are counted from 0 in messages. The columns of large tables
-    are kept in the cache folder (FASTFEED_CACHE) and mapped from there the next time.
+    Args:
+        table (str | os.PathLike[str] | Sequence): .csv, .tsv (the first line names the columns), .jsonl, .ndjson, .json
+            or .parquet: a file, a pattern, a folder, or a list of these, local or remote.
+        image (str): Column of paths or URLs; relative paths begin at `root`. In Parquet, also of the images' bytes.
+        label (str | None): Column of names of classes, texts or integers. Default: None, no labels.
+        weight (str | None): Column of weights >= 0 in the loss. Default: None, all are 1.
+        box (str | Sequence[str] | None): Column of lists [x, y, width, height], or four columns: the part of the
+            displayed image that counts, pixels; null is the whole image. Default: None.
+        columns (Sequence[str]): Columns carried to the batch: numbers, bools, texts, lists of one length; null is NaN
+            or "". Default: ().
+        label_kind (str): "name": integers are names of classes, sorted and numbered as texts are; "index": they are
+            labels already, and `classes` names them. Default: "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
+            Default: None, the sorted names of the data.
+        root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None, the table's folder.
+        memory (int | str): Row groups of Parquet kept per process, bytes or a text such as "2GB". Default: "512MB".
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+            Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
+            Default: None, nothing is kept.
+        allow_path (Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which paths may lead. Default:
+            ().
+        allow_host (Sequence[str]): Hosts, or `host:port`, that are private, loopback, or of other schemes. Default: ().
+        allow_scheme (Sequence[str]): Such as "http", "s3". Default: ().
 
-    Images in Parquet are read by row groups, of which `memory` bytes are kept per process. Where they are many and
-    large, an order that jumps between them reads far too much: pass `shuffle=Blocks(...)` to the feed; a warning says
-    with which numbers. Images named by path lie one by one; to `Blocks` all of them are one unit.
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If the table cannot be read or no row may be.
+
+    Example:
+        >>> print(table := ff.Table("photos.csv", image="path", label="animal", weight="trust"))
+        Table(photos.csv): 6 images of 2 classes
+        >>> table.weights(np.arange(3))
+        array([1., 2., 1.], dtype=float32)
     """
 
     spec = ENCODED
@@ -79,35 +107,44 @@ class Table:
         weight: str | None = None,
         box: str | Sequence[str] | None = None,
         columns: Sequence[str] = (),
+        label_kind: LabelKind = "name",
         classes: Sequence[str] | None = None,
         root: str | os.PathLike[str] | None = None,
         memory: int | str = "512MB",
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
+        allow_path: Sequence[str | os.PathLike[str]] = (),
+        allow_host: Sequence[str] = (),
+        allow_scheme: Sequence[str] = (),
     ) -> None:
-        for option, names in (("columns", columns), ("classes", classes)):
-            if isinstance(names, str):
-                raise ConfigError(f"Table: {option} must be a list of names, got {names!r}; pass [{names!r}]")
+        if isinstance(columns, str):
+            raise ConfigError(f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]")
+        check_label_kind(label_kind, "Table")
         boxes = () if box is None else (box,) if isinstance(box, str) else tuple(box)
-        self._requested = RequestedColumns(image, label, weight, boxes, tuple(columns))
+        self._requested = RequestedColumns(image, label, weight, boxes, tuple(columns), label_kind or "name")
         self._root = None if root is None else os.fspath(root)
-        self._requested_classes = None if classes is None else tuple(classes)
+        self._requested_classes = checked_classes(classes, "Table")
         self._memory = _in_bytes(memory)
+        options = {"allow_path": allow_path, "allow_host": allow_host, "allow_scheme": allow_scheme}
+        self._allow = tuple(allowed_values(name, values, "Table") for name, values in options.items())
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         files, self.notes = find_table(table, self._storage)
         self._set(open_table(files, self._requested, self._storage))
+        if isinstance(self._images, ImageFiles):
+            self._images.check()
 
     def _set(self, opened: OpenedTable) -> None:
         uris = [uri for uri, _ in opened.files]
         self._opened, self._arrays, self._fingerprint = opened, opened.arrays, ""
         self._where = RowLocator(uris, opened.rows)
-        self.classes, self._labels = _classes(opened, self._requested_classes, self._where)
+        self.classes, self._labels = label_classes(opened, self._requested_classes, self._where)
         if opened.leaf is None:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
             roots = [self._root or _folder(uri) for uri in uris]
             remote = opened.urls or not all(map(is_local, roots))
+            access = Access.of(uris, roots, *self._allow)
             self._images: Images = ImageFiles(
-                paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote
+                paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote, access
             )
         else:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
@@ -137,7 +174,7 @@ class Table:
 
     @property
     def paths(self) -> StringColumn | None:
-        """As the table has them; None where it holds the images themselves."""
+        """Paths as the table has them; None where it holds the images themselves."""
         if self._opened.leaf is not None:
             return None
         return StringColumn(self._arrays["paths"], self._arrays["path_ends"])
@@ -246,7 +283,7 @@ class Table:
         return with_notes(self._summary(), self.notes)
 
     def __repr__(self) -> str:
-        return self._summary() + (f"; {len(self.notes)} notes, see .notes" if self.notes else "")
+        return self._summary() + notes_text(self.notes)
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._where.uris, len(self), self.classes)
@@ -261,22 +298,3 @@ def _in_bytes(memory: int | str) -> int:
 
 def _folder(uri: str) -> str:
     return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]
-
-
-def _classes(
-    opened: OpenedTable, requested: tuple[str, ...] | None, where: RowLocator
-) -> tuple[tuple[str, ...], np.ndarray | None]:
-    """Names by label, and labels that count them; no labels where none were asked for."""
-    labels = opened.arrays.get("labels")
-    names = opened.classes if requested is None else requested
-    if labels is None:
-        return (), None
-    if opened.textual and requested is not None:
-        code = {name: i for i, name in enumerate(requested)}
-        if extra := [text for text in opened.classes if text not in code]:
-            raise SourceError(f"Table: labels that are not in classes: {', '.join(extra[:5])}")
-        return names, np.array([*(code[text] for text in opened.classes), -1], np.int32)[labels]
-    if names and int(labels.max()) >= len(names):
-        row = int(labels.argmax())
-        raise SourceError(f"Table: {where(row)}: label {labels[row]}, but there are {len(names)} classes")
-    return names, labels

@@ -19,6 +19,7 @@ from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.external_indexes import members_from_dali, shards_from_wids
 from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
 from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, members
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.retry import Unread
@@ -34,13 +35,36 @@ _SHOWN = 60  # characters of what is no label
 class TarShards(ShardedSource):
     """Images in tar files as WebDataset writes them: `0001.jpg`, `0001.cls`, `0002.jpg`, ...
 
-    `shards` is a path, a pattern (`train-{000..099}.tar`, `*.tar`), a folder, a wids index (`.json`), or a list of
-    them, local or remote (`s3://...`). `label` names the member that holds a sample's label: "cls", or
-    "json:landmark_id" for a field of a JSON member ("json:a.b": one inside another); None for none. Labels that are not
-    numbers are sorted and numbered; with `classes`, numbers count these names. An index is built when the shards are
-    first used, and kept next to them or in the cache folder. Where DALI's `wds2idx` left an `.idx` next to a shard, the
-    shard need not be scanned. `columns` names further members that are carried along, by their extension: "txt",
-    "json".
+    Members that share a name up to its first dot are one sample. An index is built when the shards are first used.
+    Where DALI's `wds2idx` left an `.idx` next to a shard, the shard need not be scanned.
+
+    Args:
+        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tar`, `*.tar`), folder, or a list
+            of these, local or remote (`s3://...`). Or a wids index (`.json`).
+        label (str | None): Extension of the member that holds the label, or a field of a JSON member
+            ("json:landmark_id", "json:a.b" for one inside another); None for none. Default: "cls".
+        images (Sequence[str]): Extensions of images, in order of preference. Default: those of ImageFolder.
+        columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt", "json". Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
+            of classes, sorted and numbered as texts are. Default: None, "index" in a `.cls` member or a field named
+            `label` or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
+            Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+            Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
+            Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
+            that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If shards cannot be read, or no sample has an image or a label.
+
+    Example:
+        >>> ff.TarShards("tar/s-{000..001}.tar")
+        TarShards(tar/s-000.tar and 1 more): 8 images
     """
 
     suffix = ".tar"
@@ -53,6 +77,7 @@ class TarShards(ShardedSource):
         label: str | None = "cls",
         images: Sequence[str] = tuple(e[1:] for e in IMAGE_EXTENSIONS),
         columns: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
         classes: Sequence[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
@@ -73,7 +98,8 @@ class TarShards(ShardedSource):
         self._columns = tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
         kind = f"tar 1 images {','.join(self._images)} label {label}"
         super().__init__(
-            shards, kind, labeled=label is not None, classes=classes, storage=storage, cache=cache, index=index,
+            shards, kind, label=label, label_kind=label_kind, classes=classes,
+            storage=storage, cache=cache, index=index,
             progress=progress, columns=self._columns,
         )  # fmt: skip
         checks = self._index.checks
@@ -218,6 +244,7 @@ def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
             if not isinstance(value, dict) or name not in value:
                 raise ValueError(f"no field {name!r} of {field!r}")
             value = value[name]
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = "" if isinstance(value, bool) or not isinstance(value, (int, str)) else str(value)
     if not text or re.fullmatch(r"-[0-9]+", text) or re.search("[\0-\x1f\x7f\ud800-\udfff]", text):
         excerpt = repr(value)[:_SHOWN]

@@ -22,6 +22,8 @@ from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
 from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.notes import Notes
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
 from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, FeatureNames
 from fastfeed.sources.shards.tf_feature import to_python
@@ -34,7 +36,6 @@ __all__ = ["TFRecords", "records"]
 _HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
 _MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
 _LINE = 40  # bytes of a line of an .idx file: two numbers
-_NOTES = 50  # kept per shard
 _NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
 _FILENAME = b"image/filename"
 
@@ -42,11 +43,35 @@ _FILENAME = b"image/filename"
 class TFRecords(ShardedSource):
     """Images in TFRecord files of tf.train.Examples, as TensorFlow's scripts write them.
 
-    `shards` is a path, a pattern (`train-{00000..01023}-of-01024`, `train-*`), a folder of `.tfrecord` files, or a list
-    of them, local or remote (`s3://...`). `image` names the feature that holds the encoded image, `label` the one that
-    holds an integer or a text; None for images without. Texts are sorted and numbered. `columns` names features that
-    are carried along. Checksums are verified whenever an image is read. An index is built when the shards are first
-    used, and kept next to them or in the cache folder.
+    TensorFlow is not needed. Checksums are verified whenever an image is read. An index is built when the shards are
+    first used.
+
+    Args:
+        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tfrecord`, `*-of-01024`), folder,
+            or a list of these, local or remote (`s3://...`).
+        image (str): Feature with the encoded image. Default: "image/encoded".
+        label (str | None): Feature with an integer or a text; None for none. Default: "image/class/label".
+        columns (Sequence[str]): Other features that are carried to the batch. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
+            of classes, sorted and numbered as texts are. Default: None, "index" in a feature whose last part is `label`
+            or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
+            Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
+            Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
+            Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
+            that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If shards cannot be read, or no sample has an image or a label.
+
+    Example:
+        >>> ff.TFRecords("tfrecord/*.tfrecord")
+        TFRecords(tfrecord/s-000.tfrecord and 1 more): 8 images
     """
 
     suffix = ".tfrecord"
@@ -58,6 +83,7 @@ class TFRecords(ShardedSource):
         image: str = "image/encoded",
         label: str | None = "image/class/label",
         columns: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
         classes: Sequence[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
@@ -80,7 +106,7 @@ class TFRecords(ShardedSource):
         self._label = None if label is None else label.encode()
         self._feature_names = FeatureNames(self._image)
         super().__init__(
-            shards, f"tfrecord 1 image {image!r} label {label!r}", labeled=label is not None, classes=classes,
+            shards, f"tfrecord 1 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
             storage=storage, cache=cache, index=index, progress=progress, columns=self._columns,
         )  # fmt: skip
         self._check_images()
@@ -138,25 +164,6 @@ class TFRecords(ShardedSource):
         firsts = [note[0] if note else "" for note, size in zip(notes, sizes, strict=True) if size]
         if all(first.startswith(_NO_IMAGE) for first in firsts):
             raise SourceError(f"TFRecords: {firsts[0]}; pass image='the feature that holds it'")
-
-
-class Notes:
-    """The first notes, and how many more there are."""
-
-    def __init__(self) -> None:
-        self._notes: list[str] = []
-        self._more = 0
-
-    def add(self, note: str) -> None:
-        """Add one."""
-        if len(self._notes) < _NOTES:
-            self._notes.append(note)
-        else:
-            self._more += 1
-
-    def all(self) -> list[str]:
-        """The list to keep."""
-        return [*self._notes, f"and {self._more} more"] if self._more else self._notes
 
 
 class _ShardScanner:

@@ -119,9 +119,9 @@ def explain(error: Exception) -> Diagnosis:
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return Diagnosis(Unread("not_found"), False)
     if name in _CREDENTIALS:
-        return Diagnosis(Unread("io_error", f"no credentials: {text}; {_ADVICE}"), False)
+        return Diagnosis(Unread("denied", f"no credentials: {text}; {_ADVICE}"), False)
     if isinstance(error, PermissionError) or status in (401, 403):
-        return Diagnosis(Unread("io_error", f"permission denied: {text or name}"), False)
+        return Diagnosis(Unread("denied", f"permission denied: {text or name}"), False)
     if status == 412:
         return Diagnosis(Unread("changed", "the object has been replaced since it was listed"), False)
     if status == 416:

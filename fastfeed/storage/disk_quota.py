@@ -8,7 +8,6 @@ bytes first; if one is killed, the count is too high until the limit seems reach
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import threading
@@ -19,6 +18,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import numpy as np
+
+from fastfeed.system.descriptors import CREATE, NEW, open_file, pread, pwrite, set_times
+from fastfeed.system.folders import free_bytes
+from fastfeed.system.forks import after_fork
+from fastfeed.system.locks import lock, unlock
 
 __all__ = ["Quota"]
 
@@ -45,7 +49,7 @@ def _forked() -> None:
     _locked.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+after_fork(_forked)
 
 
 class Quota:
@@ -77,17 +81,26 @@ class Quota:
         fd = self._begin(path, draft, length, mtime_ns)
         if fd is None:
             return
-        stored = False
+        closed = stored = False
         try:
             for part in parts:
                 _write(fd, part)
-            os.utime(fd, ns=(time.time_ns(), mtime_ns or time.time_ns()))
-            self._finish(path, draft)
-            stored = True
+            set_times(fd, draft, time.time_ns(), mtime_ns or time.time_ns())
+            with self._locked_usage() as usage:  # so that no one takes the draft for abandoned
+                closed = True  # Windows renames no open file
+                _unlock(fd)
+                before = 0
+                with suppress(FileNotFoundError):
+                    before = _blocks(os.stat(path).st_size)
+                os.replace(draft, path)
+                stored = True
+                self.counts["stored"] += 1
+                usage.add(-before)
         finally:
+            if not closed:
+                _unlock(fd)
             if not stored:
                 self._remove(draft, length)
-            _unlock(fd)
 
     def drop(self, path: str, status: os.stat_result) -> None:
         """Remove a file, if it still is the one with this status."""
@@ -118,24 +131,15 @@ class Quota:
             fd = None
             try:
                 fd = _create(draft)
-                _lock(fd, fcntl.LOCK_EX)
+                _lock(fd)
                 os.ftruncate(fd, length)  # so that a scan of the folder sees its final size
             except BaseException:  # Ctrl-C too: else the draft would count for ever; raised again
                 if fd is not None:
-                    os.unlink(draft)
                     _unlock(fd)
+                    os.unlink(draft)
                 usage.add(-more)
                 raise
             return fd
-
-    def _finish(self, path: str, draft: str) -> None:
-        with self._locked_usage() as usage:
-            before = 0
-            with suppress(FileNotFoundError):
-                before = _blocks(os.stat(path).st_size)
-            os.replace(draft, path)
-            self.counts["stored"] += 1
-            usage.add(-before)
 
     def _remove(self, draft: str, length: int) -> None:
         with suppress(OSError), self._locked_usage() as usage:  # the error that brought us here is the one to tell
@@ -149,7 +153,7 @@ class Quota:
             for _ in range(100):
                 fd = self._open_usage()
                 try:
-                    _lock(fd, fcntl.LOCK_EX)
+                    _lock(fd)
                     if os.fstat(fd).st_nlink:  # else removed while we waited: it is another file that has to be locked
                         yield _Usage(fd, self._boot)
                         return
@@ -158,20 +162,16 @@ class Quota:
             raise OSError(errno.EBUSY, f"{self._usage} is removed again and again")
 
     def _open_usage(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT
         try:
-            return os.open(self._usage, flags, 0o666)
+            return open_file(self._usage, CREATE, 0o666)
         except FileNotFoundError:  # the whole folder was removed
             os.makedirs(self.folder, exist_ok=True)
-            return os.open(self._usage, flags, 0o666)
+            return open_file(self._usage, CREATE, 0o666)
 
     def _available(self) -> int:
         """Bytes of the disk that we may still take: who fills a disk takes the room of the next checkpoint."""
-        disk = os.statvfs(self.folder)
-        reserve = min(disk.f_blocks * disk.f_frsize * _RESERVE_SHARE, _RESERVE)
-        return (
-            max(int(disk.f_bavail * disk.f_frsize - reserve), 0) if disk.f_blocks else self.limit
-        )  # 0: it does not say
+        free, total = free_bytes(self.folder)
+        return max(int(free - min(total * _RESERVE_SHARE, _RESERVE)), 0) if total else self.limit
 
     def _make_room(self, target: int, enough: int) -> int:
         """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
@@ -236,12 +236,12 @@ class _Usage:
 
     def read(self) -> int | None:
         """None if it cannot be trusted."""
-        match = _USAGE.fullmatch(os.pread(self._fd, 200, 0))
+        match = _USAGE.fullmatch(pread(self._fd, 200, 0))
         return int(match[1]) if match and match[2] == self._boot else None
 
     def write(self, used: int) -> None:
         line = b"%020d %s\n" % (max(used, 0), self._boot)
-        os.pwrite(self._fd, line, 0)
+        pwrite(self._fd, line, 0)
         os.ftruncate(self._fd, len(line))
 
     def add(self, more: int) -> None:
@@ -256,12 +256,12 @@ def _blocks(length: int) -> int:
 
 
 def _create(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    flags = os.O_RDWR | NEW
     try:
-        return os.open(path, flags, 0o666)
+        return open_file(path, flags, 0o666)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, flags, 0o666)
+        return open_file(path, flags, 0o666)
 
 
 def _write(fd: int, part: memoryview | bytes) -> None:
@@ -273,11 +273,11 @@ def _write(fd: int, part: memoryview | bytes) -> None:
 def _is_abandoned(draft: str, status: os.stat_result) -> bool:
     """Its writer is gone: a lock ends with its process."""
     try:
-        fd = os.open(draft, os.O_RDONLY)
+        fd = open_file(draft)
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock(fd, wait=False, shared=True)
         return True
     except BlockingIOError:
         return False
@@ -287,14 +287,14 @@ def _is_abandoned(draft: str, status: os.stat_result) -> bool:
         os.close(fd)
 
 
-def _lock(fd: int, kind: int) -> None:
+def _lock(fd: int) -> None:
     _locked.add(fd)
     with suppress(OSError):  # a file system without locks: threads still wait for each other, processes may miscount
-        fcntl.flock(fd, kind)
+        lock(fd)
 
 
 def _unlock(fd: int) -> None:
     with suppress(OSError):  # by name, since a copy of fd in a process forked without Python would hold the lock
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        unlock(fd)
     _locked.discard(fd)
     os.close(fd)

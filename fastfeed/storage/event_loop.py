@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from fsspec.asyn import get_loop
 
 from fastfeed.storage.pending import Pending
+from fastfeed.system.forks import after_fork
 
 __all__ = ["Submissions", "batched", "completed", "defer", "launch", "results"]
 
@@ -137,4 +137,4 @@ def _forked() -> None:
     _running.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+after_fork(_forked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from fsspec.spec import AbstractFileSystem
 from fastfeed.storage.byte_range import ByteRange
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.s3 import S3Reader
+from fastfeed.system.forks import after_fork
 
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 
@@ -29,7 +29,7 @@ class DaemonThreads:
     def __init__(self, limit: int, name: str) -> None:
         self._limit, self._name = limit, name
         self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        after_fork(self._forget)
 
     def _forget(self) -> None:
         self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from fastfeed.system.descriptors import open_file, pread
+
 __all__ = ["LazyBytes", "OpenFile", "chunks_of"]
 
 _PIECE = 4 << 20  # bytes
@@ -15,7 +17,7 @@ class OpenFile:
     """A file open for reading; closed with its last reference."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.fd = open_file(path)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
@@ -39,7 +41,7 @@ class LazyBytes:
         first, last, _ = part.indices(self._size)
         data = b""
         while len(data) < last - first:
-            more = os.pread(self._file.fd, last - first - len(data), self._start + first + len(data))
+            more = pread(self._file.fd, last - first - len(data), self._start + first + len(data))
             if not more:
                 return data + bytes(last - first - len(data))
             data += more

@@ -9,17 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Diagnosis", "Latencies", "RetryPolicy", "Unread", "retry"]
+from fastfeed.errors import ConfigError
+from fastfeed.storage.health import Health
+
+__all__ = ["Diagnosis", "Latencies", "RetryPolicy", "Unread", "retry", "sent_again"]
 
 T = TypeVar("T")
 
 _DEAD = 10.0  # times the seconds after which a read lags
+_PROBE_S = 5.0  # for the one attempt while an endpoint is down
 _CHECK_S = 0.01  # between checks of the budget, at least
+
+_requests: Counter[str] = Counter()  # of this process; changed in the event loop alone
+
+
+def sent_again() -> int:
+    """Requests that this process has sent again after one that failed, or next to one that lags."""
+    return _requests["again"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class RetryPolicy:
     """How long and how often to try. Time spent waiting for a permit does not count."""
 
     deadline_s: float = 60.0  # for one read, attempts and pauses included
+    refused_s: float = 5.0  # of refused connections alone, over all reads of an endpoint: then each is tried once
+    patience_s: float = 60.0  # the same, of failures of any kind
     attempt_s: float = 20.0  # for one request, at most
     first_attempt_s: float = 2.0  # limit of the first one where others are much faster; doubled for each further one
     min_rate: float = 1e5  # bytes per second; all of the above are extended by the time of the read at this rate
@@ -51,6 +64,13 @@ class RetryPolicy:
     attempts: int = 1000  # at most
     hedge: bool = True
     min_hedge_s: float = 0.05
+
+    @classmethod
+    def patient(cls, seconds: float) -> RetryPolicy:
+        """Waits so long for an endpoint that refuses, or does not answer at all, before its reads fail."""
+        if not seconds >= 0:
+            raise ConfigError(f"patience must be seconds >= 0, got {seconds!r}")
+        return cls(deadline_s=max(cls().deadline_s, seconds), refused_s=seconds, patience_s=seconds)
 
 
 class Latencies:
@@ -102,11 +122,32 @@ async def retry(
     policy: RetryPolicy,
     latencies: Latencies | None,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    health: Health | None = None,
+) -> T | Unread:
+    """As `_retry`, with the health of the endpoint told what happens."""
+    if health is None:
+        return await _retry(request, size, explain, policy, latencies, pause, None)
+    health.begin(size)
+    try:
+        return await _retry(request, size, explain, policy, latencies, pause, health)
+    finally:
+        health.end()
+
+
+async def _retry(
+    request: Callable[[], Awaitable[T]],
+    size: int,
+    explain: Callable[[Exception], Diagnosis],
+    policy: RetryPolicy,
+    latencies: Latencies | None,
+    pause: Callable[[float], Awaitable[None]],
+    health: Health | None,
 ) -> T | Unread:
     """The answer, or why there is none after all attempts. The clock is the event loop's.
 
     `size` is how many bytes are expected, about. Without `latencies` no second request is sent. What `request` returns
-    is the answer, also where that is an Unread: only an error is a reason to try again.
+    is the answer, also where that is an Unread: only an error is a reason to try again. While the endpoint is down, as
+    its health says, one attempt has to do.
     """
     clock = asyncio.get_running_loop().time
     extra = size / policy.min_rate
@@ -116,11 +157,15 @@ async def retry(
         lag = None if latencies is None else latencies.lags_after(size)
         if lag is not None:  # later, no answer is likely; if all have become slow, the next attempt is longer
             limit = min(limit, max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60) + extra)
+        down = health is not None and health.down(policy.refused_s, policy.patience_s)
+        limit = min(limit, _PROBE_S + extra) if down else limit
         attempts += 1
         try:
             answer = await _ask(request, size, limit, policy, latencies)
             if latencies is not None:
                 latencies.add(size, clock() - start)
+            if health is not None:
+                health.answered()
             return answer
         except _NoAnswer:
             if latencies is not None:
@@ -130,13 +175,19 @@ async def retry(
             diagnosis = explain(error)
             last = diagnosis.unread
             if not diagnosis.retryable:
+                if health is not None:
+                    health.answered()
                 return last
+        if health is not None:
+            health.failed(last.detail or last.reason)
         remaining -= clock() - start
         delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        if remaining <= delay or attempts >= policy.attempts:
+        down = health is not None and health.down(policy.refused_s, policy.patience_s)
+        if remaining <= delay or attempts >= policy.attempts or down:
             tries = f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
             return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
         await pause(delay)
+        _requests["again"] += 1
         remaining -= delay  # but not the wait for the next permit
         wait = min(2 * wait, policy.max_backoff_s)
 
@@ -160,6 +211,7 @@ async def _ask(
         while not done and first < limit and latencies is not None and clock() < end:
             if latencies.spend():
                 tasks.append(asyncio.ensure_future(request()))
+                _requests["again"] += 1
                 waiting = set(tasks)
                 break
             # no budget for now: it grows as other reads succeed

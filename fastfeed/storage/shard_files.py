@@ -15,9 +15,11 @@ import numpy as np
 
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.storage.lazy_bytes import OpenFile
+from fastfeed.storage.local_file import unread
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.system.descriptors import has_pread, pread
 
 __all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "split_at"]
 
@@ -108,7 +110,7 @@ class Shards:
                 return Unread("not_found", "the shard is gone")
             except OSError as error:
                 if error.errno != errno.ESTALE or attempt:
-                    return Unread("io_error", error.strerror or str(error))
+                    return unread(error)
             self._drop(shard)  # open the path again: the file may have been moved away and back
         return Unread("changed", "the shard has changed since it was indexed; create the source again")
 
@@ -145,6 +147,8 @@ class Shards:
 
     def _open_all(self, shards: Sequence[int]) -> list[OpenFile | None]:
         """Open files; None for those that native threads are to open."""
+        if not has_pread():  # native threads and others would read from one position
+            return [None] * len(shards)
         opens = len(self.uris) <= _OPEN or len(shards) <= _OPEN_AT_ONCE
         if self._pid != os.getpid():
             self._forget()
@@ -191,9 +195,9 @@ def _pread(fd: int, start: int, stop: int) -> bytes | None:
     """Bytes [start, stop) of an open file; None where it ends before."""
     if start == stop:
         return b""
-    data = os.pread(fd, stop - start, start)
+    data = pread(fd, stop - start, start)
     while len(data) < stop - start:  # reads above 2 GB, or interrupted by a signal
-        more = os.pread(fd, stop - start - len(data), start + len(data))
+        more = pread(fd, stop - start - len(data), start + len(data))
         if not more:
             return None
         data += more

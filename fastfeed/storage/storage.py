@@ -6,7 +6,6 @@ that one policy decides how often and how long.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,10 +22,12 @@ from fastfeed.storage.clients import connect, explain, parse_uri
 from fastfeed.storage.disk_cache import Cache, Chunk
 from fastfeed.storage.event_loop import Submissions, completed, defer, launch, results
 from fastfeed.storage.filesystem import DaemonThreads, call, list_files, read_range
+from fastfeed.storage.health import Health
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.request_limit import Limiter
 from fastfeed.storage.retry import Latencies, RetryPolicy, Unread, retry
 from fastfeed.storage.s3 import S3Reader, is_s3
+from fastfeed.system.forks import after_fork
 
 __all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
 
@@ -48,6 +49,7 @@ class _Endpoint:
 
     system: Any
     s3: S3Reader | None  # reads, where it is S3
+    health: Health
     reads: Latencies = field(default_factory=Latencies)
     stats: Latencies = field(default_factory=Latencies)
     calls: Latencies = field(default_factory=Latencies)
@@ -130,7 +132,9 @@ class Storage:
         async with self._limiter.permit() as permit:
             request = partial(read_range, endpoint.system, endpoint.s3, path, span)
             latencies = endpoint.reads if size else None  # where the size is not known, none can be said to lag
-            return _checked(span, await retry(request, size, explain, self.policy, latencies, permit.pause))
+            return _checked(
+                span, await retry(request, size, explain, self.policy, latencies, permit.pause, endpoint.health)
+            )
 
     async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
         """Fetch a chunk and cache it while holding the permit: a slow disk slows the network down."""
@@ -140,7 +144,7 @@ class Storage:
         )
         async with self._limiter.permit() as permit:
             size = chunk.stop - chunk.start
-            data = await retry(request, size, explain, self.policy, endpoint.reads, permit.pause)
+            data = await retry(request, size, explain, self.policy, endpoint.reads, permit.pause, endpoint.health)
             if isinstance(data, bytes) and self.cache is not None and span.stat is not None:
                 stat = span.stat
                 put = partial(self.cache.put, span.uri, stat.version, chunk.number, data, stat.size)
@@ -160,7 +164,7 @@ class Storage:
         async with self._limiter.permit() as permit:
             request = partial(call, endpoint.system, "info", path)
             policy = replace(self.policy, attempts=min(self.policy.attempts, _STAT_ATTEMPTS))
-            info = await retry(request, 0, explain, policy, endpoint.stats, permit.pause)
+            info = await retry(request, 0, explain, policy, endpoint.stats, permit.pause, endpoint.health)
         if isinstance(info, Unread):
             return info
         if info["type"] == "directory":
@@ -211,7 +215,7 @@ class Storage:
 
         async def work() -> T | Unread:
             async with self._limiter.permit() as permit:
-                return await retry(request, 0, explain, policy, latencies, permit.pause)
+                return await retry(request, 0, explain, policy, latencies, permit.pause, endpoint.health)
 
         submissions: Submissions = []
         future = defer(submissions, work)
@@ -230,8 +234,11 @@ class Storage:
                 system = repr(parse_uri(uri))
                 if system not in self._systems:
                     client = connect(uri, self.options, self.in_flight)
-                    self._systems[system] = _Endpoint(client, S3Reader(client) if is_s3(client) else None)
-                endpoint = self._endpoints[key] = self._systems[system]
+                    reader = S3Reader(client) if is_s3(client) else None
+                    self._systems[system] = _Endpoint(client, reader, Health(key))
+                # hosts of the web share a client, not their health
+                health = Health(key, cached=self.cache is not None)
+                endpoint = self._endpoints[key] = replace(self._systems[system], health=health)
         return endpoint, endpoint.system._strip_protocol(uri)
 
     def _spelling(self, address: str) -> Callable[[str], str]:
@@ -271,4 +278,4 @@ def _forked() -> None:
         storage._forget()
 
 
-os.register_at_fork(after_in_child=_forked)
+after_fork(_forked)

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import ranks_at_work as at_work
+from helpers.gpu_arrays import GpuArray
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fastfeed as ff
@@ -62,13 +63,25 @@ def train() -> dict[str, Any]:
                 sums.append(np.asarray(everywhere(images)).sum((1, 2, 3)).tolist())
                 here.append([int(i) for shard in labels.addressable_shards for i in np.asarray(shard.data)])
         text = str(loader)
+    of_gpu = batches_of_a_gpu(sharding, everywhere)
     kernel, bias = (np.asarray(everywhere(parameter)).tolist() for parameter in parameters)
-    told = {"kernel": kernel, "bias": bias, "seen": seen, "sums": sums, "here": here, "text": text}
+    told = {"of a GPU": of_gpu, "kernel": kernel, "bias": bias, "seen": seen, "sums": sums, "here": here, "text": text}
     with at_work.feed(6) as data:
         told["wrong batch"] = refused(lambda: data.to_jax(sharding))
     with at_work.feed(9) as data:
         told["uneven batch"] = refused(lambda: data.to_jax(whole))
     return told
+
+
+def batches_of_a_gpu(sharding: Any, everywhere: Any) -> list[Any]:
+    """What lies in a GPU's memory, as with decode="gpu": this process's share of a global array."""
+    from fastfeed.adapters.jax import JaxPlacement
+
+    placement = JaxPlacement(sharding)
+    placement.accelerator = True
+    own = np.arange(4, dtype=np.float32).reshape(4, 1) + 10 * jax.process_index()
+    (images,) = placement.take(placement.put((GpuArray(own, dlpack=True),)))
+    return np.asarray(everywhere(images)).tolist()
 
 
 def keras_fit() -> dict[str, Any]:

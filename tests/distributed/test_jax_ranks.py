@@ -43,6 +43,11 @@ def test_training_over_both_processes_ends_as_one_process(ranks):
         assert "placed on JAX cpu:0 and 3 more" in told["text"]
 
 
+def test_batches_in_a_gpus_memory_are_shares_of_global_arrays(ranks):
+    for told in ranks:
+        assert told["of a GPU"] == [[value] for value in (0, 1, 2, 3, 10, 11, 12, 13)]
+
+
 def test_batches_that_cannot_be_laid_out_are_refused_on_every_process(ranks):
     for told in ranks:
         assert told["wrong batch"].startswith(DEVICES.format(6))

@@ -60,7 +60,7 @@ def test_fit_on_two_devices_ends_as_one_process(devices, name):
     assert told["predicted"] == [at_work.SAMPLES, at_work.SAMPLES]
 
 
-def test_fit_on_two_devices_goes_on_in_the_middle_of_an_epoch(devices):
+def test_fit_on_two_devices_resumes_in_the_middle_of_an_epoch(devices):
     assert devices["restored"] == [2, STEPS, 2, 0]
 
 

@@ -23,7 +23,7 @@ def torchrun(folder: Path, size: int) -> Started:
 
 
 def by_hand(folder: Path, size: int) -> Started:
-    """Nobody watches over these ranks."""
+    """Nothing supervises these ranks."""
     place = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(at_work.ports(1)[0])}
     place |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
     return [at_work.work("torch_rank.py", folder, RANK=str(r), LOCAL_RANK=str(r), **place) for r in range(size)]
@@ -58,7 +58,7 @@ def test_weights_are_those_of_one_process(tmp_path):
     ("launch", "attempts"),
     [(torchrun, [(2, 1, (0, 5)), (1, 0, (1, 3)), (2, None, None)]), (by_hand, [(2, 1, (0, 5)), (1, None, None)])],
 )
-def test_a_killed_rank_ends_the_others_and_the_run_goes_on(
+def test_a_killed_rank_ends_the_others_and_the_run_resumes(
     tmp_path, launch: Callable[[Path, int], Started], attempts: list
 ):
     """Each attempt has another number of ranks, one of which is killed before a step; the last goes to the end."""

@@ -52,7 +52,7 @@ def test_every_batch_has_its_share():
         assert (plan.ids(0, step) < 100).sum() == 35
 
 
-def test_a_part_is_walked_through_before_it_begins_anew():
+def test_a_part_is_walked_through_before_it_begins_again():
     plan = Plan(40, 10, shuffle=MixtureOrder((MixturePart(0, 10, 0.5), MixturePart(10, 30, 0.5))))
     ids, occurrences = served(plan)
     small, times = ids[ids < 10], occurrences[ids < 10]

@@ -97,12 +97,20 @@ def test_restore_refuses_what_is_no_state(state):
 
 
 @pytest.mark.parametrize(
-    ("change", "got"), [({"step": 13}, "13 and 2"), ({"step": -1}, "-1 and 2"), ({"epoch": -1}, "5 and -1")], ids=str
+    ("change", "got"),
+    [
+        ({"step": 13}, "13 and 2"),
+        ({"step": -1}, "-1 and 2"),
+        ({"epoch": -1}, "5 and -1"),
+        ({"epoch": 1 << 31}, "5 and 2147483648"),
+        ({"step": True}, "True and 2"),
+    ],
+    ids=str,
 )
 def test_restore_refuses_positions_outside(change, got):
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(SAVED | change, "abc")
-    assert str(error.value) == f"cannot restore: step must be in [0, 12] and epoch >= 0, got {got}"
+    assert str(error.value) == f"cannot restore: step must be in [0, 12] and epoch in [0, 2^31), got {got}"
 
 
 # -- refusals

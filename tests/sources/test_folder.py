@@ -59,7 +59,7 @@ def test_hidden_files_and_folders_are_left_out(tmp_path):
     assert source.left_out == {"(hidden)": 5}, "three files, two folders"
 
 
-def test_images_beside_the_class_folders_are_counted(tmp_path):
+def test_images_next_to_the_class_folders_are_counted(tmp_path):
     source = ImageFolder(tree(tmp_path, "a/1.jpg", "a/2.jpg", "loose.jpg", "list.csv"))
     assert names(source) == ["a/1.jpg", "a/2.jpg"]
     assert source.left_out == {"(no class)": 1, ".csv": 1}
@@ -93,19 +93,14 @@ LINKS = {  # what lies in photographs -> the samples; loops
         0,
     ),
     "to a file that is listed": (["a/1.jpg -> 2.jpg", "a/2.jpg", "a/3.jpg"], ["a/1.jpg", "a/2.jpg", "a/3.jpg"], 0),
-    "to a file of another class": (
-        ["a/0.jpg", "a/1.jpg -> ../b/2.jpg", "b/1.jpg", "b/2.jpg"],
-        ["a/0.jpg", "a/1.jpg", "b/1.jpg", "b/2.jpg"],
-        0,
-    ),
     "to a link": (["a/1.jpg -> 2.jpg", "a/2.jpg -> {outside}/x.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
     "to a hidden file": (["a/1.jpg -> .x.jpg", "a/.x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
     "to a file without a class": (["a/1.jpg -> ../x.jpg", "x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
     "to a file without an extension": (["a/1.jpg -> data", "a/data", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
     "to a folder outside": (["a/more -> {outside}", "a/1.jpg"], ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"], 0),
     "two to one folder outside": (
-        ["a/one -> {outside}", "a/two -> {outside}", "b -> {outside}"],
-        [f"{folder}/{name}.jpg" for folder in ("a/one", "a/two", "b") for name in "xy"],
+        ["a/one -> {outside}", "a/two -> {outside}"],
+        [f"{folder}/{name}.jpg" for folder in ("a/one", "a/two") for name in "xy"],
         0,
     ),
     "as a class": (["a -> {outside}"], ["a/x.jpg", "a/y.jpg"], 0),
@@ -127,20 +122,15 @@ LINKS = {  # what lies in photographs -> the samples; loops
         ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"],
         0,
     ),
-    "to a folder of another class": (
-        ["a/1.jpg", "a/2.jpg", "a/more -> ../b", "b/1.jpg", "b/2.jpg"],
-        ["a/1.jpg", "a/2.jpg", "a/more/1.jpg", "a/more/2.jpg", "b/1.jpg", "b/2.jpg"],
-        0,
-    ),
     "to a folder around all of it": (
         ["a/1.jpg", "a/2.jpg", "a/up -> ../..", "b/1.jpg", "b/2.jpg", "x.jpg"],
         ["a/1.jpg", "a/2.jpg", "a/up/outside/x.jpg", "a/up/outside/y.jpg", "b/1.jpg", "b/2.jpg"],
         1,
     ),
-    "one class to another": (["a -> b", "b/1.jpg", "b/2.jpg"], ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"], 0),
 }
 
 
+@pytest.mark.filterwarnings("ignore:ImageFolder")
 @pytest.mark.parametrize("what", LINKS)
 def test_links(tmp_path, what):
     """Every path is a sample; only a link to a folder that it lies in leads nowhere."""
@@ -156,10 +146,10 @@ def test_links(tmp_path, what):
 def test_many_links_to_few_files_are_many_samples(tmp_path, link):
     photos = tree(tmp_path / "photos", *(f"{i}.jpg" for i in range(9)))
     for i in range(36):
-        (tmp_path / "train" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
-        link(photos / f"{i % 9}.jpg", tmp_path / "train" / "ab"[i % 2] / f"{i}.jpg")
+        (tmp_path / "train" / "ab"[i % 9 % 2]).mkdir(parents=True, exist_ok=True)
+        link(photos / f"{i % 9}.jpg", tmp_path / "train" / "ab"[i % 9 % 2] / f"{i}.jpg")
     source = ImageFolder(tmp_path / "train")
-    assert (len(source), labels(source)) == (36, [0] * 18 + [1] * 18)
+    assert (len(source), labels(source)) == (36, [0] * 20 + [1] * 16)
     assert sorted(source.read(range(36))) == sorted(f"{i % 9}.jpg".encode() for i in range(36))
     assert not source.left_out
 
@@ -181,7 +171,7 @@ def test_links_that_multiply_are_an_error(tmp_path):
         ("a/2.jpg -> gone.jpg", "not_found"),
         ("a/2.jpg -> /nowhere/gone.jpg", "not_found"),
         ("a/2.jpg -> ../b/gone.jpg", "not_found"),
-        ("a/2.jpg -> 2.jpg", "io_error"),
+        ("a/2.jpg -> 2.jpg", "not_found"),
     ],
 )
 def test_dangling_links_are_bad_samples_not_missing_ones(tmp_path, link, reason):

@@ -54,7 +54,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     source = ImageFolder(tree(tmp_path, "a/1.jpg", "a/2.jpg"))
     monkeypatch.setattr(os, "open", refused)
     bad = source.read([0])[0]
-    assert (bad.reason, bad.detail) == ("io_error", "Permission denied")
+    assert (bad.reason, bad.detail) == ("denied", "Permission denied")
 
 
 def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
@@ -121,13 +121,13 @@ def test_pickle_is_small(tmp_path):
         ),
         (
             ["a/1.jpg", "a/2.jpg", "b/1.jpg"],
-            {},
+            {"min_per_class": 2},
             "class 'b' has 1 image, a class needs at least 2; add images, remove the folder, or pass min_per_class=1",
         ),
         (
             ["a/1.jpg", "a/2.jpg", "b/notes.txt"],
             {},
-            "class 'b' has 0 images, a class needs at least 2; add images, remove the folder, or pass min_per_class=1"
+            "class 'b' has 0 images, a class needs at least 1; add images, remove the folder, or pass min_per_class=0"
             "; left out: 1 .txt",
         ),
         (["a/"], {"min_per_class": 0}, "no images below {root}"),
@@ -137,7 +137,7 @@ def test_pickle_is_small(tmp_path):
             {"classes": ["a"]},
             "{root} has folders that are not in classes: b, c",
         ),
-        (["b/1.jpg"], {"classes": "b"}, "classes must be a list of names, got 'b'"),
+        (["b/1.jpg"], {"classes": "b"}, "classes must be a list of names, each once, got 'b'; pass ['b']"),
     ],
     ids=str,
 )

@@ -204,7 +204,7 @@ def test_files_that_a_table_names(tmp_path):
     check(Table(table, image="path", label="label"))
     check(Table(table, image="path", root=tmp_path / "images"))
     check(Table(table, image="path", root=f"{tmp_path}/images/"))
-    assert len(check(Table(table, image="path", root=tmp_path), {"not_found", "not_image"})) > 8
+    assert len(check(Table(table, image="path", root=tmp_path), {"not_found", "not_image", "not_allowed"})) > 8
 
 
 def test_tables_of_several_folders(tmp_path):

@@ -36,6 +36,7 @@ def odd(tmp_path: Path) -> Path:
     return tree(tmp_path / "photos", *ODD, *(link.format(outside=outside) for link in LINKS))
 
 
+@pytest.mark.filterwarnings("ignore:ImageFolder")
 def test_a_folder_with_everything_odd_in_it(tmp_path):
     source = ImageFolder(odd(tmp_path), min_per_class=0)
     assert names(source) == ["a/1.jpg", "a/2.jpg", "a/gone.jpg", "a/sub/3.jpg", "b/1.jpg", "b/more/x.jpg"]
@@ -65,6 +66,7 @@ def test_a_remote_one(tmp_path):
     )
 
 
+@pytest.mark.filterwarnings("ignore:ImageFolder")
 @pytest.mark.parametrize("suffix", [".parquet", ".ffarrays"])
 def test_a_listing_remembers_what_was_left_out(tmp_path, suffix):
     if suffix == ".parquet":
@@ -76,6 +78,7 @@ def test_a_listing_remembers_what_was_left_out(tmp_path, suffix):
     assert sorted(source.notes) == sorted(note for note in direct.notes if note != EMPTY)
 
 
+@pytest.mark.filterwarnings("ignore:ImageFolder")
 def test_a_listing_that_was_interrupted_remembers_too(tmp_path, monkeypatch):
     from fastfeed.sources.listing.local_tree import LocalTree
 
@@ -130,7 +133,7 @@ def test_a_folder_of_tables(tmp_path):
     table = Table(tmp_path / "t", image="path")
     assert table.notes == [f"left out 4 other entries of {tmp_path}/t, such as .part.csv"]
     assert str(table) == f"Table({tmp_path}/t/a.csv): 1 images\n  {table.notes[0]}"
-    assert repr(table) == f"Table({tmp_path}/t/a.csv): 1 images; 1 notes, see .notes"
+    assert repr(table) == f"Table({tmp_path}/t/a.csv): 1 images; 1 note, see .notes"
     assert pickle.loads(pickle.dumps(table)).notes == table.notes
     assert Table(tmp_path / "t" / "a.csv", image="path").notes == []
 
@@ -142,7 +145,7 @@ def test_a_folder_of_shards(tmp_path):
     source = TarShards(tmp_path)
     assert source.notes == [f"left out 3 other entries of {tmp_path}, such as .b.tar"]
     assert str(source) == f"TarShards({tmp_path}/a.tar): 1 images\n  {source.notes[0]}"
-    assert repr(source).endswith("1 images; 1 notes, see .notes")
+    assert repr(source).endswith("1 images; 1 note, see .notes")
 
 
 def test_sources_of_sources(tmp_path):

@@ -61,7 +61,7 @@ def test_every_format_says_the_same(tmp_path, format):
         ("|O", ["c\nd", ""]),
         ("<i8", [2, 0]),
     ]
-    assert labels(Table(table, image="path", label="number")) == [7, 0, 2, 0]
+    assert labels(Table(table, image="path", label="number", label_kind="index")) == [7, 0, 2, 0]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -122,7 +122,7 @@ def test_several_tables_each_with_its_own_folder(tmp_path):
         "a/1.jpg#row 3",
     ], "the same texts in both tables: they are told apart by their rows"
     assert labels(source) == [0, 1, 0, 1]
-    assert str(source) == f"Table({tmp_path}/b/b.csv and 1 more): 4 images"
+    assert str(source) == f"Table({tmp_path}/b/b.csv and 1 more): 4 images of 2 classes"
 
 
 def test_names_that_are_no_utf8_text(tmp_path):
@@ -173,9 +173,10 @@ def test_bad_files_are_bad_samples(tmp_path):
     assert [failure.reason for failure in source.read(range(4))] == ["not_found", "empty", "not_image", "not_image"]
 
 
-def test_an_address_that_nobody_can_read(tmp_path):
-    (bad,) = Table(paths(tmp_path, "nosuch://x/y.jpg"), image="path").read([0])
-    assert bad.reason == "io_error"
+def test_an_address_that_no_one_can_read(tmp_path):
+    table = paths(tmp_path, "nosuch://x/y.jpg")
+    (bad,) = Table(table, image="path", allow_scheme=["nosuch"], allow_host=["x"]).read([0])
+    assert bad.reason == "not_found"
     assert "nosuch" in bad.detail
 
 
@@ -213,7 +214,7 @@ def test_fingerprints(tmp_path):
         of("box", [[1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 5]]),
         of("who", ["x", "yz", ""]),
         of("year", [1, 2, 4]),
-        of(classes=("a", "b", "c", "d")),
+        of(label_kind="index", classes=("a", "b", "c", "d")),
         of(weight=None),
     ]
     assert len(set(found)) == len(found)

@@ -176,7 +176,7 @@ CHANGES = {
     "cut off": (lambda path: os.truncate(path, 1000), "changed", "the shard has changed since it was indexed"),
     "emptied": (lambda path: os.truncate(path, 0), "changed", "the shard has changed since it was indexed"),
     "deleted": (os.unlink, "not_found", "the shard is gone"),
-    "a folder now": (lambda path: (os.unlink(path), path.mkdir()), "io_error", "Is a directory"),
+    "a folder now": (lambda path: (os.unlink(path), path.mkdir()), "not_found", "Is a directory"),
 }
 
 

@@ -94,7 +94,7 @@ def test_starts_of_the_machine_are_told_apart(tmp_path):
         b"%020d 1\n%020d 1\n" % (0, 0),
     ],
 )
-def test_a_damaged_count_is_made_anew(tmp_path, text):
+def test_a_damaged_count_is_made_again(tmp_path, text):
     cache = Cache(tmp_path, boot="1")
     fill(cache, "x", 5000)
     (tmp_path / "usage").write_bytes(text)

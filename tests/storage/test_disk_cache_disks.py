@@ -68,7 +68,7 @@ def test_what_cannot_be_written_is_not_kept(tmp_path, monkeypatch, function, cod
     assert audit(tmp_path) == (4 * BLOCK, 4 * BLOCK, 2, 0)
 
 
-def test_a_write_that_is_cut_short_goes_on(tmp_path, monkeypatch):
+def test_a_write_that_is_cut_short_continues(tmp_path, monkeypatch):
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:700]))
     cache = Cache(tmp_path)

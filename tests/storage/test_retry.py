@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.storage.clients import explain
-from fastfeed.storage.retry import RetryPolicy, Unread, retry
+from fastfeed.storage.retry import RetryPolicy, Unread, retry, sent_again
 
 
 @pytest.fixture(autouse=True)
@@ -156,3 +156,11 @@ def test_whatever_happens(replies, warm):
     assert answer in (b"x", b"last", Unread("not_found")) or answer.reason in ("io_error", "timeout")
     if replies and replies[0] == (0.0, "good"):
         assert (answer, at) == (b"x", 0)
+
+
+def test_requests_that_are_sent_again_are_counted():
+    before = sent_again()
+    read(Service((0, OSError("busy")), (0, OSError("busy")), (0, b"x")))
+    assert sent_again() - before == 2
+    read(Service((0.25, b"x")))
+    assert sent_again() - before == 2

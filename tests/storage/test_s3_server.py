@@ -263,6 +263,7 @@ def test_peak_counts_what_overlaps():
 
 
 def test_server_ends_when_its_owner_is_killed():
+    pytest.importorskip("moto", reason="the S3 server needs moto: pip install 'moto[s3,server]'")
     code = (
         "import os; from helpers.s3 import S3Server\n"
         "server = S3Server(); print(server.url, flush=True); os.kill(os.getpid(), 9)"

@@ -139,7 +139,7 @@ def test_tried_again(error):
     ("error", "unread"),
     [
         (FileNotFoundError("a/b"), Unread("not_found")),
-        (PermissionError("no"), Unread("io_error", "permission denied: no")),
+        (PermissionError("no"), Unread("denied", "permission denied: no")),
         (TypeError("a bug"), Unread("io_error", "TypeError: a bug")),
     ],
 )
@@ -163,7 +163,7 @@ def test_so_many_at_once(in_flight):
     assert lake.most == in_flight
 
 
-def test_one_that_pauses_holds_up_nobody():
+def test_one_that_pauses_holds_up_no_one():
     failed = Gate()
 
     async def before(ask: Ask) -> None:
@@ -281,7 +281,7 @@ def test_canceling():
     assert len(lake.asked) == 2, "the second was canceled before its turn"
 
 
-def test_what_nobody_waits_for_any_more_is_not_reported(caplog):
+def test_what_no_one_waits_for_any_more_is_not_reported(caplog):
     lake = Lake(before=None)
     with caplog.at_level(logging.DEBUG, "asyncio"):
         for _ in range(20):

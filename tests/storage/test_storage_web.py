@@ -83,7 +83,7 @@ def test_stat_and_find(site, store):
     assert store.stat([uri]) != [stat]
 
 
-def test_nobody_listens(store):
+def test_no_server_listens(store):
     with served(Site({})) as site:
         pass
     unread = store.read([ByteRange(f"{site.url}/a.bin")])[0]

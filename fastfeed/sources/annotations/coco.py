@@ -15,6 +15,7 @@ from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source
+from fastfeed.sources.tables.access import Access
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.string_column import StringColumn
@@ -33,12 +34,12 @@ _KEY = b'"segmentation"'
 
 
 def read_coco(
-    images: str | os.PathLike[str] | Source, annotations: str, storage: Storage
+    images: str | os.PathLike[str] | Source, annotations: str, storage: Storage, allow_path: Sequence[str] = ()
 ) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
     """Images, their boxes, the names of categories by label, and notes on what is left out."""
     listed = _CocoFile(annotations, _parsed(annotations, storage))
     if isinstance(images, (str, os.PathLike)):
-        source: Source = ListedFiles(os.fspath(images).removeprefix("file://"), listed.names, storage)
+        source: Source = ListedFiles(os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path)
         order = np.arange(len(listed.names), dtype=np.int64)
     else:
         source, order = images, _matched(images, listed)
@@ -188,11 +189,13 @@ class ListedFiles:
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # all names are samples
 
-    def __init__(self, root: str, names: Sequence[str], storage: Storage) -> None:
+    def __init__(self, root: str, names: Sequence[str], storage: Storage, allow_path: Sequence[str] = ()) -> None:
         self.root, self.paths = root, StringColumn.of(names)
         self.remote = not is_local(root)
         self._has_urls = any("://" in name for name in names)
-        self._files = ImageFiles(self.paths, None, RowLocator([root], [len(names)]), [root], storage, self.remote)
+        access = Access.of([], [root], allow_path)  # the list may be from elsewhere: it names files below the folder
+        where = RowLocator([root], [len(names)])
+        self._files = ImageFiles(self.paths, None, where, [root], storage, self.remote, access)
         if not self.remote and not os.path.isdir(root):
             raise SourceError(f"Objects.coco: {root} is not a folder; pass the one that holds the images")
 

@@ -7,7 +7,7 @@ folders without an end are not used.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
 import struct
@@ -24,6 +24,8 @@ from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, FileTable, unpacked
 from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.system.descriptors import CREATE, open_file, pread, pwrite
+from fastfeed.system.locks import lock
 
 __all__ = ["End", "FileJournal", "Journal", "MemoryJournal", "folders_listed"]
 
@@ -103,13 +105,13 @@ class FileJournal:
         self._at: dict[str, list[_JournalEntry]] = {}  # the pieces of each folder
         self._waiting: dict[str, list[FileTable]] = {}  # too few for a piece
         self._order, self._lock = _OrderCheck(), threading.Lock()
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_file(path, CREATE)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._fd)
             self._size = self._recall(kind)
             os.ftruncate(self._fd, self._size)
             if not self._size:
-                self._size = os.pwrite(self._fd, _MAGIC, 0)
+                self._size = pwrite(self._fd, _MAGIC, 0)
             self._write(kind)  # when resuming, too: earlier rows of unfinished folders no longer count
         except BlockingIOError:
             os.close(self._fd)
@@ -200,13 +202,13 @@ class FileJournal:
         with self._lock:
             entry = _JournalEntry(self._size, len(text), len(body))
             while data:
-                written = os.pwrite(self._fd, data, self._size)
+                written = pwrite(self._fd, data, self._size)
                 self._size += written
                 data = data[written:]
         return entry
 
     def _read(self, entry: _JournalEntry) -> FileTable:
-        data = os.pread(self._fd, entry.head + entry.body, entry.start + _RECORD.size)
+        data = pread(self._fd, entry.head + entry.body, entry.start + _RECORD.size)
         head, body = json.loads(data[: entry.head]), data[entry.head :]
         n = head["rows"]
         ends, sizes, version_ends = (np.frombuffer(body, np.int64, n, 8 * n * i) for i in range(3))
@@ -256,3 +258,12 @@ class _OrderCheck:
     def result(self, folder: str) -> tuple[int, bool]:
         """Images, and whether they are in order."""
         return self._folders.pop(folder, (0, True, b""))[:2]
+
+
+def _lock(fd: int) -> None:
+    """BlockingIOError where another process writes the file."""
+    try:
+        lock(fd, wait=False)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise

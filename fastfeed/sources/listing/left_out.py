@@ -6,13 +6,16 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["LeftOut", "extension_of"]
+__all__ = ["LeftOut", "extension_of", "is_hidden"]
+
+_LINKS = ("(loop)", "(link outside)", "(broken link)")  # what users may take for samples
 
 _KINDS = {  # one of them, several
     "(none)": ("file without an extension", "files without an extension"),
     "(hidden)": ("hidden file or folder", "hidden files and folders"),
     "(no class)": ("image outside the class folders", "images outside the class folders"),
     "(loop)": ("link to a folder that it lies in", "links to folders that they lie in"),
+    "(link outside)": ("link that leads out of the folder", "links that lead out of the folder"),
     "(broken link)": ("link that leads nowhere", "links that lead nowhere"),
     "(no name)": ("folder without a name", "folders without a name"),
     "(not UTF-8)": ("image whose name is not UTF-8", "images whose names are not UTF-8"),
@@ -44,6 +47,10 @@ class LeftOut:
         """A line per kind, the most frequent first: `left out 3 .txt files, such as a/notes.txt`."""
         return [self._note(kind, count) for kind, count in self.counts.most_common()]
 
+    def links(self) -> list[str]:
+        """The notes on links: what their owner may take for samples."""
+        return [self._note(kind, self.counts[kind]) for kind in _LINKS if self.counts[kind]]
+
     def _note(self, kind: str, count: int) -> str:
         single, several = _KINDS.get(kind, (f"{kind} file", f"{kind} files"))
         text = f"left out {count:,} {single if count == 1 else several}"
@@ -57,3 +64,8 @@ class LeftOut:
 def extension_of(name: str) -> str:
     """The kind of a file by its name: its extension in lower case, or `(none)`."""
     return os.path.splitext(name)[1].lower() or "(none)"
+
+
+def is_hidden(name: str) -> bool:
+    """A file or folder whose name begins with a dot, as macOS writes next to each file, or its folder of such files."""
+    return name.startswith(".") or name == "__MACOSX"

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,24 +52,29 @@ def list_images(
     at_once: int = 16,
     progress: bool | None = None,
     who: str = "list_images",
+    allow_links: Sequence[str] | None = None,
 ) -> Summary:
     """Write all images below a folder, with class, size and version, to a file that ImageFolder and Table can read.
 
     `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by folder, until all is: a
     listing that is interrupted resumes from there. Names that are not UTF-8 are left out, but not of a file that ends
-    in ARRAYS, which is for ImageFolder alone.
+    in ARRAYS, which is for ImageFolder alone. `allow_links`: as in LocalTree.
     """
     suffix_of(out, who)
     kinds = sorted({e.lower() for e in extensions})
     tree: Tree
+    facts: dict[str, Any] = {"extensions": kinds} | (
+        {} if allow_links is None else {"allow_links": sorted(allow_links)}
+    )
     if is_local(root):
         root = os.path.abspath(root)
-        tree = LocalTree(root, kinds, who, stats=True)
+        tree = LocalTree(root, kinds, who, stats=True, allow_links=allow_links)
     else:
         root = trimmed(root)
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
+    facts["root"] = root
     with _disk(who, out), listing_progress(f"listing {root}", progress) as count:
-        partial, is_complete = FileJournal(out + ".partial", {"root": root, "extensions": kinds}), False
+        partial, is_complete = FileJournal(out + ".partial", facts), False
         try:
             resumed = len(partial.ends.keys() - {""})
             folders = _top(tree, partial, count)
@@ -170,6 +176,8 @@ def _left_out_text(left_out: LeftOut) -> str:
     summary = left_out.summary()
     kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out.counts), None)
     hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
+    if "(link outside)" in left_out.counts:
+        hint += "; allow the folders that links lead to, if you trust these links (--allow-path)"
     return f"; left out: {summary}{hint}" if summary else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
-from fastfeed.sources.listing.left_out import LeftOut, extension_of
+from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
 
 __all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
 
@@ -50,17 +50,29 @@ class LocalTree:
     """Links are followed, and every path counts, also of files and folders that others lead to as well. Only a folder
     that lies in itself, through a link to one of its parents, is left out: the walk would not end.
 
-    `stats`: list sizes and versions, which are the times of the last change.
+    `stats`: list sizes and versions, which are the times of the last change. `allow_links`: folders that links may lead
+    to besides the root; None: anywhere.
     """
 
     at_once = 1
 
-    def __init__(self, root: str, extensions: Collection[str], who: str, *, stats: bool = False) -> None:
+    def __init__(
+        self,
+        root: str,
+        extensions: Collection[str],
+        who: str,
+        *,
+        stats: bool = False,
+        allow_links: Sequence[str] | None = None,
+    ) -> None:
         self.root, self._extensions, self._who = root, frozenset(e.lower() for e in extensions), who
         self._stats = stats
+        within = None if allow_links is None else [os.path.realpath(folder) for folder in (root, *allow_links)]
+        self._within = None if within is None else tuple(os.path.join(folder, "") for folder in within)
         if not os.path.isdir(root):
             what = "is not a folder" if os.path.exists(root) else "does not exist"
             raise SourceError(f"{who}: {root} {what}; pass the folder that holds the images")
+        self.has_links = False  # any so far
         self._start = len(os.path.join(root, ""))
         self._id = _identity(root)
         self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
@@ -113,10 +125,22 @@ class LocalTree:
                 everything = sorted(entries, key=lambda e: os.fsencode(e.name))
         except OSError as error:
             raise SourceError(f"{self._who}: cannot list {folder}: {error.strerror}") from error
-        hidden = [e for e in everything if e.name.startswith(".")]
+        hidden = [e for e in everything if is_hidden(e.name)]
         if hidden:
             left_out.add("(hidden)", hidden[0].path[self._start :], len(hidden))
-        return [e for e in everything if not e.name.startswith(".")]
+        shown = [e for e in everything if not is_hidden(e.name)]
+        self.has_links = self.has_links or any(e.is_symlink() for e in shown)
+        if self._within is None:
+            return shown
+        within = [e for e in shown if not (e.is_symlink() and self._leads_out(e.path))]
+        if len(within) < len(shown):
+            first = next(e for e in shown if e not in within)
+            left_out.add("(link outside)", first.path[self._start :], len(shown) - len(within))
+        return within
+
+    def _leads_out(self, link: str) -> bool:
+        assert self._within is not None
+        return not os.path.join(os.path.realpath(link), "").startswith(self._within)
 
     def _is_image(self, entry: os.DirEntry[str], left_out: LeftOut) -> bool:
         """By its extension, also where it is a link that leads nowhere: that is a bad sample."""

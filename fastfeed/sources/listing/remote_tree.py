@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, packed
-from fastfeed.sources.listing.left_out import LeftOut, extension_of
+from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.retry import RetryPolicy, Unread
 from fastfeed.storage.storage import Stat, Storage, stat_of
@@ -52,9 +52,9 @@ class RemoteTree:
             if any(not path for path, _ in page.files):
                 raise SourceError(f"{self._who}: {self.root} is not a folder; pass the folder that holds the images")
             for folder in page.folders:
-                if not folder or folder.startswith("."):
+                if not folder or is_hidden(folder):
                     left_out.add("(hidden)" if folder else "(no name)", folder or "/")
-            folders = [folder for folder in page.folders if folder and not folder.startswith(".")]
+            folders = [folder for folder in page.folders if folder and not is_hidden(folder)]
             yield folders, self._rows(page.files, "", left_out)
         if empty:
             raise SourceError(
@@ -78,9 +78,9 @@ class RemoteTree:
     ) -> FileTable:
         images = []
         for path, stat in files:
-            if path.startswith(".") or "/." in path:
-                parts = path.split("/")
-                first = next(i for i, part in enumerate(parts) if part.startswith("."))
+            parts = path.split("/") if path.startswith(".") or "/." in path or "__MACOSX" in path else []
+            if any(map(is_hidden, parts)):
+                first = next(i for i, part in enumerate(parts) if is_hidden(part))
                 folder = "/".join(parts[: first + 1])
                 if hidden is None or folder != hidden[0]:
                     left_out.add("(hidden)", above + folder)

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.base import summary, with_notes
+from fastfeed.sources.base import notes_text, summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build
 from fastfeed.sources.shards.extra_columns import ExtraColumns, column_names
 from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.labels import LabelKind, checked_classes, number_labels, resolve_kind
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.expand import find_files
@@ -46,7 +47,8 @@ class ShardedSource(ABC):
         shards: Paths,
         kind: str,  # the format and those of its options that make another index
         *,
-        labeled: bool,
+        label: str | None,
+        label_kind: LabelKind | None,
         classes: Sequence[str] | None,
         storage: dict[str, Any] | Storage | None,
         cache: str | os.PathLike[str] | Cache | None,
@@ -56,10 +58,9 @@ class ShardedSource(ABC):
     ) -> None:
         who = type(self).__name__
         names = column_names(columns, who)
-        if isinstance(classes, str) or (classes is not None and len(set(classes)) < len(classes)):
-            raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}")
+        requested, label_kind = checked_classes(classes, who), resolve_kind(label_kind, label, who)
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._labeled, self._fingerprint, self._mixed, self._folder_notes = labeled, "", "", list[str]()
+        self._labeled, self._fingerprint, self._mixed, self._folder_notes = label is not None, "", "", list[str]()
         files = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
@@ -72,8 +73,10 @@ class ShardedSource(ABC):
                 who, files, f"{kind} columns {','.join(names)}", self._scan_columns, own, None, progress
             )
             self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head)
-        self.classes, self._labels = self._classes(classes)
-        if labeled and bool(np.all(self._labels < 0)):
+        self.classes, self._labels = (), np.broadcast_to(np.int32(-1), (len(self._index),))
+        if self._labeled:
+            self.classes, self._labels, self._mixed = number_labels(self._index, requested, label_kind, who)
+        if self._labeled and bool(np.all(self._labels < 0)):
             raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
 
     # -- what a format defines
@@ -208,7 +211,18 @@ class ShardedSource(ABC):
         return {} if self._extra_columns is None else self._extra_columns.columns(ids, self._value)
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-        """By name, values as JSON has them, None where there is none; or the Failure that happened instead."""
+        """Metadata columns of samples, as JSON has them.
+
+        Args:
+            ids (Sequence[int]): Sample ids.
+
+        Returns:
+            One entry per id: values by name, None where there is none; or the Failure that happened instead.
+
+        Example:
+            >>> ff.MDSShards("mds", columns=["id"]).extra_columns([0, 1])
+            [{'id': '0000'}, {'id': '0001'}]
+        """
         values = [{} for _ in ids] if self._extra_columns is None else self._extra_columns.values(ids, self._value)
         return [self._failure(i, x) if isinstance(x, Unread) else x for i, x in zip(ids, values, strict=True)]
 
@@ -243,46 +257,6 @@ class ShardedSource(ABC):
     def _notes_on(self, shard: int) -> Sequence[str]:
         return self._index.notes[shard]
 
-    def _classes(self, classes: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
-        """Names by label, and labels that count them. Texts in the shards are sorted and numbered."""
-        index, who = self._index, type(self).__name__
-        if not self._labeled:
-            return (), np.broadcast_to(np.int32(-1), (len(index),))
-        if not any(index.has_texts):
-            last = int(index.labels.max())
-            if classes and last >= len(classes):  # empty ones are those of numeric labels
-                raise SourceError(f"{who}: label {last} is not in classes, which have numbers 0 to {len(classes) - 1}")
-            return tuple(classes or ()), index.labels
-        texts = sorted({*index.texts, *self._numbers()})
-        names = tuple(texts if classes is None else classes)
-        code = {name: i for i, name in enumerate(names)}
-        if extra := [text for text in texts if text not in code]:
-            raise SourceError(
-                f"{who}: labels that are not in classes: {', '.join(extra[:5])}"
-                + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")
-            )
-        numeric = [text for text in texts if text.isascii() and text.isdigit()]
-        if 0 < len(numeric) < len(texts):
-            other = next(text for text in texts if text not in numeric)
-            self._mixed = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
-        if all(index.has_texts) and names == index.texts:
-            return names, index.labels
-        table = np.array([code[text] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
-        labels = np.array(index.labels)
-        for k, worded in enumerate(index.has_texts):
-            part = labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
-            part[:] = table[part] if worded else [code[str(n)] if n >= 0 else -1 for n in part.tolist()]
-        return names, labels
-
-    def _numbers(self) -> set[str]:
-        """Labels of shards in which all are numbers, where other shards have texts."""
-        index, labels = self._index, set()
-        for k, worded in enumerate(index.has_texts):
-            if not worded:
-                part = index.labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
-                labels |= {str(label) for label in np.unique(part).tolist() if label >= 0}
-        return labels
-
     def _first_notes(self) -> str:
         notes = self.notes
         more = f"\n  and {len(notes) - 3} more" if len(notes) > 3 else ""
@@ -292,7 +266,7 @@ class ShardedSource(ABC):
         return with_notes(self._summary(), self.notes)
 
     def __repr__(self) -> str:
-        return self._summary() + (f"; {len(self.notes)} notes, see .notes" if self.notes else "")
+        return self._summary() + notes_text(self.notes)
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._shards.uris, len(self), self.classes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import sys
@@ -21,6 +20,9 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.system.descriptors import open_file, pread
+from fastfeed.system.locks import lock
+from fastfeed.system.processes import user
 
 __all__ = ["ForwardReader", "build", "build_lock", "cache_folder"]
 
@@ -180,10 +182,10 @@ def _scan_shard(
     def read_local(start: int, count: int) -> bytes:
         if stop.is_set():
             raise CancelledError
-        return os.pread(fd, count, start)
+        return pread(fd, count, start)
 
     try:
-        fd = os.open(uri, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(uri)
     except OSError as error:
         raise SourceError(f"{who}: cannot open {uri}: {error.strerror}") from error
     try:
@@ -222,9 +224,9 @@ def build_lock(*paths: Path) -> Iterator[None]:
         for path in paths:
             with contextlib.suppress(OSError):  # a read-only folder
                 path.parent.mkdir(parents=True, exist_ok=True)
-                lock = stack.enter_context(open(path.with_suffix(".lock"), "ab"))
+                file = stack.enter_context(open(path.with_suffix(".lock"), "ab"))
                 with contextlib.suppress(OSError):  # a file system without locks
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    lock(file.fileno())
                 break
         yield
 
@@ -262,4 +264,4 @@ def cache_folder() -> Path:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastfeed"
     except RuntimeError:  # a user without a home, as in some containers
-        return Path(tempfile.gettempdir()) / f"fastfeed-{os.getuid()}"
+        return Path(tempfile.gettempdir()) / f"fastfeed-{user()}"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
+from fastfeed.sources.shards.labels import LabelKind, number_integers
 from fastfeed.sources.tables.parse_numbers import integers
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -177,13 +178,14 @@ class PathColumn(ColumnParser):
 
 
 class LabelColumn(ColumnParser):
-    """`labels`: -1 where there is none. Strings are numbered in their order, and `texts` are they."""
+    """`labels`: -1 where there is none. Names are numbered in their order, and `texts` are they."""
 
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
 
-    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
+    def __init__(self, names: Sequence[str], where: RowLocator, kind: LabelKind) -> None:
         super().__init__(names, where)
+        self._kind = kind  # of integers
         self.texts: tuple[str, ...] | None = None
         self._code: dict[str, int] = {}
         self._parts: list[np.ndarray] = []
@@ -213,9 +215,8 @@ class LabelColumn(ColumnParser):
             row = int(np.argmin(missing))
             raise self._wrong(first + row, name, self._NEEDED, part[row])
         if values.dtype.kind == "f":
-            missing = missing | np.isnan(values)
             safe = np.where(missing, 0, values.astype(np.float64))
-            bad = (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
+            bad = np.isnan(safe) | (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
         else:
             safe = np.where(missing, np.zeros(1, values.dtype), values)
             bad = (safe < -1) | (safe >= 1 << 63) if values.dtype.kind != "b" else np.zeros(len(safe), bool)
@@ -228,6 +229,8 @@ class LabelColumn(ColumnParser):
         labels = np.concatenate(self._parts)
         if self._textual:
             labels = self._number_texts(labels)
+        if self.texts is None and self._kind == "name":
+            self.texts, labels = number_integers(labels)
         if bool(np.all(labels < 0)):
             raise SourceError(f"Table: no row of {self.where.uris[0]} has a label in column {self.names[0]!r}")
         return {"labels": [labels.astype(np.min_scalar_type(-int(labels.max()) - 1))]}
@@ -242,9 +245,17 @@ class LabelColumn(ColumnParser):
                     row = int(np.argmax(table < -1))
                     raise self._wrong(row, self.names[0], self._NEEDED, table[row])
                 return table
+            self._refuse_nan(texts, labels)
         self.texts = tuple(sorted(texts))
         code = {text: i for i, text in enumerate(self.texts)}
         return np.array([*(code[text] for text in texts), -1], np.int64)[labels]
+
+    def _refuse_nan(self, texts: list[str], labels: np.ndarray) -> None:
+        """One that is written among integers would be a class of its own."""
+        unknown = [i for i, text in enumerate(texts) if text.lower() == "nan"]
+        if unknown and integers([text for text in texts if text.lower() != "nan"]):
+            row = int(np.argmax(labels == unknown[0]))
+            raise self._wrong(row, self.names[0], self._NEEDED, repr(texts[unknown[0]]))
 
 
 def without_null(part: ColumnPart) -> StringColumn:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import FastfeedError
+from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.runtime.addresses import Addresses, Grouped, WholeFiles
+from fastfeed.sources.tables.access import REFUSED, Access, Refusal, advice
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import read_file
@@ -25,9 +26,15 @@ from fastfeed.storage.storage import ByteRange, Storage, call, is_local, stat_of
 
 __all__ = ["ImageFiles"]
 
+_ALLOWED, _REFUSED = 1, 2
+_REFUSALS = 1000  # looked at for what to allow
+
 
 class ImageFiles:
-    """Reads them; `roots` say, for each file of the table, where relative paths begin."""
+    """Reads them; `roots` say, for each file of the table, where relative paths begin.
+
+    A row that names what `access` does not allow is a bad sample: not_allowed.
+    """
 
     def __init__(
         self,
@@ -37,8 +44,11 @@ class ImageFiles:
         roots: Sequence[str],
         storage: Storage,
         remote: bool,
+        access: Access | None = None,  # None: all that this process may read
     ) -> None:
-        self.remote = remote
+        self.remote, self._access = remote, access
+        self._states = np.zeros(0, np.int8)  # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
+        self._guarded: Storage | None = None  # for addresses on the web
         self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
 
     def uri(self, i: int) -> str:
@@ -53,12 +63,13 @@ class ImageFiles:
         uri = self._resolve(i)
         if "://" in uri:
             return self.fetch(i).result()
-        return read_file(uri) if uri else self._nowhere(i)
+        return self._refused(i, uri) or read_file(uri) if uri else self._nowhere(i)
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
         """Local files of rows, int64 (n,), -1 for one that is not to be read; None if any may be remote."""
         if self.remote:
             return None
+        ids = ids if self._access is None else self._allowed(ids, self._access)
         if len(set(self._roots)) == 1:
             return self._files_below(self._roots[0], ids)
         files = self._where.files(ids)
@@ -76,22 +87,78 @@ class ImageFiles:
         uri = self._resolve(i)
         if not uri:
             return Completed(self._nowhere(i))
+        if (refused := self._refused(i, uri)) is not None:
+            return Completed(refused)
         if "://" not in uri:
             return MappedRead(Completed(uri), read_file)
         try:
-            if self._storage.cache is not None:
-                return _VersionedRead(self._storage, uri)
-            return MappedRead(self._storage.fetch([ByteRange(uri)])[0], _or_empty)
+            storage = self._storage_for(uri)
+            if storage.cache is not None:
+                return MappedRead(_VersionedRead(storage, uri), _allowed_or_not)
+            return MappedRead(MappedRead(storage.fetch([ByteRange(uri)])[0], _or_empty), _allowed_or_not)
         except (FastfeedError, ValueError) as error:  # of a malformed address
-            return Completed(Unread("io_error", str(error)))
+            return Completed(Unread("not_found", str(error)))
+
+    def check(self) -> None:
+        """ConfigError if no row with a path is allowed: nothing could be read."""
+        if self._access is None:
+            return
+        refusals: list[Refusal] = []
+        first, count = "", 0
+        for i in range(len(self._paths)):
+            if not (uri := self._resolve(i)):
+                continue
+            refusal = self._access.refusal(uri, self._paths[i])
+            if refusal is None:
+                return
+            first, count = first or f"row {self._where.row(i)}, {uri}: {refusal.why}", count + 1
+            if len(refusals) < _REFUSALS:
+                refusals.append(refusal)
+        if refusals:
+            rows = "its only image is one" if count == 1 else f"all of its {count:,} images are"
+            raise ConfigError(
+                f"Table: {self._where.uris[0]} has no row that may be read, {rows} where a table does not reach by "
+                f"itself: {first}. If you trust it, {advice(refusals)}"
+            )
+
+    def _refused(self, i: int, uri: str) -> Unread | None:
+        refusal = None if self._access is None else self._access.refusal(uri, self._paths[i])
+        return None if refusal is None else Unread("not_allowed", refusal.detail)
+
+    def _allowed(self, ids: np.ndarray, access: Access) -> np.ndarray:
+        """Ids of local files with -1 for those that are not allowed. Each row is looked at once."""
+        if not len(self._states):
+            self._states = np.zeros(len(self._paths), np.int8)
+        for i in np.unique(ids[(ids >= 0) & (self._states[ids] == 0)]).tolist():
+            uri = self._resolve(i)
+            refused = bool(uri) and access.refusal(uri, self._paths[i]) is not None
+            self._states[i] = _REFUSED if refused else _ALLOWED
+        return np.where((ids >= 0) & (self._states[ids] == _REFUSED), -1, ids)
+
+    def _storage_for(self, uri: str) -> Storage:
+        """On the web, one whose client checks what addresses redirect and resolve to."""
+        storage = self._storage
+        on_web = uri.lower().startswith(("http://", "https://"))
+        if self._access is None or not on_web or "get_client" in storage.options:
+            return storage
+        if self._guarded is None:
+            try:
+                from fastfeed.sources.tables.guarded_http import GuardedClient  # loads aiohttp
+            except ImportError:  # the storage says what is missing
+                return storage
+            options = storage.options | {"get_client": GuardedClient(self._access)}
+            self._guarded = Storage(options, cache=storage.cache, in_flight=storage.in_flight, policy=storage.policy)
+        return self._guarded
 
     def _nowhere(self, i: int) -> Unread:
         return Unread("not_found", f"row {self._where.row(i)}: no path")
 
     def _resolve(self, i: int) -> str:
         path = self._paths[i]
+        if path[:7].lower() == "file://":
+            return path[7:]
         if not path or "://" in path:
-            return path.removeprefix("file://")
+            return path
         root = self._roots[self._where.file(i)]
         if is_local(root) or path.startswith("/"):
             return os.path.join(root, path) if is_local(root) else path
@@ -112,6 +179,13 @@ class ImageFiles:
     def shard(self, unit: int) -> str:
         """The table."""
         return self._where.uris[unit]
+
+
+def _allowed_or_not(data: Any) -> Any:
+    """A refusal that the client met on the way has the reason of one that was seen before."""
+    if isinstance(data, Unread) and REFUSED in data.detail:
+        return Unread("not_allowed", data.detail.partition(REFUSED)[2])
+    return data
 
 
 def _or_empty(data: Any) -> Any:

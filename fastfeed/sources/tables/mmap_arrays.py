@@ -5,7 +5,6 @@ The file: magic, length of the header, its checksum, the header (JSON), then the
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import zlib
@@ -17,6 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
+from fastfeed.system.descriptors import CREATE, open_file
+from fastfeed.system.locks import lock
 
 __all__ = ["alone", "joined", "load", "put", "save"]
 
@@ -52,16 +53,16 @@ def alone(path: Path) -> Iterator[None]:
     """One process of a machine writes the file; the others wait, and find it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_file(path.with_suffix(".lock"), CREATE)
     except OSError:  # a place that cannot be written: each for itself
         yield
         return
     try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock(fd)
         yield
     finally:
-        os.close(lock)
+        os.close(fd)
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.shards.build_index import cache_folder
+from fastfeed.sources.shards.labels import LabelKind, missing_classes
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
 from fastfeed.sources.tables.columns import ColumnArrays, ColumnParser, LabelColumn, PathColumn, RowLocator
 from fastfeed.sources.tables.mmap_arrays import alone, joined, load, save
@@ -21,7 +22,7 @@ from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat
 from fastfeed.storage.storage import Stat, Storage, is_local
 
-__all__ = ["OpenedTable", "RequestedColumns", "open_table", "reopen_table"]
+__all__ = ["OpenedTable", "RequestedColumns", "label_classes", "open_table", "reopen_table"]
 
 KEEP_BYTES = 4 << 20  # of the table, from which on its columns are kept in a file: less is read in no time
 
@@ -37,6 +38,7 @@ class RequestedColumns:
     weight: str | None = None
     box: tuple[str, ...] = ()  # one name or four
     columns: tuple[str, ...] = ()
+    label_kind: LabelKind = "name"  # what integers in `label` are
 
     def __post_init__(self) -> None:
         for option, names in (("image", (self.image,)), ("label", (self.label,)), ("weight", (self.weight,))):
@@ -56,10 +58,11 @@ class RequestedColumns:
         names = (self.label, self.weight, *self.box, *self.columns)
         return {name: name == self.label for name in names if name is not None}
 
-    def parsers(self, where: RowLocator, as_paths: bool) -> list[ColumnParser]:
-        """A parser for each column, or group of columns."""
+    def parsers(self, where: RowLocator, as_paths: bool, classes_known: bool) -> list[ColumnParser]:
+        """A parser for each column, or group of columns. `classes_known`: the file names them, integers count these."""
+        kind: LabelKind = "index" if classes_known else self.label_kind
         parsers: list[ColumnParser] = [PathColumn([self.image], where)] if as_paths else []
-        parsers += [LabelColumn([self.label], where)] if self.label is not None else []
+        parsers += [LabelColumn([self.label], where, kind)] if self.label is not None else []
         parsers += [WeightColumn([self.weight], where)] if self.weight is not None else []
         parsers += [BoxColumn(self.box, where)] if self.box else []
         return parsers + [ExtraColumn([name], where) for name in self.columns]
@@ -79,7 +82,7 @@ class OpenedTable:
     leaf: str | None = None  # where a Parquet file has the images' bytes; None: the table names paths
     urls: bool = False  # some paths are
     classes: tuple[str, ...] = ()  # names by label
-    textual: bool = False  # labels are texts: `classes` are all of them, sorted
+    named: bool = False  # labels are names: `classes` are all of them, sorted
     cache_path: Path | None = None  # where the arrays are mapped from
 
 
@@ -111,6 +114,25 @@ def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Stor
     return open_table(opened.files, requested, storage)
 
 
+def label_classes(
+    opened: OpenedTable, requested: tuple[str, ...] | None, where: RowLocator
+) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """Names by label, and labels that count them; no labels where none were asked for."""
+    labels = opened.arrays.get("labels")
+    names = opened.classes if requested is None else requested
+    if labels is None:
+        return (), None
+    if opened.named and requested is not None:
+        if (error := missing_classes(opened.classes, requested, "Table")) is not None:
+            raise error
+        code = {name: i for i, name in enumerate(requested)}
+        return names, np.array([*(code[text] for text in opened.classes), -1], np.int32)[labels]
+    if names and int(labels.max()) >= len(names):
+        row = int(labels.argmax())
+        raise SourceError(f"Table: {where(row)}: label {labels[row]}, but there are {len(names)} classes")
+    return names, labels
+
+
 def _cache_path(files: Files, requested: RequestedColumns) -> Path:
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
     name = hashlib.sha256("\0".join([repr(requested), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -126,8 +148,8 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
     header, arrays = cached
     if header["asked"] != repr(requested) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
         return None
-    classes, textual = tuple(header["classes"]), header["textual"]
-    return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, textual, path)
+    classes, named = tuple(header["classes"]), header["named"]
+    return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, named, path)
 
 
 def _read_all(files: Files, requested: RequestedColumns, storage: Storage) -> tuple[OpenedTable, ColumnArrays]:
@@ -137,7 +159,7 @@ def _read_all(files: Files, requested: RequestedColumns, storage: Storage) -> tu
     ) as table_files:
         for (uri, _), read in zip(files, table_files, strict=True):
             if not reads:
-                parsers = requested.parsers(where, read.leaf is None)
+                parsers = requested.parsers(where, read.leaf is None, bool(read.classes))
             elif read.leaf != reads[0].leaf:
                 raise SourceError(f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in {uri}")
             where.begin(uri, sum(rows))
@@ -183,7 +205,7 @@ def _units(reads: Sequence[TableFile]) -> ColumnArrays:
 def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: RequestedColumns, path: Path) -> OpenedTable:
     header = {
         "asked": repr(requested), "stats": [[stat.size, stat.version] for _, stat in opened.files], "rows": opened.rows,
-        "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "textual": opened.textual,
+        "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "named": opened.named,
     }  # fmt: skip
     try:
         save(path, header, arrays)

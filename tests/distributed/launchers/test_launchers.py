@@ -125,8 +125,9 @@ def run(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
-def test_two_ranks_get_the_batches_of_one(name: str, tmp_path: Path) -> None:
+def test_two_ranks_get_the_batches_of_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher, found_by = LAUNCHERS[name]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")  # of a machine where others have the rest
     run(launcher(tmp_path))
     ranks = sorted((json.loads(file.read_text()) for file in tmp_path.iterdir()), key=lambda rank: rank["world"])
 
@@ -134,6 +135,12 @@ def test_two_ranks_get_the_batches_of_one(name: str, tmp_path: Path) -> None:
     assert [rank["world"] for rank in ranks] == [[0, 2, *local[0]], [1, 2, *local[1]]]
     assert all(rank["found_by"].startswith(f"{found_by}: ") for rank in ranks), ranks[0]["found_by"]
 
+    # one GPU per rank; JAX's variables do not tell the ranks of one machine apart: docs/launching.md
+    pinned = ["4", "4"] if found_by == "JAX" else ["4", "6"]
+    assert [(rank["gpu"], rank["visible"]) for rank in ranks] == [(gpu, gpu) for gpu in pinned]
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(walk_rank.ff, "pin_gpu", lambda: None)  # this process has other tests to run
     alone = walk_rank.walk()
     assert alone["world"] == [0, 1, 0, 1]
     for epoch in range(walk_rank.EPOCHS):

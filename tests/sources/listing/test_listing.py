@@ -92,16 +92,17 @@ def test_the_root_is_kept_in_parquet(tmp_path):
     assert facts == {"root": str(tmp_path / "photos"), "left_out": left_out, "left_out_examples": examples}
 
 
+@pytest.mark.filterwarnings("ignore:ImageFolder")
 def test_links_are_followed_as_by_a_source(tmp_path):
     outside = tree(tmp_path / "outside", "x.jpg", "y.jpg")
     root = tree(
         *(tmp_path / "photos", "a/1.jpg -> ../b/2.jpg", "a/2.jpg", "b/2.jpg", f"b/x.jpg -> {outside}/x.jpg"),
-        *(f"c/all -> {outside}", "c/gone.jpg -> nowhere", "c/up -> ..", "beside.jpg -> a/2.jpg"),
+        *(f"c/all -> {outside}", "c/gone.jpg -> nowhere", "c/up -> ..", "both.jpg -> a/2.jpg"),
     )
     found = listed(root, tmp_path / "out.csv")
     rows = content_without_numbers(tmp_path / "out.csv")
     assert [path for path, _ in rows] == [
-        *("a/1.jpg", "a/2.jpg", "b/2.jpg", "b/x.jpg", "beside.jpg", "c/all/x.jpg", "c/all/y.jpg", "c/gone.jpg")
+        *("a/1.jpg", "a/2.jpg", "b/2.jpg", "b/x.jpg", "both.jpg", "c/all/x.jpg", "c/all/y.jpg", "c/gone.jpg")
     ]
     assert names(ImageFolder(root, labeled=False)) == [path for path, _ in rows]
     assert dict(rows)["c/gone.jpg"] == "", "a bad sample, whose size is unknown"

@@ -32,7 +32,7 @@ def classes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_it_goes_on_where_storage_failed(tmp_path, at_once):
+def test_it_resumes_where_storage_failed(tmp_path, at_once):
     root = uploaded(classes(tmp_path), "watched")
     listed(root, tmp_path / "whole.csv")
     Watched.forget()
@@ -57,7 +57,7 @@ def test_it_goes_on_where_storage_failed(tmp_path, at_once):
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_it_goes_on_where_a_local_one_was_broken_off(tmp_path, monkeypatch):
+def test_it_resumes_where_a_local_one_was_interrupted(tmp_path, monkeypatch):
     outside = tree(tmp_path / "outside", "x.jpg", "y.jpg")
     root = tree(
         tmp_path / "photos", f"a/all -> {outside}", "b/1.jpg", f"b/all -> {outside}", f"c/x.jpg -> {outside}/x.jpg"
@@ -100,7 +100,7 @@ list_images(uploaded(Path(sys.argv[1]), "watched"), sys.argv[2], storage=Storage
 """
 
 
-def test_it_goes_on_after_a_kill(tmp_path, python):
+def test_it_resumes_after_a_kill(tmp_path, python):
     photos = classes(tmp_path)
     done = python(KILLED, photos, tmp_path / "out.csv")
     assert done.returncode == -signal.SIGKILL, done.stderr

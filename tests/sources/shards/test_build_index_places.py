@@ -122,7 +122,7 @@ def test_a_place_of_the_users_choice(root, scans, tmp_path):
     assert taken(scans) == ["s-000.tar"]
 
 
-def test_a_place_beside_the_shards_can_be_moved(root, scans, tmp_path):
+def test_a_place_next_to_the_shards_can_be_moved(root, scans, tmp_path):
     TarShards(root, index=root / "train.ffindex")
     taken(scans)
     moved = root.rename(tmp_path / "elsewhere")

@@ -56,7 +56,7 @@ def test_another_number_of_samples_is_noted(tmp_path):
     shard_folder(tmp_path, (2, 3))
     source = TarShards(wids(tmp_path / "index.json", ("s-000.tar", 5), ("s-001.tar", "many")))
     assert source.notes == [f"{tmp_path}/s-000.tar: 2 samples, but its wids index says 5"]
-    assert repr(source).endswith("5 images; 1 notes, see .notes")
+    assert repr(source).endswith("5 images; 1 note, see .notes")
 
 
 def test_indexes_of_several_parts(tmp_path):
@@ -143,7 +143,7 @@ def test_the_index_of_dali_gives_the_same(tmp_path, looks, format, label):
     assert looks == [str(shard)]
     by_dali(shard)
     looks.clear()
-    listed = TarShards(shard, label=label, index=tmp_path / "anew")
+    listed = TarShards(shard, label=label, index=tmp_path / "again")
     assert looks == []
     assert served(listed) == served(looked)
     assert (labels(listed), listed.notes, listed.fingerprint) == (labels(looked), looked.notes, looked.fingerprint)

@@ -29,14 +29,14 @@ READ = {
 @pytest.mark.parametrize("what", READ)
 def test_csv_that_can_be_read(tmp_path, what):
     (tmp_path / "t.csv").write_bytes(READ[what].encode())
-    source = Table(tmp_path / "t.csv", image="path", label="label", root="/r")
+    source = Table(tmp_path / "t.csv", image="path", label="label", label_kind="index", root="/r")
     assert [source.uri(i) for i in range(len(source))] == ["/r/a", "/r/b"]
     assert labels(source) == [1, 2]
 
 
 def test_tabs(tmp_path):
     (tmp_path / "t.tsv").write_text("path\tlabel\na, b\t1\n")
-    source = Table(tmp_path / "t.tsv", image="path", label="label", root="/r")
+    source = Table(tmp_path / "t.tsv", image="path", label="label", label_kind="index", root="/r")
     assert (source.uri(0), labels(source)) == ("/r/a, b", [1])
 
 

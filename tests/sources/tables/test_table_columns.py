@@ -36,7 +36,8 @@ def table(folder: Path, format: str, **columns: Any) -> Path:
 )
 @pytest.mark.parametrize("format", FORMATS)
 def test_labels(tmp_path, format, values, found):
-    assert labels(Table(table(tmp_path, format, label=values), image="path", label="label")) == found
+    given = table(tmp_path, format, label=values)
+    assert labels(Table(given, image="path", label="label", label_kind="index")) == found
 
 
 def test_labels_of_parquet_types(tmp_path):
@@ -55,11 +56,11 @@ def test_labels_of_parquet_types(tmp_path):
         assert labels(source) == [1, 0, -1], values
 
 
-def test_texts_that_are_numbers_are_labels_as_they_are_in_csv_and_classes_elsewhere(tmp_path):
-    for format, found in (("csv", [10, 9, 10]), ("jsonl", [0, 1, 0]), ("parquet", [0, 1, 0])):
+def test_texts_that_are_numbers_are_integers_in_csv_and_texts_elsewhere(tmp_path):
+    for format, found in (("csv", [1, 0, 1]), ("jsonl", [0, 1, 0]), ("parquet", [0, 1, 0])):
         source = Table(table(tmp_path, format, label=["10", "9", "10"]), image="path", label="label")
         assert labels(source) == found
-        assert source.classes == (() if format == "csv" else ("10", "9"))
+        assert source.classes == (("9", "10") if format == "csv" else ("10", "9"))
     mixed = Table(table(tmp_path, "csv", label=["10", "9", "x"]), image="path", label="label")
     assert (labels(mixed), mixed.classes) == ([0, 1, 2], ("10", "9", "x"))
     for odd in ("1_0", "9" * 30, "1.5", "1e3", "inf"):
@@ -76,16 +77,17 @@ def test_classes_give_the_numbers(tmp_path, format):
         Table(given, image="path", label="label", classes=["b"])
     assert str(error.value) == "Table: labels that are not in classes: a"
     numbered = table(tmp_path, format, label=[1, 0, 2])
-    assert Table(numbered, image="path", label="label", classes=["x", "y", "z"]).classes == ("x", "y", "z")
+    options = {"image": "path", "label": "label", "label_kind": "index"}
+    assert Table(numbered, classes=["x", "y", "z"], **options).classes == ("x", "y", "z")
     with pytest.raises(SourceError) as error:
-        Table(numbered, image="path", label="label", classes=["x", "y"])
+        Table(numbered, classes=["x", "y"], **options)
     assert str(error.value) == f"Table: {numbered}, row 2: label 2, but there are 2 classes"
 
 
 def test_names_of_classes_from_hugging_face(tmp_path):
     named = b'{"info": {"features": {"label": {"names": ["owl", "ant"], "_type": "ClassLabel"}}}}'
     columns = pa.table({"path": ["x", "y"], "label": [1, 0]})
-    for about, classes in ((named, ("owl", "ant")), (b"{}", ()), (b"no JSON", ())):
+    for about, classes in ((named, ("owl", "ant")), (b"{}", ("0", "1")), (b"no JSON", ("0", "1"))):
         pa.parquet.write_table(columns.replace_schema_metadata({"huggingface": about}), tmp_path / "t.parquet")
         source = Table(tmp_path / "t.parquet", image="path", label="label")
         assert (source.classes, labels(source)) == (classes, [1, 0])
@@ -190,6 +192,8 @@ def test_what_is_no_box(tmp_path, format, values):
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.large_list(pa.float32()), pa.list_(pa.float64(), 4)])
 def test_boxes_of_parquet_types(tmp_path, kind):
+    if pa.types.is_fixed_size_list(kind) and int(pa.__version__.split(".")[0]) < 26:
+        pytest.skip("PyArrow before 26 cannot read lists of one size with nulls among them from a Parquet file")
     values = pa.array([None, [1, 2, 3, 4], [5, 6, 7, 8]], kind)
     source = Table(table(tmp_path, "parquet", b=values), image="path", box="b")
     assert source.boxes(np.array([2, 1])).tolist() == [[6, 5, 8, 7], [2, 1, 4, 3]]
@@ -198,7 +202,7 @@ def test_boxes_of_parquet_types(tmp_path, kind):
 
 def test_the_largest_numbers(tmp_path):
     largest = 2**63 - 1
-    source = Table(table(tmp_path, "parquet", v=[largest, -1]), image="path", label="v")
+    source = Table(table(tmp_path, "parquet", v=[largest, -1]), image="path", label="v", label_kind="index")
     assert labels(source) == [largest, -1]
     for values in (pa.array([0, 2**63], pa.uint64()), pa.array([0, 1e19]), pa.array([0, float("inf")])):
         with pytest.raises(SourceError, match="row 1: column 'v' must hold whole numbers >= 0"):

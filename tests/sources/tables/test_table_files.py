@@ -73,7 +73,7 @@ REFUSED = {
     ),
     "a text for classes": (
         lambda d: Table(paths(d, "x"), image="path", classes="owl"),
-        "Table: classes must be a list of names, got 'owl'; pass ['owl']",
+        "Table: classes must be a list of names, each once, got 'owl'; pass ['owl']",
     ),
     "a number for columns": (
         lambda d: Table(paths(d, "x"), image="path", columns=(1,)),

@@ -84,7 +84,7 @@ def test_the_second_time_no_row_is_read(tmp_path, read, cache):
     assert not any(isinstance(array.base, type(None)) for array in again._arrays.values()), "all are views of the file"
 
 
-def test_another_table_or_other_columns_are_read_anew(tmp_path, read, cache):
+def test_another_table_or_other_columns_are_read_again(tmp_path, read, cache):
     path = table(tmp_path)
     opened(path)
     opened(path, label=None)
@@ -120,7 +120,7 @@ def test_images_in_parquet(tmp_path, read):
 
 
 @pytest.mark.parametrize("damage", ["cut off", "empty", "another header", "another kind", "gone"])
-def test_a_damaged_file_is_made_anew(tmp_path, read, cache, damage):
+def test_a_damaged_file_is_made_again(tmp_path, read, cache, damage):
     first = said(opened(table(tmp_path)))
     (kept,) = cache.glob("*.ffarrays")
     whole = kept.read_bytes()

@@ -1,0 +1,120 @@
+"""Whether an endpoint answers at all: one state for all reads, and a line in the log while it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+
+__all__ = ["Health", "is_cached", "last_answer"]
+
+_log = logging.getLogger("fastfeed")
+
+_TOLD_S = 2.9  # without any answer, while requests wait or fail, before the first line
+_AGAIN_S = 60.0  # between lines
+_LOOK_S = 0.05  # between looks, at least
+_FORGOTTEN_S = 30.0  # after a failure, without any request: what failed then says nothing about now
+_SLOW = 1e6  # bytes per second: a large read may take longer, as long as nothing fails
+# in the texts of clients' errors: no server took the connection
+_REFUSALS = (
+    *("ConnectionRefused", "Connection refused", "Connect call failed", "error sending request"),
+    *("Name or service not known", "No route to host", "ClientConnector", "Could not connect to the endpoint"),
+)
+
+_answers: dict[str, float] = {}  # by endpoint: when it last answered a request of this process
+_cached: set[str] = set()
+
+
+def last_answer(endpoint: str) -> float:
+    """When an endpoint, such as "s3://bucket", last answered a request of this process: `time.monotonic`, or -inf."""
+    return _answers.get(endpoint, -math.inf)
+
+
+def is_cached(endpoint: str) -> bool:
+    """Whether some of what is read there comes from a disk cache: data alone does not show that it answers."""
+    return endpoint in _cached
+
+
+class Health:
+    """Of one endpoint. For one event loop: no lock."""
+
+    def __init__(self, name: str, cached: bool = False) -> None:
+        self._name = name
+        if cached:
+            _cached.add(name)
+        self._since: float | None = None  # of the first request, or failure, after which nothing was answered
+        self._failing_since: float | None = None
+        self._failed_last = 0.0
+        self._only_refused, self._told, self._last = True, False, ""
+        self._requests, self._size = 0, 0  # reads that wait or will be repeated; bytes of the largest one lately
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, size: int) -> None:
+        """A read of about so many bytes begins."""
+        if not self._requests and _now() - self._failed_last > _FORGOTTEN_S:
+            self._since = None
+            self._forget()
+        self._requests += 1
+        self._size = max(self._size, size)
+        if self._since is None:
+            self._since = _now()
+        if self._timer is None:
+            self._watch(_TOLD_S)
+
+    def end(self) -> None:
+        """A read has ended, whichever way."""
+        self._requests -= 1
+        if not self._requests:
+            self._size = 0
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._failing_since is None:
+                self._since = None  # idle is not silent
+
+    def answered(self) -> None:
+        """An attempt was answered, also by an error that shows the service at work, such as "not found"."""
+        if self._told and self._since is not None:
+            _log.warning("%s answers again after %.0f s", self._name, _now() - self._since)
+        _answers[self._name] = time.monotonic()
+        self._since = _now() if self._requests else None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._failing_since, self._only_refused, self._told, self._last = None, True, False, ""
+
+    def failed(self, why: str) -> None:
+        """An attempt has failed in a way that another one may not."""
+        self._failed_last = _now()
+        if self._failing_since is None:
+            self._failing_since = self._failed_last
+        self._only_refused &= any(word in why for word in _REFUSALS)
+        self._last = why
+
+    def down(self, refused_s: float, failed_s: float) -> bool:
+        """Whether no connection was taken for so many seconds, or no request answered: one attempt has to do."""
+        if self._failing_since is None:
+            return False
+        return _now() - self._failing_since >= (refused_s if self._only_refused else failed_s)
+
+    def _watch(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """While reads wait: tell of an endpoint from which nothing comes."""
+        self._timer = None
+        if not self._requests or self._since is None:
+            return
+        silent, patience = _now() - self._since, _TOLD_S + (0 if self._last else self._size / _SLOW)
+        if silent < patience:
+            self._watch(max(patience - silent, _LOOK_S))
+            return
+        self._told = True
+        why = f"; last error: {self._last}" if self._last else ""
+        _log.warning("%s has not answered for %.0f s, trying again%s", self._name, silent, why)
+        self._watch(_AGAIN_S)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

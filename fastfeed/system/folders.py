@@ -1,0 +1,38 @@
+"""Folders and their disks.
+
+Windows: a folder cannot be opened, so its names are on the disk when the system writes them; nothing waits for that.
+macOS: fsync reaches the drive, which may still hold it in its cache.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+
+from fastfeed.system.descriptors import open_file
+
+__all__ = ["free_bytes", "sync_folder"]
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """Make the names in a folder outlive a power cut. File systems that have no such call are left alone."""
+    if os.name == "nt":
+        return
+    folder = open_file(path)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(folder)
+
+
+def free_bytes(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Bytes of the disk of a folder: what this user may still write, and all; (0, 0) where it does not say. OSError."""
+    if hasattr(os, "statvfs"):
+        disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    usage = shutil.disk_usage(path)
+    return usage.free, usage.total

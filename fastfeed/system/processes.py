@@ -1,0 +1,142 @@
+"""This process, its user, limits and machine, and other processes.
+
+macOS and Windows have no /proc: what is read there is unknown, so temporary files of processes that were killed are
+left to be removed by hand, and no process ends with another. Windows: no limits; whether a process lives is unknown.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from importlib import import_module
+
+from fastfeed.system.shared_memory import is_available
+
+__all__ = [
+    "boot_id",
+    "can_supervise",
+    "has_owners",
+    "limit_memory",
+    "machine",
+    "memory_bytes",
+    "open_files",
+    "pid_namespace",
+    "process_exists",
+    "process_state",
+    "stat_fields",
+    "usable_cores",
+    "user",
+]
+
+
+def can_supervise() -> bool:
+    """Whether worker processes can be given descriptors, watched through shared memory, and ended with this one."""
+    return is_available() and hasattr(os, "fork") and hasattr(socket, "AF_UNIX")
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def user() -> str:
+    """Names this user in a folder of all users: a number, or the name where there are no numbers."""
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+
+
+def has_owners() -> bool:
+    """Whether processes and files belong to users by number, and the machine has a name in `os`: not on Windows."""
+    return hasattr(os, "getuid") and hasattr(os, "uname")
+
+
+def memory_bytes() -> int | None:
+    """Of the machine; None where it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            meminfo = {name: int(value.split()[0]) << 10 for name, value in (line.split(":", 1) for line in file)}
+        return meminfo["MemTotal"]
+    except (OSError, KeyError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def open_files() -> tuple[int, int] | None:
+    """How many files this process may have open, and how far it may raise that; None: the system has no such limit."""
+    try:
+        resource = import_module("resource")
+    except ImportError:
+        return None
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def limit_memory(more: int) -> None:
+    """Limit what this process may reserve to `more` bytes than it uses, so that excessive allocations fail here instead
+    of invoking the OOM killer."""
+    try:
+        resource = import_module("resource")
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[5]) * resource.getpagesize()
+    except (ImportError, OSError):
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = used + more
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
+
+
+def boot_id() -> str:
+    """A text that is another one after every start of the machine; "" where the kernel does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> int:
+    """Number of the namespace that process ids are of, as each container has its own; 0 if unknown."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+@cache
+def machine() -> tuple[str, str]:
+    """The first digits of the boot id, and the pid namespace; "" for both if either is unknown."""
+    boot, space = boot_id(), pid_namespace()
+    return (boot.replace("-", "")[:8], str(space)) if boot and space else ("", "")
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third, the state, on (proc(5)); none where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2]  # follows the process name, which may hold any bytes
+    except OSError:
+        return []
+    return fields.decode("ascii", "replace").split()
+
+
+def process_state(pid: int) -> tuple[str, str]:
+    """State of a process and its start, in clock ticks since boot; "?" and "" if unknown."""
+    fields = stat_fields(pid)
+    return (fields[0], fields[19]) if fields else ("?", "")
+
+
+def process_exists(pid: int) -> bool:
+    """False only where there certainly is no such process."""
+    if os.name == "nt":  # there `kill` would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        pass
+    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fastfeed.preprocess.inputs.inputs import Input, open_input
 from fastfeed.preprocess.job import run
-from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Packing, Recipe, Scaling
+from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Metadata, Packing, Recipe, Scaling
 from fastfeed.preprocess.report import Progress, Report
 from fastfeed.preprocess.task import Engine
 
@@ -19,6 +19,7 @@ __all__ = [
     "Engine",
     "Input",
     "Limits",
+    "Metadata",
     "Packing",
     "Progress",
     "Recipe",

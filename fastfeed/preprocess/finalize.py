@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from fastfeed.preprocess.layout import JOB
 from fastfeed.preprocess.record import Counts, Record
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["BAD", "MANIFEST", "TIMES", "finalize", "log_run"]
 
-MANIFEST, BAD, TIMES = "manifest.json", "bad.jsonl", "_job/times.jsonl"
+MANIFEST, BAD, TIMES = f"{JOB}/manifest.json", f"{JOB}/bad.jsonl", f"{JOB}/times.jsonl"
 
 
 def finalize(job: Job) -> None:

@@ -1,20 +1,40 @@
-"""The plan of a job: which photographs go into which shard. Made once and written to a file; it never changes."""
+"""The plan of a job: which photographs go into which shard. Made once and written to a file.
+
+It changes only when photographs are appended: the plan then gets more ids and shards, and the earlier ones stay as they
+are, with the hash of the plan that they were made by.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.preprocess.layout import JOB
 from fastfeed.preprocess.recipe import Recipe, digest
 
-__all__ = ["ORDER", "PLAN", "JobPlan", "Shard", "make_plan", "uri_prefixes", "version_differences"]
+__all__ = [
+    "ORDER",
+    "PLAN",
+    "Earlier",
+    "JobPlan",
+    "Shard",
+    "make_plan",
+    "plan_files",
+    "relative_uri",
+    "saved",
+    "uri_prefixes",
+    "version_differences",
+]
 
-PLAN, ORDER = "_job/plan.json", "_job/order.npy"
+PLAN, ORDER = f"{JOB}/plan.json", f"{JOB}/order.npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +45,16 @@ class Shard:
     name: str  # without suffix: "shard-000012", "val/shard-000003", "train/512x768/shard-000000"
     first: int  # in the order
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a plan was before photographs were appended."""
+
+    hash: str  # of that plan: the records of its shards have it
+    shards: int
+    length: int  # photographs in the source
+    fingerprint: str  # of the source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,17 +71,24 @@ class JobPlan:
     left_out: dict[str, int] = field(default_factory=dict)  # photographs left out by the plan, by reason (duplicates)
     made_with: dict[str, str] = field(default_factory=dict)  # library versions that bytes depend on; {}: any
     first_uri: str = ""  # URI of the first photograph: later runs may spell the source's path differently
+    earlier: tuple[Earlier, ...] = ()  # one for each time that photographs were appended
+    source_ids: np.ndarray | None = (
+        None  # int64, shape (length,): where the plan's ids are in the source; None: the same
+    )
 
     def __len__(self) -> int:
         return len(self.order)
 
     @property
     def shards(self) -> list[Shard]:
-        """All shards. Each group starts a new shard, numbered from 0."""
+        """All shards. Each group starts a new shard, numbered from 0, or after those of the same folder."""
         shards: list[Shard] = []
+        numbers = Counter[str]()
         start = 0
         for folder, count in self.groups:
-            for k, first in enumerate(range(0, count, self.recipe.packing.samples)):
+            for first in range(0, count, self.recipe.packing.samples):
+                k = numbers[folder]
+                numbers[folder] += 1
                 last = min(first + self.recipe.packing.samples, count)
                 name = f"{folder}/shard-{k:06d}" if folder else f"shard-{k:06d}"
                 shards.append(Shard(len(shards), name, start + first, start + last))
@@ -63,8 +100,23 @@ class JobPlan:
         """Hash of everything that determines the shards' bytes."""
         return digest({**self._header(), "order": digest(self.order.tolist())})
 
+    @property
+    def shard_hashes(self) -> list[str]:
+        """For each shard, the hash of the plan that it was made by, which its record has."""
+        hashes: list[str] = []
+        for before in self.earlier:
+            hashes += [before.hash] * (before.shards - len(hashes))
+        return hashes + [self.hash] * (len(self.shards) - len(hashes))
+
     def _header(self) -> dict[str, Any]:
-        return {
+        appended: dict[str, Any] = {}
+        if self.earlier:
+            assert self.source_ids is not None
+            appended = {
+                "earlier": [[part.hash, part.shards, part.length, part.fingerprint] for part in self.earlier],
+                "source_ids": digest(self.source_ids.tolist()),
+            }
+        return appended | {
             "version": 1,
             "recipe": self.recipe.document(),
             "fingerprint": self.fingerprint,
@@ -74,29 +126,35 @@ class JobPlan:
             "made_with": self.made_with,
         }
 
+    @property
+    def head(self) -> bytes:
+        """Content of PLAN."""
+        about = {"hash": self.hash, "source": self.source, "first_uri": self.first_uri, "left_out": self.left_out}
+        return json.dumps({**about, **self._header()}, indent=1).encode() + b"\n"
+
     def files(self) -> dict[str, bytes]:
         """Content of the plan's files by name; write PLAN last."""
-        order = io.BytesIO()
-        np.save(order, self.order)
-        about = {"hash": self.hash, "source": self.source, "first_uri": self.first_uri, "left_out": self.left_out}
-        header = {**about, **self._header()}
-        return {ORDER: order.getvalue(), PLAN: json.dumps(header, indent=1).encode() + b"\n"}
+        head = self.head
+        arrays = (self.order, self.source_ids)
+        contents = [saved(array) for array in arrays if array is not None]
+        return {**dict(zip(plan_files(head), contents, strict=True)), PLAN: head}
 
     @classmethod
-    def load(cls, plan: bytes, order: bytes, where: str) -> JobPlan:
-        """Parse the plan's files. SourceError if they are damaged."""
+    def load(cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None) -> JobPlan:
+        """Parse the plan's files, PLAN and those of `plan_files`. SourceError if they are damaged."""
         try:
             header = json.loads(plan)
             loaded = cls(
                 Recipe.of(header["recipe"]), header["source"], header["fingerprint"], header["length"],
                 tuple(header["classes"]), np.load(io.BytesIO(order), allow_pickle=False),
                 tuple((name, count) for name, count in header["groups"]), header["left_out"], header["made_with"],
-                header.get("first_uri", ""),
+                header.get("first_uri", ""), tuple(Earlier(*part) for part in header.get("earlier", ())),
+                None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
             )  # fmt: skip
             if header["hash"] != loaded.hash:
                 raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
         except (ValueError, KeyError, TypeError) as error:
-            raise SourceError(f"the plan in {where}/_job is damaged: {error}; start in an empty folder") from error
+            raise SourceError(f"the plan in {where} is damaged: {error}; start in an empty folder") from error
         return loaded
 
     def differences(self, other: JobPlan) -> str:
@@ -106,6 +164,26 @@ class JobPlan:
             lines.append(f"  source: {self.source} with {self.length} images -> {other.source} with {other.length}")
         lines += [f"  {line}" for line in version_differences(self.made_with, other.made_with)]
         return "\n".join(lines)
+
+
+def plan_files(head: bytes) -> list[str]:
+    """Names of the files that belong to the content of PLAN: the order, and ids in the source if there are any.
+
+    Those of a plan with appended photographs have names of their own: writing PLAN is what makes them count.
+    """
+    try:
+        header = json.loads(head)
+        name = header["hash"] if header.get("earlier") else ""
+    except (ValueError, KeyError, TypeError, AttributeError):  # damaged: `load` says so
+        name = ""
+    return [f"{JOB}/order-{name}.npy", f"{JOB}/source-ids-{name}.npy"] if name else [ORDER]
+
+
+def saved(array: np.ndarray) -> bytes:
+    """The content of an .npy file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def make_plan(
@@ -148,3 +226,24 @@ def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
         planned_parts.pop()
         here_parts.pop()
     return "/".join([*planned_parts, ""]), "/".join([*here_parts, ""])
+
+
+def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = None) -> str | None:
+    """A photograph's URI relative to its source; None if it lies elsewhere.
+
+    That is relative to the folder `source` or, of files and patterns, to their folder. root: the source's own spelling
+    of its folder.
+    """
+    source = source.removeprefix("file://")
+    folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]
+    bases = [
+        None if root is None else os.fspath(root),
+        source,
+        os.path.abspath(source),
+        folder,
+        os.path.abspath(folder) if "://" not in source else None,
+    ]
+    for base in bases:
+        if base and uri.startswith(base.rstrip("/") + "/"):
+            return uri.removeprefix(base.rstrip("/") + "/")
+    return None

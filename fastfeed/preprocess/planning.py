@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.changes import Changes, compare, describe, load_samples, samples_file
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.plan import PLAN, JobPlan, make_plan
+from fastfeed.preprocess.inputs.renumbered import Renumbered
+from fastfeed.preprocess.inputs.request import keep_listing
+from fastfeed.preprocess.layout import is_job_file
+from fastfeed.preprocess.plan import PLAN, Earlier, JobPlan, make_plan, saved
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.reports.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
 from fastfeed.preprocess.state import load_plan
 from fastfeed.preprocess.survey.select import needs_pixels, select
-from fastfeed.preprocess.survey.survey import SurveyTask, completed_pieces, load_survey
+from fastfeed.preprocess.survey.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.versions import versions
 
-__all__ = ["check_free_space", "check_plan", "check_source", "create_plan", "existing_plan"]
+__all__ = [
+    "added_since",
+    "append_plan",
+    "check_free_space",
+    "check_plan",
+    "check_source",
+    "create_plan",
+    "different_source",
+    "existing_plan",
+    "planned_input",
+    "source_changes",
+    "unmixed",
+]
 
 OnSurvey = Callable[[int, int, int, int], None]  # pieces done, pieces, photographs done, photographs
 
@@ -29,7 +46,7 @@ _QUICK_SAMPLE = (4, 10.0)  # photographs per piece, seconds: the check must not 
 
 def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
     """ConfigError, with the differences, if the target's plan is not the one requested now."""
-    requested = replace(plan, recipe=recipe, made_with=versions(recipe))
+    requested = replace(plan, recipe=recipe.as_in(plan.recipe), made_with=versions(recipe))
     if lines := plan.differences(requested):
         raise ConfigError(
             f"{target.text} holds a job with another plan:\n{lines}\n"
@@ -38,12 +55,52 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
 
 
 def check_source(target: Target, plan: JobPlan, input: Input) -> None:
-    """ConfigError if the input is not the source of the plan."""
+    """ConfigError, with the differences, if the input is not the source of the plan."""
     if input.fingerprint != plan.fingerprint:
-        raise ConfigError(
-            f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text} has "
-            f"{len(input.source)} now, or other ones: use the same, unchanged source, or choose another, empty target"
-        )
+        changes = source_changes(target, plan, input)
+        added = [f"source: {changes.text}"] if changes is not None and changes.text else []
+        raise different_source(target, plan, input, [*(changes.differences if changes else []), *added])
+
+
+def different_source(target: Target, plan: JobPlan, input: Input, differences: Sequence[str]) -> ConfigError:
+    """The error for a source that is not that of the plan."""
+    now = len(input.source)
+    has = f"has {now} now" if now != plan.length else "differs"
+    lines = differences or ["its photographs, their order, labels, captions or columns are other ones"]
+    return ConfigError(
+        f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text} {has}:\n"
+        + "".join(f"  {line}\n" for line in lines)
+        + "use the same source and options for it, or choose another, empty target"
+    )
+
+
+def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
+    """What was added to the source since the plan was made; None: nothing. ConfigError if anything else differs."""
+    if input.fingerprint == plan.fingerprint:
+        return None
+    changes = source_changes(target, plan, input)
+    if changes is None or changes.differences or not len(changes.added):
+        raise different_source(target, plan, input, changes.differences if changes is not None else [])
+    return changes
+
+
+def source_changes(target: Target, plan: JobPlan, input: Input) -> Changes | None:
+    """How the input differs from the source of the plan; None where the plan's version kept no list to compare with."""
+    before = load_samples(target.read(samples_file(plan)))
+    return None if before is None else compare(before, input)
+
+
+def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
+    """A hint where most shards of photographs with these labels, in this order, would hold one class only."""
+    shard = np.arange(len(labels)) // recipe.packing.samples
+    count = int(shard[-1]) + 1 if len(labels) else 0
+    if recipe.choice.shuffle is not None or count < 2 or len(np.unique(labels[labels >= 0])) < 2:
+        return ()
+    changes = np.flatnonzero((labels[1:] != labels[:-1]) & (shard[1:] == shard[:-1]))
+    pure = count - len(np.unique(shard[changes]))
+    if 2 * pure < count:
+        return ()
+    return (f"{pure:,} of {count:,} shards hold one class only, as the source is in this order; shuffle=0 mixes them",)
 
 
 def check_free_space(
@@ -74,6 +131,7 @@ def create_plan(
     engine: Engine,
     on_survey: OnSurvey,
     on_sample: Callable[[int, int], None] | None = None,
+    on_compare: Callable[[], None] | None = None,
 ) -> JobPlan:
     """Make the plan and write it, after a survey of all photographs if the recipe needs one.
 
@@ -89,9 +147,7 @@ def create_plan(
     length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
-        bounds = np.append(np.arange(0, length, _SURVEY_PIECE), length).astype(np.int64)
-        _run_survey(target, input, recipe, engine, bounds, on_survey)
-        survey = load_survey(target, range(len(bounds) - 1))
+        survey = _run_survey(target, input, recipe, engine, _bounds([length]), on_survey, on_compare)
     selection = select(recipe, length, source.label(ids), survey, source.uri)
     if selection.pairs:
         from fastfeed.preprocess.survey.duplicates_page import write_duplicates  # draws pictures
@@ -112,20 +168,97 @@ def create_plan(
         check_plan(target, existing, recipe)
         check_source(target, existing, input)
         return existing
+    target.write(samples_file(plan), saved(describe(input)))
     for name, content in plan.files().items():
         target.write(name, content)
     return plan
 
 
+def planned_input(plan: JobPlan, input: Input) -> Input:
+    """The input with the ids and labels of the plan, which differ from its own where photographs were appended."""
+    if plan.source_ids is None:
+        return input
+    return replace(input, source=Renumbered(input.source, plan.source_ids, plan.classes))
+
+
+def append_plan(
+    target: Target,
+    plan: JobPlan,
+    changes: Changes,
+    listing: str | None,
+    engine: Engine,
+    on_survey: OnSurvey,
+    on_compare: Callable[[], None] | None = None,
+) -> tuple[JobPlan, Input]:
+    """Add what is new in the source to the plan, in shards of its own, and write it; also returns the planned input.
+
+    Every photograph of the plan must be there still. `listing`: prefix of the listing that `changes` comes from.
+    """
+    recipe, now = plan.recipe, changes.now
+    ids = np.concatenate([changes.kept, changes.added])
+    classes = (*plan.classes, *(name for name in now.source.classes if name not in set(plan.classes)))
+    hashes = plan.shard_hashes
+    earlier = (*plan.earlier, Earlier(plan.hash, len(hashes), plan.length, plan.fingerprint))
+    grown = replace(
+        plan, fingerprint=now.fingerprint, length=len(ids), classes=classes, earlier=earlier, source_ids=ids
+    )  # fmt: skip
+    input = planned_input(grown, now)
+    survey = None
+    if recipe.looks:
+        bounds = _bounds([*(part.length for part in earlier), len(ids)])
+        survey = _run_survey(target, input, recipe, engine, bounds, on_survey, on_compare, earlier)
+    labels = input.source.label(np.arange(len(ids)))
+    selection = select(recipe, len(ids), labels, survey, input.source.uri, _sides(plan))
+    if selection.pairs:
+        from fastfeed.preprocess.survey.duplicates_page import write_duplicates  # draws pictures
+
+        write_duplicates(target, input.source, selection.pairs)
+    groups = [(folder, group) for folder, group in selection.groups if len(group)]
+    grown = replace(
+        grown,
+        order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
+        groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
+        left_out={**plan.left_out, **selection.left_out},
+    )
+    keep_listing(listing, target, grown.hash)
+    for name, content in {samples_file(grown): saved(describe(now)[ids]), **grown.files()}.items():
+        target.write(name, content)  # PLAN last
+    return grown, input
+
+
+def _sides(plan: JobPlan) -> np.ndarray:
+    """Where the plan's photographs are: int8, shape (length,): 0 train, 1 val, -1 left out."""
+    sides, start = np.full(plan.length, -1, np.int8), 0
+    for folder, count in plan.groups:
+        sides[plan.order[start : start + count]] = folder.partition("/")[0] == "val"
+        start += count
+    return sides
+
+
+def _bounds(lengths: Sequence[int]) -> np.ndarray:
+    """First ids of the pieces of a survey, and its length last; each of these lengths, ascending, ends a piece."""
+    starts = [np.arange(first, last, _SURVEY_PIECE) for first, last in pairwise([0, *lengths])]
+    return np.append(np.concatenate(starts), lengths[-1]).astype(np.int64)
+
+
 def _run_survey(
-    target: Target, input: Input, recipe: Recipe, engine: Engine, bounds: np.ndarray, on_survey: OnSurvey
-) -> None:
+    target: Target,
+    input: Input,
+    recipe: Recipe,
+    engine: Engine,
+    bounds: np.ndarray,
+    on_survey: OnSurvey,
+    on_compare: Callable[[], None] | None,
+    earlier: Sequence[Earlier] = (),
+) -> Survey:
+    """Survey the pieces that are not surveyed yet, and load all; `on_compare` is called in between."""
     pixels, max_pixels = needs_pixels(recipe), recipe.limits.max_pixels
     fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
-    done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels)
+    known = [(part.length, part.fingerprint) for part in earlier]
+    done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels, known)
     remaining = [piece for piece in range(pieces) if piece not in done]
     if not remaining:
-        return
+        return _load_all(target, pieces, on_compare)
     pieces_done, images_done = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     in_progress: dict[int, int] = {}
     with run_pieces(
@@ -139,12 +272,19 @@ def _run_survey(
                 pieces_done, images_done = pieces_done + 1, images_done + outcome.summary["samples"]
                 del in_progress[outcome.piece]
             on_survey(pieces_done, pieces, images_done + sum(in_progress.values()), length)
+    return _load_all(target, pieces, on_compare)
+
+
+def _load_all(target: Target, pieces: int, on_compare: Callable[[], None] | None) -> Survey:
+    if on_compare is not None:
+        on_compare()
+    return load_survey(target, range(pieces))
 
 
 def existing_plan(target: Target) -> JobPlan | None:
     """The plan in the target; None if the target is empty. ConfigError if it holds other files."""
     plan = load_plan(target)
-    others = [] if plan else sorted(name for name in target.files() if not name.startswith("_job/"))
+    others = [] if plan else sorted(name for name in target.files() if not is_job_file(name))
     if others and (plan := load_plan(target)) is None:  # else another part of the job has just started
         raise ConfigError(
             f"{target.text} is not empty: it holds {others[0]}"

@@ -1,4 +1,4 @@
-"""The JSON record next to each shard: its files, its samples, the images that failed and why, and counts.
+"""The JSON record of each shard: its files, its samples, the images that failed and why, and counts.
 
 A shard counts as done when its record is there and matches the plan and the files.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS as FILE_REASONS
 from fastfeed.preprocess.entry import ProcessedImage
+from fastfeed.preprocess.layout import record_name
 
 __all__ = ["REASONS", "BadSample", "Counts", "Record", "ShardFile"]
 
@@ -122,7 +123,7 @@ class Record:
     @property
     def name(self) -> str:
         """Name of this record's file."""
-        return f"{self.shard}.json"
+        return record_name(self.shard)
 
     @property
     def bytes(self) -> int:

@@ -7,42 +7,100 @@ from dataclasses import dataclass, field
 
 from fastfeed.preprocess.record import BadSample, Counts
 
-__all__ = ["Progress", "Report"]
+__all__ = ["STAGES", "Progress", "Report"]
+
+# phases without numbers, reported once, before they begin
+STAGES = {
+    "source": "opening the source",
+    "resume": "reading the records of finished shards",
+    "compare": "comparing photographs, for duplicates or the split",
+    "finish": "checking the shards, and writing the manifest if all are done",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is; passed to `on_progress` several times a second."""
+    """How far a job is; passed to `on_progress` several times a second.
 
-    phase: str  # "room" (a sample, to estimate the output's size), "survey" (duplicates and sizes), "shards"
-    shards_done: int  # complete, including those of earlier runs
-    shards: int  # of this part
-    shards_before: int  # complete when this run began
-    images_done: int  # in complete shards and in those in progress, including bad ones
+    Args:
+        phase (str): "room" (a sample, to estimate the output's size), "survey" (duplicates and sizes), "shards", or
+            "source", "resume", "compare", "finish", which have no numbers and are reported once, before they begin.
+        shards_done (int): Complete shards, including those of earlier runs.
+        shards (int): Shards of this part.
+        shards_before (int): Shards that were complete when this run began.
+        images_done (int): Photographs in complete shards and in those in progress, including bad ones.
+        images (int): Photographs of this part.
+        images_before (int): Photographs in shards that were complete when this run began.
+        bytes_in (int): Bytes read by this run, for complete shards. Default: 0.
+        bytes_out (int): Bytes of images written by this run, in complete shards. Default: 0.
+        bad (Counter[str]): Bad photographs by reason, of all complete shards. Default: Counter().
+        seconds (float): Since this run began. Default: 0.0.
+
+    Example:
+        >>> from fastfeed.preprocess import Recipe, Scaling, run
+        >>> phases = set()
+        >>> def note(progress):
+        ...     phases.add(progress.phase)
+        >>> report = run("photos", "small", Recipe(Scaling(16)), on_progress=note)
+        >>> "shards" in phases
+        True
+    """
+
+    phase: str
+    shards_done: int
+    shards: int
+    shards_before: int
+    images_done: int
     images: int
     images_before: int
-    bytes_in: int = 0  # of this run, of complete shards
+    bytes_in: int = 0
     bytes_out: int = 0
-    bad: Counter[str] = field(default_factory=Counter)  # by reason, of all complete shards
-    seconds: float = 0.0  # since this run began
+    bad: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did, and the state of the job."""
+    """What a run did, and the state of the job: what `run` returns.
+
+    Args:
+        target (str): The folder or URL of the shards.
+        shards (int): Shards of the job.
+        shards_done (int): Complete shards.
+        shards_now (int): Shards that this run completed.
+        tally (Counts): Numbers of samples, bytes and pixels, over all complete shards.
+        bad (tuple[BadSample, ...]): Bad photographs in all complete shards.
+        left_out (dict[str, int]): Photographs that the plan leaves out, such as duplicates, by reason.
+        bytes (int): Bytes of all shard files.
+        seconds (float): Seconds that this run took.
+        stages (dict[str, float]): Seconds by stage, of all workers of this run together. Default: {}.
+        classes (tuple[str, ...]): Names of classes in the order of their labels. Default: ().
+        bad_list (str): Path below the target of the list of bad photographs; "" until the job is complete. Default: "".
+        duplicates (str): Path below the target of the page of duplicates; "" if there are none. Default: "".
+        notes (tuple[str, ...]): Damaged or excluded parts of the source; () if the run had nothing to read.
+            Default: ().
+
+    Example:
+        >>> from fastfeed.preprocess import Recipe, Scaling, run
+        >>> report = run("photos", "reported", Recipe(Scaling(16)))
+        >>> report.complete, report.shards, report.tally.samples, report.classes
+        (True, 1, 6, ('cat', 'dog'))
+    """
 
     target: str
-    shards: int  # of the job
+    shards: int
     shards_done: int
-    shards_now: int  # completed by this run
-    tally: Counts  # over all completed shards
-    bad: tuple[BadSample, ...]  # in all completed shards
-    left_out: dict[str, int]  # by the plan, by reason: duplicates
-    bytes: int  # of all shard files
-    seconds: float  # of this run
-    stages: dict[str, float] = field(default_factory=dict)  # seconds of all workers together, of this run
-    classes: tuple[str, ...] = ()  # names by label
-    notes: tuple[str, ...] = ()  # damaged or excluded parts of the source; () if the run had nothing to read
+    shards_now: int
+    tally: Counts
+    bad: tuple[BadSample, ...]
+    left_out: dict[str, int]
+    bytes: int
+    seconds: float
+    stages: dict[str, float] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    bad_list: str = ""
+    duplicates: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -6,17 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from fastfeed.decode.base import Bad
+from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.entry import Entry, ProcessedImage
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
+from fastfeed.preprocess.layout import record_name
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.plan import JobPlan, Shard, uri_prefixes
+from fastfeed.preprocess.plan import JobPlan, Shard, relative_uri, uri_prefixes
 from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.task import MemoryLimitError, TaskContext
@@ -95,7 +98,8 @@ class ShardTask:
         if isinstance(blob, Failure):
             return Bad(blob.reason, blob.detail)
         context.begin(sample)
-        return self._transformer(blob, context)
+        with named(partial(self.uri, sample)):
+            return self._transformer(blob, context)
 
     def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
         """Reserve memory before reading the file; if decoding needs more, start over with a larger reservation."""
@@ -110,7 +114,8 @@ class ShardTask:
                         return Bad(blob.reason, blob.detail)
                     context.begin(sample)
                     try:
-                        return self._transformer(blob, _ReservedContext(context, need - len(blob)))
+                        with named(partial(self.uri, sample)):
+                            return self._transformer(blob, _ReservedContext(context, need - len(blob)))
                     except _NeedsMore as more:
                         need = len(blob) + more.need
                     del blob
@@ -125,14 +130,14 @@ class ShardTask:
 
     def _existing_record(self, shard: Shard) -> Record | None:
         """The record of the shard, if another run has completed it."""
-        content = self.target.read(shard.name + ".json")
+        content = self.target.read(record_name(shard.name))
         if content is None:
             return None
         try:
             record = Record.load(content, shard.name)
         except OSError:
             return None
-        return record if record.plan == self.hash and record.index == shard.index else None
+        return record if record.index == shard.index and record.plan == self.hash(shard) else None
 
     def uri(self, i: int) -> str:
         """The URI as spelled in the plan, however the source is named now. Bytes that are not UTF-8 become \\xNN."""
@@ -143,18 +148,25 @@ class ShardTask:
         uri = self.input.source.uri(i)
         return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
 
+    def sample_uri(self, i: int) -> str:
+        """The URI in the sample's metadata."""
+        if self.plan.recipe.metadata.absolute_uri:
+            return self.uri(i)
+        uri = self.input.source.uri(i)
+        relative = relative_uri(uri, self.input.text, getattr(self.input.source, "root", None))
+        return self.uri(i) if relative is None else _encodable(relative)
+
     def _check_versions(self) -> None:
         """Check library versions, once per process."""
         if "checked" not in self._cache:
             check_here(self.plan)
             self._cache["checked"] = True
 
-    @property
-    def hash(self) -> str:
-        """Hash of the plan."""
-        if "hash" not in self._cache:
-            self._cache["hash"] = self.plan.hash
-        return self._cache["hash"]
+    def hash(self, shard: Shard) -> str:
+        """Hash of the plan that a shard is made by."""
+        if "hashes" not in self._cache:
+            self._cache["hashes"] = self.plan.shard_hashes
+        return self._cache["hashes"][shard.index]
 
     @property
     def _shards(self) -> list[Shard]:
@@ -225,13 +237,13 @@ class _ShardBuilder:
             self.seconds[stage] += stage_seconds
         self.ids.append(i)
         self.counts.add(image)
-        meta: dict[str, Any] = {"uri": self.task.uri(i), **image.facts}
+        meta: dict[str, Any] = {"uri": self.task.sample_uri(i), **image.facts}
         if label >= 0:
             meta["label"] = label
             if label < len(plan.classes):
                 meta["class"] = plan.classes[label]
         if columns := note.get("columns"):
-            meta["columns"] = columns
+            meta["columns"] = meta.get("columns", {}) | columns
         class_number = label if label >= 0 else None
         self.writer.add(
             Entry(
@@ -250,8 +262,8 @@ class _ShardBuilder:
     def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
         shard = self.shard
         return Record(
-            shard.name, shard.index, self.task.hash, tuple(files), tuple(self.ids), tuple(offsets), tuple(self.bad),
-            self.counts,
+            shard.name, shard.index, self.task.hash(shard), tuple(files), tuple(self.ids), tuple(offsets),
+            tuple(self.bad), self.counts,
         )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan, Shard
+from fastfeed.preprocess.layout import record_name
+from fastfeed.preprocess.plan import PLAN, JobPlan, Shard, plan_files
 from fastfeed.preprocess.record import BadSample, Record
 from fastfeed.preprocess.targets.target import Target
 
@@ -39,8 +40,11 @@ class Job:
 
 def load_plan(target: Target) -> JobPlan | None:
     """The plan in a target; None if there is none."""
-    head, order = target.read(PLAN), target.read(ORDER)
-    return None if head is None or order is None else JobPlan.load(head, order, target.text)
+    head = target.read(PLAN)
+    files = [] if head is None else [target.read(name) for name in plan_files(head)]
+    if head is None or not files or files[0] is None:
+        return None
+    return JobPlan.load(head, files[0], target.text, files[1] if len(files) > 1 else None)
 
 
 def open_job(target: Target, plan: JobPlan | None = None) -> Job:
@@ -52,17 +56,18 @@ def open_job(target: Target, plan: JobPlan | None = None) -> Job:
         plan = load_plan(target)
     if plan is None:
         raise SourceError(f"{target.text} holds no job of fastfeed preprocess: no {PLAN}")
-    shards, present, digest = plan.shards, target.files(), plan.hash
-    names = [shard.name + ".json" for shard in shards if shard.name + ".json" in present]
+    shards, present, hashes = plan.shards, target.files(), plan.shard_hashes
     by_name = {shard.name: shard for shard in shards}
+    by_record = {record_name(shard.name): shard for shard in shards}
+    names = [name for name in by_record if name in present]
     records: dict[int, Record] = {}
     for record in _records(target, names):
         shard = by_name.get(record.shard)
-        if shard is None or record.plan != digest or record.index != shard.index:
+        if shard is None or record.index != shard.index or record.plan != hashes[shard.index]:
             continue
         if all(present.get(file.name) == file.bytes for file in record.files):
             records[record.index] = record
-    stale = {by_name[name.removesuffix(".json")].index for name in names} - records.keys()
+    stale = {by_record[name].index for name in names} - records.keys()
     return Job(target, plan, shards, records, frozenset(stale))
 
 

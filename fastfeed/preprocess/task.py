@@ -21,6 +21,7 @@ __all__ = [
     "Task",
     "TaskContext",
     "pickle_task",
+    "unpickle_task",
 ]
 
 FREE_BYTES = 24_000_000  # bytes that a process may use for one photograph without reserving them
@@ -34,6 +35,14 @@ def pickle_task(task: Task) -> bytes:
         return pickle.dumps(task)
     except Exception as error:  # user classes may raise anything
         raise ConfigError(f"the source or the target does not pickle: {error!r}; {IMPORT_HINT}") from error
+
+
+def unpickle_task(pickled: bytes) -> Task:
+    """The task of these bytes. ConfigError if it cannot be loaded here."""
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:  # user classes may not be importable here, and raise anything
+        raise ConfigError(f"a worker process cannot load the source or the target: {error!r}; {IMPORT_HINT}") from error
 
 
 class MemoryLimitError(Exception):
@@ -88,5 +97,13 @@ class Engine(Protocol):
     """Runs pieces, several at a time, in any order."""
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """Yield one outcome per completed piece. Closing the iterator stops the work and leaves no process behind."""
+        """Run the pieces of a task. Closing the iterator stops the work and leaves no process behind.
+
+        Args:
+            task (Task): What is done to each piece; it pickles.
+            pieces (Sequence[int]): Numbers of the pieces, each once.
+
+        Yields:
+            One outcome per completed piece, in any order.
+        """
         ...

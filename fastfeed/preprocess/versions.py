@@ -29,13 +29,16 @@ _OF_PILLOW = {  # by our names; the first feature that Pillow was built with
 
 
 def versions(recipe: Recipe) -> dict[str, str]:
-    """Versions of all libraries that decode, scale, convert, encode and pack in this process; "none" if absent."""
-    result = {"pillow": _PILLOW}
+    """Versions of all libraries that decode, scale, convert, encode and pack in this process; "none" if absent.
+
+    Of fastfeed itself the minor version: within one, pixels stay the same (docs/stability.md), and jobs resume.
+    """
+    result, own = {"pillow": _PILLOW}, ".".join(__version__.split(".")[:2])
     for name, feature_names in _OF_PILLOW.items():
         candidates = (features.version(feature) for feature in feature_names)
         result[name] = next((version for version in candidates if version), "none")
     vips = libvips()
-    result["kernel"] = f"{__version__}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
+    result["kernel"] = f"{own}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
     result["vips"] = vips.VERSION if vips else "none"
     if recipe.packing.format == "parquet":
         from importlib.metadata import version

@@ -111,7 +111,7 @@ def test_a_plan() -> None:
 
 def test_a_record() -> None:
     text = json.dumps(RECORD_JSON, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    record = Record.load(text, "shard-000000.json")
+    record = Record.load(text, "__job/records/shard-000000.json")
     assert record.tally.samples == len(record.ids) == 3 and record.dump() == text
 
 
@@ -120,7 +120,7 @@ def test_a_piece_of_a_survey() -> None:
     rows["id"] = range(3)
     array = npy(rows)
     footer = json.dumps(SURVEY_JSON | {"crc32": zlib.crc32(array)}, sort_keys=True).encode()
-    shelf.write("_job/survey/000000.npy", array + b"\n#survey " + footer + b"\n")
+    shelf.write("__job/survey/000000.npy", array + b"\n#survey " + footer + b"\n")
     assert completed_pieces(shelf, np.array([0, 3]), "names 1", True) == {0}  # type: ignore[arg-type]
     assert np.array_equal(load_survey(shelf, range(1)).rows, rows)  # type: ignore[arg-type]
 
@@ -132,7 +132,7 @@ def test_keys_of_what_a_job_writes(tmp_path: Path) -> None:
         return (job.target.read(name) or b"").decode()
 
     assert json.loads(read(PLAN)).keys() == PLAN_JSON.keys()
-    assert json.loads(read("shard-000000.json")).keys() == RECORD_JSON.keys()
+    assert json.loads(read("__job/records/shard-000000.json")).keys() == RECORD_JSON.keys()
     assert list(json.loads(read(BAD).splitlines()[0])) == ["id", "uri", "shard", "reason", "detail"]
     assert json.loads(read(TIMES)).keys() == RUN_JSON.keys()
     assert set(json.loads(read(MANIFEST))) == {

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.preprocess.outcomes import photographs, tree
 
+from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run
 from fastfeed.preprocess import job as job_module
@@ -23,12 +24,13 @@ from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.task import Task
+from fastfeed.preprocess.versions import versions
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
 
 class Inside:
-    """An engine that does all at once in this process; nobody can close what it gives."""
+    """An engine that does all at once in this process; nothing can close what it gives."""
 
     def __init__(self, only: int = 1000) -> None:
         self.done: list[int] = []
@@ -54,13 +56,13 @@ def source(tmp_path: Path) -> Path:
     return photographs(tmp_path / "photos", 24, bad=2)
 
 
-@pytest.mark.parametrize("suffix", ["tar", "idx", "json"])
+@pytest.mark.parametrize("name", ["shard-000001.tar", "shard-000001.idx", "__job/records/shard-000001.json"])
 @pytest.mark.parametrize("damage", ["cut off", "gone"])
-def test_a_damaged_shard_is_made_again_and_no_other(source: Path, tmp_path: Path, suffix: str, damage: str) -> None:
+def test_a_damaged_shard_is_made_again_and_no_other(source: Path, tmp_path: Path, name: str, damage: str) -> None:
     target = tmp_path / "shards"
     run(source, target, RECIPE, engine=Inside())
     whole = tree(target)
-    path = target / f"shard-000001.{suffix}"
+    path = target / name
     if damage == "cut off":
         os.truncate(path, 100)
     else:
@@ -82,12 +84,12 @@ def test_retry_of_a_part_leaves_the_others_alone(source: Path, tmp_path: Path) -
     assert engine.done == [2] and tree(target) == whole
 
 
-def test_what_is_made_anew_is_in_no_manifest_meanwhile(source: Path, tmp_path: Path) -> None:
+def test_what_is_built_again_is_in_no_manifest_meanwhile(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "shards"
     run(source, target, RECIPE, engine=Inside())
     report = run(source, target, RECIPE, engine=Inside(only=0), retry=["truncated"])
-    assert not report.complete and not (target / "manifest.json").exists()
-    assert not (target / "shard-000002.json").exists()
+    assert not report.complete and not (target / "__job/manifest.json").exists()
+    assert not (target / "__job/records/shard-000002.json").exists()
 
 
 def test_too_many_bad_ones_are_too_many_the_next_time(source: Path, tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_somebody_else_finishes_the_job_meanwhile(
 
     report = run(source, target, RECIPE, engine=Beaten())
     assert report.complete
-    assert not (target / "_tmp").exists() and not (target / "started").exists()
+    assert not (target / "__tmp").exists() and not (target / "started").exists()
 
 
 def test_small_files_are_written_though_their_folder_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,8 +194,8 @@ def test_small_files_are_written_though_their_folder_is_swept(tmp_path: Path, mo
         rename(self, file)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LocalTarget, "rename", sweeping)
-    target.write("manifest.json", b"{}")
-    assert swept == [1] and target.files() == {"manifest.json": 2}
+    target.write("__job/manifest.json", b"{}")
+    assert swept == [1] and target.files() == {"__job/manifest.json": 2}
 
 
 def test_a_plan_that_is_there_by_the_time_one_is_made_counts(
@@ -210,3 +212,12 @@ def test_a_plan_that_is_there_by_the_time_one_is_made_counts(
     with pytest.raises(ConfigError, match=r"scaling\.size: 48 -> 64"):
         run(source, target, replace(RECIPE, scaling=Scaling(64)), engine=Inside())
     assert json.loads((target / PLAN).read_bytes())["recipe"]["scaling"]["size"] == 48
+
+
+@pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+def test_a_job_resumes_within_a_minor_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = {}
+    for version in ("0.1.0", "0.1.7", "0.2.0"):
+        monkeypatch.setattr("fastfeed.preprocess.versions.__version__", version)
+        recorded[version] = versions(RECIPE)
+    assert recorded["0.1.0"] == recorded["0.1.7"] != recorded["0.2.0"]

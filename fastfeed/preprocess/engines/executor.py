@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.engines.hosted import end_run, run_piece
+from fastfeed.preprocess.engines.hosted import end_run, name_run, run_piece
 from fastfeed.preprocess.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
@@ -24,8 +23,8 @@ _CLOSE_S = 5.0  # that running pieces in threads of this process may take to end
 class ExecutorEngine:
     """Submits up to `window` pieces at a time; the executor decides how many run at once.
 
-    Each piece runs in a worker process of its own there, so no photograph can crash the executor. Each worker may use
-    `rules.memory` bytes.
+    Each piece runs in a worker process of its own there, so no photograph can crash the executor; on systems that
+    cannot supervise worker processes (macOS, Windows) it runs in the executor's. Each may use `rules.memory` bytes.
     """
 
     executor: Executor
@@ -38,7 +37,7 @@ class ExecutorEngine:
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; but pieces that run in the executor's other processes on closing are finished there."""
-        name, content = uuid4().hex, pickle_task(task)
+        name, content = name_run(), pickle_task(task)
         window = self.window or 2 * (getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)
         live: dict[Future[Outcome | None], int] = {}

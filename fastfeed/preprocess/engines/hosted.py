@@ -1,7 +1,8 @@
 """Runs pieces in processes of an executor or of Ray.
 
-Such a process keeps the task, and one worker process per concurrent piece, until it has been idle for a while. The task
-is sent only to processes that do not have it, so once to each, however many pieces they run.
+Such a process keeps the task, and one runner per concurrent piece, until it has been idle for a while: a worker
+process, or a part of itself where those cannot be supervised. The task is sent only to processes that do not have it,
+so once to each, however many pieces they run.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits, close_all
+from fastfeed.preprocess.workers.lifeline import end_with, identity
+from fastfeed.preprocess.workers.runner import Runner, close_all, runner_for
+from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
-__all__ = ["end_run", "run_piece"]
+__all__ = ["end_run", "name_run", "run_piece"]
 
 IDLE_S = 10.0  # that idle worker processes are kept; starting one takes half a second
 
 _lock = threading.Lock()
 _tasks: dict[tuple[int, str], _TaskWorkers] = {}  # by pid, as a fork copies this, and by name of the run
+_watched: set[tuple[int, str]] = set()  # runs whose driver this process ends with
 _ended_runs: set[tuple[int, str]] = set()  # runs that have ended in this process
 
 
@@ -27,21 +32,35 @@ class _TaskWorkers:
     """A task and its workers in this process."""
 
     task: bytes  # its pickle
-    idle: list[Supervisor] = field(default_factory=list)
-    busy: list[Supervisor] = field(default_factory=list)
+    idle: list[Runner] = field(default_factory=list)
+    busy: list[Runner] = field(default_factory=list)
     timer: threading.Timer | None = None
+
+
+def name_run() -> str:
+    """A new name for a run that this process drives."""
+    return f"{identity()}-{uuid4().hex}"
 
 
 def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) -> Outcome | None:
     """Run a piece of the run `name`; None if the task is neither passed nor known in this process."""
     key = os.getpid(), name
-    supervisor = _take(key, task, rules)
-    if not isinstance(supervisor, Supervisor):
-        return Outcome(piece, error=WorkerDied("closed")) if supervisor else None
+    _end_with_driver(key)
+    runner = _take(key, task, rules)
+    if isinstance(runner, bool):
+        return Outcome(piece, error=WorkerDied("closed")) if runner else None
     try:
-        return supervisor.run_piece(piece)
+        return runner.run_piece(piece)
     finally:
-        _release(key, supervisor)
+        _release(key, runner)
+
+
+def _end_with_driver(key: tuple[int, str]) -> None:
+    """If this is a process of the driver's own pool, end it with the driver: the pool would wait for work forever."""
+    driver = key[1].partition("-")[0]
+    if driver == identity(os.getppid()) and key not in _watched:
+        _watched.add(key)
+        end_with([driver])
 
 
 def end_run(name: str) -> None:
@@ -52,8 +71,8 @@ def end_run(name: str) -> None:
     _end(key, even_if_busy=True)
 
 
-def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Supervisor | bool:
-    """A supervisor for a piece. Without one: True if the run has ended, False if the task is unknown."""
+def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Runner | bool:
+    """A runner for a piece. Without one: True if the run has ended, False if the task is unknown."""
     with _lock:
         if key in _ended_runs:
             return True
@@ -62,24 +81,25 @@ def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Supe
             if task is None:
                 return False
             workers = _tasks[key] = _TaskWorkers(task)
-        supervisor = workers.idle.pop() if workers.idle else Supervisor(workers.task, rules)
-        workers.busy.append(supervisor)
-        return supervisor
+        driver = key[1].partition("-")[0]
+        runner = workers.idle.pop() if workers.idle else runner_for(workers.task, rules, driver=driver)
+        workers.busy.append(runner)
+        return runner
 
 
-def _release(key: tuple[int, str], supervisor: Supervisor) -> None:
+def _release(key: tuple[int, str], runner: Runner) -> None:
     with _lock:
         workers = _tasks.get(key)
         if workers is not None:
-            workers.busy.remove(supervisor)
-            workers.idle.append(supervisor)
+            workers.busy.remove(runner)
+            workers.idle.append(runner)
             if workers.timer is not None:
                 workers.timer.cancel()
             workers.timer = threading.Timer(IDLE_S, _end, (key,))
             workers.timer.name, workers.timer.daemon = "fastfeed-idle", True
             workers.timer.start()
             return
-    supervisor.close()
+    runner.close()
 
 
 def _end(key: tuple[int, str], even_if_busy: bool = False) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.task import Task, pickle_task
-from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerLimits, close_all
+from fastfeed.preprocess.workers.runner import Runner, close_all, runner_for
+from fastfeed.preprocess.workers.supervisor import WorkerLimits
 
 __all__ = ["LocalEngine"]
 
@@ -36,12 +37,11 @@ class LocalEngine:
         def report_progress(piece: int, samples: int) -> None:
             outcomes.put(Outcome(piece, samples=samples))
 
-        supervisors = [
-            Supervisor(content, self.rules, budget, report_progress) for _ in range(min(self.workers, len(pieces)))
+        runners = [
+            runner_for(content, self.rules, budget, report_progress) for _ in range(min(self.workers, len(pieces)))
         ]
         threads = [
-            threading.Thread(target=_run_pieces, args=(supervisor, todo, outcomes), daemon=True)
-            for supervisor in supervisors
+            threading.Thread(target=_run_pieces, args=(runner, todo, outcomes), daemon=True) for runner in runners
         ]
         try:
             for thread in threads:
@@ -55,19 +55,19 @@ class LocalEngine:
             with suppress(queue.Empty):
                 while True:
                     todo.get_nowait()
-            close_all(supervisors)
+            close_all(runners)
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
 
 
-def _run_pieces(supervisor: Supervisor, todo: queue.SimpleQueue[int], outcomes: queue.SimpleQueue[Outcome]) -> None:
+def _run_pieces(runner: Runner, todo: queue.SimpleQueue[int], outcomes: queue.SimpleQueue[Outcome]) -> None:
     while True:
         try:
             piece = todo.get_nowait()
         except queue.Empty:
             return
         try:
-            outcomes.put(supervisor.run_piece(piece))
+            outcomes.put(runner.run_piece(piece))
         except BaseException as error:  # a bug: the job must not wait for this piece forever
             outcomes.put(Outcome(piece, error=error))

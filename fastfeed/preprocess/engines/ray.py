@@ -13,11 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
-from uuid import uuid4
 
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.engines.hosted import run_piece
+from fastfeed.preprocess.engines.hosted import name_run, run_piece
 from fastfeed.preprocess.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
@@ -73,7 +72,7 @@ class RayEngine:
         ray_task = ray.remote(_ray_task).options(
             num_cpus=self.cpus_per_shard, memory=self.rules.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
-        name, stored = uuid4().hex, [ray.put(content)]  # in a list, so that Ray does not resolve it for each piece
+        name, stored = name_run(), [ray.put(content)]  # in a list, so that Ray does not resolve it for each piece
         todo, running, attempts = deque(pieces), dict[Any, int](), Counter[int]()
         capacity, checked, last_capacity = 0, -_POLL_S, monotonic()
         try:

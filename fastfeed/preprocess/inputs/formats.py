@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from fastfeed.sources.base import Source
 from fastfeed.sources.shards.base import Paths
 from fastfeed.storage.storage import Storage
 
-__all__ = ["ColumnNames", "normalize_names", "open_shards", "resolve_columns"]
+__all__ = ["ColumnNames", "default_labels", "normalize_names", "open_shards", "resolve_columns"]
 
 # default names by kind of source: the first that exists is used
 _IMAGES = {
@@ -42,6 +42,11 @@ class ColumnNames:
     caption: str | None = None
 
 
+def default_labels(kind: str) -> tuple[str, ...]:
+    """Default names of the label in sources of this kind."""
+    return _LABELS.get(kind, ())
+
+
 def resolve_columns(kind: str, paths: Paths, requested: ColumnNames, storage: Storage) -> ColumnNames:
     """Fill in default names; "" if the source has none of them."""
     if None not in (requested.label, requested.image, requested.caption):
@@ -66,14 +71,17 @@ def open_shards(
     storage: Storage,
     progress: bool | None = None,
     classes: Sequence[str] | None = None,
+    allow: Mapping[str, Any] | None = None,
 ) -> tuple[Source, ColumnNames]:
-    """The source, and the column names that were used."""
+    """The source, and the column names that were used. `allow`: what a table may name, by the name of its argument."""
     if kind == "raw":
         from fastfeed.sources.raw import RawShards
 
         return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
     resolved = resolve_columns(kind, paths, requested, storage)
-    open_source = partial(_open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes)
+    open_source = partial(
+        _open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes, allow=allow or {}
+    )
     if requested.label is None and resolved.label:
         try:
             source = open_source(resolved)
@@ -93,10 +101,12 @@ def _open(
     storage: Storage,
     progress: bool | None,
     classes: Sequence[str] | None,
+    allow: Mapping[str, Any],
 ) -> Source:
     label = resolved.label or None
     carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
     options: dict[str, Any] = {"label": label, "storage": storage, "classes": classes if label else None}
+    options["label_kind"] = "index"  # integers are written to the shards as they are
     options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
     if kind == "tar":
         from fastfeed.sources.tar import TarShards
@@ -113,7 +123,7 @@ def _open(
         return MDSShards(paths, progress=progress, **options)
     from fastfeed.sources.table import Table
 
-    return Table(paths, **options)
+    return Table(paths, **options | dict(allow))
 
 
 def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -4,60 +4,93 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.formats import ColumnNames, normalize_names, open_shards
+from fastfeed.preprocess.inputs.folders import folder_hints, open_folder
+from fastfeed.preprocess.inputs.formats import (
+    ColumnNames,
+    default_labels,
+    normalize_names,
+    open_shards,
+    resolve_columns,
+)
 from fastfeed.preprocess.inputs.labels import join_labels
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
-from fastfeed.preprocess.plan import PLAN
+from fastfeed.preprocess.inputs.renumbered import columns_of
+from fastfeed.preprocess.layout import CURRENT, JOB
+from fastfeed.preprocess.plan import PLAN, plan_files
 from fastfeed.preprocess.recipe import digest
 from fastfeed.sources.base import Annotated, Source, notes_of
 from fastfeed.sources.detect import kind_of
-from fastfeed.sources.folder import ImageFolder
-from fastfeed.sources.listing.listing import list_images
-from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
-from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
-from fastfeed.sources.shards.extra_columns import HasExtraColumns, column_names
-from fastfeed.sources.tables.mmap_arrays import alone
-from fastfeed.storage.storage import Storage, is_local
+from fastfeed.sources.shards.extra_columns import column_names
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["EXTENSIONS", "Input", "InputLike", "listing_prefix", "open_input", "resolve_input"]
+__all__ = ["Input", "InputLike", "listing_prefix", "open_input", "resolve_input"]
 
-EXTENSIONS = (*IMAGE_EXTENSIONS, ".mpo", ".apng", ".dib", ".jpx", ".jpf", ".j2c", ".jpc", ".jxl", ".tga", ".psd")
-_SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
+PATIENCE_S = 60.0  # for an endpoint of the source that does not answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
-    """Photographs, their labels (`source.label`, `source.classes`), captions and metadata columns. Pickles."""
+    """Photographs, their labels (`source.label`, `source.classes`), captions and metadata columns. Pickles.
+
+    Args:
+        source (Source): The encoded photographs.
+        text (str): The source as the user named it, without storage options, which may hold secrets.
+        caption (str | None): Name of the caption column; "json:a.b" is a field of a JSON column. Default: None.
+        columns (tuple[str, ...]): Names of further metadata columns. Default: ().
+        left_out (dict[str, int]): Files that are not photographs, by extension. Default: {}.
+        hints (tuple[str, ...]): What a user should know before the shards are built. Default: ().
+
+    Example:
+        >>> from fastfeed.preprocess import open_input
+        >>> input = open_input("photos.csv", image="path", label="animal", columns=["trust"])
+        >>> input.source.classes, input.notes([0])
+        (('cat', 'dog'), [{'columns': {'trust': 1}}])
+        >>> input.missing()
+        []
+    """
 
     source: Source
-    text: str  # as the user named it, without storage options, which may hold secrets
-    caption: str | None = None  # name of the caption column; "json:a.b" is a field of a JSON column
-    columns: tuple[str, ...] = ()  # names of further metadata columns
-    left_out: dict[str, int] = field(default_factory=dict)  # files that are not photographs, by extension
+    text: str
+    caption: str | None = None
+    columns: tuple[str, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()
 
     def notes(self, ids: Sequence[int] | np.ndarray) -> list[dict[str, Any] | Failure]:
-        """One dict per id, of JSON values: "text" (the caption) and "columns" (a dict), where the sample has them.
+        """Captions and columns of samples, as JSON values.
 
-        A Failure if they cannot be read.
+        Args:
+            ids (Sequence[int] | np.ndarray): Of samples in the source.
+
+        Returns:
+            One dict per id: "text" (the caption) and "columns" (a dict), where the sample has them. A Failure if they
+            cannot be read.
         """
         if not self.caption and not self.columns:
             return [{} for _ in ids]
         ids = [int(i) for i in ids]
-        return [self._note(i, values) for i, values in zip(ids, self._columns(ids), strict=True)]
+        return [self._note(i, values) for i, values in zip(ids, columns_of(self.source, ids), strict=True)]
 
     def missing(self, looked_at: int = 100) -> list[str]:
-        """Names of the caption and columns that no sample has, checked on an even sample: probably misspelled."""
+        """Names of the caption and columns that no sample has: probably misspelled.
+
+        Args:
+            looked_at (int): How many samples are read, evenly spread over the source. Default: 100.
+
+        Returns:
+            The names, the caption first.
+        """
         count = len(self.source)
         ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
         notes = [note for note in self.notes(ids) if isinstance(note, dict)]
@@ -69,20 +102,16 @@ class Input:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Parts of the source that are left out, and why: files without an image extension, damaged parts of shards."""
-        return tuple(notes_of(self.source))
+        links = (
+            "links that lead out of a folder are followed where allow_path (--allow-path) names the folder behind them"
+        )
+        return (*notes_of(self.source), *([links] if "(link outside)" in self.left_out else []))
 
     @property
     def fingerprint(self) -> str:
         """Changes when the photographs, their labels, captions or columns change."""
         columns = f" columns {digest([self.caption, *self.columns])}" if self.caption or self.columns else ""
         return self.source.fingerprint + columns
-
-    def _columns(self, ids: list[int]) -> list[dict[str, Any] | Failure]:
-        if isinstance(self.source, HasExtraColumns):
-            return self.source.extra_columns(ids)
-        assert isinstance(self.source, Annotated)
-        columns = {k: v.tolist() for k, v in self.source.columns(np.asarray(ids, np.int64)).items()}
-        return [{name: _nan_to_none(values[row]) for name, values in columns.items()} for row in range(len(ids))]
 
     def _note(self, i: int, values: dict[str, Any] | Failure) -> dict[str, Any] | Failure:
         if isinstance(values, Failure):
@@ -102,25 +131,28 @@ class Input:
 InputLike = Source | Input | str | os.PathLike[str] | Callable[["Target"], Input]
 
 
-def resolve_input(source: InputLike, target: Target, storage: dict[str, Any] | None = None) -> Input:
-    """The `Input` behind what `run` accepts as a source. A path is opened by `open_input`, a function is called.
-
-    The list of a folder's photographs is kept with the job, where `target` is a local folder.
-    """
+def resolve_input(source: Source | Input | Callable[[Target], Input], target: Target) -> Input:
+    """The `Input` behind what `run` accepts as a source, other than a path: a function is called."""
     if isinstance(source, Input):
         return source
-    if isinstance(source, (str, os.PathLike)):
-        return open_input(os.fspath(source), storage=storage, keep=listing_prefix(target))
     if callable(source):
         return source(target)
     columns = source.columns(np.empty(0, np.int64)) if isinstance(source, Annotated) else ()
     return _make_input(source, repr(source), None, tuple(columns))
 
 
-def listing_prefix(target: Target) -> str | None:
-    """How the names of a folder's listing files begin in a local target; None for remote targets."""
-    folder = getattr(target, "folder", None)
-    return None if folder is None else os.path.join(folder, "_job", "")
+def listing_prefix(target: Target, name: str | None = None) -> str | None:
+    """How the names of a folder's listing files begin in a local target; None for remote targets.
+
+    `name` distinguishes listings. None: that of the plan in the target, "" before photographs were appended to it.
+    """
+    folder, layout = getattr(target, "folder", None), getattr(target, "layout", CURRENT)
+    if folder is None:
+        return None
+    if name is None:
+        files = plan_files(target.read(PLAN) or b"")
+        name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
+    return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
 
 
 def open_input(
@@ -132,6 +164,9 @@ def open_input(
     columns: Sequence[str] = (),
     labels_file: str | None = None,
     missing: str = "error",
+    allow_path: Sequence[str] = (),
+    allow_host: Sequence[str] = (),
+    allow_scheme: Sequence[str] = (),
     storage: dict[str, Any] | Storage | None = None,
     keep: str | None = None,
     fresh: bool | None = None,
@@ -140,32 +175,49 @@ def open_input(
     """Open a folder, shards, a table, or the output of another job; local or remote.
 
     Args:
-        place: Path or URL of a folder, shards (tar, TFRecord, MDS), or a table (CSV, TSV, JSON lines, Parquet).
-        label: Column, tar member or feature with the label. None: a default name, if it exists; "": no labels. Class
-            folders are labels.
-        image: Column or feature with the image. None: a default name. With `labels_file`, its column of paths below
-            `place`; default: "path".
-        caption: Column, member or feature with the caption. None: a default name, if it exists; "": no captions.
-        columns: Names of further metadata columns to carry along.
-        labels_file: A table about the photographs of a folder. It must match the folder row by row.
-        missing: "error", or "drop": photographs without a row in `labels_file` are bad (label_missing), and rows
-            without a photograph are ignored.
-        storage: fsspec options, or a Storage.
-        keep: Path prefix of local files that keep the listing of a folder, so that later runs see the same photographs,
-            whatever is in the folder by then.
-        fresh: List the folder again, ignoring a kept listing. None: unless a plan, `keep` + "plan.json", depends on it.
-        progress: Whether to show a progress bar. None: on a terminal.
+        place (str): Path or URL of a folder, shards (tar, TFRecord, MDS), or a table (CSV, TSV, JSON lines, Parquet).
+        label (str | None): Column, tar member or feature with the label; "": no labels. Class folders are labels.
+            Default: None, a usual name, if it exists.
+        image (str | None): Column or feature with the image; with `labels_file`, its column of paths below `place`.
+            Default: None, a usual name, with `labels_file` "path".
+        caption (str | None): Column, member or feature with the caption; "": no captions. Default: None, a usual name,
+            if it exists.
+        columns (Sequence[str]): Names of further metadata columns to carry along. Default: ().
+        labels_file (str | None): A table about the photographs of a folder. It must match the folder row by row.
+            Default: None.
+        missing (str): "error", or "drop": photographs without a row in `labels_file` are bad (label_missing), and rows
+            without a photograph are ignored. Default: "error".
+        allow_path (Sequence[str]): Folders outside of `place` that links in it, and paths in a table, may lead to.
+            Default: ().
+        allow_host (Sequence[str]): As in Table: private hosts that a table may name. Default: ().
+        allow_scheme (Sequence[str]): As in Table: schemes other than https, and the table's own, that it may name.
+            Default: ().
+        storage (dict[str, Any] | Storage | None): fsspec options, or a Storage; options wait a minute for an endpoint
+            that does not answer. Default: None.
+        keep (str | None): Path prefix of local files that keep the listing of a folder, so that later runs see the same
+            photographs, whatever is in the folder by then. Default: None, it is not kept.
+        fresh (bool | None): List the folder again, ignoring a kept listing. Default: None, unless a plan, `keep` +
+            "plan.json", depends on it.
+        progress (bool | None): Whether to show a progress bar. Default: None, on a terminal.
+
+    Returns:
+        What `run` takes as its source.
 
     Raises:
         ConfigError: An argument is wrong, or does not fit the kind of source.
         SourceError: The source cannot be opened.
+
+    Example:
+        >>> from fastfeed.preprocess import open_input
+        >>> len(open_input("tar/*.tar").source)
+        8
     """
-    client = storage if isinstance(storage, Storage) else Storage(storage)
+    client = storage if isinstance(storage, Storage) else Storage(storage, policy=RetryPolicy.patient(PATIENCE_S))
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
     names, requested = column_names(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
-        fresh = keep is not None and not os.path.exists(keep + os.path.basename(PLAN))
+        fresh = keep is not None and not os.path.exists(os.path.join(os.path.dirname(keep), os.path.basename(PLAN)))
     previous = open_previous_job(place, client, requested, names)
     if previous is not None:
         return _make_input(previous.source, place, previous.caption, normalize_names(previous.kind, names))
@@ -173,78 +225,33 @@ def open_input(
     if labels_file is not None:
         if kind != "folder":
             raise ConfigError(f"labels_file is for folders, {place} is a {kind}; pass the names of its columns")
-        folder = _folder(place, False, client, keep, fresh, progress)
-        joined, resolved = join_labels(folder, labels_file, requested, names, client, missing)
-        return Input(joined, place, resolved.caption or None, names, dict(folder.left_out))
+        columns_of_file = resolve_columns("table", labels_file, requested, client)
+        by_folder = None if label is None and not columns_of_file.label else False
+        folder = open_folder(place, by_folder, client, keep, fresh, progress, allow_path)
+        joined, resolved = join_labels(folder, labels_file, columns_of_file, names, client, missing)
+        hints = folder_hints(folder) if by_folder is None else ()
+        return Input(joined, place, resolved.caption or None, names, dict(folder.left_out), hints)
     if kind == "folder":
         for option, value in (("image", image), ("caption", caption), ("columns", names)):
             if value:
                 raise ConfigError(f"{option}={value!r} is for shards and tables, {place} is a folder; pass labels_file")
         if label:
             raise ConfigError(f'labels of a folder are its subfolders, got label={label!r}; pass "" for none')
-        folder = _folder(place, None if label is None else False, client, keep, fresh, progress)
-        return _make_input(folder, place, None, ())
-    source, resolved = open_shards(kind, place, requested, names, client, progress)
-    return _make_input(source, place, resolved.caption, normalize_names(kind, names))
+        folder = open_folder(place, None if label is None else False, client, keep, fresh, progress, allow_path)
+        return replace(_make_input(folder, place, None, ()), hints=folder_hints(folder) if label is None else ())
+    allow = {"allow_path": allow_path, "allow_host": allow_host, "allow_scheme": allow_scheme}
+    source, resolved = open_shards(kind, place, requested, names, client, progress, allow=allow)
+    opened = _make_input(source, place, resolved.caption, normalize_names(kind, names))
+    if label is not None or resolved.label or not (candidates := default_labels(kind)):
+        return opened
+    hint = f"the shards will have no labels: {place} has none as {', '.join(candidates)}; pass label='its name'"
+    return replace(opened, hints=(hint,))
 
 
 def _make_input(source: Source, text: str, caption: str | None, columns: tuple[str, ...]) -> Input:
     if not source.spec.encoded:
         raise ConfigError(f"{text} holds pixels, not encoded photographs: there is nothing to preprocess")
     return Input(source, text, caption or None, columns, dict(getattr(source, "left_out", {})))
-
-
-def _folder(
-    place: str, labeled: bool | None, storage: Storage, keep: str | None, fresh: bool, progress: bool | None
-) -> ImageFolder:
-    """Its photographs, labeled by subfolder, if there are any and all photographs are in them."""
-    listing = None if keep is None else _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress)
-
-    def opened(labeled: bool) -> ImageFolder:
-        return ImageFolder(
-            place, labeled=labeled, min_per_class=1, extensions=EXTENSIONS, listing=listing, storage=storage,
-            progress=progress,
-        )  # fmt: skip
-
-    if not labeled and labeled is not None:
-        return opened(False)
-    try:
-        folder = opened(True)
-    except SourceError:  # no subfolders; any other error is raised again below
-        return opened(False)
-    if folder.left_out["(no class)"]:
-        return opened(False)
-    if set(folder.classes) <= _SPLITS:
-        raise ConfigError(
-            f"{place} holds {', '.join(folder.classes)}: these are parts of a data set, not classes; preprocess each, "
-            f'{place.rstrip("/")}/{folder.classes[0]} first, or pass label="" to take all of them without labels'
-        )
-    return folder
-
-
-def _listing(place: str, path: str, storage: Storage, fresh: bool, progress: bool | None) -> str:
-    """The path of a folder's listing file, which is written if there is none for this folder."""
-    root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
-    if is_local(place) and not os.path.isdir(root):  # before anything is created
-        raise SourceError(f"{place} does not exist; name the folder, shards or table that hold the photographs")
-    try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    except OSError as error:
-        raise SourceError(f"cannot keep the listing of {place} at {path}: {error.strerror}") from error
-    mtime_before = _mtime_ns(path)
-    with alone(Path(path)):  # parts of a job may start at the same time
-        usable = mtime_before is not None and not fresh
-        if (usable or _mtime_ns(path) != mtime_before) and facts_of(path, "ImageFolder").get("root") == root:
-            return path
-        list_images(root, path, storage=storage, extensions=EXTENSIONS, progress=progress, who="preprocess")
-    return path
-
-
-def _mtime_ns(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None
 
 
 def field_value(values: dict[str, Any], name: str) -> Any:
@@ -256,8 +263,3 @@ def field_value(values: dict[str, Any], name: str) -> Any:
     for part in path.split("."):
         current = current.get(part) if isinstance(current, dict) else None
     return current
-
-
-def _nan_to_none(value: Any) -> Any:
-    """None instead of NaN."""
-    return None if isinstance(value, float) and value != value else value

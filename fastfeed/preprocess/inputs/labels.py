@@ -14,6 +14,7 @@ from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.table import Table
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import Completed
@@ -28,19 +29,31 @@ _DETAILS = ("no row in the labels file", "no label in its row of the labels file
 class LabeledFolder:
     """The photographs of a folder with labels and columns from a table.
 
-    Photographs without a row, or without a label if labels are requested, are bad: label_missing.
+    Photographs without a row, or without a label if labels are requested, are bad: label_missing. `labeled`: labels are
+    those of the table; else they are the folder's classes, if it has any.
     """
 
     def __init__(self, folder: ImageFolder, table: Table, rows: np.ndarray, labeled: bool) -> None:
         self._folder, self._table = folder, table
         self._rows = rows  # int32, shape (photographs,): row in the table; -1: none
         self._good = rows >= 0
+        self._keeps_classes = not labeled
         if labeled:
             self._good &= self.label(np.arange(len(folder))) >= 0
-        self.spec, self.classes, self.remote = folder.spec, table.classes, folder.remote
+        self.classes = table.classes if labeled else folder.classes
+        self.spec, self.remote = folder.spec, folder.remote
 
     def __len__(self) -> int:
         return len(self._folder)
+
+    @property
+    def paths(self) -> StringColumn:
+        """As in the folder."""
+        return self._folder.paths
+
+    def file_sizes(self, first: int, last: int) -> np.ndarray:
+        """As in the folder."""
+        return self._folder.file_sizes(first, last)
 
     @property
     def notes(self) -> list[str]:
@@ -68,6 +81,8 @@ class LabeledFolder:
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),); -1 for none."""
+        if self._keeps_classes:
+            return self._folder.label(ids)
         rows = self._rows[ids]
         return np.where(rows < 0, np.int64(-1), self._table.label(np.maximum(rows, 0)))
 
@@ -103,7 +118,17 @@ def join_labels(
         raise ConfigError(f"the labels file {file} has no column 'label', nor 'caption'; pass label='its name'")
     carried = list(dict.fromkeys(name for name in (resolved.caption, *columns) if name))
     assert resolved.image is not None
-    table = Table(file, image=resolved.image, label=resolved.label or None, columns=carried, storage=storage)
+    # its paths are compared with the folder's, never read
+    table = Table(
+        file,
+        image=resolved.image,
+        label=resolved.label or None,
+        label_kind="index",  # integers are written to the shards as they are
+        columns=carried,
+        storage=storage,
+        root=str(folder.root),
+        allow_path=["/"],
+    )
     rows = _rows(table, file, str(folder.root))
     by_row = np.full(len(folder), -1, np.int32)
     unmatched: list[bytes] = []

@@ -10,15 +10,17 @@ from itertools import islice
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.mds import column_encodings, expand_indexes
+from fastfeed.sources.mds import column_encodings
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.external_indexes import shards_from_wids
+from fastfeed.sources.shards.mds_index import expand_indexes
+from fastfeed.sources.shards.notes import Notes
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
 from fastfeed.sources.shards.tar_headers import members
 from fastfeed.sources.shards.tf_example import Example, FeatureNames
 from fastfeed.sources.tables.read_files import find_table
-from fastfeed.sources.tfrecord import Notes, records
+from fastfeed.sources.tfrecord import records
 from fastfeed.storage.byte_range import Stat
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.retry import Unread

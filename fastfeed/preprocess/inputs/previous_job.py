@@ -1,4 +1,4 @@
-"""Opens the shards of a previous job as input; the plan in its `_job` folder lists its files and format."""
+"""Opens the shards of a previous job as input; its plan lists its files and format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
-from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan
+from fastfeed.preprocess.layout import CURRENT, EARLIER, Layout, record_name
+from fastfeed.preprocess.plan import PLAN, JobPlan, plan_files
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
 from fastfeed.storage.byte_range import ByteRange, is_local
@@ -49,9 +50,10 @@ def open_previous_job(
         root, subfolder = _split(path, up)
         if not root:
             return None
-        plan = _plan(root, storage)
-        if plan is not None:
-            return _open(plan, root, subfolder, storage, requested, columns)
+        for layout in (CURRENT, EARLIER):
+            plan = _plan(root, layout, storage)
+            if plan is not None:
+                return _open(plan, root, layout, subfolder, storage, requested, columns)
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
@@ -77,10 +79,12 @@ def _split(path: str, up: int) -> tuple[str, str]:
     return ("" if root.endswith((":", ":/")) else root), subfolder
 
 
-def _plan(root: str, storage: Storage) -> JobPlan | None:
-    head = _read(f"{root}/{PLAN}", storage)
-    order = None if head is None else _read(f"{root}/{ORDER}", storage)
-    return None if head is None or order is None else JobPlan.load(head, order, root)
+def _plan(root: str, layout: Layout, storage: Storage) -> JobPlan | None:
+    head = _read(f"{root}/{layout.path(PLAN)}", storage)
+    files = [] if head is None else [_read(f"{root}/{layout.path(name)}", storage) for name in plan_files(head)]
+    if head is None or not files or files[0] is None:
+        return None
+    return JobPlan.load(head, files[0], root, files[1] if len(files) > 1 else None)
 
 
 def _read(uri: str, storage: Storage) -> bytes | None:
@@ -95,7 +99,13 @@ def _read(uri: str, storage: Storage) -> bytes | None:
 
 
 def _open(
-    plan: JobPlan, root: str, subfolder: str, storage: Storage, requested: ColumnNames, columns: Sequence[str]
+    plan: JobPlan,
+    root: str,
+    layout: Layout,
+    subfolder: str,
+    storage: Storage,
+    requested: ColumnNames,
+    columns: Sequence[str],
 ) -> PreviousJob:
     format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
@@ -106,7 +116,8 @@ def _open(
         raise ConfigError(f"{root} holds {' and '.join(sorted(splits))}: name one of them, {root}/{sorted(splits)[0]}")
     suffix = SUFFIXES[format]
     files = [f"{root}/{shard.name}{suffix}" for shard in shards]
-    present = [file for file, full in zip(files, map(_samples, _records(root, shards, storage)), strict=True) if full]
+    records = _records(root, layout, shards, storage)
+    present = [file for file, full in zip(files, map(_samples, records), strict=True) if full]
     if not present:
         raise SourceError(f"{root}: none of the {len(files)} shards of this job is there yet, or none has a sample")
     kind = _KINDS.get(format, format)
@@ -114,9 +125,9 @@ def _open(
     return PreviousJob(source, resolved.caption or "", kind)
 
 
-def _records(root: str, shards: list[Any], storage: Storage) -> list[dict[str, Any] | None]:
+def _records(root: str, layout: Layout, shards: list[Any], storage: Storage) -> list[dict[str, Any] | None]:
     """The record of each shard; None, and a warning, if it is not there yet."""
-    names = [f"{root}/{shard.name}.json" for shard in shards]
+    names = [f"{root}/{layout.path(record_name(shard.name))}" for shard in shards]
     if is_local(root):
         contents = [_read(name, storage) for name in names]
     else:

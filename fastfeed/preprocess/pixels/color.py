@@ -25,6 +25,7 @@ _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}
 _NAMES = ("Display P3", "Adobe RGB", "ProPhoto RGB", "Apple RGB", "sRGB")  # names to find in descriptions
 _TOLERANCE = 2  # levels of 255
+_LINEAR = 40  # levels of 255
 _CACHE_SIZE = 64  # profiles; a job meets few kinds of cameras
 _MAX_NAME = 40  # characters of a name
 
@@ -35,7 +36,7 @@ class Profile:
 
     name: str  # "none", "sRGB", "Display P3", ..., "damaged"
     transform: Any = None  # ImageCmsTransform to sRGB; None: nothing to convert
-    back: Any = None  # from sRGB to these colors, if the profile is invertible
+    linear: bool = False  # levels are spread far from sRGB's, as of linear light: convert before scaling
 
     @property
     def mode(self) -> str | None:
@@ -47,12 +48,6 @@ class Profile:
         if image.mode == self.mode:
             return self.transform.apply(image)
         return image if image.mode == "RGB" else image.convert("RGB")
-
-    def source_color(self, color: tuple[int, int, int]) -> tuple[int, int, int]:
-        """The color in this profile that converts to an sRGB color."""
-        if self.back is None:
-            return color
-        return self.back.apply(Image.new("RGB", (1, 1), color)).getpixel((0, 0))
 
 
 NONE = Profile("none")
@@ -90,7 +85,7 @@ def _read(icc: bytes, mode: str) -> Profile:
         transform = _transform(profile, srgb, mode, "RGB")
         if mode != "CMYK" and _is_identity(transform, mode):
             return Profile("sRGB" if mode == "RGB" else _name(profile))
-        return Profile(_name(profile), transform, _inverse(srgb, profile) if mode == "RGB" else None)
+        return Profile(_name(profile), transform, mode != "CMYK" and _is_linear(transform, mode))
     except Exception:  # LittleCMS and Pillow raise anything for hostile profiles; the image is usable without
         return _DAMAGED
 
@@ -99,11 +94,10 @@ def _transform(profile: Any, target: Any, mode: str, to: str) -> Any:
     return ImageCms.ImageCmsTransform(profile, target, mode, to, _INTENT, flags=_FLAGS)
 
 
-def _inverse(srgb: Any, profile: Any) -> Any:
-    try:
-        return _transform(srgb, profile, "RGB", "RGB")
-    except Exception:  # a scanner's profile converts in one direction only
-        return None
+def _is_linear(transform: Any, mode: str) -> bool:
+    """Whether middle gray changes so much (by 60 levels from linear light, by 20 from gamma 1.8) that scaling does."""
+    middle = Image.new(mode, (1, 1), (128,) * len(mode))
+    return int(np.abs(np.asarray(transform.apply(middle)).astype(int) - 128).max()) > _LINEAR
 
 
 def _is_identity(transform: Any, mode: str) -> bool:

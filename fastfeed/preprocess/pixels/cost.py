@@ -28,8 +28,9 @@ def cost(
     box: tuple[float, float, float, float],
     size: tuple[int, int],
     filter: str = "lanczos",
+    full_decode: bool = False,
 ) -> int:
-    """Peak memory in bytes, in addition to the file. box, size and filter as Rasterizer takes them."""
+    """Peak memory in bytes, in addition to the file. The other arguments are as Rasterizer takes them."""
     out = size[0] * size[1]
     converts = 0 if info.icc in ("none", "sRGB", "damaged") else 8 * out
     if info.path == "kernel":
@@ -37,6 +38,7 @@ def cost(
     top, _, height, width = stored_box(info.orientation, box, (info.height, info.width))
     rows, columns = displayed_size(info.orientation, size)
     shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) if info.format == "JPEG" else 1
+    shrink = 1 if info.linear or full_decode else shrink
     _, last = rows_read(top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter])
     bands = _BANDS.get(info.mode, 3) + (info.alpha and info.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
     # horizontally scaled rows, the result, its copy
@@ -53,7 +55,7 @@ def cost(
         image += blob_bytes  # what the plugin reads is a copy
     if info.format == "TIFF" and info.orientation != 1:
         image += 4 * pixels  # Pillow rotates the full image
-    strips = 0 if info.mode in ("RGB", "L") and not info.alpha else 20 * min(STRIP_PIXELS, pixels)
+    strips = 0 if info.mode in ("RGB", "L") and not info.alpha and not info.linear else 20 * min(STRIP_PIXELS, pixels)
     return int(_SMALL + image + _coefficient_bytes(info) + strips + scaling)
 
 

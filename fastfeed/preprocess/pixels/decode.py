@@ -27,7 +27,7 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.jpeg_markers import read_markers
-from fastfeed.preprocess.pixels.strips import color_model, flattener, scale_strips
+from fastfeed.preprocess.pixels.strips import color_model, converts_first, flattener, scale_strips
 from fastfeed.preprocess.recipe import FILTERS
 
 __all__ = ["FILTER_NAMES", "LARGE", "ImageInfo", "Rasterizer", "image_info", "libvips"]
@@ -59,6 +59,7 @@ class ImageInfo:
     progressive: bool = False
     interlaced: bool = False
     alpha: bool = False
+    linear: bool = False  # colors are converted before scaling
     held_coefficients: float = 0.0  # coefficients per pixel that a multi-scan JPEG keeps in memory
 
     @property
@@ -84,11 +85,12 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
             return header if header.reason not in DECLINED else _pillow_info(blob, max_pixels)
         jpeg = read_markers(blob)
         mode = "L" if header.components == 1 else "RGB"
-        icc = profile_of(jpeg.profile, mode).name
+        profile = profile_of(jpeg.profile, mode)
         held_coefficients = jpeg.samples if jpeg.several_scans else 0.0
         return ImageInfo(
-            "JPEG", header.height, header.width, header.orientation, mode, icc, "kernel",
-            progressive=jpeg.progressive, held_coefficients=held_coefficients,
+            "JPEG", header.height, header.width, header.orientation, mode, profile.name,
+            "pillow" if profile.linear else "kernel", progressive=jpeg.progressive, linear=profile.linear,
+            held_coefficients=held_coefficients,
         )  # fmt: skip
     return _pillow_info(blob, max_pixels)
 
@@ -98,20 +100,21 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
     (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
     if isinstance(header, Bad):
         return header
-    image, orientation = header.handle
+    image, orientation = header.handle.look(blob), header.handle.orientation
     try:
         if header.format == "TIFF":
             tag = image.tag_v2.get(_ORIENTATION, 1)
             orientation = tag if isinstance(tag, int) and 1 <= tag <= 8 else 1
         mode = _mode(image, blob)
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
-        icc = _profile(image).name
+        profile = _profile(image)
         jpeg = read_markers(blob) if header.format == "JPEG" else None
         in_strips = header.height * header.width >= LARGE and _in_strips(image, header.format, blob)
     except Exception as error:  # hostile bytes make plugins raise anything
         return as_bad(error, blob, header.format)
     return ImageInfo(
-        header.format, header.height, header.width, orientation, mode, icc, "vips" if in_strips else "pillow",
+        header.format, header.height, header.width, orientation, mode, profile.name,
+        "vips" if in_strips else "pillow", linear=profile.linear,
         progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
         held_coefficients=jpeg.samples if jpeg and jpeg.several_scans else 0.0,
     )  # fmt: skip
@@ -187,7 +190,7 @@ def _stored(image: Any) -> tuple[int, int]:
 class Rasterizer:
     """`Rasterizer((255, 255, 255), "lanczos").pixels(blob, look(blob), box, size)`. Thread-safe.
 
-    matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased.
+    matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased. full_decode: as in recipe.Scaling.
     """
 
     def __init__(
@@ -196,13 +199,14 @@ class Rasterizer:
         filter: str = "lanczos",
         *,
         max_pixels: int = 300_000_000,
+        full_decode: bool = False,
     ) -> None:
         if filter not in FILTER_NAMES:
             raise ConfigError(f"filter must be one of {', '.join(FILTERS)}, got {filter!r}")
         self._op = Decode(matte, max_pixels)
-        self._filter = FILTER_NAMES[filter]
+        self._filter, self._full = FILTER_NAMES[filter], full_decode
         self._pillow = PillowEngine(self._op)
-        self._native = NativeEngine(self._op) if is_built() else None
+        self._native = NativeEngine(self._op, full=full_decode) if is_built() else None
 
     def __repr__(self) -> str:
         return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
@@ -250,7 +254,7 @@ class Rasterizer:
             displayed_size(info.orientation, size), self._filter,
         )  # fmt: skip
         rows.finish()
-        return _upright(small, profile, info.orientation)
+        return _upright(small, NONE if converts_first(info.alpha, profile) else profile, info.orientation)
 
     def _through_pillow(self, blob: bytes, box: Box, size: tuple[int, int]) -> np.ndarray | Bad:
         (header,) = self._pillow.probe([blob])
@@ -258,20 +262,19 @@ class Rasterizer:
             return header
         if header.format == "PNG" and not png_intact(blob):
             return Bad("corrupt", "a checksum of the pixel data is wrong")
-        image, orientation = header.handle
+        image, orientation = header.handle.take(blob), header.handle.orientation
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)
-        shrink = 1
-        if header.format == "JPEG":
+        shrink, profile = 1, _profile(image)
+        if header.format == "JPEG" and not profile.linear and not self._full:
             shrink = dct_denominator((height, width), size, self._filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
         box = (top / shrink, left / shrink, height / shrink, width / shrink)
-        profile = _profile(image)
         image.load()
         if header.format == "PNG" and "transparency" in image.info:
             image.info["transparency"] = _eight_bit_key(image.info["transparency"], blob)
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
-        if image.mode in ("RGB", "L") and not alpha:
+        if image.mode in ("RGB", "L") and not alpha and not profile.linear:
             small = resampled(image, box, size, self._filter)
         else:
             flat = flattener(alpha, profile, self._op.matte, 12 if _twelve_bits(image) else 16)
@@ -279,7 +282,7 @@ class Rasterizer:
                 lambda top, count: flat(image.crop((0, top, image.width, top + count))),
                 (image.height, image.width), box, size, self._filter,
             )  # fmt: skip
-        return _upright(small, profile, orientation)
+        return _upright(small, NONE if converts_first(alpha, profile) else profile, orientation)
 
 
 def _upright(small: Image.Image, profile: Profile, orientation: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib import format as npy
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from fastfeed.preprocess.recipe import Encoding, Size
+from fastfeed.preprocess.image_recipe import Encoding, Size
 
 __all__ = ["encode", "working_bytes"]
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.recipe import Scaling, Size
+from fastfeed.preprocess.image_recipe import Scaling, Size
 
 __all__ = ["MAX_SIDES", "OutputGeometry", "nearest_bucket", "output_error", "output_geometry"]
 

@@ -17,7 +17,7 @@ from fastfeed.decode.pillow import Unsupported
 from fastfeed.decode.pixels import resampled
 from fastfeed.preprocess.pixels.color import Profile
 
-__all__ = ["STRIP_PIXELS", "color_model", "flattener", "rows_read", "scale_strips"]
+__all__ = ["STRIP_PIXELS", "color_model", "converts_first", "flattener", "rows_read", "scale_strips"]
 
 STRIP_PIXELS = 1 << 20
 _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}  # of the filters, in output pixels
@@ -60,15 +60,21 @@ def scale_strips(
     return resampled(narrow, (top, 0, height, size[1]), size, filter)
 
 
+def converts_first(alpha: bool, profile: Profile) -> bool:
+    """Whether `flattener` converts colors to sRGB; else that is done with scaled pixels, which are fewer."""
+    return profile.linear or (alpha and profile.transform is not None)
+
+
 def flattener(
     alpha: bool, profile: Profile, matte: tuple[int, int, int], bits: int = 16
 ) -> Callable[[Any], Image.Image]:
-    """A function strip -> 8-bit L, RGB or CMYK without transparency, in the profile's colors.
+    """A function strip -> 8-bit L, RGB or CMYK without transparency, in sRGB if `converts_first`, else as stored.
 
-    Transparent pixels show the matte, an sRGB color; it is converted to the profile's colors first. bits: significant
-    bits of 16-bit samples.
+    Colors are blended with the matte as sRGB levels, as browsers, Pillow and libvips do. Blending comes before scaling,
+    which equals scaling premultiplied colors: those of transparent pixels do not count. bits: significant bits of
+    16-bit samples.
     """
-    background = profile.source_color(matte)
+    first = converts_first(alpha, profile)
 
     def flat(strip: Any) -> Image.Image:
         if strip.mode == "F":
@@ -82,12 +88,12 @@ def flattener(
                 strip = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")
                 alpha_mask = strip.getchannel("A")
         if alpha_mask is None:
-            if strip.mode in ("RGB", "L") or strip.mode == profile.mode:
-                return strip
-            return strip.convert("L" if strip.mode == "1" else "RGB")
-        if profile.mode == "L":  # the matte may not be gray, so the image is converted before compositing
-            strip = profile.converted(strip.getchannel(0))
-        plain = Image.new("RGB", strip.size, background)
+            if strip.mode not in ("RGB", "L") and strip.mode != profile.mode:
+                strip = strip.convert("L" if strip.mode == "1" else "RGB")
+            return profile.converted(strip) if first else strip
+        if first:
+            strip = profile.converted(strip.getchannel(0) if profile.mode == "L" else strip.convert("RGB"))
+        plain = Image.new("RGB", strip.size, matte)
         plain.paste(strip.convert("RGB"), mask=alpha_mask)
         return plain
 

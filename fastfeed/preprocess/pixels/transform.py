@@ -17,6 +17,7 @@ from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.pixels.cost import cost
 from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
 from fastfeed.preprocess.pixels.encode import encode, working_bytes
+from fastfeed.preprocess.pixels.exif import exif_columns
 from fastfeed.preprocess.pixels.geometry import OutputGeometry, output_error, output_geometry
 from fastfeed.preprocess.pixels.limits import limit_error
 from fastfeed.preprocess.pixels.passthrough import can_pass_through, decodes_alike
@@ -46,9 +47,10 @@ class Transformer:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._scaling, self._encoding, self._limits = recipe.scaling, recipe.encoding, recipe.limits
-        self._rasterizer = Rasterizer(self._scaling.matte, self._scaling.filter, max_pixels=self._limits.max_pixels)
-        self._filter = _KERNEL_FILTERS[self._scaling.filter]
-        self._kernel = NativeEngine(Decode(max_pixels=self._limits.max_pixels)) if is_built() else None
+        scaling, max_pixels, full = self._scaling, self._limits.max_pixels, self._scaling.full_decode
+        self._rasterizer = Rasterizer(scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full)
+        self._filter = _KERNEL_FILTERS[scaling.filter]
+        self._kernel = NativeEngine(Decode(max_pixels=max_pixels), full=full) if is_built() else None
 
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
@@ -87,12 +89,16 @@ class Transformer:
             image = output if isinstance(output, bytes) else encode(output, self._encoding)
             end = time.perf_counter()
         facts = _facts(blob, info, geometry) | {"sha256": digest, "kept": output is blob}
+        if fields := self._recipe.metadata.exif:
+            facts["columns"] = exif_columns(blob, info.format, fields)
         seconds = {"decode": header_seconds + decoded - start, "encode": end - decoded}
         return ProcessedImage(image, self._encoding.extension, *geometry.canvas, facts, seconds)
 
     def _memory_needed(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> int:
         """Upper bound of the memory needed, bytes."""
-        need = cost(info, len(blob), geometry.box, geometry.size) + working_bytes(self._encoding, geometry.canvas)
+        scaling = self._scaling
+        need = cost(info, len(blob), geometry.box, geometry.size, scaling.filter, scaling.full_decode)
+        need += working_bytes(self._encoding, geometry.canvas)
         return need + (3 * geometry.canvas[0] * geometry.canvas[1] if geometry.padded else 0)
 
     def _pass_through(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> bytes | Bad | None:

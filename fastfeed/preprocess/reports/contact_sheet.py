@@ -130,4 +130,5 @@ def _reader(format: str, path: str, labeled: bool, classes: Any, storage: Any, i
         return RawShards([path], classes=classes or (), storage=storage)
     from fastfeed.sources.table import Table
 
-    return Table(path, image="image", label="label" if labeled else None, classes=classes, storage=storage)
+    label = "label" if labeled else None
+    return Table(path, image="image", label=label, label_kind="index", classes=classes, storage=storage)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
+from fastfeed.preprocess.layout import CURRENT
 from fastfeed.preprocess.plan import make_plan
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import Record, ShardFile
@@ -233,7 +234,7 @@ def _sizes(record: Record) -> list[float]:
 class _NullTarget:
     """A target that counts."""
 
-    text = "nowhere"
+    text, layout = "nowhere", CURRENT
 
     def __init__(self) -> None:
         self.last: list[Record] = []

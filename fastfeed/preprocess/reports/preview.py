@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
+from fastfeed.preprocess.layout import JOB
 from fastfeed.preprocess.record import REASONS, BadSample, Record
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.progress import format_size
@@ -24,9 +25,9 @@ from fastfeed.preprocess.reports.statistics import (
 )
 from fastfeed.preprocess.state import Job
 
-__all__ = ["DUPLICATES", "PAGE", "page", "preview"]
+__all__ = ["PAGE", "page", "preview"]
 
-PAGE, DUPLICATES = "_job/preview/index.html", "_job/duplicates.html"
+PAGE = f"{JOB}/preview/index.html"
 _LISTED = 50  # bad photographs per reason
 _QUALITY = 85  # of the sheets
 
@@ -61,7 +62,7 @@ details { margin: 8px 0; } summary { cursor: pointer; } ul { margin: 6px 0; padd
 def preview(
     job: Job, *, shards: int = 8, count: int = 24, side: int = 160, on_shard: Callable[[int, int], None] | None = None
 ) -> list[str]:
-    """Write `_job/preview/`: a JPEG per drawn shard, and the page. Returns the names, the page last."""
+    """Write `__job/preview/`: a JPEG per drawn shard, and the page. Returns the names, the page last."""
     drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
     pictures: list[tuple[Record, bytes]] = []
     written = []
@@ -70,7 +71,7 @@ def preview(
         if cells:
             file = io.BytesIO()
             draw_sheet(cells, side).save(file, "JPEG", quality=_QUALITY)
-            written.append(f"_job/preview/{record.shard.replace('/', '-')}.jpg")
+            written.append(f"{JOB}/preview/{record.shard.replace('/', '-')}.jpg")
             job.target.write(written[-1], file.getvalue())
             pictures.append((record, file.getvalue()))
         if on_shard is not None:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.report import Progress
+from fastfeed.preprocess.report import STAGES, Progress
 
 __all__ = [
     "Speed",
@@ -102,6 +102,8 @@ def show_progress(
 
 def render(now: Progress, speed: Speed, width: int) -> Group:
     """A progress bar with up to three lines below."""
+    if now.phase in STAGES:  # listings have a display of their own
+        return Group() if now.phase == "source" else Group(Text(STAGES[now.phase], style="bold"))
     share = now.images_done / now.images if now.images else 0.0
     bar = Table.grid(padding=(0, 1))
     left = "" if speed.left_s is None else f"{format_duration(speed.left_s)} left"
@@ -117,6 +119,8 @@ def render(now: Progress, speed: Speed, width: int) -> Group:
 
 def format_line(now: Progress, speed: Speed) -> str:
     """Progress as one line of text."""
+    if now.phase in STAGES:
+        return STAGES[now.phase]
     words = [_describe(now), *_speeds(speed)]
     if speed.left_s is not None:
         words.append(f"{format_duration(speed.left_s)} left")
@@ -206,8 +210,8 @@ def _line_printer(console: Console, every_s: float) -> OnProgress:
     def listen(now: Progress) -> None:
         nonlocal last_printed
         speed = pace(now)
-        if now.seconds - last_printed >= every_s:
-            last_printed = now.seconds
+        if now.phase in STAGES or now.seconds - last_printed >= every_s:
+            last_printed = last_printed if now.phase in STAGES else now.seconds
             console.print(format_line(now, speed), markup=False, highlight=False, soft_wrap=True)
 
     return listen
@@ -219,7 +223,7 @@ def _json_logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
     def listen(now: Progress) -> None:
         nonlocal last_logged
         speed = pace(now)
-        if (now.phase, now.shards_done) != last_logged:
+        if now.phase not in STAGES and (now.phase, now.shards_done) != last_logged:
             last_logged = (now.phase, now.shards_done)
             file.write(json.dumps(document(now, speed, clock())) + "\n")
             file.flush()

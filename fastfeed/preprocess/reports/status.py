@@ -139,7 +139,7 @@ def _times(job: Job) -> list[float]:
     times = []
     for record in job.records.values():
         try:
-            times.append(os.stat(os.path.join(job.target.folder, record.name)).st_mtime)
+            times.append(os.stat(job.target.path(record.name)).st_mtime)
         except OSError:  # removed by `verify --fix`
             continue
     return times

@@ -6,23 +6,23 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.finalize import BAD, MANIFEST
-from fastfeed.preprocess.plan import PLAN, Shard
+from fastfeed.preprocess.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
+from fastfeed.preprocess.plan import Shard
 from fastfeed.preprocess.record import Record
 from fastfeed.preprocess.reports.count_samples import Read, count_samples
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
-from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended
+from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
 __all__ = [
-    "DERIVED",
     "Problem",
     "Verification",
     "location_of",
@@ -32,8 +32,8 @@ __all__ = [
     "verify",
 ]
 
-DERIVED = (MANIFEST, BAD, "index.json")  # derived from the records
-INDEX = ".ffindex"
+MDS_INDEX = "index.json"  # derived from the records
+INDEX, INDEXES = ".ffindex", ".fastfeed"  # of readers, and the folder in which they keep them
 _PIECE = 8 << 20  # bytes read at once
 _READERS = 4
 
@@ -97,15 +97,15 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
 
 def matching_records(job: Job) -> dict[int, Record]:
     """Records of this plan, whether or not their files exist."""
-    digest, present = job.plan.hash, job.target.files()
-    shards = [shard for shard in job.shards if f"{shard.name}.json" in present]
+    hashes, present = job.plan.shard_hashes, job.target.files()
+    shards = [shard for shard in job.shards if record_name(shard.name) in present]
 
     def load(shard: Shard) -> Record | None:
         try:
-            record = Record.load(job.target.read(f"{shard.name}.json") or b"", shard.name)
+            record = Record.load(job.target.read(record_name(shard.name)) or b"", shard.name)
         except SourceError:  # reported by _foreign_files
             return None
-        fits = record.plan == digest and record.index == shard.index and record.shard == shard.name
+        fits = record.plan == hashes[shard.index] and record.index == shard.index and record.shard == shard.name
         return record if fits else None
 
     with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
@@ -116,7 +116,7 @@ def repair(job: Job, verified: Verification) -> list[str]:
     """Remove the records of broken shards, so that the next run rebuilds them; returns the names of the shards."""
     names = [job.shards[index].name for index in verified.broken]
     for name in names:
-        job.target.remove(f"{name}.json")
+        job.target.remove(record_name(name))
     return names
 
 
@@ -150,14 +150,14 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
 
 
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
-    planned = job.shards[record.index]
+    planned, path = job.shards[record.index], job.target.layout.path(record.name)
     if len(record.ids) + len(record.bad) != planned.last - planned.first:
         detail = f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are planned"
-        yield Problem("record", record.name, detail, record.index)
+        yield Problem("record", path, detail, record.index)
         return
     if not record.files:
         if record.ids:
-            yield Problem("record", record.name, f"lists {len(record.ids)} samples and no file", record.index)
+            yield Problem("record", path, f"lists {len(record.ids)} samples and no file", record.index)
         return
     main = record.files[0]
     try:
@@ -177,19 +177,20 @@ def _foreign_files(job: Job, records: dict[int, Record], present: dict[str, int]
     """Files that belong to no record."""
     recorded = {part.name for record in records.values() for part in record.files}
     recorded |= {record.name for record in records.values()}
-    index = {f"{shard.name}.json": shard.index for shard in job.shards}
+    index = {record_name(shard.name): shard.index for shard in job.shards}
     stems = {shard.name: shard.index for shard in job.shards}
     for name in sorted(present.keys() - recorded):
-        if name.startswith(PLAN.partition("/")[0] + "/") or name.rpartition("/")[2] in DERIVED:
+        if is_job_file(name) and not name.startswith(RECORDS):
             continue
-        if name.endswith(INDEX):  # readers write it next to the shards
+        if name.rpartition("/")[2] == MDS_INDEX or name.endswith(INDEX) or f"/{INDEXES}/" in f"/{name}":
             continue
+        path = job.target.layout.path(name)
         if name in index:
-            yield Problem("record", name, "is damaged, or of another plan", index[name])
+            yield Problem("record", path, "is damaged, or of another plan", index[name])
         elif os.path.splitext(name)[0] in stems:
-            yield Problem("foreign", name, "of a shard that is not complete; a run rebuilds it")
+            yield Problem("foreign", path, "of a shard that is not complete; a run rebuilds it")
         else:
-            yield Problem("foreign", name, "is not of this job")
+            yield Problem("foreign", path, "is not of this job")
 
 
 def _stale_temporary(target: Target) -> list[str]:
@@ -201,10 +202,11 @@ def temporary_names(target: Target) -> list[str]:
     """Names of temporary folders, one per process; unknown for buckets."""
     if not isinstance(target, LocalTarget):
         return []
-    try:
-        return sorted(f"{TEMPORARY}/{name}" for name in os.listdir(os.path.join(target.folder, TEMPORARY)))
-    except OSError:
-        return []
+    names: list[str] = []
+    for folder in TEMPORARY_FOLDERS:
+        with suppress(OSError):
+            names += sorted(f"{folder}/{name}" for name in os.listdir(os.path.join(target.folder, folder)))
+    return names
 
 
 def location_of(target: Target) -> tuple[str, Storage]:

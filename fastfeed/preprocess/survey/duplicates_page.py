@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -14,15 +15,17 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import Bad
+from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
+from fastfeed.preprocess.layout import DUPLICATES, JOB
 from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
 from fastfeed.preprocess.survey.select import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
-__all__ = ["DUPLICATES", "PAGE", "write_duplicates"]
+__all__ = ["PAIRS", "write_duplicates"]
 
-DUPLICATES, PAGE = "_job/duplicates.jsonl", "_job/duplicates.html"
+PAIRS = f"{JOB}/duplicates.jsonl"
 _MAX_SHOWN = {"duplicate_near": 100, "duplicate_exact": 20}  # pairs with pictures
 _TITLES = {
     "duplicate_near": "Look alike",
@@ -70,14 +73,14 @@ class _Thumbnail:
 
 
 def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePair]) -> None:
-    """`_job/duplicates.jsonl`, a line for each pair, and `_job/duplicates.html` with thumbnails of some."""
+    """`__job/duplicates.jsonl`, a line for each pair, and `__job/duplicates.html` with thumbnails of some."""
     lines = io.BytesIO()
     for pair in pairs:
         line: dict[str, Any] = {"kept": source.uri(pair.kept), "dropped": source.uri(pair.dropped)}
         line |= {"reason": pair.reason, "bits": pair.bits, "labels_differ": pair.conflict}
         lines.write(json.dumps(line).encode() + b"\n")
-    target.write(DUPLICATES, lines.getvalue())
-    target.write(PAGE, _page(source, pairs).encode("utf-8", "replace"))
+    target.write(PAIRS, lines.getvalue())
+    target.write(DUPLICATES, _page(source, pairs).encode("utf-8", "replace"))
 
 
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
@@ -92,7 +95,7 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     conflicts = sum(pair.conflict for pair in pairs)
     body = [
         f"<h1>{_count(len(pairs), 'photograph')} left out as {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>",
-        f"<p class=soft>The first of each pair in the source is kept. All are listed in <code>{DUPLICATES}</code>."
+        f"<p class=soft>The first of each pair in the source is kept. All are listed in <code>{PAIRS}</code>."
         + (f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong." if conflicts else "")
         + "</p>",
     ]
@@ -134,7 +137,8 @@ def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
     for first in range(0, len(unique_ids), _READ_BATCH):
         batch = unique_ids[first : first + _READ_BATCH]
         for id, blob in zip(batch, source.read(batch), strict=True):
-            thumbnails[id] = _thumbnail(rasterizer, blob)
+            with named(partial(source.uri, id)):
+                thumbnails[id] = _thumbnail(rasterizer, blob)
     return thumbnails
 
 

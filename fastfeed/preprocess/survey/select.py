@@ -7,9 +7,10 @@ photograph that cannot be decoded is never a duplicate: its shard reports the re
 dHash can only be an exact duplicate.
 
 Split: all photographs connected by steps within the distance are on one side, chains included, so nothing in val/ is
-similar to anything in train/. The side is drawn by a hash of the content (the lowest SHA-256 of the connected ones), or
-without a survey by the last two parts of the path. Adding photographs moves only those that are similar to new ones,
-and moving the data set changes nothing.
+similar to anything in train/. Appended photographs join the side of those that they are similar to; one that is
+similar to both sides is left out. The side is drawn by a hash of the content (the lowest SHA-256 of the connected
+ones), or without a survey by the last two parts of the path. Adding photographs moves only those that are similar to
+new ones, and moving the data set changes nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fastfeed.preprocess.image_recipe import Size
 from fastfeed.preprocess.pixels.geometry import nearest_bucket
-from fastfeed.preprocess.recipe import Choice, Recipe, Size
+from fastfeed.preprocess.recipe import Choice, Recipe
 from fastfeed.preprocess.survey.near_duplicates import near_pairs
 from fastfeed.preprocess.survey.survey import BAD, GOOD, Survey
 from fastfeed.sampling.permute import permute
@@ -67,22 +69,37 @@ def needs_pixels(recipe: Recipe) -> bool:
 
 
 def select(
-    recipe: Recipe, length: int, labels: np.ndarray, survey: Survey | None, uris: Callable[[int], str]
+    recipe: Recipe,
+    length: int,
+    labels: np.ndarray,
+    survey: Survey | None,
+    uris: Callable[[int], str],
+    sides: np.ndarray | None = None,
 ) -> Selection:
     """Assign the ids of a source of this length to groups, and drop duplicates.
 
     labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called only for
-    photographs that are split by name.
+    photographs that are split by name. sides: of a job to which photographs are appended, those that it has, which are
+    the first ones: int8, 0 train, 1 val, -1 left out; only the others are in the groups.
     """
+    placed = np.zeros(0, np.int8) if sides is None else sides
     choice = recipe.choice
     similar = None if survey is None else _find_similar(survey, choice.distance)
     pairs = [] if similar is None else _pairs(similar, choice, labels)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
     left_out = {reason: sum(p.reason == reason for p in pairs) for reason in sorted({p.reason for p in pairs})}
-    groups = {"": np.flatnonzero(is_kept)}
+    val = np.zeros(length, bool)
     if choice.val:
         val = _val_mask(choice, is_kept, survey, similar, uris)
+        if len(placed) and similar is not None:
+            between = _keep_sides(val, placed, similar) & is_kept
+            if between.any():
+                left_out["between_splits"] = int(between.sum())
+            is_kept &= ~between
+    is_kept[: len(placed)] = False
+    groups = {"": np.flatnonzero(is_kept)}
+    if choice.val:
         groups = {"train": np.flatnonzero(is_kept & ~val), "val": np.flatnonzero(is_kept & val)}
     if recipe.scaling.mode == "buckets":
         assert survey is not None, "buckets need a survey"
@@ -153,6 +170,19 @@ def _val_mask(
         name = _LAST_TWO_PARTS.search(uris(id))
         val[id] = _is_val((name[0] if name else "").encode("utf-8", "surrogateescape"), choice)
     return val
+
+
+def _keep_sides(val: np.ndarray, placed: np.ndarray, similar: _Similar) -> np.ndarray:
+    """Set `val` of new photographs to the side of placed ones that they are connected with; which are with both."""
+    roots = _roots(len(val), [similar.twins, similar.near[:2]])
+    with_side = np.zeros((2, len(val)), bool)
+    for side in (0, 1):
+        with_side[side, roots[: len(placed)][placed == side]] = True
+    in_train, in_val = with_side[0, roots], with_side[1, roots]
+    is_new = np.arange(len(val)) >= len(placed)
+    val[is_new & in_val] = True
+    val[is_new & in_train] = False
+    return is_new & in_train & in_val
 
 
 def _is_val(name: bytes, choice: Choice) -> bool:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from fastfeed.decode.base import Bad
+from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
+from fastfeed.preprocess.layout import JOB
 from fastfeed.preprocess.recipe import Limits
 from fastfeed.preprocess.survey.hashes import ImageHasher, sha256_prefix
 from fastfeed.preprocess.targets.target import Target
@@ -38,12 +42,15 @@ ROW = np.dtype(
 MAX_PIXELS = Limits().max_pixels
 _NO_SAMPLE = -1  # no sample is being processed
 Reserve = Callable[[int], AbstractContextManager[None]]
+_SAVE_S = 0.25  # seconds between two saves of a piece's progress, at least
+_SAVE_SHARE = 20.0  # and this many times as long as a save takes
+_DONE = "done"  # in the metadata of a piece that is not complete: rows that are filled in
 _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadata of the piece
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `_job/survey/000012.npy`."""
+    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `__job/survey/000012.npy`."""
 
     source: Source
     target: Target
@@ -59,17 +66,33 @@ class SurveyTask:
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """As in Task; the summary has "samples" and "bad", both counts."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
+        metadata = _metadata(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
+        rows, done = self._begun(piece, ids, metadata)
+        hasher, saves = ImageHasher(self.max_pixels), _Saves()
+        remaining = [i for i in ids[done:] if i not in poison]
+        with read_ahead(self.source, remaining, lambda: context.begin(_NO_SAMPLE)) as blobs:
+            for i, blob, _ in blobs:
+                self._fill_row(rows[i - ids.start], blob, hasher, context)
+                if saves.due():
+                    context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
+                    with saves.timed():
+                        count = i - ids.start + 1
+                        content = _dump_piece(rows[:count], metadata | {_DONE: count})
+                        self.target.write(piece_name(piece), content)
+        context.begin(_NO_SAMPLE)
+        self.target.write(piece_name(piece), _dump_piece(rows, metadata))
+        return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
+
+    def _begun(self, piece: int, ids: range, metadata: dict[str, Any]) -> tuple[np.ndarray, int]:
+        """The rows of a piece, and how many of them an earlier run that was interrupted has filled in."""
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
-        hasher = ImageHasher(self.max_pixels)
-        with read_ahead(self.source, [i for i in ids if i not in poison], lambda: context.begin(_NO_SAMPLE)) as blobs:
-            for i, blob, _ in blobs:
-                self._fill_row(rows[i - ids.start], blob, hasher, context)
-        context.begin(_NO_SAMPLE)
-        metadata = _metadata(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
-        self.target.write(piece_name(piece), _dump_piece(rows, metadata))
-        return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
+        loaded = _load_piece(self.target.read(piece_name(piece)))
+        if loaded is None or len(loaded[0]) > len(ids) or loaded[1] != metadata | {_DONE: len(loaded[0])}:
+            return rows, 0
+        rows[: len(loaded[0])] = loaded[0]
+        return rows, len(loaded[0])
 
     def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
@@ -101,6 +124,10 @@ class SurveyTask:
         row["state"] = BAD
         if isinstance(blob, Failure):
             return 0
+        with named(partial(self.source.uri, int(row["id"]))):
+            return self._inspect_file(row, blob, hasher, reserve, limit)
+
+    def _inspect_file(self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int) -> int:
         row["sha"] = sha256_prefix(blob)
         info = hasher.inspect(blob)
         if isinstance(info, Bad):
@@ -116,6 +143,23 @@ class SurveyTask:
             row["height"], row["width"], row["dhash"] = info.height, info.width, looks[0]
             row["state"] = PLAIN if looks[1] else GOOD
         return 0
+
+
+class _Saves:
+    """When the progress of a piece is saved: often enough for runs of two seconds, and seldom where writing is slow."""
+
+    def __init__(self) -> None:
+        self._next = monotonic() + _SAVE_S
+
+    def due(self) -> bool:
+        return monotonic() >= self._next
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        started = monotonic()
+        yield
+        ended = monotonic()
+        self._next = ended + max(_SAVE_S, _SAVE_SHARE * (ended - started))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +184,7 @@ def _already_reserved(need: int) -> AbstractContextManager[None]:
 
 def piece_name(piece: int) -> str:
     """Name of a piece's file below the target."""
-    return f"_job/survey/{piece:06d}.npy"
+    return f"{JOB}/survey/{piece:06d}.npy"
 
 
 def completed_pieces(
@@ -149,14 +193,19 @@ def completed_pieces(
     fingerprint: str,
     need_pixels: bool = False,
     max_pixels: int = MAX_PIXELS,
+    earlier: Iterable[tuple[int, str]] = (),
 ) -> set[int]:
-    """Pieces that are complete, of this source and these bounds, and with dHashes if they are needed."""
+    """Pieces that are complete, of this source and these bounds, and with dHashes if they are needed.
+
+    `earlier`: (number of photographs, fingerprint) of the source before photographs were appended, each time.
+    """
     done = set()
     for piece in range(len(bounds) - 1):
         first, last = int(bounds[piece]), int(bounds[piece + 1])
         loaded = _load_piece(target.read(piece_name(piece)))
+        of = next((before for length, before in earlier if last <= length), fingerprint)
         if loaded is not None and any(
-            loaded[1] == _metadata(fingerprint, first, last, pixels, max_pixels) for pixels in {need_pixels, True}
+            loaded[1] == _metadata(of, first, last, pixels, max_pixels) for pixels in {need_pixels, True}
         ):
             done.add(piece)
     return done
@@ -167,13 +216,13 @@ def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
     parts = []
     for piece in pieces:
         loaded = _load_piece(target.read(piece_name(piece)))
-        if loaded is None:
+        if loaded is None or _DONE in loaded[1]:
             raise SourceError(f"{piece_name(piece)} in {target.text} is missing or damaged; run the same command again")
         parts.append(loaded[0])
     rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
     if not np.array_equal(rows["id"], np.arange(len(rows))):
         raise SourceError(
-            f"the pieces of _job/survey in {target.text} are not of one survey: remove that folder and run again"
+            f"the pieces of {JOB}/survey in {target.text} are not of one survey: remove that folder and run again"
         )
     return Survey(rows)
 

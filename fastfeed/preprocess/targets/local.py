@@ -6,15 +6,16 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastfeed.errors import ConfigError, TargetError
+from fastfeed.preprocess.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, Layout, layout_in
 from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
-from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
 from fastfeed.preprocess.targets.write_errors import write_error
-from fastfeed.runtime.atomic_write import sync_folder
+from fastfeed.system.folders import free_bytes, sync_folder
 
 __all__ = ["LocalAttempt", "LocalTarget", "open_local"]
 
@@ -27,6 +28,7 @@ class LocalTarget:
 
     text: str  # as the user named it
     folder: str  # absolute
+    layout: Layout = CURRENT
 
     def read(self, name: str) -> bytes | None:
         """Content of a file; None if it does not exist."""
@@ -54,7 +56,7 @@ class LocalTarget:
     def files(self) -> dict[str, int]:
         """Names and sizes in bytes of all files, except temporary ones."""
         with self._target_errors("list", "the files", "in"):
-            return dict(_walk(self.folder, ""))
+            return {self.layout.name(path): size for path, size in _walk(self.folder, "")}
 
     def remove(self, name: str) -> None:
         """Remove a file; no error if it does not exist."""
@@ -72,25 +74,25 @@ class LocalTarget:
 
     def sweep(self, everything: bool = False) -> int:
         """Remove temporary files of this machine's ended processes, or with `everything` all temporary files."""
-        top, swept = os.path.join(self.folder, TEMPORARY), 0
+        swept = 0
         with self._target_errors("remove", "temporary files", "from"):
-            try:
-                names = os.listdir(top)
-            except FileNotFoundError:
-                return 0
-            for name in names:
-                if everything or has_ended(name):
-                    remove_tree(os.path.join(top, name))
-                    swept += 1
-            with suppress(OSError):  # another process is using it
-                os.rmdir(top)
+            for top in (os.path.join(self.folder, name) for name in TEMPORARY_FOLDERS):
+                try:
+                    names = os.listdir(top)
+                except FileNotFoundError:
+                    continue
+                for name in names:
+                    if everything or has_ended(name):
+                        remove_tree(os.path.join(top, name))
+                        swept += 1
+                with suppress(OSError):  # another process is using it
+                    os.rmdir(top)
         return swept
 
     def free_bytes(self) -> int | None:
         """Free space available to this user."""
         with self._target_errors("look at", "the free space", "of"):
-            status = os.statvfs(self.folder)
-            return status.f_bavail * status.f_frsize
+            return free_bytes(self.folder)[0]
 
     def write_error_for(self, error: OSError, name: str) -> TargetError:
         """The TargetError for an OSError of a file."""
@@ -123,7 +125,7 @@ class LocalTarget:
     def _make_folders(self, name: str) -> None:
         """Create the folders of a file, but not the target itself: if that is gone, it was removed on purpose."""
         path = self.folder
-        for part in name.split("/")[:-1]:
+        for part in self.layout.path(name).split("/")[:-1]:
             outer, path = path, os.path.join(path, part)
             try:
                 os.mkdir(path)
@@ -133,8 +135,8 @@ class LocalTarget:
 
     def path(self, name: str) -> str:
         """Path of a file below the target. ConfigError if it would be outside."""
-        parts = name.split("/")
-        if any(part in ("", ".", "..") for part in parts) or parts[0] == TEMPORARY or "\0" in name:
+        parts = self.layout.path(name).split("/")
+        if any(part in ("", ".", "..") for part in parts) or parts[0] in TEMPORARY_FOLDERS or "\0" in name:
             raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
         return os.path.join(self.folder, *parts)
 
@@ -211,7 +213,7 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
         return  # removed in the meantime
     for entry in children:
         name = prefix + entry.name
-        if name == TEMPORARY:
+        if name in TEMPORARY_FOLDERS:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, name + "/")
@@ -234,7 +236,7 @@ def open_local(text: str, path: str, writes: bool) -> LocalTarget:
     if not writes:
         if not os.path.isdir(target.folder):
             raise ConfigError(f"there is no folder {text}; pass the folder that a job was written to")
-        return target
+        return _with_layout(target)
     with target._target_errors("write", "shards", "to"):
         missing = target.folder
         to_create: list[str] = []
@@ -248,4 +250,9 @@ def open_local(text: str, path: str, writes: bool) -> LocalTarget:
         os.rmdir(top)
         with suppress(OSError):  # another process is using it
             os.rmdir(os.path.dirname(top))
-    return target
+    return _with_layout(target)
+
+
+def _with_layout(target: LocalTarget) -> LocalTarget:
+    layout = layout_in(lambda path: os.path.exists(os.path.join(target.folder, path)))
+    return replace(target, layout=layout)

@@ -16,9 +16,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
+from fastfeed.preprocess.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, layout_in
 from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
-from fastfeed.preprocess.targets.lock import TEMPORARY, has_ended, temporary_name
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import remove_tree
 from fastfeed.preprocess.targets.write_errors import RERUN_HINT, write_error
 from fastfeed.storage.event_loop import results
@@ -30,7 +31,10 @@ __all__ = ["RemoteTarget", "open_remote"]
 
 T = TypeVar("T")
 
-POLICY = RetryPolicy(deadline_s=180, attempt_s=60, min_rate=1e6, max_backoff_s=15, hedge=False)
+POLICY = RetryPolicy(
+    deadline_s=180, refused_s=60, patience_s=180, attempt_s=60, min_rate=1e6, max_backoff_s=15, hedge=False
+)
+INSPECT = replace(POLICY, deadline_s=30, refused_s=5, patience_s=30, attempt_s=15)  # of commands that only look
 _LISTING_S = 3600.0  # for a listing, which takes many requests
 _SPOOL = "fastfeed-spool-"
 _BUCKETS = ("s3", "s3a", "gs", "gcs")  # here "not found" for a listing means that the bucket is missing
@@ -47,6 +51,7 @@ class RemoteTarget:
         self._url, self.policy = url.rstrip("/"), policy
         self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
+        self.layout = CURRENT
 
     def __repr__(self) -> str:
         return f"RemoteTarget({self.text!r})"
@@ -88,7 +93,11 @@ class RemoteTarget:
 
     def files(self) -> dict[str, int]:
         """Names and sizes in bytes of all objects, except temporary ones."""
-        return {name: size for name, size in self._all().items() if not name.startswith(TEMPORARY + "/")}
+        return {
+            self.layout.name(path): size
+            for path, size in self._all().items()
+            if path.partition("/")[0] not in TEMPORARY_FOLDERS
+        }
 
     def remove(self, name: str) -> None:
         """Remove an object; no error if it does not exist."""
@@ -165,7 +174,7 @@ class RemoteTarget:
             raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
         more, policy = size / self.policy.min_rate, self.policy
         policy = replace(policy, attempt_s=policy.attempt_s + more, deadline_s=policy.deadline_s + 3 * more)
-        return self._run(f"{self._url}/{name}", request, policy)
+        return self._run(f"{self._url}/{self.layout.path(name)}", request, policy)
 
     def _run(self, url: str, request: Callable[[Any, str], Any], policy: RetryPolicy) -> Any:
         try:
@@ -232,8 +241,9 @@ def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget
         raise ConfigError(
             f"the target must name a bucket and a folder in it, got {url}; as in {protocol}://bucket/train"
         )
-    target = RemoteTarget(url, options)
+    target = RemoteTarget(url, options, POLICY if writes else INSPECT)
     (target.check_writable if writes else target.check_exists)()
+    target.layout = layout_in(lambda path: target.read(path) is not None)
     return target
 
 

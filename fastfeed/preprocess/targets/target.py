@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.layout import Layout
 from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.writers import File
@@ -40,6 +41,11 @@ class Target(Protocol):
     @property
     def text(self) -> str:
         """As the user named it."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """Where files are below the target; methods take and return names as in CURRENT."""
         ...
 
     def read(self, name: str) -> bytes | None:

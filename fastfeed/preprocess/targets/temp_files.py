@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from fastfeed.preprocess.record import ShardFile
+from fastfeed.system.descriptors import NEW, open_file, start_writeback
 
 __all__ = ["TempFile", "remove_tree"]
 
@@ -27,7 +28,7 @@ class TempFile:
         self._flushed = 0  # bytes for which writeback was started
         self._error: OSError | None = None
         self._closed = False
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._file: int | None = open_file(path, os.O_WRONLY | NEW, 0o666)
 
     def write(self, data: Any) -> int:
         """Append data."""
@@ -101,9 +102,8 @@ class TempFile:
 
     def _start_writeback(self) -> None:
         """Start writeback of new bytes; their pages are not needed again."""
-        if self._writeback and self._file is not None and self._bytes > self._flushed and hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # only advice
-                os.posix_fadvise(self._file, self._flushed, self._bytes - self._flushed, os.POSIX_FADV_DONTNEED)
+        if self._writeback and self._file is not None and self._bytes > self._flushed:
+            start_writeback(self._file, self._flushed, self._bytes - self._flushed)
             self._flushed = self._bytes
 
 

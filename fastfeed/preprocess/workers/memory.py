@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
-
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.task import FREE_BYTES
 from fastfeed.storage.disk_cache import in_bytes
+from fastfeed.system.processes import memory_bytes
 
 __all__ = ["default_memory", "divide_memory"]
 
 # Measured resident memory of a worker after its imports, with a shard's writer, and of the parent process
 _WORKER, _PARENT = 90_000_000, 110_000_000
 _SHARE = 0.6  # of the machine, by default
+_UNKNOWN = 4 << 30  # of a machine that does not say
 _MIN_SHARED = 128_000_000  # minimum for large photographs
 
 
 def default_memory() -> int:
     """Default memory of a job in bytes: three fifths of this machine's or container's memory."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        meminfo = {name: int(value.split()[0]) << 10 for name, value in (line.split(":", 1) for line in file)}
-    total = meminfo.get("MemTotal", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    total = memory_bytes() or _UNKNOWN
     limit = cgroup_limits()[1]
     return int(_SHARE * min(total, limit or total))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import mmap
-import os
 import struct
+
+from fastfeed.system.shared_memory import anonymous
 
 __all__ = ["ProgressSlot"]
 
@@ -15,9 +16,7 @@ class ProgressSlot:
     """Shared memory that one process writes and another reads."""
 
     def __init__(self, fd: int | None = None) -> None:
-        self.fd = os.memfd_create("fastfeed-place") if fd is None else fd
-        if fd is None:
-            os.ftruncate(self.fd, mmap.PAGESIZE)
+        self.fd = anonymous(mmap.PAGESIZE, "fastfeed-place") if fd is None else fd
         self._memory = mmap.mmap(self.fd, mmap.PAGESIZE)
         self._begun = 0
         if fd is None:

@@ -7,13 +7,12 @@ well, the photograph is poison and the piece is run again without it. Otherwise 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -22,23 +21,20 @@ from typing import Any
 
 from fastfeed.decode.base import Bad
 from fastfeed.decode.memory_limit import MemoryLimit
+from fastfeed.decode.pillow_warnings import tell
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess.task import Outcome, Task, pickle_task
+from fastfeed.preprocess.workers.lifeline import identity
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
+from fastfeed.system.signals import ENDING, died_of, is_kill
 
-__all__ = ["Supervisor", "WorkerDied", "WorkerLimits", "close_all"]
+__all__ = ["Supervisor", "WorkerDied", "WorkerLimits"]
 
 _MAX_DEATHS = 3  # of a photograph that survives alone, or of a piece without a photograph to blame; then give up
 # NumPy's threads would spin while a process starts, and are not needed
 _SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _END_S = 2.0  # then a process is killed
 _POLL_S = 0.25  # between checks of a worker's progress
-_END_SIGNALS = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-)  # requests to end, not caused by a photograph
 
 
 class WorkerDied(FastfeedError, RuntimeError):
@@ -69,11 +65,12 @@ class Supervisor:
         rules: WorkerLimits | None = None,
         budget: MemoryLimit | None = None,  # of rules.memory bytes, may be shared by several supervisors
         on_progress: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
+        driver: str = "",  # identity of the process that runs the job, if that is another one
     ) -> None:
         self._task = task if isinstance(task, bytes) else pickle_task(task)
         self._rules = rules or WorkerLimits()
         self._budget = budget or MemoryLimit(self._rules.memory)
-        self._on_progress = on_progress
+        self._on_progress, self._driver = on_progress, driver
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -120,7 +117,7 @@ class Supervisor:
             with self._lock:
                 if self._closed:
                     return None
-                worker = self._worker = _Worker(self._task, self._rules)
+                worker = self._worker = _Worker(self._task, self._rules, self._driver)
             self._ask(worker, "alone", sample, {})
         except _Death as death:
             self.deaths += 1
@@ -148,6 +145,8 @@ class Supervisor:
                     worker.send(("given" if need <= limit else "never", limit))
                 elif name == "free":
                     reservations.close()
+                elif name == "warning":
+                    tell(*payload)
                 elif name == "done":
                     return payload[0]
                 else:
@@ -158,7 +157,7 @@ class Supervisor:
             if self._closed:
                 raise _Death(-1, "worker_crash", "closed")
             if self._worker is None:
-                self._worker = _Worker(self._task, self._rules)
+                self._worker = _Worker(self._task, self._rules, self._driver)
             return self._worker
 
     def _end_worker(self) -> None:
@@ -176,19 +175,10 @@ class Supervisor:
             worker.end()
 
 
-def close_all(supervisors: Sequence[Supervisor]) -> None:
-    """End their processes in parallel, as each may take a while."""
-    threads = [threading.Thread(target=supervisor.close, name="fastfeed-end") for supervisor in supervisors]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 class _Worker:
     """One worker process."""
 
-    def __init__(self, task: bytes, rules: WorkerLimits) -> None:
+    def __init__(self, task: bytes, rules: WorkerLimits, driver: str) -> None:
         self._slot = slot = ProgressSlot()
         path = [entry for entry in sys.path if isinstance(entry, str)]
         safe = ["-P"] if sys.version_info >= (3, 11) else []  # import from sys.path, not from the working directory
@@ -198,10 +188,14 @@ class _Worker:
             opened.enter_context(their_end)
             with ExitStack() as failed:  # such as when no process can be started
                 failed.enter_context(our_end)
+                watched, self._lifeline = os.pipe()  # nothing is written to it
+                opened.callback(os.close, watched)
+                failed.callback(os.close, self._lifeline)
                 self._connection = Connection(os.dup(our_end.fileno()))
-                fds = their_end.fileno(), slot.fd
+                fds = their_end.fileno(), slot.fd, watched
+                identities = [identity(), *([driver] if driver else [])]
                 self.process = subprocess.Popen(
-                    [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds)],
+                    [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds), *identities],
                     stdin=subprocess.DEVNULL,
                     pass_fds=fds,
                     env=os.environ | _SINGLE_THREADED | {"PYTHONPATH": os.pathsep.join(path)},
@@ -253,13 +247,10 @@ class _Worker:
     def _death(self) -> _Death:
         self.end(wait_s=_END_S)
         status = self.process.returncode
-        if status == -signal.SIGKILL:
+        if is_kill(status):
             return _Death(self.sample, "oom", "killed, as the system does when memory runs out")
-        signal_names = {number.value: number.name for number in signal.Signals}
-        detail = (
-            f"killed by {signal_names.get(-status, f'signal {-status}')}" if status < 0 else f"exit status {status}"
-        )
-        return _Death(-1 if -status in _END_SIGNALS else self.sample, "worker_crash", detail)
+        requested = -status in ENDING  # to end, not caused by a photograph
+        return _Death(-1 if requested else self.sample, "worker_crash", died_of(status))
 
     def end(self, wait_s: float = _END_S) -> None:
         """End the process, and kill it after `wait_s`; leaves no zombie."""
@@ -271,3 +262,6 @@ class _Worker:
             self.process.kill()
             self.process.wait()
         self._our_end.close()
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)

@@ -1,13 +1,13 @@
-"""The worker process: python -m fastfeed.preprocess.workers.worker <fd> <fd>. Started by `supervisor`.
+"""The worker process of `supervisor`: python -m fastfeed.preprocess.workers.worker <fd> <fd> <fd> <identity>...
 
-It runs one piece at a time, records which photograph it works on before touching it, and ends when the other end of its
-socket closes. A photograph that crashes it costs only this process.
+It runs one piece at a time, and records which photograph it works on before touching it. It ends when the other end of
+its socket closes, and at once when its supervisor's process or the job's driver has ended. A photograph that crashes it
+costs only this process.
 """
 
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import pickle
 import select
@@ -17,12 +17,17 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from fastfeed.decode.pillow_warnings import send_to
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.task import FREE_BYTES, IMPORT_HINT, MemoryLimitError, Orphaned, Task
+from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, Orphaned, Task, unpickle_task
+from fastfeed.preprocess.workers.lifeline import end_with, end_with_pipe
+from fastfeed.preprocess.workers.log_lines import tell_through
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
+from fastfeed.system.processes import limit_memory
 
 __all__ = ["main"]
 
@@ -72,8 +77,11 @@ class SupervisorChannel:
 def main() -> None:
     """Serve until the supervisor is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
-    _silence()
+    end_with_pipe(int(sys.argv[3]))
+    end_with(sys.argv[4:])
     channel = SupervisorChannel(Connection(int(sys.argv[1])), ProgressSlot(int(sys.argv[2])))
+    _silence()
+    send_to(partial(channel.send, "warning"))
     status = 0
     try:
         _serve(channel)
@@ -89,10 +97,12 @@ def main() -> None:
 
 
 def _silence() -> None:
-    """Silence decoders, which would flood the terminal; reasons are in the records."""
+    """Silence decoders, which would flood the terminal; reasons are in the records. Pillow's warnings are sent on."""
     warnings.simplefilter("ignore")
-    logging.disable()
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # for our own tracebacks
+    for category in (UserWarning, RuntimeWarning):
+        warnings.filterwarnings("always", category=category, module=r"PIL\.")
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # for our own tracebacks, and lines about storage
+    tell_through(sys.stderr)
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # of C libraries
 
@@ -100,12 +110,12 @@ def _silence() -> None:
 def _serve(channel: SupervisorChannel) -> None:
     sys_path, pickled, memory = channel.receive()
     sys.path[:] = sys_path
-    task: Task | Exception
+    task: Task | ConfigError
     try:
-        task = pickle.loads(pickled)
-    except Exception as error:  # user classes may not be importable here, and raise anything
-        task = ConfigError(f"a worker process cannot load the source or the target: {error!r}; {IMPORT_HINT}")
-    _limit_memory(memory)
+        task = unpickle_task(pickled)
+    except ConfigError as error:
+        task = error
+    limit_memory(2 * memory + (512 << 20))  # `memory` is resident, the limit counts reserved memory
     gc.freeze()  # imported modules stay: the collector need not visit them again
     channel.send("ready")
     while True:
@@ -130,17 +140,6 @@ def _sendable(error: Exception) -> Exception:
     except Exception:  # pickling an error of another package calls its code
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
-
-
-def _limit_memory(memory: int) -> None:
-    """Limit this process's memory, so that excessive allocations fail here instead of invoking the OOM killer."""
-    import resource
-
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[5]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = used + 2 * memory + (512 << 20)  # `memory` is resident, the limit counts reserved memory
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
 if __name__ == "__main__":

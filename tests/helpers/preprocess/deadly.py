@@ -59,7 +59,11 @@ class HostileTask:
             case "exit":
                 os._exit(3)
             case "hang":
+                Path(self.folder, f"meets-{sample}").touch()
                 time.sleep(1000)
+            case "hold":
+                Path(self.folder, f"meets-{sample}").touch()
+                ctypes.PyDLL(None).sleep(1000)  # with the interpreter's lock
             case "raise":
                 raise OSError(28, "No space left on device")
             case "odd":

@@ -13,6 +13,7 @@ PRIMARIES = {  # x, y of red, green, blue; all with white at D65
     "sRGB": ((0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),
     "Display P3": ((0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
     "Adobe RGB": ((0.64, 0.33), (0.21, 0.71), (0.15, 0.06)),
+    "linear": ((0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),
 }
 
 
@@ -31,6 +32,7 @@ CURVES = {
     "Display P3": srgb_linear,
     "Adobe RGB": lambda v: v ** (563 / 256),
     "gray 1.8": lambda v: v**1.8,
+    "linear": lambda v: v,
 }
 
 

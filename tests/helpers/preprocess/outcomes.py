@@ -5,17 +5,23 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from fastfeed.preprocess.finalize import BAD, MANIFEST
+from fastfeed.preprocess.layout import JOB, RECORDS
 from helpers.photos import jpeg
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """sha256 of all files that are the result: not `_job`, nor an index that a reader left."""
-    assert not list(folder.glob("_tmp/**/*")), "temporary files are left"
+    """sha256 of all files that are the result: of `__job` the records, manifest and list of bad ones; no indexes."""
+    assert not list(folder.glob("__tmp/**/*")), "temporary files are left"
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.relative_to(folder).parts[0] not in ("_job", ".fastfeed")
+        if path.is_file() and _is_result(path.relative_to(folder).as_posix())
     }
+
+
+def _is_result(path: str) -> bool:
+    return path.startswith((RECORDS, MANIFEST, BAD)) or path.partition("/")[0] not in (JOB, ".fastfeed")
 
 
 def photographs(folder: Path, count: int, *, bad: int = 0, size: tuple[int, int] = (90, 120)) -> Path:

@@ -45,14 +45,14 @@ def entries(count: int, packing: str = "webdataset") -> list[Entry]:
     return [entry(i, "npy" if packing == "raw" else "jpg") for i in range(count)]
 
 
-def write(folder: Path, packing: Packing, found: Iterable[Entry], stem: str = "shard-000000") -> list[int]:
+def write(folder: Path, packing: Packing, samples: Iterable[Entry], stem: str = "shard-000000") -> list[int]:
     """A shard, with files as the operating system has them."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as opened:  # a writer that fails leaves its files to who made them
         writer = writer_for(packing)(
             lambda name: opened.enter_context(open(folder / name, "wb", buffering=0)), stem, packing
         )
-        for one in found:
+        for one in samples:
             writer.add(one)
         return writer.close()
 

@@ -64,21 +64,21 @@ def png(samples: np.ndarray, depth: int = 8, key: Sequence[int] = (), interlaced
 
 def info_of(blob: bytes, **want: Any) -> ImageInfo:
     """What it looks like, which must be an image."""
-    found = image_info(blob)
-    assert isinstance(found, ImageInfo), found
+    info = image_info(blob)
+    assert isinstance(info, ImageInfo), info
     for name, value in want.items():
-        assert getattr(found, name) == value, (name, found)
-    return found
+        assert getattr(info, name) == value, (name, info)
+    return info
 
 
 def decoded(
     blob: bytes, box: Any = None, size: Any = None, filter: str = "lanczos", matte=(255, 255, 255)
 ) -> np.ndarray:
     """Pixels of a box, or of all of it; in its own size, or another."""
-    found = info_of(blob)
-    box = box or (0, 0, found.height, found.width)
-    got = Rasterizer(matte, filter).pixels(blob, found, box, size or (found.height, found.width))
+    info = info_of(blob)
+    box = box or (0, 0, info.height, info.width)
+    got = Rasterizer(matte, filter).pixels(blob, info, box, size or (info.height, info.width))
     assert isinstance(got, np.ndarray), got
-    assert got.shape == (*(size or (found.height, found.width)), 3)
+    assert got.shape == (*(size or (info.height, info.width)), 3)
     assert got.dtype == np.uint8 and got.flags.c_contiguous
     return got

@@ -51,9 +51,9 @@ def transformed(blob: bytes, *parts: Any) -> ProcessedImage | Bad:
 
 
 def processed(blob: bytes, *parts: Any) -> ProcessedImage:
-    found = transformed(blob, *parts)
-    assert isinstance(found, ProcessedImage), found
-    return found
+    result = transformed(blob, *parts)
+    assert isinstance(result, ProcessedImage), result
+    return result
 
 
 def saved_as(pixels: np.ndarray | Image.Image, format: str, **options: Any) -> bytes:
@@ -63,8 +63,8 @@ def saved_as(pixels: np.ndarray | Image.Image, format: str, **options: Any) -> b
     return written.getvalue()
 
 
-def pixels_of(found: ProcessedImage) -> np.ndarray:
+def pixels_of(result: ProcessedImage) -> np.ndarray:
     """The pixels of a result."""
-    if found.extension == "npy":
-        return np.load(io.BytesIO(found.image), allow_pickle=False)
-    return np.asarray(Image.open(io.BytesIO(found.image)))
+    if result.extension == "npy":
+        return np.load(io.BytesIO(result.image), allow_pickle=False)
+    return np.asarray(Image.open(io.BytesIO(result.image)))

@@ -81,8 +81,8 @@ def until(holds: Callable[[], Any]) -> None:
 
 def started_pieces(folder: Path) -> list[StartedPiece]:
     """All tries at pieces, so far."""
-    found = [path.name.split("-")[1:] for path in folder.glob("begun-*")]
-    return [StartedPiece(int(piece), int(node), int(pid), id) for piece, node, pid, id in found]
+    begun = [path.name.split("-")[1:] for path in folder.glob("begun-*")]
+    return [StartedPiece(int(piece), int(node), int(pid), id) for piece, node, pid, id in begun]
 
 
 def alive(pid: int) -> bool:

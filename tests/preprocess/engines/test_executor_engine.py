@@ -1,4 +1,4 @@
-"""Shards done by executors: the same files as from processes here, whoever dies, and nobody is left behind."""
+"""Shards done by executors: the same files as from processes here, whichever process dies; none is left behind."""
 
 from __future__ import annotations
 

@@ -162,9 +162,9 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     )
     command = [sys.executable, "-c", code, source, str(target), nodes.address]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}) as driver:
-        until(lambda: len(list(target.glob("shard-*.json"))) >= 2)
+        until(lambda: len(list(target.glob("__job/records/shard-*.json"))) >= 2)
         nodes.kill(nodes.workers[0])
-        until(lambda: len(list(target.glob("shard-*.json"))) >= 4)
+        until(lambda: len(list(target.glob("__job/records/shard-*.json"))) >= 4)
         driver.send_signal(signal.SIGKILL)
     report = run(source, target, RECIPE, engine=RayEngine(nodes.address, rules=RULES))
     assert report.complete and 0 < report.shards_now < report.shards and len(report.bad) == 2
@@ -172,12 +172,12 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "nowhere.invalid:6379"])
-def test_nobody_at_the_address(address: str, tmp_path: Path) -> None:
+def test_no_cluster_at_the_address(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no Ray cluster answers at .*; start one with `ray start --head`, or use"):
         list(RayEngine(address).run(HostileTask(str(tmp_path)), [0]))
 
 
-def test_nobody_at_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_at_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     with pytest.raises(ConfigError, match=r"no Ray cluster answers at 127.0.0.1:9: .*Connection refused"):
         list(RayEngine().run(HostileTask(str(tmp_path)), [0]))

@@ -122,7 +122,7 @@ def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(monkeypatch: pyt
     assert said == [True]
 
 
-def test_what_nobody_wants_any_more_is_canceled() -> None:
+def test_what_no_one_wants_any_more_is_canceled() -> None:
     source = Distant([5] * 9, answered=False)
 
     def answer() -> None:

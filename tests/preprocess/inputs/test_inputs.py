@@ -17,6 +17,7 @@ from helpers.remotes import uploaded
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input, open_input, resolve_input
+from fastfeed.preprocess.inputs.request import InputRequest
 from fastfeed.sources import Arrays, ImageFolder, Table
 
 ODD = [
@@ -62,7 +63,7 @@ def test_class_folders_are_labels(tmp_path: Path) -> None:
     assert given.text == str(tmp_path / "p")
 
 
-def test_photographs_beside_folders_are_not_lost(tmp_path: Path) -> None:
+def test_photographs_next_to_folders_are_not_lost(tmp_path: Path) -> None:
     root = folder(tmp_path / "p", {"rose": 2})
     (root / "loose.jpg").write_bytes(jpeg(9))
     (root / "notes.txt").write_text("x")
@@ -110,7 +111,7 @@ def test_odd_class_names(tmp_path: Path) -> None:
 
 
 def test_a_kept_list_is_what_counts(tmp_path: Path) -> None:
-    root, keep = folder(tmp_path / "p", {"a": 2, "b": 2}), str(tmp_path / "job" / "_job" / "")
+    root, keep = folder(tmp_path / "p", {"a": 2, "b": 2}), str(tmp_path / "job" / "__job" / "")
     before = open_input(str(root), keep=keep)
     (root / "a" / "later.jpg").write_bytes(jpeg(7))
     (root / "a" / "0001.jpg").write_bytes(jpeg(8, (99, 99)))
@@ -186,7 +187,7 @@ def test_sources_from_python(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,n\np/a/0000.jpg,7\n")
     table = Table(tmp_path / "t.csv", image="path", columns=["n"])
     assert resolve_input(table, remote).notes([0]) == [{"columns": {"n": 7}}]
-    assert len(resolve_input(tmp_path / "p", remote).source) == 2
+    assert len(InputRequest(str(tmp_path / "p"))(remote).source) == 2
     with pytest.raises(ConfigError, match="holds pixels, not encoded photographs"):
         resolve_input(Arrays(np.zeros((2, 4, 4, 3), np.uint8)), remote)
 

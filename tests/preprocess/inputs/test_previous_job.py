@@ -16,7 +16,7 @@ from helpers.records import record_folder
 from helpers.remotes import uploaded
 from helpers.shards import shard_folder
 
-from fastfeed.cli.open_source import kind_of, open_source
+from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.inputs.inputs import open_input
@@ -24,6 +24,7 @@ from fastfeed.preprocess.inputs.previous_job import open_previous_job
 from fastfeed.preprocess.plan import JobPlan, make_plan
 from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.record import Record
+from fastfeed.sources.detect import kind_of
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
@@ -48,7 +49,8 @@ def written(root: Path, format: str, groups: dict[str, int], labeled: bool = Tru
         place = root / shard.name
         write(place.parent, recipe.packing, [sample(i, recipe.encoding.extension, labeled) for i in there], place.name)
         record = Record(shard.name, shard.index, plan.hash, (), tuple(there), (), ())
-        place.with_name(place.name + ".json").write_text(json.dumps(asdict(record)))
+        (root / record.name).parent.mkdir(parents=True, exist_ok=True)
+        (root / record.name).write_text(json.dumps(asdict(record)))
     return plan
 
 
@@ -121,11 +123,11 @@ def test_a_job_that_is_not_complete(tmp_path: Path) -> None:
 
 def test_damaged_plans(tmp_path: Path) -> None:
     written(tmp_path / "out", "webdataset", {"": 3})
-    (tmp_path / "out" / "shard-000000.json").write_text("{")
+    (tmp_path / "out" / "__job/records/shard-000000.json").write_text("{")
     with pytest.raises(SourceError, match="a shard's record is damaged"):
         open_source(str(tmp_path / "out"), None, [])
-    (tmp_path / "out" / "_job" / "plan.json").write_text("{")
-    with pytest.raises(SourceError, match=r"the plan in .*/out/_job is damaged"):
+    (tmp_path / "out" / "__job" / "plan.json").write_text("{")
+    with pytest.raises(SourceError, match=r"the plan in .*/out is damaged"):
         open_source(str(tmp_path / "out"), None, [])
 
 
@@ -136,7 +138,7 @@ def test_places_that_say_nothing_of_a_plan(monkeypatch: pytest.MonkeyPatch, deta
     if ours:
         assert open_previous_job("s3://bucket/photos", storage) is None
     else:
-        with pytest.raises(SourceError, match=r"cannot read s3://bucket/photos/_job/plan.json: 503: slow down"):
+        with pytest.raises(SourceError, match=r"cannot read s3://bucket/photos/__job/plan.json: 503: slow down"):
             open_previous_job("s3://bucket/photos", storage)
 
 

@@ -79,6 +79,32 @@ def test_the_conversion_follows_the_resize():
     assert off.mean() < 0.5 and np.percentile(off, 99) <= 2, "near black one level more in P3 is many in sRGB"
 
 
+@pytest.mark.parametrize(("format", "mode"), [("PNG", "RGB"), ("TIFF", "RGB"), ("JPEG", "RGB"), ("JPEG", "L")])
+def test_linear_colors_are_converted_before_the_resize(format, mode, kernel):
+    """Scaled in linear light, edges would come out brighter than those of the same photograph in sRGB."""
+    profile = icc.rgb_profile("linear") if mode == "RGB" else icc.gray_profile("linear")
+    image = Image.fromarray(jpegs.textured(90, 120)).convert(mode)
+    blob = saved(image, format, icc_profile=profile)
+    found = image_info(blob)
+    assert isinstance(found, ImageInfo) and found.icc == "linear"
+    small = Rasterizer().pixels(blob, found, (0, 0, 90, 120), (12, 16))
+    whole = np.asarray(Image.open(io.BytesIO(blob)).convert("RGB"))
+    want = jpegs.resized(np.rint(icc.srgb_of("linear", whole)).astype(np.uint8), (0, 0, 90, 120), (12, 16), "lanczos")
+    off = np.abs(small - want)
+    assert off.mean() < 0.6 and off.max() <= 4
+
+
+@pytest.mark.parametrize("name", ["linear", "Display P3"])
+def test_what_is_half_transparent_is_blended_in_srgb(name):
+    """As browsers, Pillow and libvips do, whatever the image's own colors are."""
+    given, matte = patches(), (255, 240, 20)
+    share = np.array([0, 64, 128, 255])[None, :].repeat(16, axis=1).repeat(32, axis=0)
+    blob = saved(Image.fromarray(np.dstack([given, share]).astype(np.uint8)), "PNG", icc_profile=icc.rgb_profile(name))
+    part = middles(share[:, :, None]) / 255
+    want = icc.srgb_of(name, middles(given)) * part + np.array(matte) * (1 - part)
+    assert np.abs(middles(pixels(blob, matte)) - want).max() <= 2
+
+
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "TIFF"])
 def test_gray_with_a_curve_of_its_own(format, kernel):
     given = patches(1)[:, :, 0]

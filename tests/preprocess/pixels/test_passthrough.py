@@ -100,7 +100,7 @@ CHANGED: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize("image,blob", CHANGED)
-def test_written_anew(image: str, blob: bytes) -> None:
+def test_written_again(image: str, blob: bytes) -> None:
     found = processed(blob, LARGE, keeping(image))
     assert found.facts["kept"] is False and found.image != blob
     assert found.image == processed(blob, LARGE, Encoding(image)).image

@@ -67,7 +67,7 @@ def test_a_page_for_the_job(tmp_path):
     job = finished_job(tmp_path)
     told = []
     names = preview(job, shards=2, count=3, side=40, on_shard=lambda done, of: told.append((done, of)))
-    assert names == ["_job/preview/shard-000000.jpg", "_job/preview/shard-000003.jpg", PAGE] and told == [
+    assert names == ["__job/preview/shard-000000.jpg", "__job/preview/shard-000003.jpg", PAGE] and told == [
         (1, 2),
         (2, 2),
     ]
@@ -80,13 +80,24 @@ def test_a_page_for_the_job(tmp_path):
         assert words in found.text
     for bad in job.bad:
         assert bad.uri in found.text and bad.reason in found.text
-    files = {name for name in job.target.files() if not name.startswith("_job/preview/")}
-    assert {name for name in files if name.startswith("_job")} <= {f"_job/{x}" for x in FILES}
+    files = {name for name in job.target.files() if not name.startswith("__job/preview/")}
+    assert {name for name in files if name.startswith("__job") and not name.startswith("__job/records/")} <= {
+        f"__job/{x}" for x in FILES
+    }
     again = preview(job, shards=2, count=3, side=40)
     assert again == names and (job.target.read(PAGE) or b"").decode() == text
 
 
-FILES = ("plan.json", "order.npy", "times.jsonl", "listing.ffarrays", "listing.lock")
+FILES = (
+    "manifest.json",
+    "bad.jsonl",
+    "plan.json",
+    "order.npy",
+    "samples.npy",
+    "times.jsonl",
+    "listing.ffarrays",
+    "listing.lock",
+)
 
 
 def test_what_is_named_strangely_does_no_harm(tmp_path):
@@ -103,9 +114,9 @@ def test_damaged_and_empty_shards_are_shown_as_such(tmp_path):
     (cell,) = draw_cells(job, job.records[1], 4, 64)
     assert cell.image is None and "no images in 1 shards" in cell.title
     assert draw_sheet([cell], 64).size == (80, 98)
-    shutil.rmtree(tmp_path / "shards" / "_job" / "preview", ignore_errors=True)
+    shutil.rmtree(tmp_path / "shards" / "__job" / "preview", ignore_errors=True)
     for name in job.target.files():
-        if name.endswith(".json") and name.startswith("shard"):
+        if name.startswith("__job/records/"):
             job.target.remove(name)
     assert preview(open_job(job.target)) == [PAGE]
     assert "None." in (job.target.read(PAGE) or b"").decode()

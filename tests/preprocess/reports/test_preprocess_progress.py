@@ -41,7 +41,7 @@ def test_bytes_are_divided_by_the_time_in_which_they_were_made():
     assert pace(BEGUN, LATER, replace(LATER, images_done=760, seconds=14.0)).bytes_in == 9e6
 
 
-def test_another_phase_begins_anew():
+def test_another_phase_begins_again():
     survey = Progress("survey", 0, 5, 0, 0, 1000, 0)
     assert pace(survey, replace(survey, images_done=900, seconds=1.0), BEGUN, LATER).images == 30
 

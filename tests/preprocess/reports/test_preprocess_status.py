@@ -38,9 +38,9 @@ def test_pace(times, each, last):
 def job(tmp_path):
     """Three of four shards, ten seconds apart; the last one at NOW."""
     job = finished_job(tmp_path)
-    job.target.remove("shard-000003.json")
+    job.target.remove("__job/records/shard-000003.json")
     for k in range(3):
-        os.utime(tmp_path / "shards" / f"shard-{k:06d}.json", (NOW, NOW - 20 + 10 * k))
+        os.utime(tmp_path / "shards" / f"__job/records/shard-{k:06d}.json", (NOW, NOW - 20 + 10 * k))
     return open_job(job.target)
 
 
@@ -66,7 +66,7 @@ def test_a_job_that_has_stopped(job):
 
 
 def test_a_job_that_writes_here(job, tmp_path):
-    temporary = tmp_path / "shards" / "_tmp" / temporary_name()
+    temporary = tmp_path / "shards" / "__tmp" / temporary_name()
     temporary.mkdir(parents=True)
     found = job_status(job, NOW + 3600)
     assert found.running and found.writers == 1

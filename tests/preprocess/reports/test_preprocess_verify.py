@@ -73,14 +73,14 @@ def test_files_that_are_gone_cut_off_or_not_of_the_job(job, tmp_path):
     shards = tmp_path / "shards"
     (shards / "shard-000000.tar").unlink()
     (shards / "shard-000001.tar").write_bytes((shards / "shard-000001.tar").read_bytes()[:700])
-    (shards / "shard-000002.json").write_bytes(b"{}")
+    (shards / "__job/records/shard-000002.json").write_bytes(b"{}")
     (shards / "notes.txt").write_text("mine")
     (shards / "kept.ffindex").write_bytes(b"of a reader")
     kinds, found = problems(job)
     assert kinds == {
         ("missing", "shard-000000.tar"),
         ("size", "shard-000001.tar"),
-        ("record", "shard-000002.json"),
+        ("record", "__job/records/shard-000002.json"),
         ("foreign", "shard-000002.tar"),
         ("foreign", "shard-000002.idx"),
         ("foreign", "notes.txt"),
@@ -94,31 +94,35 @@ def test_files_that_are_gone_cut_off_or_not_of_the_job(job, tmp_path):
 
 
 def test_records_that_say_something_else_than_the_files(job, tmp_path):
-    """Their checksums fit: whoever wrote them was wrong, or lied."""
+    """Their checksums fit: what wrote them was wrong, or lied."""
     shards = tmp_path / "shards"
-    path = shards / "shard-000001.json"
+    path = shards / "__job/records/shard-000001.json"
     record = Record.load(path.read_bytes(), path.name)
     path.write_bytes(replace(record, ids=record.ids[1:], bad=(*record.bad, *job.records[0].bad[:1])).dump())
-    other = shards / "shard-000002.json"
+    other = shards / "__job/records/shard-000002.json"
     record = Record.load(other.read_bytes(), other.name)
     other.write_bytes(replace(record, ids=record.ids[1:]).dump())
     third = shards / "shard-000003.tar"
     third.write_bytes(b"no tar".ljust(1024))
     record = job.records[3]
     part = replace(record.files[0], bytes=1024, sha256=hashlib.sha256(third.read_bytes()).hexdigest())
-    (shards / "shard-000003.json").write_bytes(replace(record, files=(part, *record.files[1:])).dump())
+    (shards / "__job/records/shard-000003.json").write_bytes(replace(record, files=(part, *record.files[1:])).dump())
     kinds, found = problems(job)
-    assert kinds == {("samples", "shard-000001.tar"), ("record", "shard-000002.json"), ("samples", "shard-000003.tar")}
+    assert kinds == {
+        ("samples", "shard-000001.tar"),
+        ("record", "__job/records/shard-000002.json"),
+        ("samples", "shard-000003.tar"),
+    }
     assert found.broken == [1, 2, 3]
     assert [str(problem) for problem in found.problems] == [
         "shard-000001.tar: holds 6 samples, should hold 5",
-        "shard-000002.json: lists 5 images, 6 are planned",
+        "__job/records/shard-000002.json: lists 5 images, 6 are planned",
         "shard-000003.tar: cannot be read: no tar file at 0: nothing after it can be read",
     ]
 
 
 def test_what_a_killed_run_left_is_found_and_what_a_living_one_writes_is_not(job, tmp_path):
-    temporary = tmp_path / "shards" / "_tmp"
+    temporary = tmp_path / "shards" / "__tmp"
     temporary.mkdir()
     (temporary / temporary_name()).mkdir()
     assert not verify(job).problems
@@ -127,12 +131,12 @@ def test_what_a_killed_run_left_is_found_and_what_a_living_one_writes_is_not(job
     (temporary / gone).mkdir()
     (problem,) = verify(job).problems
     assert problem.kind == "temporary" and problem.shard is None
-    assert problem.name == f"_tmp/{gone}" and problem.detail.endswith("; the next run removes it")
+    assert problem.name == f"__tmp/{gone}" and problem.detail.endswith("; the next run removes it")
 
 
 def test_a_job_that_is_under_way(job, tmp_path):
-    for suffix in ("tar", "idx", "json"):
-        (tmp_path / "shards" / f"shard-000003.{suffix}").unlink()
+    for name in ("shard-000003.tar", "shard-000003.idx", "__job/records/shard-000003.json"):
+        (tmp_path / "shards" / name).unlink()
     found = verify(open_job(job.target))
     assert not found.problems and (found.shards, found.done, found.samples) == (4, 3, 15)
 

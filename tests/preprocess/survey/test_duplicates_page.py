@@ -12,7 +12,8 @@ import pytest
 from helpers.preprocess.surveying import BytesSource, MemoryTarget, saved, scene
 from PIL import Image
 
-from fastfeed.preprocess.survey.duplicates_page import DUPLICATES, PAGE, write_duplicates
+from fastfeed.preprocess.layout import DUPLICATES
+from fastfeed.preprocess.survey.duplicates_page import PAIRS, write_duplicates
 from fastfeed.preprocess.survey.select import DuplicatePair
 
 
@@ -31,9 +32,9 @@ class Flowers(BytesSource):
 def written(pairs: list[DuplicatePair], blobs: list[bytes | None]) -> tuple[list[dict], str]:
     shelf = MemoryTarget()
     write_duplicates(shelf, Flowers(blobs), pairs)  # type: ignore[arg-type]
-    assert set(shelf.held) == {DUPLICATES, PAGE}
-    lines = [json.loads(line) for line in shelf.held[DUPLICATES].splitlines()]
-    return lines, shelf.held[PAGE].decode()
+    assert set(shelf.held) == {PAIRS, DUPLICATES}
+    lines = [json.loads(line) for line in shelf.held[PAIRS].splitlines()]
+    return lines, shelf.held[DUPLICATES].decode()
 
 
 def pictures(page: str) -> list[Image.Image]:

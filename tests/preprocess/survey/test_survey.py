@@ -66,7 +66,7 @@ def test_without_pixels_headers_are_enough() -> None:
 def test_a_piece_says_how_many_and_how_many_are_bad() -> None:
     shelf = MemoryTarget()
     assert task(BytesSource(BLOBS), shelf, [0, 3, 8]).run(1, RecordingContext(), {}) == {"samples": 5, "bad": 3}
-    assert list(shelf.held) == [piece_name(1)] == ["_job/survey/000001.npy"]
+    assert list(shelf.held) == [piece_name(1)] == ["__job/survey/000001.npy"]
 
 
 def test_what_is_poison_is_not_touched() -> None:
@@ -79,7 +79,7 @@ def test_what_is_poison_is_not_touched() -> None:
     assert rows["id"].tolist() == list(range(8))
 
 
-def test_each_is_named_before_it_is_decoded_and_nobody_is_to_blame_for_the_end() -> None:
+def test_each_is_named_before_it_is_decoded_and_no_one_is_to_blame_for_the_end() -> None:
     diary = RecordingContext()
     task(BytesSource(BLOBS), MemoryTarget(), [0, 8]).run(0, diary, {})
     named = list(dict.fromkeys(id for id in diary.begun if id >= 0))
@@ -165,3 +165,52 @@ def test_any_file_at_all_is_good_or_bad(data: Path) -> None:
     good = rows["state"] != BAD
     assert (rows["height"][good] > 0).all()
     assert (rows["height"][~good] == 0).all()
+
+
+class _Killed(BaseException):
+    pass
+
+
+class _Dies(BytesSource):
+    """Kills its process when so many more photographs have been read."""
+
+    left = 10**9
+
+    def read(self, ids):  # type: ignore[no-untyped-def]
+        blobs = super().read(ids)
+        type(self).left -= len(blobs)
+        if self.left < 0:
+            raise _Killed
+        return blobs
+
+
+def test_a_piece_resumes_where_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "_SAVE_S", 0.0)
+    monkeypatch.setattr(survey, "_SAVE_SHARE", 0.0)
+    expected = surveyed(BytesSource(BLOBS), [0, 8]).rows
+    shelf, source, starts = MemoryTarget(), _Dies(BLOBS), 0
+    while not done(shelf, [0, 8]):
+        _Dies.left, starts = 3, starts + 1
+        assert starts < 10, "each start gets further"
+        try:
+            task(source, shelf, [0, 8]).run(0, RecordingContext(), {})
+        except _Killed:
+            with pytest.raises(SourceError, match="missing or damaged"):
+                load_survey(shelf, [0])  # type: ignore[arg-type]
+    assert starts > 2
+    assert load_survey(shelf, [0]).rows.tobytes() == expected.tobytes()  # type: ignore[arg-type]
+    _Dies.left = 10**9
+    assert source.asked.count(0) == 1, "nothing is surveyed twice"
+
+
+def test_progress_of_another_source_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "_SAVE_S", 0.0)
+    monkeypatch.setattr(survey, "_SAVE_SHARE", 0.0)
+    shelf = MemoryTarget()
+    _Dies.left = 4
+    with pytest.raises(_Killed):
+        task(_Dies(BLOBS), shelf, [0, 8], fingerprint="others").run(0, RecordingContext(), {})
+    _Dies.left = 10**9
+    source = BytesSource(BLOBS)
+    task(source, shelf, [0, 8]).run(0, RecordingContext(), {})
+    assert sorted(source.asked) == list(range(8)) and done(shelf, [0, 8]) == {0}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.layout import TEMPORARY
 from fastfeed.preprocess.record import ShardFile
 from fastfeed.preprocess.targets.local import LocalTarget
-from fastfeed.preprocess.targets.lock import TEMPORARY
 from fastfeed.preprocess.targets.target import Target, open_target
 
 
@@ -69,10 +69,10 @@ def test_nothing_is_seen_before_the_commit_and_nothing_left_after(target):
     attempt.abandon()
     assert os.listdir(os.path.join(target.folder, TEMPORARY)) == []
     commit(target, "b", {".tar": b"2"})
-    target.write("_job/plan.json", b"{}")
+    target.write("__job/plan.json", b"{}")
     assert os.listdir(os.path.join(target.folder, TEMPORARY)) == []
     assert target.sweep() == 0
-    assert sorted(target.files()) == ["_job/plan.json", "b.json", "b.tar"]
+    assert sorted(target.files()) == ["__job/plan.json", "b.json", "b.tar"]
     assert TEMPORARY not in os.listdir(target.folder)
 
 
@@ -89,10 +89,10 @@ def test_modes_follow_the_umask(target):
 
 
 def test_write_replaces_and_remove_forgives(target):
-    target.write("_job/a/b.json", b"1")
-    target.write("_job/a/b.json", b"22")
-    assert target.read("_job/a/b.json") == b"22" and target.files() == {"_job/a/b.json": 2}
-    for name in ("_job/a/b.json", "_job/a/b.json", "never/was", "_job/a/b.json/below"):
+    target.write("__job/a/b.json", b"1")
+    target.write("__job/a/b.json", b"22")
+    assert target.read("__job/a/b.json") == b"22" and target.files() == {"__job/a/b.json": 2}
+    for name in ("__job/a/b.json", "__job/a/b.json", "never/was", "__job/a/b.json/below"):
         target.remove(name)
         assert target.read(name) is None
     assert target.files() == {}
@@ -161,7 +161,7 @@ def test_sweeping_while_others_begin_breaks_nothing(target):
     assert len(target.files()) == 200
 
 
-@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "a//b", "", ".", "_tmp/x", "a\0b"])
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "a//b", "", ".", "__tmp/x", "_tmp/x", "a\0b"])
 def test_names_that_lie_elsewhere_are_refused(target, name):
     for use in (target.read, target.remove, lambda name: target.write(name, b""), target.attempt().create):
         with pytest.raises(ConfigError, match="below it"):
@@ -194,12 +194,12 @@ def test_opening_makes_folders_or_says_what_is_wrong(tmp_path):
 
 
 def test_files_leaves_out_what_is_no_file(target, tmp_path):
-    target.write("a/_tmp/b", b"123")  # only the one at the top is meant
+    target.write("a/__tmp/b", b"123")  # only the one at the top is meant
     os.mkdir(tmp_path / "out" / "empty")
     os.symlink(tmp_path / "out", tmp_path / "out" / "loop")
     os.symlink("nowhere", tmp_path / "out" / "dangling")
     os.mkfifo(tmp_path / "out" / "pipe")
-    assert target.files() == {"a/_tmp/b": 3}
+    assert target.files() == {"a/__tmp/b": 3}
 
 
 def test_free_bytes(target):

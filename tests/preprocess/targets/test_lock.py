@@ -28,7 +28,7 @@ def child():
 def test_a_living_process_keeps_its_files_and_a_dead_one_does_not(child, tmp_path):
     name = child.stdout.readline().strip()
     target = open_target(tmp_path)
-    folder = tmp_path / "_tmp" / name / "deep"
+    folder = tmp_path / "__tmp" / name / "deep"
     folder.mkdir(parents=True)
     (folder / "0").write_bytes(b"1")
     target.attempt().create("mine").write(b"2")
@@ -39,7 +39,7 @@ def test_a_living_process_keeps_its_files_and_a_dead_one_does_not(child, tmp_pat
     child.wait()
     assert has_ended(name)
     assert target.sweep() == 1
-    assert len(os.listdir(tmp_path / "_tmp")) == 1  # this process's own
+    assert len(os.listdir(tmp_path / "__tmp")) == 1  # this process's own
     assert target.sweep(everything=True) == 1 and os.listdir(tmp_path) == []
 
 
@@ -67,13 +67,14 @@ def test_what_cannot_be_known_from_here_stays():
     assert not has_ended("notes.txt")
 
 
-def test_without_proc_only_numbers_count(monkeypatch):
-    monkeypatch.setattr(lock, "_process", lambda pid: ("?", ""))
-    monkeypatch.setattr(lock, "_machine", lambda: ("", ""))
+def test_without_proc_no_process_is_known_to_have_ended(monkeypatch):
+    """Two containers of one host name share a folder: a number that is free in one of them may live in the other."""
+    monkeypatch.setattr(lock, "process_state", lambda pid: ("?", ""))
+    monkeypatch.setattr(lock, "machine", lambda: ("", ""))
     mine = temporary_name()
     assert not has_ended(mine)
     host, _, machine, random = mine.rsplit("-", 3)
-    assert has_ended(f"{host}-{2**22 + 7}-{machine}-{random}")
+    assert not has_ended(f"{host}-{2**22 + 7}-{machine}-{random}")
 
 
 def test_names_are_new_each_time_whatever_the_host_is_called(monkeypatch):

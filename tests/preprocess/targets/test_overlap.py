@@ -1,4 +1,4 @@
-"""Source and target: beside one another."""
+"""Source and target: next to each other."""
 
 from __future__ import annotations
 

@@ -69,9 +69,9 @@ def commit(target: Target, stem: str, content: bytes = b"x" * 200_000) -> None:
 def test_put_list_read_remove(target, spool):
     assert target.files() == {} and target.read("train/s.json") is None
     commit(target, "train/s", b"abc")
-    target.write("_job/plan.json", b"{}")
-    target.write("_job/empty", b"")
-    sizes = {"train/s.tar": 3, "train/s.idx": 3, "train/s.json": 129, "_job/plan.json": 2, "_job/empty": 0}
+    target.write("__job/plan.json", b"{}")
+    target.write("__job/empty", b"")
+    sizes = {"train/s.tar": 3, "train/s.idx": 3, "train/s.json": 129, "__job/plan.json": 2, "__job/empty": 0}
     assert target.files() == sizes and target.free_bytes() is None
     assert target.read("train/s.tar") == b"abc"
     assert target.read("train/s.json") == " ".join([hashlib.sha256(b"abc").hexdigest()] * 2).encode()
@@ -80,7 +80,7 @@ def test_put_list_read_remove(target, spool):
     for _ in range(2):
         target.remove("train/s.json")
         assert target.read("train/s.json") is None
-    assert sorted(target.files()) == ["_job/empty", "_job/plan.json", "train/s.idx", "train/s.tar"]
+    assert sorted(target.files()) == ["__job/empty", "__job/plan.json", "train/s.idx", "train/s.tar"]
     assert os.listdir(spool) == [] and target.sweep() == 0
 
 

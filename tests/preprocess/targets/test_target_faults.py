@@ -20,6 +20,7 @@ from fastfeed.errors import TargetError
 from fastfeed.preprocess.targets import local, temp_files
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime import atomic_write
+from fastfeed.system import descriptors, folders
 
 WATCHED = ("mkdir", "open", "write", "fsync", "replace", "rename")
 
@@ -46,7 +47,7 @@ class Faulty:
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, faulty: Any) -> Any:
-    for module in (temp_files, local, atomic_write):
+    for module in (temp_files, local, atomic_write, descriptors, folders):
         monkeypatch.setattr(module, "os", faulty)
     return faulty
 
@@ -85,7 +86,7 @@ def target(tmp_path: Path) -> Target:
 @pytest.mark.parametrize(
     ("code", "stem", "salt"),
     [(errno.ENOSPC, "train/new", b""), (errno.EIO, "train/done", b"other")],
-    ids=["a new shard", "one made anew from other bytes"],
+    ids=["a new shard", "one made again from other bytes"],
 )
 def test_whatever_call_fails(target, monkeypatch, code, stem, salt):
     """Each of the calls that a commit makes, in turn."""
@@ -100,9 +101,9 @@ def test_whatever_call_fails(target, monkeypatch, code, stem, salt):
         monkeypatch.undo()
         left = check(target)
         assert "train/new.json" not in left, faulty.calls[k]
-        # made anew, the old one is there until the first file changes, and never after that
+        # made again: the old one is there until the first file changes, and never after that
         assert target.read("train/done.json") == old or (stem == "train/done" and stem + ".json" not in left)
-        assert os.listdir(os.path.join(target.folder, "_tmp")) == [], faulty.calls[k]
+        assert os.listdir(os.path.join(target.folder, "__tmp")) == [], faulty.calls[k]
         text = str(caught.value)
         assert caught.value.errno == code and os.strerror(code).lower() in text.lower()
         assert f" {stem}." in text and f"{target.text}: " in text
@@ -116,9 +117,9 @@ def test_whatever_call_fails(target, monkeypatch, code, stem, salt):
 def test_the_words(target, monkeypatch):
     inject(monkeypatch, Faulty(2, errno.ENOSPC))
     with pytest.raises(TargetError) as caught:
-        target.write("_job/plan.json", b"{}")
+        target.write("__job/plan.json", b"{}")
     assert str(caught.value) == (
-        f"cannot write _job/plan.json to {target.text}: no space left on device; free some space, then run the same "
+        f"cannot write __job/plan.json to {target.text}: no space left on device; free some space, then run the same "
         "command again: finished shards are kept"
     )
     again = pickle.loads(pickle.dumps(caught.value))
@@ -184,7 +185,7 @@ def test_an_error_that_the_writer_swallows_is_not_lost(target, monkeypatch):
             use()
     with pytest.raises(TargetError, match=r"cannot write s.tar to .*no space left"):
         attempt.commit(lambda parts: ("s.json", b"[]"))
-    assert check(target) == ["train/done.json"] and os.listdir(os.path.join(target.folder, "_tmp")) == []
+    assert check(target) == ["train/done.json"] and os.listdir(os.path.join(target.folder, "__tmp")) == []
 
 
 def test_an_error_of_the_caller_leaves_nothing(target):
@@ -192,7 +193,7 @@ def test_an_error_of_the_caller_leaves_nothing(target):
     attempt.create("s.tar").write(b"1")
     with pytest.raises(KeyError):
         attempt.commit(lambda parts: {}["x"])
-    assert "s.tar" not in target.files() and os.listdir(os.path.join(target.folder, "_tmp")) == []
+    assert "s.tar" not in target.files() and os.listdir(os.path.join(target.folder, "__tmp")) == []
 
 
 def test_a_target_that_vanishes_is_not_made_again(target):
@@ -224,7 +225,7 @@ try:
         done += 1
 except TargetError as error:
     import hashlib
-    print(error, error.errno, done, sorted(target.files()), os.listdir(sys.argv[1] + "/out/_tmp"), sep="|")
+    print(error, error.errno, done, sorted(target.files()), os.listdir(sys.argv[1] + "/out/__tmp"), sep="|")
     for k in range(done):
         assert hashlib.sha256(target.read(f"shard-{k}.tar")).hexdigest().encode() == target.read(f"shard-{k}.json")
 subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)

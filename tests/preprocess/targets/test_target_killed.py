@@ -17,7 +17,7 @@ from fastfeed.preprocess.targets.target import open_target
 pytestmark = pytest.mark.slow
 
 # Shards of two files, over and over under the same six names, each time with other bytes: every file begins with the
-# hash of the rest of it. One process makes another for each line that it is sent: beginning anew would take a second.
+# hash of the rest of it. One process makes another for each line that it is sent: starting again would take a second.
 LOOP = """
 import hashlib, itertools, json, os, sys
 from dataclasses import asdict
@@ -34,7 +34,7 @@ def work():
             for start in range(0, len(body), 50_000):
                 file.write(body[start : start + 50_000])
         attempt.commit(lambda parts: (f"{stem}.json", json.dumps([asdict(part) for part in parts]).encode()))
-        target.write("_job/state.json", b"%d %d" % (k, k))
+        target.write("__job/state.json", b"%d %d" % (k, k))
 
 for _ in sys.stdin:
     child = os.fork()
@@ -73,12 +73,12 @@ def test_killed_over_and_over(tmp_path, nursery):
             for part in json.loads(target.read(record) or b""):
                 assert there[part["name"]] == part["bytes"]
                 assert hashlib.sha256(target.read(part["name"]) or b"").hexdigest() == part["sha256"]
-        if "_job/state.json" in there:
-            first, second = (target.read("_job/state.json") or b"").split()
+        if "__job/state.json" in there:
+            first, second = (target.read("__job/state.json") or b"").split()
             assert first == second
         seen += len(records)
         assert target.sweep() <= 2
-        assert "_tmp" not in os.listdir(tmp_path / "out")
+        assert "__tmp" not in os.listdir(tmp_path / "out")
     assert seen > 25
 
 
@@ -113,4 +113,4 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ("s.json" in target.files()) == (done == 3), moment
     assert set(target.files().values()) <= {1000, 2}
     assert target.sweep() == (done < 3)
-    assert "_tmp" not in os.listdir(tmp_path)
+    assert "__tmp" not in os.listdir(tmp_path)

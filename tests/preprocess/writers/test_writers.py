@@ -119,7 +119,7 @@ def test_a_writer_that_is_given_up_is_silent(packing: Packing, count: int) -> No
 
     written = run()
     gc.collect()
-    assert sinks[0].bytes == written  # no end was written: nobody may take it for whole
+    assert sinks[0].bytes == written  # no end was written: it must not pass for whole
 
 
 def test_a_large_shard_needs_little_memory(packing: Packing) -> None:
@@ -172,7 +172,7 @@ def test_a_shard_without_samples_is_a_file(packing: Packing, tmp_path: Path) -> 
     indirect=["packing"],
 )
 def test_bytes_stay_what_they_are(packing: Packing, golden: list[str], tmp_path: Path) -> None:
-    """A job that goes on after an update mixes shards of both versions: a change here is one of the format."""
+    """A job that is resumed after an update mixes shards of both versions: a change here is one of the format."""
     found = [
         replace(one, text="caption é", meta=one.meta | {"class": "rosé"}) if i else one
         for i, one in enumerate(large_entries(3, 300 * 4, "npy" if packing.format == "raw" else "jpg"))

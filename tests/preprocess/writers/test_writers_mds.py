@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.preprocess.mosaic_streaming import streaming
 from helpers.preprocess.packing import encoded, entries, write
 
 from fastfeed.errors import ConfigError
@@ -25,32 +22,6 @@ from fastfeed.preprocess.writers.mds import index_json
 from fastfeed.preprocess.writers.plain import as_json
 
 MDS = Packing("mds")
-MISSING = "no mosaicml-streaming, or no torch; pip install --no-deps mosaicml-streaming catalogue; pip install torch"
-
-# streaming imports tokenizers, vision models and compressors whatever it is to do; none of them has a part in reading
-# a plain shard, so that empty ones stand in for those that are not here
-STREAMING = """
-import importlib.machinery, importlib.util, json, sys, types
-
-class StandIn:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("brotli", "snappy", "torchvision", "transformers", "xxhash", "zstd"):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-    def create_module(self, spec):
-        module = types.ModuleType(spec.name)
-        module.algorithms_available = ()
-        def member(name):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return type(name, (), {})
-        module.__getattr__ = member
-        return module
-    def exec_module(self, module):
-        pass
-
-sys.meta_path.append(StandIn())
-"""
-
 READ = """
 from streaming import LocalDataset, MDSWriter, StreamingDataset
 
@@ -73,17 +44,6 @@ for folder in sys.argv[2:]:
     found[folder] = {"samples": [plain(local[i]) for i in range(len(local))], "streamed": streamed}
 json.dump(found, sys.stdout)
 """
-
-
-def streaming(program: str, *words: str, folder: Path) -> str:
-    """What a program prints, with temporary files in a folder."""
-    if any(importlib.util.find_spec(name) is None for name in ("streaming", "torch", "catalogue")):
-        pytest.skip(MISSING)
-    environ = os.environ | {"TMPDIR": str(folder), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", STREAMING + program, *words]
-    run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=200)
-    assert run.returncode == 0, run.stderr[-2000:]
-    return run.stdout
 
 
 def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpeg") -> Path:

@@ -82,7 +82,7 @@ def test_fastfeed_reads_it(tmp_path: Path) -> None:
     write(tmp_path, Packing("parquet", group_bytes=3000), found[:4], "shard-000000")
     write(tmp_path, PARQUET, [], "shard-000001")
     write(tmp_path, PARQUET, found[4:], "shard-000002")
-    source = Table(tmp_path, image="image", label="label", classes=["none", "a", "b"])
+    source = Table(tmp_path, image="image", label="label", label_kind="index", classes=["none", "a", "b"])
     assert source.read(range(6)) == [one.image for one in found]
     assert source.label(np.arange(6)).tolist() == [one.label for one in found]
     named = Table(tmp_path, image="image", label="class", columns=["key", "text", "height"])

@@ -1,0 +1,110 @@
+"""A source whose samples have the ids of a plan: photographs that were appended come after those that were there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.readahead import known_sizes
+from fastfeed.sources.base import Annotated, Fetching, Source, notes_of
+from fastfeed.sources.shards.extra_columns import HasExtraColumns
+from fastfeed.storage.pending import Pending
+from fastfeed.storage.shard_files import Completed, MappedRead
+
+__all__ = ["Renumbered", "columns_of"]
+
+
+class Renumbered:
+    """Sample i is sample `ids[i]` of `source`, and its label counts `classes`.
+
+    Args:
+        source: The source as it is now.
+        ids: int64, shape (n,).
+        classes: Class names by label: those of the plan first. Empty where labels have no names.
+    """
+
+    def __init__(self, source: Source, ids: np.ndarray, classes: Sequence[str]) -> None:
+        self._source, self._ids = source, ids
+        self.spec, self.classes = source.spec, tuple(classes)
+        self.root = getattr(source, "root", None)  # of a folder
+        self.remote = isinstance(source, Fetching) and source.remote
+        code = {name: label for label, name in enumerate(classes)}
+        self._labels = np.array([code[name] for name in source.classes] + [-1], np.int64)  # the last: of -1
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the source leaves out."""
+        return notes_of(self._source)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the source."""
+        return self._source.fingerprint
+
+    def uri(self, i: int) -> str:
+        """As in the source."""
+        return self._source.uri(int(self._ids[i]))
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Class numbers: int64, shape (len(ids),)."""
+        labels = self._source.label(self._ids[ids])
+        return self._labels[labels] if self.classes else labels
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """The files' bytes."""
+        blobs = self._source.read([int(self._ids[i]) for i in ids])
+        return [_renamed(blob, int(i)) for i, blob in zip(ids, blobs, strict=True)]
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Start reading from remote storage."""
+        if not isinstance(self._source, Fetching):
+            return [Completed(blob) for blob in self.read(ids)]
+        pending = self._source.fetch([int(self._ids[i]) for i in ids])
+        return [MappedRead(p, lambda blob, i=int(i): _renamed(blob, i)) for i, p in zip(ids, pending, strict=True)]
+
+    def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+        """Columns by name, JSON values; None where a sample has none."""
+        return columns_of(self._source, [int(self._ids[i]) for i in ids])
+
+    # -- Sharded: not in the order of files, so that all are one unit
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """All in one."""
+        return np.array([0, len(self)], np.int64)
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Bytes of each sample: int64, shape (len(ids),). 0 where that is not known."""
+        return np.array(known_sizes(self._source, self._ids[ids].tolist()), np.int64)
+
+    def shard(self, unit: int) -> str:
+        """The source."""
+        return repr(self._source)
+
+    def __repr__(self) -> str:
+        return repr(self._source)
+
+
+def columns_of(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+    """Metadata columns by name, JSON values; None where a sample has none. A Failure where they cannot be read."""
+    if isinstance(source, HasExtraColumns):
+        return source.extra_columns(ids)
+    assert isinstance(source, Annotated)
+    columns = {k: v.tolist() for k, v in source.columns(np.asarray(ids, np.int64)).items()}
+    return [{name: _nan_to_none(values[row]) for name, values in columns.items()} for row in range(len(ids))]
+
+
+def _renamed(blob: Any, i: int) -> Any:
+    return replace(blob, id=i) if isinstance(blob, Failure) else blob
+
+
+def _nan_to_none(value: Any) -> Any:
+    """None instead of NaN."""
+    return None if isinstance(value, float) and value != value else value

@@ -1,0 +1,48 @@
+"""Lines of the log of many workers that say the same: one of a driver's workers writes them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, TextIO
+
+from fastfeed.system import shared_memory
+from fastfeed.system.processes import user
+
+__all__ = ["tell_through"]
+
+
+if TYPE_CHECKING:
+    _Handler = logging.StreamHandler[TextIO]
+else:
+    _Handler = logging.StreamHandler  # no generic class before Python 3.11
+
+
+class _OneTells(_Handler):
+    """Writes where no other worker of the same driver does: the one that holds a name of the system's until it ends."""
+
+    _name: socket.socket | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._tells():
+            super().emit(record)
+
+    def _tells(self) -> bool:
+        if self._name is None:
+            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                name.bind(f"\0fastfeed-log-{os.getppid()}-{user()}")
+            except OSError:  # another worker has it; where there are no such names, all write
+                name.close()
+                return not shared_memory.is_available()
+            self._name = name
+        return True
+
+
+def tell_through(stream: TextIO) -> None:
+    """Let fastfeed's own warnings reach this stream, and no other log anything."""
+    root, own = logging.getLogger(), logging.getLogger("fastfeed")
+    root.handlers[:] = [logging.NullHandler()]
+    own.handlers[:] = [_OneTells(stream)]
+    own.propagate = False

@@ -1,0 +1,141 @@
+"""Runs pieces of a task: each in a supervised process, or in this process where the system has no means for that."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from time import monotonic
+from typing import Protocol
+
+from fastfeed.decode.memory_limit import MemoryLimit
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, Orphaned, Outcome, Task, pickle_task, unpickle_task
+from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits
+from fastfeed.system.processes import can_supervise
+
+__all__ = ["InProcessRunner", "Runner", "close_all", "runner_for"]
+
+_PROGRESS_S = 0.25  # between reports of progress, as from a Supervisor
+
+Progress = Callable[[int, int], None]  # called with (piece, samples begun)
+
+
+class Runner(Protocol):
+    """Runs one piece at a time. Not thread-safe, except for `close`."""
+
+    def run_piece(self, piece: int) -> Outcome:
+        """Run a piece, whatever its photographs do."""
+        ...
+
+    def close(self) -> None:
+        """End what is running; `run_piece` returns soon."""
+        ...
+
+
+def runner_for(
+    task: Task | bytes,
+    rules: WorkerLimits | None = None,
+    budget: MemoryLimit | None = None,
+    on_progress: Progress | None = None,
+    driver: str = "",
+) -> Runner:
+    """A Supervisor; where worker processes cannot be supervised, a runner in this process, and logs a warning once.
+
+    Args:
+        task: What to run, or its pickle.
+        rules: Memory and time that a worker process may use.
+        budget: Of `rules.memory` bytes, may be shared by several runners.
+        on_progress: Called with (piece, samples begun), at most four times per second.
+        driver: Identity of the process that runs the job, if that is another one.
+    """
+    if can_supervise():
+        return Supervisor(task, rules, budget, on_progress, driver)
+    _warn_unsupervised()
+    return InProcessRunner(task, rules, budget, on_progress)
+
+
+class InProcessRunner:
+    """Runs pieces in this process: a photograph that crashes its decoder ends the job, and none has a time limit."""
+
+    def __init__(
+        self,
+        task: Task | bytes,
+        rules: WorkerLimits | None = None,
+        budget: MemoryLimit | None = None,
+        on_progress: Progress | None = None,
+    ) -> None:
+        self._task: Task | ConfigError
+        try:
+            self._task = unpickle_task(task if isinstance(task, bytes) else pickle_task(task))
+        except ConfigError as error:  # of each piece, as from a worker process
+            self._task = error
+        self._rules = rules or WorkerLimits()
+        self._budget = budget or MemoryLimit(self._rules.memory)
+        self._on_progress, self._closed = on_progress, threading.Event()
+
+    def run_piece(self, piece: int) -> Outcome:
+        context = _Context(piece, self._rules, self._budget, self._on_progress, self._closed)
+        try:
+            if isinstance(self._task, ConfigError):
+                raise self._task
+            return Outcome(piece, self._task.run(piece, context, {}))
+        except Orphaned:
+            return Outcome(piece, error=WorkerDied("closed"))
+        except Exception as error:  # of the piece as a whole, such as a full disk or a missing source
+            return Outcome(piece, error=error)
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+class _Context:
+    """The TaskContext of a piece that runs in this process."""
+
+    def __init__(
+        self,
+        piece: int,
+        rules: WorkerLimits,
+        budget: MemoryLimit,
+        on_progress: Progress | None,
+        closed: threading.Event,
+    ) -> None:
+        self._piece, self._limit, self._budget, self._on_progress = piece, rules.memory, budget, on_progress
+        self._closed, self._begun, self._reported = closed, 0, monotonic()
+
+    def begin(self, sample: int) -> None:
+        if self._closed.is_set():
+            raise Orphaned
+        self._begun += sample >= 0
+        if self._on_progress is not None and monotonic() - self._reported >= _PROGRESS_S:
+            self._reported = monotonic()
+            self._on_progress(self._piece, self._begun)
+
+    @contextmanager
+    def room(self, need: int) -> Iterator[None]:
+        if need <= FREE_BYTES:
+            yield
+        elif need > self._limit:
+            raise MemoryLimitError(need, self._limit)
+        else:
+            with self._budget.reserve(need):
+                yield
+
+
+def close_all(runners: Sequence[Runner]) -> None:
+    """End them in parallel, as each may take a while."""
+    threads = [threading.Thread(target=runner.close, name="fastfeed-end") for runner in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@cache
+def _warn_unsupervised() -> None:
+    logging.getLogger("fastfeed").warning(
+        "this system cannot supervise worker processes, so photographs are processed in threads of this one: "
+        "a file that crashes its decoder ends the job, and files that take long are waited for"
+    )

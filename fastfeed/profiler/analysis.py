@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.profiler.attribution.attribution import Attribution, attribute_device, spans_with_cause
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.model.statistics import MIN_STEPS
@@ -71,12 +72,20 @@ def analyze(
         for analysis, result in zip(analyses, results, strict=True)
     ]
     ranks = analyze_ranks(rank_devices)
-    devices = tuple(_with_ranks(result, blame) for result, blame in zip(results, ranks.blames, strict=True))
+    absent = _absent_ranks(traces, results)
+    devices = tuple(_with_ranks(result, blame, absent) for result, blame in zip(results, ranks.blames, strict=True))
     feeds = feed_results(traces)
     origins = tuple(trace.origin for trace in traces)
     notes = tuple(dict.fromkeys((*_collect_notes(origins), *ranks.notes)))
     waits = () if devices else host_waits(traces, input_range)
     return Result(origins, judge(devices, feeds, origins, again, waits), devices, ranks.ranks, feeds, notes)
+
+
+def _absent_ranks(traces: Sequence[Trace], results: Sequence[DeviceResult]) -> int:
+    """How many ranks of the run are in none of the traces; 0 if that is not known."""
+    size = next((size for trace in traces if (size := trace.metadata.get("world_size")) is not None), None)
+    here = {result.rank for result in results if result.rank is not None}
+    return max(0, size - len(here)) if isinstance(size, int) and here else 0
 
 
 def _collect_notes(origins: Sequence[Origin]) -> list[str]:
@@ -89,7 +98,7 @@ def _collect_notes(origins: Sequence[Origin]) -> list[str]:
 
 def _devices(index: int, trace: Trace, input_range: str) -> list[_DeviceAnalysis]:
     host = Host(trace, input_range)
-    active = np.unique(trace.ops.device[trace.ops.end > trace.ops.start])
+    active = distinct(trace.ops.device[trace.ops.end > trace.ops.start])
     return [
         _DeviceAnalysis(index, int(device), host, attribute_device(trace, int(device), host))
         for device in active
@@ -111,9 +120,10 @@ def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int
     )
 
 
-def _with_ranks(result: DeviceResult, blame: Blame) -> DeviceResult:
+def _with_ranks(result: DeviceResult, blame: Blame, absent: int) -> DeviceResult:
     """Adds what other ranks cost this device: waiting for a rank that waits for input is starvation by proxy."""
     own = spans_with_cause(result.slices, *STARVING)
     by_proxy = union(blame.spans[np.isin(blame.cause, STARVING)])
     share = share_of(result.steps, result.judged, own, by_proxy)
-    return replace(result, charges=blame.charges, comm_wait=blame.comm_wait, share=share)
+    metrics = {**result.metrics, "absent_ranks": float(absent)} if absent else result.metrics
+    return replace(result, charges=blame.charges, comm_wait=blame.comm_wait, share=share, metrics=metrics)

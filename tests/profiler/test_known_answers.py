@@ -40,8 +40,9 @@ def only(result: Result) -> DeviceResult:
 def test_resnet_without_workers_is_starved(analyzed):
     result = analyzed("kineto/tb_resnet50_nw0_span1.pt.trace.json.gz")
     device = only(result)
-    assert result.verdict.word == "starved"
-    assert percent(device.judged, Cause.INPUT) == pytest.approx(28.9, abs=0.5)
+    assert result.verdict.word == "severe"
+    assert device.steps.steady.tolist() == [False] + [True] * 5, "the recording of the GPU begins inside the first"
+    assert percent(device.judged, Cause.INPUT) == pytest.approx(32.6, abs=0.3)
     assert result.verdict.bound == "input"
     assert "num_workers=" in result.verdict.change
     assert all("DataLoader" in gap.inside for gap in device.worst)
@@ -107,6 +108,22 @@ def test_the_same_run_before_and_after_moves_input_to_the_launches(analyzed):
     workers = only(analyzed("kineto/tb_resnet50_nw4_span1.pt.trace.json.gz"))
     assert without.judged.input.exposed > 20 * workers.judged.input.exposed
     assert without.metrics["step_ms"] > 1.3 * workers.metrics["step_ms"]
+
+
+@pytest.mark.parametrize("name", ("tl_vllm_piecewise", "tl_b200_eager"))
+def test_layers_of_one_forward_pass_are_no_steps(analyzed, name: str):
+    result = analyzed(f"more/kineto/{name}.json.gz")
+    assert not only(result).steps.labels
+    assert result.verdict.confidence == "weak"
+    assert not any("per step" in remedy.evidence for remedy in result.verdict.remedies)
+
+
+def test_optimizer_steps_are_steps_and_what_precedes_them_is_cold(analyzed):
+    """Thirty steps; before the first ends, cuDNN and the loader's workers take a third of the recording."""
+    device = only(analyzed("more/kineto/param_resnet.json.gz"))
+    assert device.steps.found_by == "optimizer steps (Optimizer.step#SGD.step)"
+    assert len(device.steps.labels) == 29
+    assert device.cold is not None and device.judged.budget.window < 0.7 * device.whole.budget.window
 
 
 def test_waiting_that_the_gpu_did_not_feel_is_called_hidden(analyzed):

@@ -14,6 +14,7 @@ from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_causes, in_time_order
 from fastfeed.profiler.attribution.time_breakdown import break_down, busy_sets
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import empty, intersect, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import InputWait, Period, Slices
 from fastfeed.profiler.model.trace import Trace
@@ -28,6 +29,7 @@ class Attribution:
     """What a device did from its first op to its last, and why it was idle in between."""
 
     busy: Mapping[str, np.ndarray]  # disjoint sets, see time_breakdown.BUSY
+    covered: np.ndarray  # set: all of these
     edges: np.ndarray  # [start of the first op, end of the last]
     gaps: Gaps
     slices: Slices
@@ -44,24 +46,27 @@ def attribute_device(trace: Trace, device: int, host: Host) -> Attribution:
     """
     launch = host.launch
     busy, edges = busy_sets(trace, device)
+    covered = union(*busy.values())
     gaps = find_gaps(trace, device, busy, edges, launch)
     rows = np.flatnonzero(trace.ops.device == device)
     rows = rows[np.argsort(trace.ops.start[rows], kind="stable")]
     is_known = gaps.call >= 0
-    processes = trace.ops.process[gaps.op]
+    processes = distinct(trace.ops.process[rows])
     thread = np.where(is_known, trace.calls.thread[gaps.call] if len(trace.calls.thread) else -1, -1)
-    of_device = np.isin(trace.overheads.process, np.unique(trace.ops.process[rows]))
+    of_device = np.isin(trace.overheads.process, processes)
     overhead = union(spans(trace.overheads.start[of_device], trace.overheads.end[of_device]))
     parts = [AttributedSpans.of(gaps.late[~is_known], Cause.NO_LAUNCH)]
-    parts += host_causes(host, gaps.late[is_known], thread[is_known], processes[is_known], overhead)
-    parts += launch_call_causes(trace, gaps, host, union(*busy.values()))
+    parts += host_causes(host, gaps.late[is_known], thread[is_known], trace.ops.process[gaps.op[is_known]], overhead)
+    parts += launch_call_causes(trace, gaps, host, covered)
     parts += queue_causes(trace, gaps, host)
     joined = in_time_order(parts)
+    start, end = joined.span[:, 0], joined.span[:, 1]
+    is_new = np.concatenate([[False], start[1:] != end[:-1]])  # slices of one gap touch, and gaps do not
     slices = Slices(
-        start=joined.span[:, 0],
-        end=joined.span[:, 1],
+        start=start,
+        end=end,
         cause=joined.cause,
-        gap=(np.searchsorted(gaps.start, joined.span[:, 0], side="right") - 1).astype(np.int32),
+        gap=np.cumsum(is_new[: len(start)], dtype=np.int32),
         thread=joined.thread,
         name=joined.name,
     )
@@ -70,14 +75,14 @@ def attribute_device(trace: Trace, device: int, host: Host) -> Attribution:
     if attributed != idle or not disjoint:
         raise AssertionError(f"{attributed} ns of {idle} ns idle have a cause; disjoint: {disjoint}")
     row_launch = launch[rows]
-    waits = _waits(trace, host, rows, row_launch)
-    return Attribution(busy, edges, gaps, slices, waits, _ramp(trace, slices, rows, row_launch), rows, row_launch)
+    waits, ramp = _waits(trace, host, processes, row_launch), _ramp(trace, slices, rows, row_launch)
+    return Attribution(busy, covered, edges, gaps, slices, waits, ramp, rows, row_launch)
 
 
-def _waits(trace: Trace, host: Host, rows: np.ndarray, launch: np.ndarray) -> np.ndarray:
+def _waits(trace: Trace, host: Host, processes: np.ndarray, launch: np.ndarray) -> np.ndarray:
     """When a thread that launches, or the main thread of a process that does, waited for input."""
-    callers = np.unique(trace.calls.thread[launch[launch >= 0]]) if len(trace.calls.thread) else np.empty(0, np.int32)
-    main_threads = [host.main_thread(int(process)) for process in np.unique(trace.ops.process[rows])]
+    callers = distinct(trace.calls.thread[launch[launch >= 0]]) if len(trace.calls.thread) else np.empty(0, np.int32)
+    main_threads = [host.main_thread(int(process)) for process in processes]
     threads = {*map(int, callers), *main_threads} - {-1}
     return union(*(union(host.spans_of(thread, Activity.INPUT), host.tf_data_waits(thread)) for thread in threads))
 
@@ -125,7 +130,7 @@ def _exact_sums(cause: np.ndarray, length: np.ndarray) -> np.ndarray:
 def _input_wait(attribution: Attribution, window: np.ndarray) -> InputWait:
     waits = intersect(attribution.waits, window)
     length = waits[:, 1] - waits[:, 0]
-    busy = union(*attribution.busy.values())
+    busy = attribution.covered
     hidden = measure(intersect(waits, busy))
     return InputWait(
         total=int(length.sum()),

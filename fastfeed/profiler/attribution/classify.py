@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
 
 __all__ = ["Activity", "call_activities", "range_activities"]
@@ -132,7 +133,7 @@ def call_activities(trace: Trace) -> np.ndarray:
     """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
     calls: Calls = trace.calls
     table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)  # the last entry is for name -1
-    for name in np.unique(calls.name):
+    for name in distinct(calls.name):
         table[name] = _classify_call(trace.name(int(name)))
     return table[calls.name]
 

@@ -11,6 +11,7 @@ from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans
 from fastfeed.profiler.attribution.launches import LOADS_NS
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.trace import Kind, Trace
 
@@ -26,7 +27,7 @@ def launch_call_causes(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -
     if not len(rows):
         return []
     ops, calls = trace.ops, trace.calls
-    op, call, span = gaps.op[rows], gaps.call[rows], gaps.in_call[rows]
+    op, call, span = gaps.op[rows], gaps.call[rows], spans(gaps.late_end[rows], gaps.call_end[rows])
     is_first = host.is_first_use[op]
     is_long = host.is_long_call[call] | (is_first & (calls.end[call] - calls.start[call] > LOADS_NS))
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
@@ -59,7 +60,7 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     if not len(rows):
         return []
     ops, calls = trace.ops, trace.calls
-    span, op, call = gaps.queued[rows], gaps.op[rows], gaps.call[rows]
+    span, op, call = spans(gaps.call_end[rows], gaps.end[rows]), gaps.op[rows], gaps.call[rows]
     length = span[:, 1] - span[:, 0]
     in_gap = calls.start[call] > gaps.start[rows]
     usual = max(_MIN_QUEUE_NS, int(np.percentile(length[in_gap], 90)) if in_gap.any() else 0)
@@ -70,20 +71,23 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     cause = np.full(len(rows), Cause.LATENCY, np.uint8)
     cause[is_longer & (~in_gap | (producer >= 0) | (length > _MAX_LATENCY_NS))] = Cause.DEPENDENCY
     # a process with several devices starts a collective on all of them or on none
-    multi_device = np.isin(ops.process[op], _multi_device_processes(trace))
-    cause[(cause == Cause.DEPENDENCY) & (producer < 0) & multi_device & (ops.kind[op] == Kind.COMM)] = Cause.PEER
+    peers = np.flatnonzero((cause == Cause.DEPENDENCY) & (producer < 0))
+    peers = peers[ops.kind[op[peers]] == Kind.COMM]
+    if len(peers):
+        cause[peers[np.isin(ops.process[op[peers]], _multi_device_processes(trace))]] = Cause.PEER
     known_rows = np.flatnonzero(producer >= 0)
     ended = ops.end[producer[known_rows]]
     inside = (ended >= span[known_rows, 0]) & (ended <= span[known_rows, 1])
     elsewhere = ops.device[producer[known_rows]] != ops.device[op[known_rows]]
     cause[known_rows[inside & elsewhere]] = Cause.PEER
-    name = np.where(producer >= 0, ops.name[producer], -1)
-    return [AttributedSpans(span, cause, calls.thread[call].astype(np.int32), name.astype(np.int32))]
+    name = np.full(len(rows), -1, np.int32)
+    name[known_rows] = ops.name[producer[known_rows]]
+    return [AttributedSpans(span, cause, calls.thread[call].astype(np.int32, copy=False), name)]
 
 
 def _multi_device_processes(trace: Trace) -> np.ndarray:
     """Processes that drive several devices."""
     width = len(trace.devices) + 1
-    pairs = np.unique(trace.ops.process.astype(np.int64) * width + trace.ops.device)
+    pairs = distinct(trace.ops.process.astype(np.int64) * width + trace.ops.device)
     process, count = np.unique(pairs // width, return_counts=True)
     return process[count > 1]

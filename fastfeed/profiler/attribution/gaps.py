@@ -45,11 +45,12 @@ def find_gaps(trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: 
     idle = complement(union(*busy.values()), int(edges[0]), int(edges[1]))
     ops, calls = trace.ops, trace.calls
     rows = np.flatnonzero(ops.device == device)
-    launch_start = np.where(
-        launch[rows] >= 0, calls.start[launch[rows]] if len(calls.start) else 0, np.iinfo(np.int64).max
-    )
-    # of ops that start together, prefer one with a duration, then the one launched first
-    rows = rows[np.lexsort((launch_start, ops.end[rows] == ops.start[rows], ops.start[rows]))]
+    if (np.diff(ops.start[rows]) <= 0).any():
+        launch_start = np.where(
+            launch[rows] >= 0, calls.start[launch[rows]] if len(calls.start) else 0, np.iinfo(np.int64).max
+        )
+        # of ops that start together, prefer one with a duration, then the one launched first
+        rows = rows[np.lexsort((launch_start, ops.end[rows] == ops.start[rows], ops.start[rows]))]
     op = (
         rows[np.minimum(np.searchsorted(ops.start[rows], idle[:, 1]), len(rows) - 1)]
         if len(idle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from fastfeed.profiler.attribution.classify import Activity, call_activities, range_activities
@@ -12,6 +14,9 @@ from fastfeed.profiler.model.trace import RangeKind, Trace
 __all__ = ["Host"]
 
 _TF_DATA_OPS = ("IteratorGetNext", "OptionalGetValue", "MultiDeviceIteratorGetNextFromShard")
+_FEEDING = re.compile(  # what a runtime's own thread is inside of when it brings data and work to a device
+    r"BufferSequencingEvent|Pj[Rr]t|PJRT|Xla|Thunk|Execut|Dispatch|CopyTo|TransferTo|BufferFromHost|Linearize|H2D|^aten::"
+)
 _QUERY_NS = 100_000
 _CONTENTION = len(Activity)  # an extra code after the last Activity
 
@@ -41,6 +46,8 @@ class Host:
         self._main_threads: dict[int, int] = {}
         self._tf_data_waits: dict[int, np.ndarray] = {}
         self._wait_calls: tuple[np.ndarray, np.ndarray] | None = None
+        self._device_work: dict[int, np.ndarray] = {}
+        self._feeds = np.array([bool(_FEEDING.search(name)) for name in trace.names] + [False])
 
     def _classify_calls(self) -> np.ndarray:
         """Classifies calls by name. A long first launch loads its kernel."""
@@ -78,6 +85,29 @@ class Host:
             waiting, recording = (calls_by_id(self.trace, waits.process, corr) for corr in (waits.corr, waits.on_corr))
             self._wait_calls = waiting, recording
         return self._wait_calls
+
+    def device_work(self, process: int) -> np.ndarray:
+        """When any device of this process did anything."""
+        if process not in self._device_work:
+            ops = self.trace.ops
+            rows = ops.process == process
+            self._device_work[process] = union(spans(ops.start[rows], ops.end[rows]))
+        return self._device_work[process]
+
+    def feeding_threads(self, thread: int) -> list[int]:
+        """The other threads of the same process, those that launch most first."""
+        threads, calls = self.trace.threads, self.trace.calls
+        launches = np.bincount(calls.thread[self.launch[self.launch >= 0]], minlength=len(threads))
+        same = [other for other in range(len(threads)) if threads[other].process == threads[thread].process]
+        return sorted((other for other in same if other != thread), key=lambda other: -int(launches[other]))
+
+    def feeding_spans(self, thread: int, activity: Activity) -> np.ndarray:
+        """Like `spans_of`; of what is inside a framework, only what brings data and work to devices."""
+        if activity != Activity.FRAMEWORK:
+            return self.spans_of(thread, activity)
+        rows = self.rows(thread, activity)
+        rows = rows[self._feeds[self.name[rows]]]
+        return union(spans(self.start[rows], self.end[rows]))
 
     def contention(self, thread: int) -> np.ndarray:
         """When the thread was ready to run but had no core."""

@@ -9,6 +9,7 @@ import numpy as np
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.intervals import empty, intersect, subtract, union
 
 __all__ = ["AttributedSpans", "host_causes", "in_time_order"]
@@ -24,6 +25,9 @@ _BEFORE_WAITING = (
     Activity.SYNC,
     Activity.HOST_COMM,
 )
+# What another thread does that a synchronizing thread waits for. Not for input: that is read ahead all the time.
+_FEEDING = (Activity.COMPILE, Activity.LOAD, Activity.ALLOC, Activity.COPY, Activity.LAUNCH, Activity.FRAMEWORK)
+_RETURN_NS = 1_000_000  # from the end of the work to the return of the call that waited for it, at most
 _AFTER_WAITING = (Activity.LAUNCH, Activity.GC, Activity.GIL, Activity.FRAMEWORK, Activity.PYTHON)
 
 
@@ -48,13 +52,14 @@ class AttributedSpans:
 
 def in_time_order(parts: list[AttributedSpans]) -> AttributedSpans:
     """All parts as one, in order of time."""
-    span = np.concatenate([empty(), *(part.span for part in parts)])
-    order = np.argsort(span[:, 0], kind="stable")
+    parts = [part for part in parts if len(part.span)]
+    span = np.concatenate([empty().T, *(part.span.T for part in parts)], 1)
+    order = np.argsort(span[0], kind="stable")
     columns = [
         np.concatenate([np.empty(0, kind), *(getattr(part, name) for part in parts)])[order]
         for name, kind in (("cause", np.uint8), ("thread", np.int32), ("name", np.int32))
     ]
-    return AttributedSpans(span[order], *columns)
+    return AttributedSpans(span[:, order].T, *columns)
 
 
 def host_causes(
@@ -69,7 +74,7 @@ def host_causes(
         overhead: the set of nanoseconds spent in the profiler itself.
     """
     parts: list[AttributedSpans] = []
-    processes, inverse = np.unique(process, return_inverse=True)
+    processes, inverse = numbered(process)
     main = np.array([host.main_thread(int(number)) for number in processes], np.int64)[inverse]
     thread = np.where(thread >= 0, thread, main)
     many = len(host.trace.threads) + 1
@@ -109,6 +114,8 @@ def _explain(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Appends what this thread explains to `parts`. Returns what it does not explain, and when it was parked."""
     for activity in _BEFORE_WAITING:
+        if activity is Activity.SYNC:
+            rest = _explain_idle_syncs(host, rest, thread, parts)
         rest = _take_activity(host, rest, thread, activity, parts)
     contention = host.contention(thread)
     parts.append(AttributedSpans.of(intersect(rest, contention), Cause.CONTENTION, thread))
@@ -118,6 +125,28 @@ def _explain(
     for activity in _AFTER_WAITING:
         rest = _take_activity(host, rest, thread, activity, parts)
     return rest, parked
+
+
+def _explain_idle_syncs(host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]) -> np.ndarray:
+    """Asks the other threads of the process while this one waits for devices that have nothing to do.
+
+    Such a thread waits for those that feed the devices. What no other thread explains is left: it is synchronization.
+    """
+    syncing = intersect(rest, host.spans_of(thread, Activity.SYNC)) if thread >= 0 else empty()
+    if not len(syncing):
+        return rest
+    in_vain = subtract(syncing, host.device_work(host.trace.threads[thread].process))
+    in_vain = in_vain[in_vain[:, 1] - in_vain[:, 0] > _RETURN_NS]
+    before = len(parts)
+    for activity in _FEEDING:
+        for other in host.feeding_threads(thread) if len(in_vain) else ():
+            covered = host.feeding_spans(other, activity)
+            explained = intersect(in_vain, covered)
+            if len(explained):
+                name = host.innermost_name(other, activity, explained[:, 0])
+                parts.append(AttributedSpans.of(explained, activity.cause, other, name))
+                in_vain = subtract(in_vain, covered)
+    return subtract(rest, union(*(part.span for part in parts[before:])))
 
 
 def _take_activity(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.trace import Trace
 
 __all__ = ["LOADS_NS", "calls_by_id", "is_first_use", "is_long_call", "launch_calls"]
 
 LOADS_NS = 1_000_000  # a first launch that takes longer than this loads its kernel
+_SPREAD = 4  # ids per call up to which a table of all ids is small
 _LONG = 10  # times the median of the same API: such a call did more than launch
 
 
@@ -25,7 +27,8 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
     """
     calls = trace.calls
     result = np.full(len(corr), -1, np.int64)
-    usable = np.flatnonzero(calls.corr >= 0)
+    usable = np.argsort(calls.start, kind="stable")
+    usable = usable[calls.corr[usable] >= 0]
     if not len(usable) or not len(corr):
         return result
     # thread -1 belongs to no process
@@ -36,15 +39,22 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
         ids, target = codes[: len(ids)], np.where(target >= 0, codes[len(ids) :], -1)
     width = int(max(ids.max(), target.max())) + 2
     keys = process_of[calls.thread[usable]] * width + ids
-    order = np.lexsort((calls.start[usable], keys))
-    usable, keys = usable[order], keys[order]
-    is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
-    usable, keys = usable[is_first], keys[is_first]
     target_keys = process.astype(np.int64) * width + target
-    position = np.minimum(np.searchsorted(keys, target_keys), len(keys) - 1)
-    matches = (keys[position] == target_keys) & (target >= 0)
-    result[matches] = usable[position[matches]]
+    rows = np.flatnonzero((target >= 0) & (target_keys >= keys.min()) & (target_keys <= keys.max()))
+    result[rows] = _first_with(keys, usable, target_keys[rows])
     return result
+
+
+def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The first of these rows that has each target's key: int64, -1 for none. Targets are within the range of keys."""
+    low, high = int(keys.min()), int(keys.max())
+    if high - low <= _SPREAD * len(keys):  # ids count up: a table takes a third of the time of sorting
+        row_of = np.full(high - low + 1, -1, np.int64)
+        row_of[keys[::-1] - low] = rows[::-1]  # the last write per key wins: the first row
+        return row_of[target - low]
+    order = np.argsort(keys, kind="stable")
+    position = np.searchsorted(keys[order], target)
+    return np.where(keys[order][position] == target, rows[order][position], -1)
 
 
 def is_first_use(trace: Trace) -> np.ndarray:
@@ -64,7 +74,8 @@ def is_long_call(trace: Trace) -> np.ndarray:
     """Did this call take more than ten times the median of its API? bool, shape (len(calls),)."""
     calls = trace.calls
     length = calls.end - calls.start
-    order = np.lexsort((length, calls.name))
-    names, first, count = np.unique(calls.name[order], return_index=True, return_counts=True)
-    median = length[order][first + count // 2] if len(names) else np.empty(0, np.int64)
-    return length > _LONG * median[np.searchsorted(names, calls.name)]
+    names, number = numbered(calls.name)
+    order = np.lexsort((length, number))
+    count = np.bincount(number, minlength=len(names))
+    median = length[order][np.cumsum(count) - count + count // 2] if len(names) else length
+    return length > _LONG * median[number]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import intersect, measure, spans, subtract, union
 from fastfeed.profiler.model.result import TimeBreakdown
 from fastfeed.profiler.model.trace import Kind, Trace
@@ -24,15 +25,16 @@ def busy_sets(trace: Trace, device: int) -> tuple[Mapping[str, np.ndarray], np.n
     """
     ops = trace.ops
     of_device = ops.device == device
-    kind, all_spans = ops.kind[of_device], spans(ops.start[of_device], ops.end[of_device])
-    by_class = {
-        "compute": all_spans[(kind == Kind.COMPUTE) | (kind == Kind.GRAPH)],
-        "comm": all_spans[kind == Kind.COMM],
-        "h2d": all_spans[kind == Kind.H2D],
-        "other": all_spans[~np.isin(kind, (Kind.COMPUTE, Kind.GRAPH, Kind.COMM, Kind.H2D))],
+    kind, start, end = ops.kind[of_device], ops.start[of_device], ops.end[of_device]
+    rows = {
+        "compute": (kind == Kind.COMPUTE) | (kind == Kind.GRAPH),
+        "comm": kind == Kind.COMM,
+        "h2d": kind == Kind.H2D,
     }
-    edges = np.array([all_spans[:, 0].min(), all_spans[:, 1].max()]) if len(all_spans) else np.zeros(2, np.int64)
-    processes = np.unique(ops.process[of_device])
+    rows["other"] = ~(rows["compute"] | rows["comm"] | rows["h2d"])
+    by_class = {name: spans(start[of_class], end[of_class]) for name, of_class in rows.items()}
+    edges = np.array([start.min(), end.max()]) if len(start) else np.zeros(2, np.int64)
+    processes = distinct(ops.process[of_device])
     of_process = np.isin(trace.overheads.process, processes)
     within = of_process & (trace.overheads.start > edges[0]) & (trace.overheads.end < edges[1])
     by_class["overhead"] = spans(trace.overheads.start[within], trace.overheads.end[within])
@@ -40,7 +42,7 @@ def busy_sets(trace: Trace, device: int) -> tuple[Mapping[str, np.ndarray], np.n
     for name in BUSY:
         spans_of_class = union(by_class[name])
         disjoint[name] = subtract(spans_of_class, covered)
-        covered = union(covered, spans_of_class)
+        covered = union(covered, spans_of_class) if len(spans_of_class) else covered
     return disjoint, edges
 
 

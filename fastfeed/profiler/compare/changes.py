@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastfeed.profiler.model.result import DeviceResult
+from fastfeed.profiler.model.result import DeviceResult, FeedResult
 
-__all__ = ["Comparison", "DeviceChange", "MetricChange", "Side"]
+__all__ = ["Comparison", "DeviceChange", "FeedChange", "MetricChange", "Side"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,18 @@ class DeviceChange:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedChange:
+    """One feed before and after, by its own timelines: what the trainer waited, whether or not a GPU felt it."""
+
+    before: FeedResult
+    after: FeedResult
+    label: str
+    batch: MetricChange  # from one batch to the next
+    wait: MetricChange  # of the trainer, per batch
+    stages: tuple[MetricChange, ...]  # work per batch, all threads together
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """One of the two analyses."""
 
@@ -62,3 +74,4 @@ class Comparison:
     only_before: tuple[str, ...] = ()  # labels of devices without a counterpart
     only_after: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    feeds: tuple[FeedChange, ...] = ()  # those that wait most, on either side, first

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError
+from fastfeed.profiler.compare.feeds import waited_share
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, cause_of
 from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.result import DeviceResult, Result
@@ -63,6 +64,8 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
     """Exit code 0, 3 or 4, and a sentence per gate with the reason. The worst device decides."""
     if not gates:
         return 0, []
+    if not result.devices and result.feeds and all(gate.key == "input" for gate in gates):
+        return _check_feeds(gates, result)
     if result.verdict.word == "abstained":
         why = "; ".join(result.verdict.reasons) or "the trace does not support a verdict"
         return ABSTAINED, [f"{', '.join(map(str, gates))} cannot be judged: {why}"]
@@ -75,4 +78,19 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
             sentences.append(f"{gate} is exceeded: {percent(value)} on {worst.label}")
         else:
             sentences.append(f"{gate} holds: {percent(value)} at most, on {worst.label}")
+    return code, sentences
+
+
+def _check_feeds(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
+    """Without a GPU in the recording: what the trainer waited for batches, which is at least what a GPU would feel."""
+    worst = max(result.feeds, key=waited_share)
+    value, code, sentences = waited_share(worst), 0, []
+    for gate in gates:
+        if value > gate.above:
+            code = TRIPPED
+        says = "is exceeded" if value > gate.above else "holds"
+        sentences.append(
+            f"{gate} {says}: no GPU was recorded, and the trainer waited {percent(value)} of the time for batches of "
+            f"{worst.name or worst.feed or 'the feed'}, rank {worst.rank}"
+        )
     return code, sentences

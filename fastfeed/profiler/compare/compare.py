@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
+from fastfeed.profiler.compare.feeds import feed_changes
+from fastfeed.profiler.compare.noise import with_statistics
 from fastfeed.profiler.compare.outcome import summarize
-from fastfeed.profiler.model import intervals, statistics
+from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, Cause
-from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.model.result import DeviceResult, Result, Share
 from fastfeed.profiler.steps.input_share import STARVING
 
 __all__ = ["compare"]
@@ -25,7 +26,6 @@ PARTS = {
     "overhead": "profiler overhead",
     "idle": "idle",
 }
-FLOOR = 0.002  # of a step: a smaller change is negligible, however certain
 
 
 def compare(a: Result, b: Result) -> Comparison:
@@ -46,6 +46,7 @@ def compare(a: Result, b: Result) -> Comparison:
         unpaired[0],
         unpaired[1],
         (*_comparability_notes(a, b, changes), *_unpaired_notes(*unpaired)),
+        feed_changes(a.feeds, b.feeds),
     )
     outcome, sentence = summarize(comparison)
     return replace(comparison, outcome=outcome, sentence=sentence)
@@ -136,22 +137,9 @@ def _metric_change(
     change = MetricChange(key, title, *shares, None, None, None, "unknown")
     if min(map(len, spans)) == 0:
         return change
-    return _with_statistics(
+    return with_statistics(
         change, [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)], spans
     )
-
-
-def _with_statistics(change: MetricChange, per_step: Sequence[np.ndarray], spans: Sequence[np.ndarray]) -> MetricChange:
-    """Adds the statistics over steps; `per_step` is int64 nanoseconds for each side, shape (steps,)."""
-    value, low, high = statistics.difference(
-        per_step[0], np.ones_like(per_step[0]), per_step[1], np.ones_like(per_step[1])
-    )
-    floor = FLOOR * min(float(np.mean(steps[:, 1] - steps[:, 0])) for steps in spans)
-    change = replace(change, before_ns=float(per_step[0].mean()), after_ns=float(per_step[1].mean()))
-    if not math.isfinite(low):
-        return change
-    direction = "same" if low <= 0 <= high or abs(value) < floor else "less" if value < 0 else "more"
-    return replace(change, change_ns=(value, low, high), direction=direction)
 
 
 def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
@@ -160,7 +148,7 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     spans = _steps(before), _steps(after)
     if min(map(len, spans)) == 0:
         return change
-    return _with_statistics(change, [steps[:, 1] - steps[:, 0] for steps in spans], spans)
+    return with_statistics(change, [steps[:, 1] - steps[:, 0] for steps in spans], spans)
 
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
@@ -178,10 +166,17 @@ def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     by_proxy = any(charge.cause in STARVING for device in (before, after) for charge in device.charges)
     if not by_proxy:
         return change
-    a, b, direction = before.share, after.share, "unknown"
-    if a.low is not None and a.high is not None and b.low is not None and b.high is not None:
-        direction = "less" if b.high < a.low else "more" if a.high < b.low else "same"
+    a, b, direction = _interval(before.share), _interval(after.share), "unknown"
+    if a is not None and b is not None:
+        direction = "less" if b[1] < a[0] else "more" if a[1] < b[0] else "same"
     return replace(change, before_ns=None, after_ns=None, change_ns=None, direction=direction)
+
+
+def _interval(share: Share) -> tuple[float, float] | None:
+    """The ends of its interval, which are the value if all steps are alike; None with too few steps."""
+    if share.low is not None and share.high is not None:
+        return share.low, share.high
+    return None if share.median is None else (share.value, share.value)
 
 
 def _unpaired_notes(only_before: tuple[str, ...], only_after: tuple[str, ...]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange
+from fastfeed.profiler.compare.changes import Comparison, DeviceChange, FeedChange, MetricChange
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import duration, percent
 from fastfeed.profiler.model.result import DeviceResult
@@ -16,6 +16,8 @@ _NOISE = "within noise"
 
 def summarize(comparison: Comparison) -> tuple[str, str]:
     """The outcome, and a sentence that explains it."""
+    if not comparison.devices and comparison.feeds and not (comparison.before.devices and comparison.after.devices):
+        return _of_feed(comparison.feeds[0], comparison)
     if not comparison.devices:
         return "unknown", _incomparable(comparison)
     worst = comparison.devices[0]
@@ -32,6 +34,21 @@ def summarize(comparison: Comparison) -> tuple[str, str]:
     if abstained:
         return "unknown", "; ".join([*abstained, "from what was recorded: " + clauses[0], *clauses[1:]])
     return _outcome(worst), "; ".join(clauses)
+
+
+def _of_feed(change: FeedChange, comparison: Comparison) -> tuple[str, str]:
+    """By what the trainer waited for each batch: with less of it, and the same model, steps are shorter."""
+    where = "neither recording has" if not comparison.before.devices and not comparison.after.devices else "one lacks"
+    clauses = [f"{where} GPU activity, so feeds are compared"]
+    batch, wait = change.batch, change.wait
+    if batch.before_ns is not None and batch.after_ns is not None:
+        noise = {"same": f" ({_NOISE})", "unknown": ", too few batches to be certain"}.get(batch.direction, "")
+        clauses.append(f"a batch every {duration(batch.before_ns)} -> {duration(batch.after_ns)}{noise}")
+    noise = {"same": f", {_NOISE}", "unknown": ""}.get(wait.direction, ", significant")
+    clauses.append(f"the trainer waits {percent(wait.before)} -> {percent(wait.after)} of the time{noise}")
+    direction = batch.direction if batch.direction not in ("same", "unknown") else wait.direction
+    outcome = {"less": "better", "more": "worse", "same": "same"}.get(direction, "unknown")
+    return outcome, "; ".join(clauses)
 
 
 def _incomparable(comparison: Comparison) -> str:

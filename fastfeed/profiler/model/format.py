@@ -11,6 +11,7 @@ WORDS = {
     "starved": "STARVED",
     "severe": "SEVERELY STARVED",
     "borderline": "BORDERLINE",
+    "starved_of_copies": "STARVED OF COPIES",
     "abstained": "NO VERDICT",
 }
 

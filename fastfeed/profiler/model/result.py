@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.intervals import empty
 from fastfeed.profiler.model.trace import Origin
 
 __all__ = [
@@ -48,7 +49,10 @@ class TimeBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A fraction of the window, with what is known about its spread. None: too few steps to say."""
+    """A fraction of the window, with what is known about its spread. None: too few steps to say.
+
+    Steps that are all alike have no interval: it would say nothing about another recording.
+    """
 
     value: float
     low: float | None = None  # 95 % confidence interval, moving-block bootstrap over steps
@@ -100,6 +104,7 @@ class Cold:
     spans: np.ndarray
     idle: int
     causes: Mapping[Cause, int]
+    cut: int = 0  # of the steps: the recording begins inside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ class Steps:
     labels: tuple[str, ...]
     found_by: str  # e.g. "ProfilerStep#N", "recurrence of H2D copies"; "" where there are none
     steady: np.ndarray  # bool (n,)
+    guessed: bool = False  # nothing marks them: something recurs on the device
+    whole: np.ndarray | None = None  # bool (n,): the recording covers all of the step; None: of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +178,8 @@ class DeviceResult:
     threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name
     per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key
+    copies: Share = Share(0.0)  # of copies to the device that no other work hides, and of staging, in `judged`
+    framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
 
     @property
     def judged(self) -> Period:
@@ -202,6 +211,13 @@ class FeedResult:
     stages: Mapping[str, tuple[int, int]]  # stage -> (spans, ns summed over threads)
     threads: int  # that decoded
     busiest: str  # the stage with most time, "" unknown
+    waits: np.ndarray = field(default_factory=empty)  # of the trainer for each batch, in order: spans, shape (n, 2)
+    training_ns: int = 0  # waits and what the trainer did with each batch, without pauses between epochs; 0 unknown
+
+    @property
+    def wait_share(self) -> float:
+        """The fraction of the trainer's time that it waited: what `feed.stats()` calls `wait_share`, from its spans."""
+        return self.waited_ns / max(self.training_ns or self.span_ns, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +235,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    word: str  # not_starved, starved, severe, borderline, abstained
+    word: str  # not_starved, starved, severe, borderline, starved_of_copies, abstained
     headline: str  # one sentence with the number
     bound: str  # family that costs most, "gpu" where the device is busy, "" unknown
     share: Share

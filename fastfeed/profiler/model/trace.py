@@ -204,6 +204,7 @@ class Origin:
     dropped: int = 0  # records that the profiler says it lost
     sampled: bool = False  # the file says that events were left out
     notes: tuple[str, ...] = ()  # sentences for the user: skipped lines, ranges without names, repaired values
+    incomplete: str = ""  # why part of the file could not be read; "" where it is whole
 
 
 @dataclass(frozen=True, slots=True)

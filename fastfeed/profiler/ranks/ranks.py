@@ -158,6 +158,8 @@ def _blame_members(
     with_absent: set[int],
 ) -> tuple[list[Blame], list[int]]:
     """Every member's blame, and how long the others waited for it; `with_absent` may have waited for absent ranks."""
+    if not matched:
+        return [Blame() for _ in members], [0] * len(members)
     offsets = np.array([clock.offset_ns for clock in member_clocks], np.int64)
     peer_waits = find_waits(matched, offsets, np.array([member.first for member in members], np.int64))
     lateness = [
@@ -182,10 +184,9 @@ def _blame_members(
 
 
 def _sum_charges(members: Sequence[RankDevice], part: BlamedWaits, waits: np.ndarray) -> Blame:
-    ns = part.spans[:, 1] - part.spans[:, 0]
     keys, inverse = np.unique(part.culprit * 256 + part.cause, return_inverse=True)
     sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, inverse, ns)
+    np.add.at(sums, inverse, part.spans[:, 1] - part.spans[:, 0])
     charges = [
         Charge(members[key // 256].label, None if key % 256 == NO_CAUSE else Cause(key % 256), total)
         for key, total in zip(keys.tolist(), sums.tolist(), strict=True)

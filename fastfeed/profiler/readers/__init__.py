@@ -38,7 +38,7 @@ def detect(path: str | os.PathLike[str]) -> str:
     """The key in READERS of the reader for this file. Where there is none, a TraceError says what the file is."""
     path = Path(path)
     head = _head(path)
-    if head.startswith(SQLITE) and _is_compressed(path):
+    if head.startswith(SQLITE) and decompress.is_compressed(path):
         with decompress.as_file(path) as plain:
             return _detect(path, plain, head)
     return _detect(path, path, head)
@@ -48,10 +48,13 @@ def read(path: str | os.PathLike[str]) -> Trace:
     """The trace in a file of any dialect."""
     path = Path(path)
     head = _head(path)
-    if not (head.startswith(SQLITE) and _is_compressed(path)):
+    if not (head.startswith(SQLITE) and decompress.is_compressed(path)):
         return _reader(_detect(path, path, head)).read(path)
     with decompress.as_file(path) as plain:  # SQLite reads files only
-        trace = _reader(_detect(path, plain, head)).read(plain)
+        try:
+            trace = _reader(_detect(path, plain, head)).read(plain)
+        except TraceError as error:  # of the packed file: the other is gone by the time this is read
+            raise TraceError(str(error).replace(str(plain), str(path))) from error
     return replace(trace, origin=replace(trace.origin, path=str(path)))
 
 
@@ -77,8 +80,3 @@ def _head(path: Path) -> bytes:
     if damage:
         raise TraceError(f"{path} has nothing that can be read: {damage}; copy or record it again")
     raise TraceError(f"{path} is empty: the profiler wrote nothing; record again and let the profiler exit cleanly")
-
-
-def _is_compressed(path: Path) -> bool:
-    with path.open("rb") as raw:
-        return bool(decompress.compression_of(raw.read(8)))

@@ -17,15 +17,15 @@ import shutil
 import stat
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastfeed.errors import TraceError
+from fastfeed.profiler.readers.truncated_zip import TruncatedZip
 
-__all__ = ["HEAD", "Stream", "as_file", "compression_of", "head", "lines", "open_stream", "read_up_to"]
+__all__ = ["HEAD", "Stream", "as_file", "compression_of", "head", "is_compressed", "lines", "open_stream", "read_up_to"]
 
 HEAD = 65_536  # bytes that are enough to tell what a file is
 _MAX_LAYERS = 4  # of compression inside compression; more is a mistake or a trap
@@ -80,7 +80,7 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
         buffered: Any = raw
         stream = stack.enter_context(Stream(raw))
         for depth in range(_MAX_LAYERS):
-            compression = compression_of(buffered.peek(8))
+            compression = compression_of(_peek(Path(path), buffered))
             if compression in _ARCHIVES.values():
                 raise TraceError(f"{path} is {compression} archive; unpack it and give the file that is in it")
             if not compression or (compression == "zip" and depth):
@@ -114,19 +114,42 @@ def read_up_to(stream: Stream, size: int = HEAD) -> bytes:
 def as_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to the decompressed content, for readers that need a file: the path itself, or a temporary copy."""
     path = Path(path)
-    with _open(path) as raw:
-        compressed = compression_of(raw.peek(8))
-    if not compressed:
+    if not is_compressed(path):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="fastfeed-") as folder, open_stream(path) as stream:
         copy = Path(folder) / path.stem
         try:
             with copy.open("wb") as out:
-                shutil.copyfileobj(stream, out, 1 << 20)
+                _unpack(path, stream, out)
         except OSError as error:
             raise TraceError(f"cannot unpack {path} to {folder}: {error.strerror}; unpack it yourself") from error
         yield copy
+
+
+def _unpack(path: Path, stream: Stream, out: BinaryIO) -> None:
+    """A whole file; of an SQLite database the pages that it says it has, if it does."""
+    head = read_up_to(stream, 100)
+    size = _database_size(head)
+    free = shutil.disk_usage(out.name).free
+    if (size or 0) > free:
+        raise TraceError(
+            f"cannot unpack {path}: it says that it holds {size / 1e9:,.0f} GB, and {Path(out.name).parent} has"
+            f" {free / 1e9:,.0f} GB left; copy it again if it is damaged, else unpack it yourself"
+        )
+    out.write(head)
+    left = (size if size else free // 2) - len(head)
+    while left > 0 and (part := stream.read(min(left, 1 << 20))):
+        out.write(part)
+        left -= len(part)
+
+
+def _database_size(head: bytes) -> int:
+    """Bytes of the SQLite database that begins so; 0 of anything else, and where the writer was too old to say."""
+    if not head.startswith(b"SQLite format 3\0") or len(head) < 100 or head[24:28] != head[92:96]:
+        return 0
+    page = int.from_bytes(head[16:18], "big")
+    return (65_536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
 
 
 def lines(stream: Stream, limit: int = 1 << 20) -> Iterator[bytes]:
@@ -137,6 +160,12 @@ def lines(stream: Stream, limit: int = 1 << 20) -> Iterator[bytes]:
             while len(rest) == limit and not rest.endswith(b"\n"):  # no real record is this long
                 rest = buffered.readline(limit)
             yield line.rstrip(b"\r\n")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the file has to be unpacked to be read."""
+    with _open(path) as raw:
+        return bool(compression_of(_peek(path, raw)))
 
 
 def compression_of(begin: bytes) -> str:
@@ -160,6 +189,13 @@ def _open(path: Path) -> io.BufferedReader:
     if stat.S_ISDIR(mode):
         raise TraceError(f"{path} is a folder{_contents(path)}; give the trace file in it")
     raise TraceError(f"{path} is not a file but a pipe or device; save the trace to a file and give that")
+
+
+def _peek(path: Path, file: io.BufferedReader) -> bytes:
+    try:
+        return file.peek(8)
+    except OSError as error:  # the disk, or a server that is gone
+        raise TraceError(f"cannot read {path}: {error.strerror}; copy it again, or record again") from error
 
 
 def _contents(folder: Path) -> str:
@@ -219,7 +255,9 @@ def _only_member(path: Path, raw: Any) -> Any:
     try:
         archive = zipfile.ZipFile(raw)
     except (zipfile.BadZipFile, ValueError, RuntimeError):  # the last: a newer version of zip
-        return _TruncatedZip(raw)
+        return TruncatedZip(raw)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}; copy it again, or record again") from error
     names = [
         entry.filename
         for entry in archive.infolist()
@@ -235,30 +273,3 @@ def _only_member(path: Path, raw: Any) -> Any:
         return archive.open(names[0])
     except (RuntimeError, zipfile.BadZipFile) as error:  # RuntimeError: encrypted, or compressed in an unknown way
         raise TraceError(f"cannot unpack {path}: {error}; unpack it and give the file that is in it") from error
-
-
-class _TruncatedZip:
-    """The first file of a zip whose end, and with it the central directory, is missing."""
-
-    def __init__(self, raw: Any) -> None:
-        raw.seek(0)
-        header = raw.read(30)
-        if len(header) == 30:
-            raw.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
-        method = header[8:10]
-        self._inflate = zlib.decompressobj(-15) if method == b"\x08\x00" else None
-        self._raw, self._compressed = raw, b""
-        self._is_supported = self._inflate is not None or method == b"\x00\x00"
-
-    def read1(self, size: int) -> bytes:
-        while self._is_supported:
-            compressed = self._compressed or self._raw.read(65_536 if self._inflate else size)
-            if not compressed or (self._inflate and self._inflate.eof):
-                break
-            if not self._inflate:
-                return compressed
-            data = self._inflate.decompress(compressed, max(size, 1))
-            self._compressed = self._inflate.unconsumed_tail
-            if data:
-                return data
-        raise EOFError  # a zip without its central directory is never complete

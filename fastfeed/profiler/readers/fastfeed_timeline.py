@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Origin, Process, RangeKind, Ranges, Strings, Thread, Trace, table
-from fastfeed.profiler.readers import decompress
+from fastfeed.profiler.readers import decompress, limits
 
 __all__ = ["knows", "read"]
 
@@ -61,7 +61,8 @@ def read(path: Path) -> Trace:
     skipped: dict[str, int] = {}
     ends_torn = False
     with decompress.open_stream(path) as stream:
-        for line in decompress.lines(stream):
+        for count, line in enumerate(decompress.lines(stream)):
+            limits.check(path, count)
             if line.strip():
                 reason = _add_line(line, feeds, strings)
                 ends_torn = reason == "torn"
@@ -77,7 +78,9 @@ def read(path: Path) -> Trace:
     notes = [damage] if damage else []
     notes += ["the last line is torn: the run was killed, or is still running"] if ends_torn else []
     notes += [f"{_SKIP_REASONS[what]}: {_line_count(count)} skipped" for what, count in skipped.items() if count]
-    return _trace(path, list(feeds.values()), strings, notes)
+    trace = _trace(path, list(feeds.values()), strings, notes)
+    is_torn = damage or ("its last line is torn" if ends_torn else "")
+    return replace(trace, origin=replace(trace.origin, incomplete=is_torn))
 
 
 _SKIP_REASONS = {

@@ -8,10 +8,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_xprof_result"]
+__all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_own_tracks", "is_xprof_result"]
 
 XPROF_RESULT = "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
 
+_HEAD = 65_536  # bytes that readers look at
 _HINT = "give the profiler's trace"
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "is a PNG picture",
@@ -53,9 +54,16 @@ def describe_known(head: bytes) -> str:
         return f"is an HTML or XML page, maybe the error page of a failed download; download it again, or {_HINT}"
     if head.startswith(b"version https://git-lfs"):
         return "is a pointer of Git LFS, not the file itself; run git lfs pull"
+    if is_own_tracks(head):
+        return "holds the tracks that fastfeed wrote with --perfetto, not a recording; give the trace they were made of"
     if not head.strip(b"\x00"):
         return "begins with nothing but zeros: it was never written, or its disk was full; record again"
     return ""
+
+
+def is_own_tracks(head: bytes) -> bool:
+    """Whether these are the first bytes of the tracks that `fastfeed analyze --perfetto` writes."""
+    return re.match(rb'\{"displayTimeUnit":"ns","otherData":\{"producer": ?"fastfeed"', head) is not None
 
 
 def is_xprof_result(path: Path) -> bool:
@@ -72,7 +80,10 @@ def describe_unknown(path: Path, head: bytes) -> str:
     text = head.decode("utf-8", "replace")
     content = text.lstrip("\ufeff \t\r\n")
     if content[:1] in ("{", "["):
-        return f"is JSON without trace events{_keys(content)}; give what export_chrome_trace or the profiler wrote"
+        where = " in its first 64 KiB" if len(head) >= _HEAD else ""
+        return (
+            f"is JSON without trace events{where}{_keys(content)}; give what export_chrome_trace or the profiler wrote"
+        )
     unprintable = sum(
         character == "\ufffd" or (character < " " and character not in "\t\r\n\f\x1b") for character in text
     )

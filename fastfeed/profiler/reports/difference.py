@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
+from fastfeed.profiler.compare.changes import Comparison, DeviceChange, FeedChange, MetricChange, Side
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
@@ -48,6 +48,8 @@ def _lines(comparison: Comparison, sheet: Sheet) -> list[Text]:
     if first:
         lines += [Text(""), *_table(first, sheet)]
         lines += _others(comparison.devices[1:], sheet)
+    for feed in comparison.feeds[: 1 if first else OTHERS]:
+        lines += [Text(""), *_feed(feed, sheet)]
     for index, note in enumerate(comparison.notes[:4]):
         lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
     return lines
@@ -55,7 +57,7 @@ def _lines(comparison: Comparison, sheet: Sheet) -> list[Text]:
 
 def _count(change: DeviceChange | None, side: str) -> str:
     if change is None:
-        return ""
+        return "no GPU"
     device = getattr(change, side)
     steps = int(device.steps.steady.sum()) if device.steady is not None else 0
     return plural(steps, "step") if steps else f"no steady steps in {duration(device.whole.budget.window)}"
@@ -87,6 +89,18 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     if len(change.causes) > len(shown):
         lines.append(Text(f"{len(change.causes) - len(shown)} more are smaller or changed less", style="dim"))
     return lines
+
+
+def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
+    """One feed: the time of a batch, what the trainer waited of it, and the work of each stage."""
+    timed = change.batch.before_ns is not None
+    name = sheet.width - FIGURES
+    counts = f"{change.before.batches:,} and {change.after.batches:,} batches"
+    head = layout.fitted(one_line(f"feed {change.label}, {counts}", 100), name)
+    lines = [Text(f"{head}{'before':>9}{'after':>9}{'change':>9}  95 % interval", style="dim")]
+    lines += _rows([*([change.batch] if timed else []), change.wait], name, timed)
+    lines.append(Text("work, ms per batch, all threads together", style="dim"))
+    return lines + _rows(change.stages[:CAUSES], name, True)
 
 
 def _rows(metrics: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool) -> list[Text]:
@@ -142,6 +156,7 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "only_before": list(comparison.only_before),
         "only_after": list(comparison.only_after),
         "notes": list(comparison.notes),
+        "feeds": [_feed_dict(change) for change in comparison.feeds],
     }
 
 
@@ -162,10 +177,21 @@ def _change_dict(change: DeviceChange) -> dict[str, Any]:
     }
 
 
+def _feed_dict(change: FeedChange) -> dict[str, Any]:
+    return {
+        "feed": change.label,
+        "rank": change.after.rank,
+        "batches": [change.before.batches, change.after.batches],
+        "batch": _metric_dict(change.batch),
+        "wait": _metric_dict(change.wait),
+        "stages": [_metric_dict(metric) for metric in change.stages],
+    }
+
+
 def _metric_dict(metric: MetricChange) -> dict[str, Any]:
     change = [value if math.isfinite(value) else None for value in metric.change_ns] if metric.change_ns else None
     return {
-        "key": metric.key.removeprefix("cause:"),
+        "key": metric.key.removeprefix("cause:").removeprefix("stage:"),
         "title": metric.title,
         "before": metric.before,
         "after": metric.after,

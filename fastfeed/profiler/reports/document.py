@@ -90,11 +90,14 @@ def _device(device: DeviceResult) -> dict[str, Any]:
         "last_ns": int(device.last),
         "judged": "steady" if device.steady is not None else "whole",
         "input": _share(device.share),
+        "copies": _share(device.copies),
+        "framework": device.framework,
         "whole": _period(device.whole),
         "steady": _period(device.steady) if device.steady is not None else None,
         "cold": _cold(device.cold) if device.cold is not None else None,
         "steps": {
             "found_by": device.steps.found_by,
+            "guessed": bool(device.steps.guessed),
             "steady": figures.steps_judged(device),
             "per_step": {
                 key: {"mean_ns": spread.mean, "median_ns": spread.median, "p95_ns": spread.p95,
@@ -142,7 +145,7 @@ def _period(period: Period) -> dict[str, Any]:
 
 
 def _cold(cold: Cold) -> dict[str, Any]:
-    return {"steps": int(cold.steps), "idle_ns": int(cold.idle), "causes": _causes(cold.causes)}
+    return {"steps": int(cold.steps), "cut": int(cold.cut), "idle_ns": int(cold.idle), "causes": _causes(cold.causes)}
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
@@ -176,6 +179,8 @@ def _feed(feed: FeedResult) -> dict[str, Any]:
         "batches": int(feed.batches),
         "span_ns": int(feed.span_ns),
         "waited_ns": int(feed.waited_ns),
+        "training_ns": int(feed.training_ns),
+        "wait_share": _number(feed.wait_share),
         "threads": int(feed.threads),
         "busiest": _text(feed.busiest),
         "stages": {_text(stage): {"spans": int(spans), "ns": int(ns)} for stage, (spans, ns) in feed.stages.items()},
@@ -191,6 +196,7 @@ def _origin(origin: Origin) -> dict[str, Any]:
         "host_calls": bool(origin.host_calls),
         "dropped": int(origin.dropped),
         "sampled": bool(origin.sampled),
+        "incomplete": _text(origin.incomplete),
         "notes": [_text(note) for note in origin.notes],
     }
 

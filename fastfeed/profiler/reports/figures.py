@@ -9,7 +9,7 @@ import numpy as np
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.format import multiple
-from fastfeed.profiler.model.result import DeviceResult, Period, Result
+from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
 from fastfeed.profiler.verdict.verdict import focus
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "by_need",
     "cause_rows",
     "gain",
+    "judged_share",
     "offsets",
     "step_shares",
     "steps_judged",
@@ -97,6 +98,13 @@ def gain(result: Result) -> str:
     return f"at most {multiple(remedy.ceiling)} faster" if remedy is not None and is_known else ""
 
 
+def judged_share(result: Result) -> Share:
+    """What the verdict is about: the share of copies where the device is starved of them, else that of input."""
+    if result.verdict.word == "starved_of_copies" and result.devices:
+        return focus(result.devices).copies
+    return result.verdict.share
+
+
 def top_cause(device: DeviceResult) -> str:
     """Title of the largest cause; "" if the device is never idle."""
     rows = cause_rows(device)
@@ -106,7 +114,9 @@ def top_cause(device: DeviceResult) -> str:
 def step_shares(device: DeviceResult) -> StepShares:
     """How much of each step was spent waiting for input, and idle for other causes."""
     spans = device.steps.spans
-    length = np.maximum(spans[:, 1] - spans[:, 0], 1) if len(spans) else np.ones(0, np.int64)
+    if not len(spans):
+        return StepShares(np.empty(0), np.empty(0))
+    length = np.maximum(spans[:, 1] - spans[:, 0], 1)
     idle = intervals.spans(device.slices.start, device.slices.end)
     is_input = device.slices.cause == Cause.INPUT
     waited = intervals.overlap(spans, idle[is_input]) / length

@@ -70,18 +70,20 @@ def _fill_holes(
     hole_start = np.concatenate([[low], end])
     hole_end = np.concatenate([start, [high]])
     hole = hole_end > hole_start
+    if not hole.any():
+        return TimelineLane(start, end, kind, where)
     start, end = np.concatenate([start, hole_start[hole]]), np.concatenate([end, hole_end[hole]])
     kind = np.concatenate([kind, np.full(hole.sum(), NOTHING)])
     where = np.concatenate([where, np.zeros(hole.sum(), np.int64)])
     order = np.argsort(start, kind="stable")
-    return TimelineLane(start[order], end[order], kind[order].astype(np.int64), where[order].astype(np.int64))
+    return TimelineLane(start[order], end[order], kind[order], where[order])
 
 
 def clip_lane(lane: TimelineLane, low: int, high: int) -> TimelineLane:
     """The part of a lane within [low, high)."""
-    start, end = np.clip(lane.start, low, high), np.clip(lane.end, low, high)
-    nonempty = end > start
-    return TimelineLane(start[nonempty], end[nonempty], lane.kind[nonempty], lane.where[nonempty])
+    part = slice(np.searchsorted(lane.end, low, side="right"), np.searchsorted(lane.start, high))
+    start, end = np.maximum(lane.start[part], low), np.minimum(lane.end[part], high)
+    return TimelineLane(start, end, lane.kind[part], lane.where[part])
 
 
 def flatten(lane: TimelineLane, limit: int) -> list[int]:
@@ -98,11 +100,14 @@ def flatten(lane: TimelineLane, limit: int) -> list[int]:
     count = np.diff(np.concatenate([first, [len(group)]]))
     length = lane.end - lane.start
     idle = lane.kind >= FIRST_CAUSE
-    ns_by_class = np.zeros((len(first), CLASSES), np.int64)
-    np.add.at(ns_by_class, (group, lane.kind), length)
+    ns_by_class = np.zeros(len(first) * CLASSES, np.int64)
+    np.add.at(ns_by_class, group * CLASSES + lane.kind, length)
+    ns_by_class = ns_by_class.reshape(-1, CLASSES)
     slices = np.bincount(group, idle, len(first)).astype(np.int64)
-    by_length = np.lexsort((np.where(idle, length, -1), group))
-    longest = by_length[np.cumsum(count) - 1]  # of each group, its longest idle slice if it has one
+    idle_length = np.where(idle, length, -1)
+    is_longest = np.flatnonzero(idle_length == np.maximum.reduceat(idle_length, first)[group])
+    longest = np.empty(len(first), np.int64)  # of each group, its longest idle slice if it has one
+    longest[group[is_longest]] = is_longest  # the last write wins: of several, the last
     rows: list[int] = []
     for index, (row, size, longest_index) in enumerate(
         zip(first.tolist(), count.tolist(), longest.tolist(), strict=True)

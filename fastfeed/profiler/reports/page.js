@@ -11,8 +11,20 @@ const short = judged[1] - judged[0] < 0.5 * (high - low);
 const view = short ? {a: judged[0], b: judged[1]} : {a: low, b: high};
 const pictures = [];
 
+// in a comparison, pictures begin in the same step as the first one, at the same scale
+function aligned(device) {
+  const from = devices[0].anchors, to = device.anchors;
+  if (!data.aligned || device === devices[0] || from.length < 2 || to.length < 2) return view;
+  let step = 0;
+  while (step < from.length - 2 && from[step + 1] <= view.a) step++;
+  const part = (view.a - from[step]) / (from[step + 1] - from[step]);
+  const near = Math.min(step, to.length - 2), each = to[near + 1] - to[near];
+  const a = to[near] + (step - near + part) * each;
+  return {a, b: a + view.b - view.a};
+}
+
 function picture(canvas, device, own) {
-  const at = () => own || view;
+  const at = () => own || aligned(device);
   const lanes = own ? {steps: 16, gpu: 44, waits: 10} : {steps: 18, gpu: 60, waits: 12};
   const rows = own ? own.lane : device.lane, waits = own ? own.waits : device.waits;
   const yGpu = lanes.steps + 4, yWaits = yGpu + lanes.gpu + 4, yAxis = yWaits + lanes.waits + 3;

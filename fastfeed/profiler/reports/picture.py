@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures, merging
 
-__all__ = ["LOOK", "PICTURES", "data"]
+__all__ = ["LOOK", "PICTURES", "data", "timelines"]
 
 PICTURES = 32  # devices with a timeline
 MARGIN = 0.4  # of a gap's length, shown before and after it
@@ -32,15 +34,18 @@ def data(result: Result, rows: int) -> dict[str, Any]:
     """For `JSON.parse`: at most about `rows` spans and mixes over all devices, five times as many if exact."""
     devices = figures.by_need(result)[:PICTURES]
     begin = dict(zip(map(id, result.devices), figures.offsets(result), strict=True))
+    return timelines([(device, begin[id(device)]) for device in devices], rows)
+
+
+def timelines(devices: Sequence[tuple[DeviceResult, int]], rows: int) -> dict[str, Any]:
+    """The same for any devices, each with the time that its picture calls 0."""
     share = max(1, len(devices))
     look = [{"title": title, "color": color, "means": ""} for title, color in LOOK.values()]
     causes = [{"title": about.title, "color": about.color, "means": about.means} for _, about in sorted(CAUSES.items())]
     return {
         "classes": look + causes,
         "busy": len(look),
-        "devices": [
-            _device(device, begin[id(device)], rows // share, NAMES // share, STEPS // share) for device in devices
-        ],
+        "devices": [_device(device, begin, rows // share, NAMES // share, STEPS // share) for device, begin in devices],
     }
 
 
@@ -69,7 +74,7 @@ def _where(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]
     """A table of (thread, what it was in), and the row of each slice; slices with little time get none."""
     width = len(device.names) + 1
     key = (device.slices.thread.astype(np.int64) + 1) * width + device.slices.name + 1
-    keys, inverse = np.unique(key, return_inverse=True)
+    keys, inverse = numbered(key)
     time = np.zeros(len(keys), np.int64)
     np.add.at(time, inverse, device.slices.end - device.slices.start)
     largest = np.argsort(-time, kind="stable")[: max(1, limit)]
@@ -81,7 +86,7 @@ def _where(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]
         if any(text):
             row[index] = len(pairs)
             pairs.append(text)
-    return row[inverse.reshape(-1)], pairs
+    return row[inverse], pairs
 
 
 def _at(texts: tuple[str, ...], index: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES
 from fastfeed.profiler.model.format import WORDS, duration, multiple, one_line, percent, plural
@@ -11,7 +11,7 @@ from fastfeed.profiler.reports import charts, figures, tables
 from fastfeed.profiler.reports.charts import escaped, idle_bar, stacked_bar, swatch
 from fastfeed.profiler.reports.picture import LOOK, PICTURES
 
-__all__ = ["body", "escaped"]
+__all__ = ["body", "escaped", "timeline", "timeline_tools"]
 
 
 def body(result: Result) -> str:
@@ -36,9 +36,10 @@ def _head(result: Result, devices: list[DeviceResult]) -> str:
     facts = []
     if verdict.confidence:
         facts.append(f"confidence: {one_line(verdict.confidence, 20)}")
-    share = verdict.share
+    share = figures.judged_share(result)
+    what = "copies" if verdict.word == "starved_of_copies" else "input"
     if share.low is not None and share.high is not None:
-        facts.append(f"input, 95 % interval: {percent(share.low)} to {percent(share.high)}")
+        facts.append(f"{what}, 95 % interval: {percent(share.low)} to {percent(share.high)}")
     if share.steps_over is not None:
         facts.append(f"{percent(share.steps_over)} of the steps above 5 %")
     if devices:
@@ -139,6 +140,20 @@ def _input(device: DeviceResult) -> str:
 def _timelines(devices: list[DeviceResult]) -> str:
     shown = devices[:PICTURES]
     subset = f" The {PICTURES} most starved of {len(devices)} devices are shown." if len(devices) > len(shown) else ""
+    pictures = "".join(timeline(index, device, device.label) for index, device in enumerate(shown))
+    about = (
+        "Top: steps. Middle: the GPU, with gaps in the color of their cause; where several events share a pixel, each "
+        "gets its share of the height. Bottom: the host waits for input. Hover or tap for details. Drag to move, "
+        f"double-click to zoom in; on the keyboard, arrows move between gaps, + and - zoom.{escaped(subset)}"
+    )
+    return (
+        f'<section><h2>Timeline</h2><p class="soft">{about}</p>{timeline_tools(devices)}{pictures}'
+        "<noscript><p>The timeline is drawn by a script, and scripts are disabled.</p></noscript></section>"
+    )
+
+
+def timeline_tools(devices: Sequence[DeviceResult]) -> str:
+    """The legend of the timelines of these devices, and the buttons that move them."""
     labels = {"back": ("‹", "Earlier"), "on": ("›", "Later"), "out": ("−", "Zoom out"), "in": ("+", "Zoom in")}
     buttons = "".join(
         f'<button type="button" data-do="{key}" aria-label="{title}" title="{title}">{text}</button>'
@@ -147,24 +162,18 @@ def _timelines(devices: list[DeviceResult]) -> str:
     buttons += '<button type="button" data-do="whole">Whole</button>'
     if any(device.steady is not None for device in devices):
         buttons += '<button type="button" data-do="judged">Steady steps</button>'
-    pictures = "".join(
-        f'<figure><figcaption><b>{escaped(one_line(device.label, 120))}</b></figcaption><canvas class="device" '
-        f'tabindex="0" role="img" data-device="{index}" aria-label="{escaped(_timeline_label(device))}">'
-        "</canvas></figure>"
-        for index, device in enumerate(shown)
-    )
     keys = "".join(
         f"<li>{swatch(color)}{escaped(title)}</li>" for key, (title, color) in LOOK.items() if _has_time(devices, key)
     )
-    about = (
-        "Top: steps. Middle: the GPU, with gaps in the color of their cause; where several events share a pixel, each "
-        "gets its share of the height. Bottom: the host waits for input. Hover or tap for details. Drag to move, "
-        f"double-click to zoom in; on the keyboard, arrows move between gaps, + and - zoom.{escaped(subset)}"
-    )
+    return f'<ul class="legend">{keys}</ul><div class="tools">{buttons}</div>'
+
+
+def timeline(index: int, device: DeviceResult, caption: str) -> str:
+    """The picture of one device; `index` is its place in the page's data."""
     return (
-        f'<section><h2>Timeline</h2><p class="soft">{about}</p><ul class="legend">{keys}</ul>'
-        f'<div class="tools">{buttons}</div>{pictures}'
-        "<noscript><p>The timeline is drawn by a script, and scripts are disabled.</p></noscript></section>"
+        f'<figure><figcaption><b>{escaped(one_line(caption, 120))}</b></figcaption><canvas class="device" '
+        f'tabindex="0" role="img" data-device="{index}" aria-label="{escaped(_timeline_label(device))}">'
+        "</canvas></figure>"
     )
 
 

@@ -13,6 +13,7 @@ from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 __all__ = ["cold", "devices", "feeds", "per_step", "ranks", "recording", "table"]
 
 MAX_ROWS = 128  # rows
+_MIN_STEP_SHARE = 0.001  # of a step: smaller causes share a row
 _CLASSES = {
     "step": "length",
     "compute": "computing",
@@ -45,18 +46,24 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = Fa
 
 
 def per_step(device: DeviceResult) -> str:
-    """Where the time of a steady step goes, and how much steps vary; "" with too few steps."""
+    """Where the time of a steady step goes, and how much steps vary; "" with too few steps.
+
+    The means of the classes add up to the step, and those of the causes to its idle part.
+    """
     titles = {about.key: about.title for about in CAUSES.values()} | _CLASSES
-    rows = [
-        [
-            escaped(titles.get(key, key)),
-            escaped(duration(spread.median)),
-            escaped(duration(spread.p95)),
-            "" if key == "step" else escaped(f"{percent(spread.low)} to {percent(spread.high)}"),
-        ]
-        for key, spread in device.per_step.items()
-    ]
-    return table(("Per step", "#median", "#95th percentile", "#share, 95 % interval"), rows) if rows else ""
+    rows, rest = [], []
+    for key, spread in device.per_step.items():
+        is_small = spread.mean < _MIN_STEP_SHARE * device.per_step["step"].mean
+        if key not in _CLASSES and is_small:
+            rest.append(spread.mean)
+            continue
+        interval = "" if key == "step" else f"{percent(spread.low)} to {percent(spread.high)}"
+        cells = (titles.get(key, key), duration(spread.mean), duration(spread.median), duration(spread.p95), interval)
+        rows.append([escaped(cell) for cell in cells])
+    if rest:
+        rows.append([escaped(plural(len(rest), "smaller cause")), escaped(duration(sum(rest))), "", "", ""])
+    head = ("Per step", "#mean", "#median", "#95th percentile", "#share, 95 % interval")
+    return table(head, rows) if rows else ""
 
 
 def devices(all_devices: list[DeviceResult]) -> str:
@@ -133,7 +140,7 @@ def feeds(all_feeds: Sequence[FeedResult]) -> str:
             str(feed.rank),
             f"{feed.batches:,}",
             escaped(duration(feed.span_ns)),
-            escaped(percent(feed.waited_ns / feed.span_ns)) if feed.span_ns > 0 else "–",
+            escaped(percent(feed.wait_share)) if feed.span_ns > 0 else "–",
             str(feed.threads),
             escaped(", ".join(f"{one_line(name, 24)} {duration(ns)} in {spans:,}" for name, (spans, ns) in stages[:8])),
         ])  # fmt: skip

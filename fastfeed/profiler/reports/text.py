@@ -21,7 +21,12 @@ __all__ = ["render"]
 DEFAULT_LINES = 40  # lines without a terminal
 MAX_WIDTH = 120  # longer lines are hard to read
 SHORT = {"h2d": "H2D copies", "other": "other copies", "overhead": "profiler"}
-STYLES = {"not_starved": "bold green", "starved": "bold red", "severe": "bold red"}  # else bold yellow
+STYLES = {
+    "not_starved": "bold green",
+    "starved": "bold red",
+    "severe": "bold red",
+    "starved_of_copies": "bold red",
+}  # else bold yellow
 
 
 class Detail(NamedTuple):
@@ -96,7 +101,7 @@ def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Tex
     details = []
     if verdict.confidence:
         details.append(one_line(verdict.confidence, 20))
-    share = verdict.share
+    share = figures.judged_share(result)
     if share.low is not None and share.high is not None:
         details.append(f"95 % interval {percent(share.low)} to {percent(share.high)}")
     if devices:
@@ -245,11 +250,10 @@ def _explained(gap: Gap) -> str:
 def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     lines: list[Text] = []
     for feed in result.feeds[:3]:
-        share = feed.waited_ns / feed.span_ns if feed.span_ns > 0 else 0.0
         busiest = f"; most work: {one_line(feed.busiest, 24)}" if feed.busiest else ""
         text = (
             f"{one_line(feed.name or feed.feed, 40)}: {feed.batches:,} batches in {duration(feed.span_ns)}, "
-            f"trainer waited {percent(share)} of it; {plural(feed.threads, 'thread')}{busiest}"
+            f"trainer waited {percent(feed.wait_share)} of its time; {plural(feed.threads, 'thread')}{busiest}"
         )
         lines += sheet.labeled("" if lines else "Feed", text, lines=min(2, detail.wrap))
     if len(result.feeds) > 3:

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Foreground", "Started", "hold_streams", "parents", "unrunnable"]
+from fastfeed.profiler.runner.processes import children
+
+__all__ = ["Foreground", "Started", "hold_streams", "unrunnable"]
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _WAITED = (*_FORWARDED, signal.SIGCHLD)
@@ -37,21 +39,6 @@ def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
     return 127, f"cannot run {name}: no such program; name one after --, such as: fastfeed profile -- python train.py"
 
 
-def parents(pid: int) -> list[int]:
-    """A process, its parent, that one's parent, up to this process."""
-    pids = [pid]
-    while len(pids) < 64:
-        try:
-            text = Path(f"/proc/{pids[-1]}/stat").read_text()
-        except OSError:
-            break
-        parent = int(text.rpartition(")")[2].split()[1])
-        if parent <= 1 or parent == os.getpid():
-            break
-        pids.append(parent)
-    return pids
-
-
 def hold_streams() -> None:
     """Streams that are closed become /dev/null: else the next file that is opened would be one of them."""
     for number in range(3):
@@ -66,14 +53,6 @@ def _adopt(enable: bool) -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, int(enable), 0, 0, 0)
 
 
-def _children() -> set[int]:
-    pids: set[int] = set()
-    for path in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            pids.update(map(int, path.read_text().split()))
-    return pids
-
-
 class Foreground:
     """`with Foreground() as front: code = front.run(command, env)`: this process stands behind a command.
 
@@ -86,7 +65,7 @@ class Foreground:
 
     def __enter__(self) -> Foreground:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-        self._children, self._ended = _children(), {}
+        self._children, self._ended = children(), {}
         _adopt(True)
         return self
 
@@ -146,12 +125,12 @@ class Foreground:
     def orphans(self) -> set[int]:
         """Processes that live and are ours since we began, but for the command."""
         self._reap()
-        return _children() - self._children
+        return children() - self._children
 
     def _reap(self, *more: int) -> bool:
         """Fetch how children ended, adopted ones too, whom nsys waits to see gone. True where all of `more` live."""
         gone = 0
-        for pid in {*more, *(_children() - self._children)}:
+        for pid in {*more, *(children() - self._children)}:
             try:
                 ended, status = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:

@@ -33,6 +33,7 @@ _FOLDERS = (  # of later releases first; within one, the greatest version
     "usr/lib/*/nsight-systems/target-linux-*",
 )
 _VERSION = re.compile(rb"(?:Tegra Profiler Report|Nsight Systems Stream) (\d+)[@.](\d+)[@.](\d+)")
+_DUMP = re.compile(r"libprotobuf|ProtobufUtils|Can't parse message of type")  # what it prints of fields that it lacks
 _STREAM = b"Nsight Systems Stream"
 
 
@@ -152,12 +153,19 @@ def _head(report: Path) -> bytes:
 
 def _refusal(nsys: Path, report: Path, result: subprocess.CompletedProcess[str]) -> str:
     """nsys's own sentence, and what to do about it: a newer report needs a newer nsys."""
+    installed = version(nsys)
     lines = [line.strip() for part in (result.stderr, result.stdout) for line in re.split(r"[\r\n]+", part)]
     lines = [line for line in lines if line and "%" not in line]  # progress
+    if any(_DUMP.search(line) for line in lines):
+        program = f"{nsys}, version {installed}," if installed else f"{nsys}"
+        return (
+            f"{report} cannot be opened by {program} as it does not know all that the report holds: a newer Nsight"
+            " Systems wrote it, or it is damaged; install the version that wrote it or a later one, or export it where"
+            f" it was recorded: nsys export --type sqlite {report.name}"
+        )
     errors = [line for line in lines if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)]
     message = " ".join((errors or lines[-1:])[:2]) or f"it ended with code {result.returncode} and without a word"
     report_version = _written_by(report)
-    installed = version(nsys)
     if report_version and installed and _versions(Path(report_version)) > _versions(Path(installed)):
         return (
             f"{report} was written by Nsight Systems{report_version}, and {nsys} is the older {installed} ({message});"

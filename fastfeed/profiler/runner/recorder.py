@@ -13,11 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.runner import capture
-from fastfeed.profiler.runner.child import Foreground, parents
+from fastfeed.profiler.runner.child import Foreground
+from fastfeed.profiler.runner.processes import descendants, parents, processor_time, runs
 from fastfeed.profiler.runner.settings import Settings
 
 __all__ = ["SUFFIXES", "RunResult", "recordings", "under_nsys", "under_nvprof", "without_profiler"]
@@ -26,6 +28,9 @@ SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 _FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
 _AGENTS_S = 3.0  # they take a tenth of it
 START_S = 60.0  # for nsys to begin the command; it takes less than one
+END_S = 120.0  # for nsys to end after the command, while it neither computes nor writes; it may import for minutes
+_BUSY = 0.01  # processors that nsys takes at least while it imports; one that hangs may still look around
+_TICKS = os.sysconf("SC_CLK_TCK")  # of processor time, per second
 _MIN_FREE = 1 << 30  # bytes; a recording of an hour can take that
 
 
@@ -58,7 +63,9 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
             settings.nsys, options, output, settings.command, settings.delay, settings.duration
         )
         with Foreground() as front, _open_log(log) as number, _startup_lock() as release:
-            monitor = _CommandMonitor(front, scratch / "pid", log, [path for path in pipes.values() if path], release)
+            written = partial(_written, scratch, log, output)
+            pipe_paths = [path for path in pipes.values() if path]
+            monitor = _CommandMonitor(front, scratch / "pid", log, pipe_paths, release, written)
             code = front.run(command, env, started=monitor.pid, apart=True, actions=_streams(number), idle=monitor.look)
             code = monitor.wait_for_command(code)
             _wait_for_agents(front)
@@ -67,7 +74,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
                 f"nsys did not start the command: {_disk_full(scratch, 'TMPDIR') or capture.last_line(log)}"
             )
         if not recordings(settings.out, name) and not _recover(scratch, output):
-            return RunResult(code, (_no_recording(settings, log),))
+            return RunResult(code, (monitor.why_ended or _no_recording(settings, log),))
     return RunResult(code)
 
 
@@ -93,11 +100,19 @@ class _CommandMonitor:
     """Tracks the command's process and its parents: where signals go, and which survive if nsys ends first."""
 
     def __init__(
-        self, front: Foreground, path: Path, log: Path, pipes: Sequence[str], begun: Callable[[], None]
+        self,
+        front: Foreground,
+        path: Path,
+        log: Path,
+        pipes: Sequence[str],
+        begun: Callable[[], None],
+        written: Callable[[], int],  # bytes of nsys's files
     ) -> None:
         self._front, self._path, self._log, self._pipes, self._begun = front, path, log, pipes, begun
-        self._deadline = time.monotonic() + START_S
+        self._deadline, self._written = time.monotonic() + START_S, written
+        self._work, self._bytes, self._worked_at = 0, 0, 0.0  # processor time and bytes of nsys's files, and when
         self._ancestors: list[int] = []
+        self.why_ended = ""  # by us
         self._piped, self._copied = False, 0  # bytes of the log that the terminal has
 
     def pid(self) -> int | None:
@@ -117,6 +132,11 @@ class _CommandMonitor:
                 self._deadline += START_S
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)  # it hangs, and has locks of its own that a signal would wait for
+        elif child and self._hangs_at_its_end(child):
+            self.why_ended = "nsys left no recording: it hung after the command had ended, and was killed"
+            for pid in _of_nsys(child, self._front):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         if self._piped:
             with self._log.open("rb") as file:
                 file.seek(self._copied)
@@ -125,6 +145,16 @@ class _CommandMonitor:
             if sys.stdout:
                 sys.stdout.buffer.write(new)
                 sys.stdout.flush()
+
+    def _hangs_at_its_end(self, child: int) -> bool:
+        """The command has ended, and what is left of nsys does nothing."""
+        if runs(self._ancestors[0]):
+            return False
+        work, now = sum(map(processor_time, _of_nsys(child, self._front))), time.monotonic()
+        written = self._written()  # copying a large recording to a slow file system takes next to no processor time
+        if abs(work - self._work) > _BUSY * END_S * _TICKS or written != self._bytes or not self._worked_at:
+            self._work, self._bytes, self._worked_at = work, written, now
+        return now - self._worked_at > END_S
 
     def _wake(self) -> None:
         """Opening a pipe to write waits for a reader; where that one has gone, the first write shall say so."""
@@ -150,9 +180,23 @@ def _wait_for_agents(front: Foreground) -> None:
         time.sleep(0.02)  # killing one would leave locks in /dev/shm, and every later nsys would fail
 
 
+def _of_nsys(child: int, front: Foreground) -> set[int]:
+    """A child that is waited for, and the processes of nsys below it and among our orphans."""
+    return {child, *filter(_is_nsys, {*descendants(child), *front.orphans()})}
+
+
+def _written(scratch: Path, log: Path, output: Path) -> int:
+    """Bytes of the files that nsys writes, but for its messages: those of its scratch folder, and the recording."""
+    size = 0
+    for path in (*scratch.rglob("*"), *output.parent.glob(f"{output.name}.*")):
+        with contextlib.suppress(OSError):  # it has just been removed
+            size += path.lstat().st_size if path != log else 0
+    return size
+
+
 def _is_nsys(pid: int) -> bool:
     try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("nsys")
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("nsys", "Qdstrm"))
     except OSError:
         return False
 

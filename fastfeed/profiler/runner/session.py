@@ -17,7 +17,8 @@ from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import recorder, surroundings
 from fastfeed.profiler.runner.child import hold_streams
 from fastfeed.profiler.runner.launchers import Launch, detect_launcher, interpreter
-from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, prepare_folder, rank_of, remove_previous
+from fastfeed.profiler.runner.previous import check_previous, remove_previous
+from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, prepare_folder, rank_of
 
 __all__ = ["record", "record_rank"]
 
@@ -28,6 +29,8 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
     settings, tool = _choose(settings, environ, notes)
     launch = detect_launcher(settings.command) if tool else None
     prepare_folder(settings.out)
+    if not settings.force:
+        check_previous(settings.out, None if launch else rank)
     if not (launch and environ.get("SLURM_NNODES", "1") != "1"):  # other machines may be at work in the folder already
         remove_previous(settings.out, None if launch else rank)
     env = {**environ, TIMELINE: str(settings.out / "timeline.jsonl")}

@@ -5,22 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of", "remove_previous"]
+__all__ = ["TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of"]
 
 TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
 _RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
-_OURS = re.compile(
-    r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes)"
-    r"|timeline(\.rank(?P<feed>\d+))?\.jsonl|report\.html"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +26,7 @@ class Settings:
     delay: int = 0  # seconds before recording begins
     duration: int = 0  # seconds of recording; 0: to the end
     nsys: Path | None = None
+    force: bool = False  # replace files in `out` that have our names and that others wrote
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), default=str)
@@ -86,11 +82,3 @@ def prepare_folder(out: Path) -> None:
         raise ConfigError(
             f"cannot write a recording into {out}: {error.strerror}; name another folder with --out{full}"
         ) from error
-
-
-def remove_previous(out: Path, rank: int | None) -> None:
-    """Remove what an earlier run left in the folder: two runs must not be taken for ranks of one."""
-    for path in out.iterdir():
-        match = _OURS.fullmatch(path.name)
-        if match and (rank is None or str(rank) in (match["rank"], match["feed"])):
-            path.unlink()

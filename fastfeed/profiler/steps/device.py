@@ -9,8 +9,11 @@ import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause, summarize_period
 from fastfeed.profiler.attribution.classify import Activity
+from fastfeed.profiler.attribution.consistency import consistency_metrics
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.frameworks import framework_of
 from fastfeed.profiler.model.intervals import clip, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.model.trace import Trace
@@ -21,6 +24,7 @@ from fastfeed.profiler.steps.step_stats import step_spreads
 __all__ = ["device_result", "labels", "main_process"]
 
 _WORST_GAPS = 3
+_MIN_MARKED = 0.3  # of the recording: fewer whole steps than usual are judged by if they are marked, and this much
 _MAX_HELD_NS = 1_000_000  # events rarely hold work back for longer than this while the device is idle
 _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
@@ -37,16 +41,14 @@ def device_result(
 ) -> DeviceResult:
     """Everything about one device except what other ranks cost it.
 
-    With fewer than `min_steps` steady steps, the whole recording is judged.
+    With fewer than `min_steps` steady steps the whole recording is judged, unless marked steps are a real part of it.
     """
     first, last = map(int, attribution.edges)
     whole = summarize_period(attribution, spans(np.array([first]), np.array([last])))
     steady_spans = clip(union(steps.spans[steps.steady]), first, last)
-    steady = (
-        summarize_period(attribution, steady_spans)
-        if steps.steady.sum() >= min_steps and measure(steady_spans)
-        else None
-    )
+    is_enough = steps.steady.sum() >= min_steps
+    is_enough |= not steps.guessed and measure(steady_spans) >= _MIN_MARKED * (last - first)
+    steady = summarize_period(attribution, steady_spans) if is_enough and measure(steady_spans) else None
     judged = steady or whole
     main = main_process(trace, attribution.rows)
     rank = trace.processes[main].rank if main >= 0 else None
@@ -71,25 +73,28 @@ def device_result(
         metrics={
             **device_metrics(trace, host, attribution, steps, judged),
             **_gap_metrics(trace, device, attribution, judged),
+            **consistency_metrics(trace, attribution, judged),
         },
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
         per_step=step_spreads(attribution, steps, judged),
+        copies=share_of(
+            steps, judged, attribution.busy["h2d"], spans_with_cause(attribution.slices, Cause.H2D_STAGING)
+        ),
+        framework=framework_of(trace.names),
     )
 
 
 def _gap_metrics(trace: Trace, device: int, attribution: Attribution, judged: Period) -> dict[str, float]:
     """How the idle gaps split, and which signs there are that operations are missing from the trace."""
-    ops, rows, gaps, slices = trace.ops, attribution.rows, attribution.gaps, attribution.slices
+    gaps, slices = attribution.gaps, attribution.slices
     idle = max(judged.budget.idle, 1)
-    longest_op = int((ops.end[rows] - ops.start[rows]).max(initial=0))
     unexplained = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
     unexplained &= slices.end - slices.start > _MAX_HELD_NS
     if _shares_process(trace, device):  # work of another device may hold it back in ways that are not recorded
         unexplained[:] = False
     held_back = spans(slices.start[unexplained], slices.end[unexplained])
     return {
-        "longest_op_share": longest_op / max(int(attribution.edges[1] - attribution.edges[0]), 1),
         "late_share": float(overlap(gaps.late, judged.spans).sum()) / idle,
         "call_share": float(overlap(gaps.in_call, judged.spans).sum()) / idle,
         "queued_share": float(overlap(gaps.queued, judged.spans).sum()) / idle,
@@ -99,8 +104,8 @@ def _gap_metrics(trace: Trace, device: int, attribution: Attribution, judged: Pe
 
 def main_process(trace: Trace, rows: np.ndarray) -> int:
     """The process that most of these ops belong to; -1 if unknown."""
-    process, count = np.unique(trace.ops.process[rows], return_counts=True)
-    return int(process[np.argmax(count)])
+    process, number = numbered(trace.ops.process[rows])
+    return int(process[np.argmax(np.bincount(number)) if len(process) > 1 else 0])
 
 
 def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
@@ -136,7 +141,8 @@ def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: i
     if steady_start <= first or not skipped:
         return None
     cold = summarize_period(attribution, cold_spans)
-    return Cold(skipped, cold_spans, cold.budget.idle, cold.causes)
+    cut = 0 if steps.whole is None else int((~steps.whole[:skipped]).sum())
+    return Cold(skipped, cold_spans, cold.budget.idle, cold.causes, cut)
 
 
 def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
@@ -145,12 +151,15 @@ def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps
     if not len(gaps.start):
         return ()
     inside = overlap(gaps_spans := spans(gaps.start, gaps.end), judged.spans)
-    by_input = np.zeros(len(gaps.start), np.int64)
-    is_input = slices.cause == Cause.INPUT
-    np.add.at(by_input, slices.gap[is_input], (slices.end - slices.start)[is_input])
-    is_starved = judged.causes.get(Cause.INPUT, 0) * 5 > judged.budget.idle
-    weight = np.where(inside > 0, by_input if is_starved and by_input.any() else inside, 0)
-    chosen = np.argsort(-weight, kind="stable")[:_WORST_GAPS]
+    weight = inside
+    if judged.causes.get(Cause.INPUT, 0) * 5 > judged.budget.idle:
+        is_input = slices.cause == Cause.INPUT
+        by_input = np.zeros(len(gaps.start), np.int64)
+        np.add.at(by_input, slices.gap[is_input], (slices.end - slices.start)[is_input])
+        weight = np.where(inside > 0, by_input, 0)
+    least = np.partition(weight, -_WORST_GAPS)[-_WORST_GAPS] if len(weight) > _WORST_GAPS else 0
+    longest = np.flatnonzero(weight >= least)
+    chosen = longest[np.argsort(-weight[longest], kind="stable")][:_WORST_GAPS]
     return tuple(
         _describe_gap(trace, host, attribution, steps, int(gap)) for gap in chosen if weight[gap] and len(gaps_spans)
     )
@@ -168,13 +177,14 @@ def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Ste
     thread = int(slices.thread[longest])
     previous = attribution.rows[ops.end[attribution.rows] == start]
     step = np.flatnonzero((steps.spans[:, 0] <= start) & (steps.spans[:, 1] > start)) if len(steps.spans) else []
+    inside = _innermost_name(trace, host, slices, longest) or trace.name(int(slices.name[longest]))
     return Gap(
         start=start,
         end=end,
         causes=dict(sorted(sums.items(), key=lambda item: -item[1])),
         next_op=trace.name(int(ops.name[gaps.op[gap]])),
         thread=_thread_label(trace, thread) if thread >= 0 else "",
-        inside=_innermost_name(trace, host, slices, longest) or trace.name(int(slices.name[longest])),
+        inside="" if inside in steps.labels else inside,  # a step of the host, which may be ahead of the device's
         step=steps.labels[int(step[0])] if len(step) else "",
         last_op=trace.name(int(ops.name[previous[0]])) if len(previous) else "",
     )
@@ -182,8 +192,8 @@ def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Ste
 
 def _shares_process(trace: Trace, device: int) -> bool:
     """Does a process that uses this device use others too?"""
-    processes = np.unique(trace.ops.process[trace.ops.device == device])
-    return bool((np.isin(trace.ops.process, processes) & (trace.ops.device != device)).any())
+    is_other = trace.ops.device != device
+    return bool(np.isin(distinct(trace.ops.process[~is_other]), distinct(trace.ops.process[is_other])).any())
 
 
 def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> str:

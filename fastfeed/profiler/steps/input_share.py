@@ -28,16 +28,19 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
         edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
         windows = np.column_stack([edges[:-1], edges[1:]])
         parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
-        low, high = share(parts, wholes)
-        return Share(value, min(low, value), max(high, value))
+        return Share(value, *_interval(value, parts, wholes))
     parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
-    low, high = share(parts, wholes)
     step_shares = parts / np.maximum(wholes, 1)
     return Share(
         value,
-        min(low, value),
-        max(high, value),
+        *_interval(value, parts, wholes),
         median=float(np.median(step_shares)),
         p95=float(np.percentile(step_shares, 95)),
         steps_over=float(np.mean(step_shares > STARVED)),
     )
+
+
+def _interval(value: float, parts: np.ndarray, wholes: np.ndarray) -> tuple[float | None, float | None]:
+    """The interval that holds the value; none if all parts are alike, which says nothing about another recording."""
+    low, high = share(parts, wholes)
+    return (None, None) if low == high else (min(low, value), max(high, value))

@@ -9,6 +9,7 @@ import numpy as np
 from fastfeed.profiler.attribution.attribution import Attribution
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import intersect, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import Period, Steps
 from fastfeed.profiler.model.thresholds import STARVED
@@ -27,7 +28,7 @@ def device_metrics(
 ) -> Mapping[str, float]:
     """The metrics the advice needs; those that the trace does not contain are left out.
 
-    Of steps: `steps`, `step_ms` (median), `launches_per_step`. Of kernels, medians: `kernel_us`, `lead_us`
+    Of steps: `steps`, `step_ms` (mean), `launches_per_step`. Of kernels, medians: `kernel_us`, `lead_us`
     (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`, `h2d_gbps`,
     `h2d_pageable` (share of the bytes), `prefetched` (share of their time that overlaps kernels). Of calls:
     `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in which the device was idle). Of
@@ -46,8 +47,9 @@ def device_metrics(
     count = len(steady)
     if count:
         length = steady[:, 1] - steady[:, 0]
-        metrics |= {"steps": count, "step_ms": float(np.median(length)) / 1e6}
-    kernels = rows[np.isin(ops.kind[rows], (Kind.COMPUTE, Kind.GRAPH, Kind.COMM))]
+        metrics |= {"steps": count, "step_ms": float(length.mean()) / 1e6}
+    kind = ops.kind[rows]
+    kernels = rows[(kind == Kind.COMPUTE) | (kind == Kind.GRAPH) | (kind == Kind.COMM)]
     if len(kernels):
         metrics["kernel_us"] = float(np.median(ops.end[kernels] - ops.start[kernels])) / 1e3
     has_launch = attribution.launch >= 0
@@ -87,19 +89,19 @@ def _copies(trace: Trace, attribution: Attribution, rows: np.ndarray, steps: int
 
 def _calls(trace: Trace, host: Host, attribution: Attribution, judged: Period, steps: int) -> dict[str, float]:
     calls = trace.calls
-    processes = np.unique(trace.ops.process[attribution.rows])
-    thread_process = np.array([thread.process for thread in trace.threads] or [-1])
-    in_process = np.isin(thread_process[calls.thread], processes) if len(calls.thread) else np.empty(0, bool)
-    inside = in_process & _within(calls.start, judged.spans)
+    processes = distinct(trace.ops.process[attribution.rows])
+    is_thread = np.isin([thread.process for thread in trace.threads] or [-1], processes)  # one of these processes'
     metrics = {}
-    for name, activity in (("alloc", Activity.ALLOC), ("sync", Activity.SYNC)):
-        metrics[f"{name}_calls"] = float((inside & (host.call_activity == activity)).sum())
+    by_name = {"alloc": host.call_activity == Activity.ALLOC, "sync": host.call_activity == Activity.SYNC}
+    calling = {name: rows[is_thread[calls.thread[rows]]] for name, of in by_name.items() for rows in of.nonzero()}
+    for name, rows in calling.items():
+        metrics[f"{name}_calls"] = float(_within(calls.start[rows], judged.spans).sum())
         if steps:
             metrics[f"{name}_per_step"] = metrics[f"{name}_calls"] / steps
-    syncing = np.flatnonzero(in_process & (host.call_activity == Activity.SYNC))
+    syncing = calling["sync"]
     sync = intersect(union(spans(calls.start[syncing], calls.end[syncing])), judged.spans)
     metrics["sync_ms"] = measure(sync) / 1e6
-    metrics["sync_idle_ms"] = measure(subtract(sync, union(*attribution.busy.values()))) / 1e6
+    metrics["sync_idle_ms"] = measure(subtract(sync, attribution.covered)) / 1e6
     return metrics
 
 

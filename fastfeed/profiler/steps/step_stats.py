@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -15,39 +16,44 @@ from fastfeed.profiler.model.statistics import MIN_STEPS, share
 
 __all__ = ["step_spreads"]
 
-_MIN_SHARE = 0.001  # of the judged time: a smaller share has no row
-
 
 def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapping[str, Spread]:
     """Per-step statistics of the steady steps by key: "step", "idle", the busy classes, and causes by their keys.
 
-    Empty with fewer than 3 steady steps. Anything below a thousandth of the time is left out.
+    Means are rounded so that they add up: the busy classes and "idle" to the step, the causes to "idle". Empty with
+    fewer than 3 steady steps, or if they are not what is judged.
     """
     steady = steps.spans[steps.steady]
     if len(steady) < MIN_STEPS:
         return {}
     length = overlap(steady, judged.spans)
-    causes = {
-        CAUSES[cause].key: spans_with_cause(attribution.slices, cause) for cause in Cause if judged.causes.get(cause)
-    }
-    sets = (
-        {name: attribution.busy[name] for name in BUSY}
-        | {"idle": spans_with_cause(attribution.slices, *Cause)}
-        | causes
-    )
-    result = {"step": _spread(steady[:, 1] - steady[:, 0], length)}
-    for key, covered in sets.items():
-        if measure(covered):
-            spent = overlap(steady, covered)
-            if spent.sum() >= _MIN_SHARE * length.sum():
-                result[key] = _spread(spent, length)
-    return result
+    sets = {name: attribution.busy[name] for name in BUSY if measure(attribution.busy[name])}
+    for cause in Cause:
+        if judged.causes.get(cause):
+            sets[CAUSES[cause].key] = spans_with_cause(attribution.slices, cause)
+    spent = {key: overlap(steady, covered) for key, covered in sets.items()}
+    spent = {key: each for key, each in spent.items() if each.any()}
+    means = _means([int(each.sum()) for each in spent.values()], len(steady))
+    result = {"step": _spread(length, length, round(int(length.sum()) / len(steady)))}
+    causes = {}
+    for (key, each), mean in zip(spent.items(), means, strict=True):
+        (result if key in BUSY else causes)[key] = _spread(each, length, mean)
+    if causes:
+        idle = overlap(steady, spans_with_cause(attribution.slices, *Cause))
+        result["idle"] = _spread(idle, length, sum(spread.mean for spread in causes.values()))
+    return result | causes
 
 
-def _spread(spent: np.ndarray, length: np.ndarray) -> Spread:
+def _means(sums: list[int], count: int) -> list[int]:
+    """Each sum divided by the count, rounded so that the results add up to the rounded mean of all."""
+    edges = [round(total / count) for total in accumulate(sums, initial=0)]
+    return [end - start for start, end in pairwise(edges)]
+
+
+def _spread(spent: np.ndarray, length: np.ndarray, mean: int) -> Spread:
     low, high = share(np.minimum(spent, length), length)
     return Spread(
-        mean=round(float(spent.mean())),
+        mean=mean,
         median=round(float(np.median(spent))),
         p95=round(float(np.percentile(spent, 95))),
         low=low,

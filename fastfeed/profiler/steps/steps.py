@@ -1,28 +1,21 @@
-"""Finds the training steps of a trace, and which of them are steady."""
+"""Finds the training steps of a trace, and which of them are whole and steady."""
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 
 from fastfeed.profiler.model.intervals import spans
 from fastfeed.profiler.model.result import Steps
-from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
+from fastfeed.profiler.model.trace import Kind, Trace
+from fastfeed.profiler.steps.marks import Rounds, marked_steps, optimizer_steps, wait_steps
+from fastfeed.profiler.steps.recurrences import recurring_rounds
 
 __all__ = ["find_steps", "no_steps"]
 
-_STEP = (
-    r"ProfilerStep|(run[\W_]?)?train(ing)?[\W_]?(step|batch|iteration|iter)|(global|one)[\W_]?step|step|iteration|iter"
-)
-_NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
-    rf"^[\W_]*(epoch[\W_]*\d+[\W_]+)?({_STEP}|batch)[\W_]*\d+([\W_]+(of[\W_]+)?\d+)?[\W_]*$", re.I
-)
-_NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
-_MIN_STEPS = 3  # fewer do not establish a period
 _STEADY_TOLERANCE = 0.2  # of the median: the deviation allowed for a steady step
-_PAUSE = 10  # times the usual period: a longer pause between steps belongs to neither, e.g. a break in the recording
-_BETWEEN = 0.05  # of a period between steps: with more, the annotation covers only part of a step
+# of a step: it is whole if the recording of the device misses less; its beginning, unlike its end, waits for input
+_NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005
+_SHORT = 0.95  # of the shortest usual step
 
 
 def find_steps(
@@ -30,23 +23,25 @@ def find_steps(
 ) -> Steps:
     """The steps of one process, from the best evidence available.
 
-    Steps named by the format or an annotation come first, then waits for input (`waits`: a set of spans of the main
-    thread), then operations that recur on the device.
-    `edges` is the device's first start and last end; a step that reaches outside is incomplete and never steady.
+    In this order: ranges of whole steps, optimizer steps, waits for input (`waits`: a set of spans of the main
+    thread), and then a guess, operations that recur on the device.
+    `edges` is the device's first start and last end; a step that reaches outside is cut and never steady.
     `launch` is from `launch_calls`: if the host runs ahead of the device by more than a step, steps are measured on
     the device.
     """
-    for result, is_host_side in (
-        (_from_ranges(trace, process), True),
-        (_from_waits(trace, process, waits, edges), True),
-        (_from_device(trace, device, edges), False),
-    ):
-        if result is not None:
-            step_spans, labels, source = result
-            if is_host_side:
-                step_spans = _on_device(trace, device, launch, step_spans)
-            return Steps(step_spans, labels, source, _steady(step_spans, edges))
-    return no_steps()
+    launched = _launch_times(trace, launch)
+    rounds = _marked_rounds(trace, device, process, waits, launched)
+    is_guess = rounds is None
+    if rounds is None:
+        rounds = recurring_rounds(trace, device, process, edges, launched)
+    if rounds is None:
+        return no_steps()
+    if not is_guess:
+        rounds = _on_device(trace, device, launch, rounds)
+    step_spans = rounds.spans
+    whole = _whole(step_spans, edges, rounds.has_end and not _may_be_open(trace, step_spans))
+    clipped = np.where(whole[:, None], np.clip(step_spans, *edges), step_spans)
+    return Steps(clipped, rounds.labels, rounds.source, _steady(clipped, whole), is_guess, whole)
 
 
 def no_steps() -> Steps:
@@ -54,155 +49,98 @@ def no_steps() -> Steps:
     return Steps(np.empty((0, 2), np.int64), (), "", np.empty(0, bool))
 
 
-def _in_process(trace: Trace, process: int) -> np.ndarray:
-    """Which ranges belong to this process; those without a thread belong to every process."""
-    thread = trace.ranges.thread
-    process_of = np.array([thread.process for thread in trace.threads] + [process])
-    return process_of[thread] == process
+def _launch_times(trace: Trace, launch: np.ndarray) -> np.ndarray:
+    """When each op was launched, or started where the launch is not recorded: int64, shape (len(ops),)."""
+    times = trace.ops.start.copy()
+    times[launch >= 0] = trace.calls.start[launch[launch >= 0]]
+    return times
 
 
-def _from_ranges(trace: Trace, process: int) -> tuple[np.ndarray, tuple[str, ...], str] | None:
-    ranges = trace.ranges
-    in_process = _in_process(trace, process)
-    names = [trace.name(int(name)) for name in np.unique(ranges.name[in_process & (ranges.kind == RangeKind.NVTX)])]
-    index = {name: number for number, name in enumerate(trace.names)}
-    numbered = np.isin(ranges.name, [index[name] for name in names if _NUMBERED.match(name)])
-    named = np.isin(ranges.name, [index[name] for name in names if _NAMED.match(name)])
-    is_nvtx = in_process & (ranges.kind == RangeKind.NVTX)
-    witnesses = [
-        (rows, source)
-        for rows, source in (
-            (np.flatnonzero(in_process & (ranges.kind == RangeKind.STEP)), "steps that the trace marks"),
-            (np.flatnonzero(is_nvtx & numbered), "numbered annotations"),
-            (np.flatnonzero(is_nvtx & named), "annotations"),
-        )
-        if len(rows)
-    ]
-    # a single "batch 1" is not a step
-    sufficient = [(rows, source) for rows, source in witnesses if len(rows) >= _MIN_STEPS]
-    return _in_order(trace, *(sufficient or witnesses)[0]) if witnesses else None
+def _marked_rounds(
+    trace: Trace, device: int, process: int, waits: np.ndarray | None, launched: np.ndarray
+) -> Rounds | None:
+    """The best marks that are enough to be steps; one range of a whole step if there is nothing else."""
+    marked = marked_steps(trace, process, waits)
+    if marked is not None and len(marked.labels) > 1:
+        return marked
+    optimizer = optimizer_steps(trace, process, waits)
+    if optimizer is not None:
+        return optimizer
+    between = wait_steps(trace, process, waits, launched[trace.ops.device == device])
+    if marked is None or between is None:
+        return between or marked
+    inside = (between.spans[:, 0] >= marked.spans[0, 0]) & (between.spans[:, 0] < marked.spans[0, 1])
+    return marked if 2 * inside.sum() >= len(inside) else between
 
 
-def _in_order(trace: Trace, rows: np.ndarray, source: str) -> tuple[np.ndarray, tuple[str, ...], str]:
-    """Ranges as steps: from the thread with the most; nested or repeated ranges count once.
+def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) -> Rounds:
+    """Steps as the device sees them if the host is far ahead: from the first kernel of one step to that of the next.
 
-    A step lasts until the next one starts: many programs annotate the computation and wait for the batch outside it.
+    Copies do not count: on a stream of their own they run ahead with the host. Steps whose work is not recorded, at
+    either end of the recording, are left out.
     """
-    ranges = trace.ranges
-    _, inverse, count = np.unique(ranges.thread[rows], return_inverse=True, return_counts=True)
-    rows = rows[inverse == np.argmax(count)]
-    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
-    reach = np.maximum.accumulate(ranges.end[rows])
-    rows = rows[np.concatenate([[True], ranges.end[rows][1:] > reach[:-1]])]
-    start, end = ranges.start[rows], ranges.end[rows].copy()
-    if len(rows) > 1:
-        period, pause = np.median(np.diff(start)), start[1:] - end[:-1]
-        end[:-1] = np.where(pause <= _PAUSE * period, start[1:], end[:-1])
-        if len(rows) > _MIN_STEPS and np.median(pause) > _BETWEEN * period:  # the end of the last one is not known
-            rows, start, end = rows[:-1], start[:-1], end[:-1]
-    labels = tuple(trace.name(int(name)) for name in ranges.name[rows])
-    pattern = re.sub(r"\d+", "N", labels[0])
-    return spans(start, end), labels, f"{source} ({pattern})"
-
-
-def _from_waits(
-    trace: Trace, process: int, waits: np.ndarray | None, within: np.ndarray
-) -> tuple[np.ndarray, tuple[str, ...], str] | None:
-    """From one wait for a batch to the next: fastfeed's waits, which are one per step, else any loader's."""
-    ranges = trace.ranges
-    name_ids = [index for index, name in enumerate(trace.names) if name == "fastfeed:wait"]
-    rows = np.flatnonzero(
-        _in_process(trace, process) & (ranges.kind == RangeKind.FEED) & np.isin(ranges.name, name_ids)
-    )
-    if len(rows) > _MIN_STEPS:
-        edges, source = np.sort(ranges.start[rows]), "the feed's waits for batches"
-    elif waits is not None and len(waits) > _MIN_STEPS:
-        edges, source = waits[:, 0], "waits for batches"
-        if _periodic(edges, within) is None:
-            return None
-    else:
-        return None
-    return spans(edges[:-1], edges[1:]), tuple(f"batch {n}" for n in range(len(edges) - 1)), source
-
-
-def _from_device(trace: Trace, device: int, edges: np.ndarray) -> tuple[np.ndarray, tuple[str, ...], str] | None:
-    """From what recurs on the device: a copy of the batch, else a kernel that runs once per round of the others."""
-    ops = trace.ops
-    rows = np.flatnonzero((ops.device == device) & (ops.end > ops.start))
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
-    sizes, count = np.unique(ops.bytes[copies], return_counts=True)
-    for size in sizes[np.argsort(-sizes * (count > _MIN_STEPS))][:8] if len(sizes) else ():
-        at = ops.start[copies[ops.bytes[copies] == size]]
-        rhythm = _periodic(at, edges)
-        computed = np.searchsorted(at, ops.start[rows[ops.kind[rows] == Kind.COMPUTE]], side="right")
-        if rhythm is not None and len(np.unique(computed)) >= 0.8 * len(at):  # each round also computes something
-            return *rhythm, f"recurring copies of {size:,} bytes to the GPU"
-    names, count = np.unique(ops.name[rows], return_counts=True)
-    candidates = names[count > _MIN_STEPS]
-    for name in candidates[np.argsort(count[count > _MIN_STEPS], kind="stable")][:32]:
-        at = np.flatnonzero(ops.name[rows] == name)
-        distances = np.diff(at)
-        if (
-            len(rows) >= 10 * len(at)
-            and np.mean(distances == np.median(distances)) >= 0.8
-            and distances.sum() >= 0.8 * len(rows)
-        ):
-            rhythm = _periodic(ops.start[rows[at]], edges)
-            if rhythm is not None:
-                return *rhythm, f"the recurring kernel {trace.name(int(name))[:60]}"
-    return None
-
-
-def _periodic(start: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]] | None:
-    """Rounds from one start to the next, if regular enough to be steps and most of the recording."""
-    if len(start) <= _MIN_STEPS or 2 * (start[-1] - start[0]) < edges[1] - edges[0]:
-        return None
-    length = np.diff(start)
-    regular = np.mean(np.abs(length - np.median(length)) <= 0.5 * np.median(length))
-    if regular < 0.7 or not np.median(length):
-        return None
-    return spans(start[:-1], start[1:]), tuple(f"round {n}" for n in range(len(length)))
-
-
-def _on_device(trace: Trace, device: int, launch: np.ndarray, step_spans: np.ndarray) -> np.ndarray:
-    """Steps as the device sees them if the host is far ahead: from the first op of one step to that of the next."""
-    ops = trace.ops
-    rows = np.flatnonzero((ops.device == device) & (launch >= 0))
+    ops, step_spans = trace.ops, rounds.spans
+    is_kernel = np.isin(ops.kind, (Kind.COMPUTE, Kind.GRAPH))
+    rows = np.flatnonzero((ops.device == device) & (launch >= 0) & is_kernel)
     call_start = trace.calls.start[launch[rows]]
     step = np.searchsorted(step_spans[:, 0], call_start, side="right") - 1
     is_inside = (step >= 0) & (call_start < step_spans[step, 1])
     rows, step = rows[is_inside], step[is_inside]
+    if not len(rows):
+        return rounds
+    worked = np.arange(step.min(), step.max() + 1)
     first_start = np.full(len(step_spans), np.iinfo(np.int64).max)
     np.minimum.at(first_start, step, ops.start[rows])
     last_end = np.full(len(step_spans), np.iinfo(np.int64).min)
     np.maximum.at(last_end, step, ops.end[rows])
-    if (last_end < first_start).any() or (
-        np.diff(first_start) <= 0
-    ).any():  # steps without work, or out of order: cannot be separated
-        return step_spans
-    if np.median(first_start - step_spans[:, 0]) <= np.median(step_spans[:, 1] - step_spans[:, 0]):
-        return step_spans
-    return spans(first_start, np.concatenate([first_start[1:], [max(last_end[-1], first_start[-1] + 1)]]))
+    first_start, last_end, host_spans = first_start[worked], last_end[worked], step_spans[worked]
+    if (last_end < first_start).any() or (np.diff(first_start) <= 0).any():  # without work, or out of order
+        return rounds
+    if np.median(first_start - host_spans[:, 0]) <= np.median(host_spans[:, 1] - host_spans[:, 0]):
+        return rounds
+    end = np.concatenate([first_start[1:], [max(last_end[-1], first_start[-1] + 1)]])
+    labels = tuple(rounds.labels[index] for index in worked)
+    return Rounds(spans(first_start, end), labels, rounds.source, has_end=False)  # a wait may follow the last op
 
 
-def _steady(step_spans: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Complete steps from the first run of three within a fifth of the median length, if that is most of them."""
-    is_complete = (step_spans[:, 0] >= edges[0]) & (step_spans[:, 1] <= edges[1])
-    # the first step may start before its first op, and the last may end after its last op
+def _may_be_open(trace: Trace, step_spans: np.ndarray) -> bool:
+    """May the recording have ended inside the last step? Readers close ranges that are open then with the last event.
+
+    A step that is about as long as the shortest of the usual ones counts as whole.
+    """
+    length, end = step_spans[:, 1] - step_spans[:, 0], step_spans[-1, 1]
+    ends = np.concatenate([trace.ranges.end, trace.calls.end, trace.ops.end])
+    closed_together = ends.max(initial=0) <= end and (ends == end).sum() > 1
+    if not closed_together or len(length) < 2:
+        return False
+    others, typical = length[:-1], np.median(length[:-1])
+    usual = others[np.abs(others - typical) <= _STEADY_TOLERANCE * typical]
+    return bool(length[-1] < _SHORT * (usual if len(usual) else others).min())
+
+
+def _whole(step_spans: np.ndarray, edges: np.ndarray, has_end: bool) -> np.ndarray:
+    """Which steps the recording of the device covers: bool, shape (n,).
+
+    A device is recorded from its first op to its last. What a step waited for before its first op is lost if that is
+    the first op of all, and the rest of the step would pass for a step that waits less.
+    """
     length = step_spans[:, 1] - step_spans[:, 0]
-    overlapping = np.flatnonzero((step_spans[:, 1] > edges[0]) & (step_spans[:, 0] < edges[1]))
-    if not len(overlapping):
-        return np.zeros(len(step_spans), bool)
-    slack = 0.5 * np.median(length[overlapping])
-    is_complete |= (step_spans[:, 0] >= edges[0] - slack) & (step_spans[:, 1] <= edges[1] + slack)
-    steady = is_complete.copy()
-    if not is_complete.any():
+    whole = step_spans[:, 0] >= edges[0] - _NEGLIGIBLE_BEGINNING * length
+    whole &= step_spans[:, 1] <= edges[1] + _NEGLIGIBLE_END * length
+    whole[-1] &= has_end
+    return whole
+
+
+def _steady(step_spans: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Whole steps from the first run of three within a fifth of the median length, if that is most of them."""
+    steady = whole.copy()
+    if not whole.any():
         return steady
-    typical = np.median(length[is_complete])
-    is_near = is_complete & (np.abs(length - typical) <= _STEADY_TOLERANCE * typical)
+    length = step_spans[:, 1] - step_spans[:, 0]
+    typical = np.median(length[whole])
+    is_near = whole & (np.abs(length - typical) <= _STEADY_TOLERANCE * typical)
     runs = is_near[:-2] & is_near[1:-1] & is_near[2:] if len(is_near) >= 3 else np.zeros(0, bool)
     first = int(np.argmax(runs)) if runs.any() else 0
-    if 2 * is_complete[first:].sum() >= is_complete.sum():  # otherwise steps are irregular, and three alike are chance
+    if 2 * whole[first:].sum() >= whole.sum():  # otherwise steps are irregular, and three alike are chance
         steady[:first] = False
     return steady

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
 
 __all__ = ["family_costs", "remedies"]
@@ -39,6 +40,8 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
         if spent < _MIN_SHARE * window:
             continue
         change, evidence = _ADVICE[family](device, spent, feeds)
+        if device.steps.guessed:
+            change, evidence = _of_guesses(family, change, evidence)
         result.append(
             Remedy(
                 family=family,
@@ -55,6 +58,13 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
     return tuple(result)
 
 
+def _of_guesses(family: str, change: str, evidence: str) -> tuple[str, str]:
+    """The same advice for rounds that may be no steps, and whose copies may be no batches."""
+    if family == "h2d":
+        change = f"If these copies are batches: {change[0].lower()}{change[1:]}"
+    return change, evidence.replace(" per step", " per guessed step")
+
+
 def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     metrics = device.metrics
     pageable, rate = metrics.get("h2d_pageable", 0.0), metrics.get("h2d_gbps")
@@ -66,15 +76,10 @@ def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple
         evidence += f", {percent(metrics['prefetched'], 0)} of the time overlapping kernels"
     if pageable >= _MIN_PAGEABLE:
         return (
-            "Pin the host memory (pin_memory=True, non_blocking=True) and send images as uint8: a quarter of the "
-            "bytes of float32.",
+            change_in(device.framework, "pageable"),
             f"{evidence}; {percent(pageable, 0)} of the bytes come from pageable memory.",
         )
-    return (
-        "Copy the next batch on its own stream during the current step (prefetch to the device), and send images as "
-        "uint8.",
-        evidence + ".",
-    )
+    return change_in(device.framework, "prefetch"), evidence + "."
 
 
 def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
@@ -90,11 +95,7 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
             if lead > 0
             else "; launches are not ahead of the GPU"
         )
-    return (
-        "Launch fewer, larger kernels: torch.compile, jax.jit or jit_compile=True, CUDA graphs, a larger batch. "
-        "More loader workers will not help.",
-        f"{evidence}.",
-    )
+    return f"{change_in(device.framework, 'launch')} More loader workers will not help.", f"{evidence}."
 
 
 def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
@@ -106,23 +107,23 @@ def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
         )
     else:  # seen only as a Python function, e.g. block_until_ready
         evidence = f"The GPU idled {duration(spent)} while the host waited for its results."
-    return (
-        "Read results less often: call .item(), .cpu() or print the loss every 50 steps instead of every step.",
-        evidence,
-    )
+    return change_in(device.framework, "sync"), evidence
 
 
 def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     return (
-        "Reuse device memory: a caching allocator, no empty_cache() in the loop, batches of one shape "
-        "(PyTorch: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-        f"Device memory was allocated or freed {_frequency(device.metrics, 'alloc')}; cudaFree waits for the GPU.",
+        change_in(device.framework, "alloc"),
+        f"Device memory was allocated or freed {_frequency(device.metrics, 'alloc')}; freeing it waits for the GPU.",
     )
 
 
-def _fixed_advice(change: str, evidence: str) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
+def _fixed_advice(
+    evidence: str, change: str = "", what: str = ""
+) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
     def advise(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-        return change, evidence.format(lost=duration(spent), share=percent(spent / max(device.judged.budget.window, 1)))
+        return change or change_in(device.framework, what), evidence.format(
+            lost=duration(spent), share=percent(spent / max(device.judged.budget.window, 1))
+        )
 
     return advise
 
@@ -159,36 +160,31 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
     "alloc": _alloc,
     "comm": _comm,
     "checkpoint": _fixed_advice(
-        "Save in the background (orbax AsyncCheckpointer, torch.distributed.checkpoint.async_save); evaluate and log "
-        "less often.",
         "The GPU idled {lost}, {share} of the time, while the training thread saved, evaluated or logged.",
+        what="checkpoint",
     ),
     "compile": _fixed_advice(
-        "Keep shapes fixed and warm the compile cache (TORCHINDUCTOR_CACHE_DIR, JAX_COMPILATION_CACHE_DIR); exclude "
-        "the first steps from the measurement.",
-        "The GPU idled {lost}, {share} of the time, while code was compiled or loaded.",
+        "The GPU idled {lost}, {share} of the time, while code was compiled or loaded.", what="compile"
     ),
     "contention": _fixed_advice(
+        "The launching thread was ready to run but had no core for {lost}, {share} of the time.",
         "Leave a core for the training thread: fewer workers, OMP_NUM_THREADS=1 in workers, ranks pinned to their own "
         "cores.",
-        "The launching thread was ready to run but had no core for {lost}, {share} of the time.",
     ),
     "dependency": _fixed_advice(
-        "Check which streams wait for which: launched work was waiting for other work; the host was not late.",
         "Launched work waited for other work for {lost}, {share} of the time.",
+        "Check which streams wait for which: launched work was waiting for other work; the host was not late.",
     ),
     "profiler": _fixed_advice(
-        "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is profiler overhead.",
         "The profiler itself was running for {lost}, {share} of the time.",
+        "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is profiler overhead.",
     ),
-    "unknown": _fixed_advice(
-        "Record the host as well: nsys -t cuda,nvtx,osrt with NVTX ranges, or PyTorch's profiler with CPU activity.",
-        "What the host did was not recorded for {lost}, {share} of the time.",
-    ),
+    "unknown": _fixed_advice("What the host did was not recorded for {lost}, {share} of the time.", what="unknown"),
 }
 
 
 def _frequency(metrics: Mapping[str, float], what: str) -> str:
     if metrics.get(f"{what}_per_step", 0) >= 0.05:
-        return f"{metrics[f'{what}_per_step']:,.1f} times per step"
+        count = metrics[f"{what}_per_step"]
+        return f"{count:,.{0 if count >= 100 else 1}f} times per step"
     return plural(round(metrics.get(f"{what}_calls", 0)), "time")

@@ -14,6 +14,7 @@ from fastfeed.profiler.model.trace import RangeKind, Trace
 __all__ = ["feed_results"]
 
 _WAIT = "wait"
+_PAUSE = 10  # times the usual time from one batch to the next request: the end of an epoch
 _PASSIVE = {_WAIT, "place"}  # not part of producing a batch
 
 
@@ -63,6 +64,7 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
     waiting = rows[np.isin(ranges.name[rows], [name for name, text in stages_by_id.items() if text == _WAIT])]
     working = {text: spent for text, (_, spent) in stages.items() if text not in _PASSIVE}
     decoding = np.isin(ranges.name[rows], [name for name, text in stages_by_id.items() if text in ("decode", "dali")])
+    waits = _in_order(spans(ranges.start[waiting], ranges.end[waiting]))
     return FeedResult(
         feed=str(feed.get("feed", "")),
         name=str(feed.get("name", "")),
@@ -73,4 +75,26 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
         stages=stages,
         threads=len(np.unique(ranges.thread[rows[decoding]])),
         busiest=max(working, key=lambda text: working[text], default=""),
+        waits=waits,
+        training_ns=_training(union(waits)),
     )
+
+
+def _training(waits: np.ndarray) -> int:
+    """Nanoseconds of training: every wait, and after each the time until the next. `waits`: a set of spans.
+
+    A timeline does not say when an epoch ended: a pause that is much longer than usual is validation or the like, and
+    counts as a usual one, as does the time after the last batch. The first batch's step counts, however long it is:
+    programs are compiled in it.
+    """
+    between = waits[1:, 0] - waits[:-1, 1]
+    if not len(between):
+        return 0
+    is_pause = between > _PAUSE * np.median(between)
+    is_pause[0] = False
+    usual = between[~is_pause][1:] if (~is_pause).sum() > 1 else between[:1]
+    return measure(waits) + int(between[~is_pause].sum()) + round(float(usual.mean()) * (1 + int(is_pause.sum())))
+
+
+def _in_order(waits: np.ndarray) -> np.ndarray:
+    return waits[np.argsort(waits[:, 1], kind="stable")]

@@ -9,6 +9,7 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
 from fastfeed.profiler.steps.input_share import STARVING
+from fastfeed.profiler.verdict.framework_changes import change_in
 
 __all__ = ["feed_advice", "input_advice", "proxy_input"]
 
@@ -44,7 +45,8 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
             f"{_workers(metrics)}batches are loaded in the training thread itself now.",
             f"{evidence} The loader has no workers (_SingleProcessDataLoaderIter).",
         )
-    pytorch = "single_process" in metrics
+    pytorch = "single_process" in metrics  # its loader, whichever framework trains
+    loader = "" if device.framework == "pytorch" else device.framework
     every = metrics.get("wait_every", 0)
     if every > _MAX_WORKER_PERIOD:
         keep = (
@@ -68,9 +70,7 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
         )
     if metrics.get("wait_grows", 1) > 1:
         return f"{faster}: look at storage first, e.g. larger sequential shards or a local cache.", evidence
-    if pytorch:
-        return f"{faster}: more workers while cores are free, else decode at reduced size or on the GPU.", evidence
-    return f"{faster}: more decoding threads while cores are free, or decode on the GPU.", evidence
+    return f"{faster}: {change_in('pytorch' if pytorch else loader, 'more_loading')}", evidence
 
 
 def _pattern(metrics: Mapping[str, float]) -> str:

@@ -6,19 +6,26 @@ from collections.abc import Sequence
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
-from fastfeed.profiler.model.result import DeviceResult, FeedResult, Remedy, Share, Verdict
+from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.model.thresholds import STARVED, word
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.steps.input_share import STARVING
-from fastfeed.profiler.verdict.advice import remedies
+from fastfeed.profiler.verdict.abstention import (
+    CONFIRMED_STEPS,
+    LIKELY_STEPS,
+    abstention_reasons,
+    confidence,
+    doubts,
+)
+from fastfeed.profiler.verdict.advice import family_costs, remedies
 from fastfeed.profiler.verdict.input_advice import feed_advice
 
 __all__ = ["focus", "judge", "starved_word"]
 
 _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
-_BUSY = 0.80  # of the window in kernels: many small losses are not a bottleneck
-_LIKELY_STEPS, _CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
-_MIN_WAITS = 3  # waits for input, if there are no steps: a single one may be something else
+_BUSY = 0.80  # of the window in kernels and copies that are no batches: many small losses are not a bottleneck
+_STARVED = ("starved", "severe")
+_NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the program wins
 _HOW_TO_RECORD = (
     "Record some 30 steps after the first 10, host side included: fastfeed profile -- python train.py; "
     "or PyTorch's profiler with CPU and CUDA activities."
@@ -26,9 +33,16 @@ _HOW_TO_RECORD = (
 
 
 def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
-    """The device the verdict is about: the most starved of those that do a real part of the work."""
+    """The device the verdict is about: the most starved of those that do a real part of the work.
+
+    If none is starved of input, it is the one that loses most to copies, of those that are starved of them.
+    """
     max_ops = max(device.ops for device in devices)
-    return max((device for device in devices if device.ops * 20 >= max_ops), key=lambda device: device.share.value)
+    at_work = [device for device in devices if device.ops * 20 >= max_ops]
+    by_input = max(at_work, key=lambda device: device.share.value)
+    if starved_word(by_input.share) in _STARVED:
+        return by_input
+    return max(filter(_lacks_copies, at_work), key=lambda device: device.copies.value, default=by_input)
 
 
 def starved_word(share: Share) -> str:
@@ -38,6 +52,23 @@ def starved_word(share: Share) -> str:
     if plain == "not_starved":
         return plain
     return word(low) if low >= STARVED else "borderline"
+
+
+def _word(device: DeviceResult) -> str:
+    """Starved of input, else of copies to the GPU that nothing hides, else neither."""
+    by_input = starved_word(device.share)
+    return "starved_of_copies" if by_input not in _STARVED and _lacks_copies(device) else by_input
+
+
+def _lacks_copies(device: DeviceResult) -> bool:
+    """Do copies that nothing hides starve the device, and cost more than anything else?
+
+    Where the host launches slowly, copies are exposed because of that.
+    """
+    if starved_word(device.copies) not in _STARVED:
+        return False
+    costs = family_costs(device)
+    return costs["h2d"] == max(costs.values())
 
 
 def judge(
@@ -55,19 +86,21 @@ def judge(
     if not devices:
         return _no_device(feeds, again, waits)
     device = focus(devices)
+    origin = origins[device.trace]
     advice = remedies(device, feeds)
-    reasons = _abstention_reasons(device, origins)
-    verdict_word = "abstained" if reasons else starved_word(device.share)
-    busy = device.judged.budget.compute >= _BUSY * device.judged.budget.window
+    reasons = abstention_reasons(device, origin)
+    verdict_word = "abstained" if reasons else _word(device)
+    budget = device.judged.budget
+    busy = budget.compute + budget.other >= _BUSY * budget.window
     bound = advice[0].family if advice and (advice[0].share >= _MIN_BOUND_SHARE or not busy) else "gpu"
     return Verdict(
         word=verdict_word,
         headline=_headline(verdict_word, device, advice, bound, len(devices), reasons),
         bound="" if reasons else bound,
         share=device.share,
-        confidence="" if reasons else _confidence(device),
+        confidence="" if reasons else confidence(device, origin),
         evidence=_evidence(device, advice),
-        against=_against(device, devices),
+        against=(*_against(device, devices), *(() if reasons else doubts(device, origin))),
         falsify=_falsify(verdict_word, device),
         change=_change(verdict_word, advice, bound),
         command=again,
@@ -77,50 +110,8 @@ def judge(
     )
 
 
-def _abstention_reasons(device: DeviceResult, origins: Sequence[Origin]) -> tuple[str, ...]:
-    """Why the trace does not support a verdict; empty if it does."""
-    origin, judged = origins[device.trace], device.judged
-    window, idle = max(judged.budget.window, 1), max(judged.budget.idle, 1)
-    missing = judged.causes.get(Cause.NO_LAUNCH, 0)
-    reasons = []
-    if origin.sampled:
-        reasons.append("The trace is sampled: events were left out.")
-    if origin.dropped:
-        reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
-    if not origin.host_calls:
-        reasons.append(
-            "The host's API calls were not recorded, so a late launch cannot be distinguished from a delayed kernel."
-        )
-    elif idle >= STARVED * window and missing > 0.05 * idle:
-        reasons.append(
-            f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
-            f"{percent(missing / idle, 0)} of the idle time ends in the others."
-        )
-    elif device.metrics.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
-        reasons.append(
-            f"For {percent(device.metrics['held_share'], 0)} of the idle time work was already launched, and "
-            "nothing recorded explains why it had not started: device operations are missing from the trace."
-        )
-    unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + missing
-    min_waits = device.metrics.get("steps", 0) / 2 or _MIN_WAITS
-    # with recorded input waits, the unknown time is something else
-    waits_recorded = judged.input.waits >= min_waits
-    flips = not waits_recorded and word(device.share.value) != word(device.share.value + unknown / window)
-    if origin.host_calls and unknown > 0.2 * idle and device.share.value < STARVED and flips:
-        reasons.append(
-            f"For {percent(unknown / idle, 0)} of the idle time it was not recorded what the host did; "
-            f"that is {percent(unknown / window)} of the window and could be input."
-        )
-    if judged.budget.overhead > 0.1 * window:
-        reasons.append(f"The profiler itself took {percent(judged.budget.overhead / window, 0)} of the window.")
-    longest = device.metrics.get("longest_op_share", 0.0)
-    if longest > 0.5:
-        reasons.append(f"One device operation covers {percent(longest, 0)} of the window; is its record damaged?")
-    return tuple(reasons)
-
-
 def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) -> Verdict:
-    waited = max((feed.waited_ns / max(feed.span_ns, 1) for feed in feeds), default=0.0)
+    waited = max((feed.wait_share for feed in feeds), default=0.0)
     headline = "The recording has no device activity."
     if feeds:
         headline += f" By the feed's own timeline the trainer waited for batches {percent(waited)} of the time."
@@ -152,6 +143,9 @@ def _headline(
     idle = judged.budget.idle / max(judged.budget.window, 1)
     where = device.label if count > 1 else "The GPU"
     limit = "the GPU itself is the bottleneck" if bound == "gpu" else f"the largest loss: {FAMILIES[bound]}"
+    largest = next((remedy for remedy in advice if remedy.family == bound), None)
+    # the sentence is about input: what costs more is named, too
+    more = f"; {limit} ({percent(largest.share)})" if largest and largest.family not in ("input", "h2d") else ""
     if verdict_word == "abstained":
         return f"No verdict. {reasons[0]}"
     if verdict_word == "borderline":
@@ -160,22 +154,24 @@ def _headline(
             if share.low is not None and share.high
             else ""
         )
-        return f"{where} may be starved: input costs {percent(share.value)} of the time{low}."
+        return f"{where} may be starved: input costs {percent(share.value)} of the time{low}{more}."
     if verdict_word == "not_starved":
         return f"{where} is not starved: input costs {percent(share.value)} of the time. Idle {percent(idle)}; {limit}."
+    if verdict_word == "starved_of_copies":
+        return (
+            f"{where} is starved of copies: {percent(device.copies.value)} of the time it waits for batches to be "
+            f"copied to it, with nothing to compute meanwhile{more}."
+        )
     much = "severely starved" if verdict_word == "severe" else "starved"
     staged = judged.causes.get(Cause.H2D_STAGING, 0) > judged.causes.get(Cause.INPUT, 0)
     what = "input, most of it for copies from pageable memory" if staged else "input"
-    return f"{where} is {much}: {percent(share.value)} of the time it waits for {what} (idle {percent(idle)})."
-
-
-def _confidence(device: DeviceResult) -> str:
-    steps = int(device.steps.steady.sum())
-    return "confirmed" if steps >= _CONFIRMED_STEPS else "likely" if steps >= _LIKELY_STEPS else "weak"
+    return f"{where} is {much}: {percent(share.value)} of the time it waits for {what} (idle {percent(idle)}){more}."
 
 
 def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:
     sentences = [remedy.evidence for remedy in advice[:2]]
+    if device.copies.value >= STARVED and all(remedy.family != "h2d" for remedy in advice[:2]):
+        sentences.append(f"Copies to the GPU that nothing hides cost {percent(device.copies.value)} of the time.")
     for gap in device.worst[:1]:
         inside = f" in {gap.inside}" if gap.inside else ""
         sentences.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")
@@ -196,19 +192,28 @@ def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str
         sentences.append(f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work and cost nothing.")
     if not len(device.steps.labels):
         sentences.append("No steps were found: the figures cover the whole recording, including its start.")
-    elif steady < _LIKELY_STEPS:
+    elif steady < LIKELY_STEPS:
         whole = f"Only {plural(steady, 'complete step')}" if steady else "No complete step"
         sentences.append(
-            f"{whole} {'were' if steady > 1 else 'was'} recorded; a likely verdict takes {_LIKELY_STEPS}, "
-            f"a confirmed one {_CONFIRMED_STEPS}."
+            f"{whole} {'were' if steady > 1 else 'was'} recorded; a likely verdict takes {LIKELY_STEPS}, "
+            f"a confirmed one {CONFIRMED_STEPS}."
         )
+    if device.steps.guessed and steady:
+        sentences.append(f"Nothing marks the steps: they are guessed from {device.steps.found_by}.")
     if device.cold is not None and device.cold.steps:
-        first = "The first step is" if device.cold.steps == 1 else f"The first {device.cold.steps:,} steps are"
-        sentences.append(f"{first} left out as cold start.")
+        sentences.append(_left_out(device.cold))
     low, high = (pick(other.share.value for other in devices) for pick in (min, max))
     if high - low > STARVED:
         sentences.append(f"Devices differ: input costs {percent(low)} to {percent(high)}.")
     return tuple(sentences)
+
+
+def _left_out(cold: Cold) -> str:
+    """Why the steady steps do not begin with the first."""
+    if cold.steps == cold.cut:
+        return "The recording begins inside the first step, which is left out."
+    first = "The first step is" if cold.steps == 1 else f"The first {cold.steps:,} steps are"
+    return f"{first} left out as cold start{', and the recording begins inside the first' if cold.cut else ''}."
 
 
 def _falsify(verdict_word: str, device: DeviceResult) -> str:
@@ -216,6 +221,12 @@ def _falsify(verdict_word: str, device: DeviceResult) -> str:
         return ""
     if verdict_word == "not_starved":
         return "If the same run on batches kept in memory is more than 5 % faster, this verdict is wrong."
+    if verdict_word == "starved_of_copies":
+        gain = 1 / max(1 - device.copies.value, 0.01)
+        return (
+            f"The same run on one batch that stays on the GPU should be up to {gain:.2f} times as fast; if it is not, "
+            "this verdict is wrong."
+        )
     gain = 1 / max(1 - device.share.value, 0.01)
     return (
         f"The same run on batches kept in memory should be up to {gain:.2f} times as fast; if it is not, this verdict "
@@ -224,10 +235,12 @@ def _falsify(verdict_word: str, device: DeviceResult) -> str:
 
 
 def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
+    """About what costs most, whatever the verdict is about."""
     if verdict_word == "abstained":
         return "Nothing yet: record again, as described under Record."
-    families = ("input", "h2d") if verdict_word in ("starved", "severe", "borderline") else (bound,)
-    largest = next((remedy for remedy in advice if remedy.family in families), None)
-    if largest is not None:
-        return largest.change
-    return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a faster GPU would help."
+    if verdict_word == "not_starved" and bound == "gpu":
+        return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a faster GPU would help."
+    if verdict_word == "not_starved":
+        return advice[0].change
+    # of a starved device something known is lost, which is better than a recording of the rest
+    return next(remedy for remedy in advice if remedy.family not in _NO_CHANGE).change

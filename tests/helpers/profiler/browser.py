@@ -83,11 +83,11 @@ class Browser:
         while data:
             data = data[os.write(self._write, data) :]
         while True:
-            said = self._message()
-            if said.get("id") == asked["id"]:
-                assert "error" not in said, f"{method}: {said['error']}"
-                return said["result"]
-            self.events.append(said)
+            answer = self._message()
+            if answer.get("id") == asked["id"]:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return answer["result"]
+            self.events.append(answer)
 
     def _message(self) -> dict[str, Any]:
         until = time.monotonic() + PATIENCE_S
@@ -102,9 +102,9 @@ class Browser:
 
     @contextmanager
     def tab(
-        self, file: Path, width: int, height: int = 800, *, dark: bool = False, touch: bool = False
+        self, file: Path | str, width: int, height: int = 800, *, dark: bool = False, touch: bool = False
     ) -> Iterator[Tab]:
-        """A page of this size, loaded and drawn."""
+        """A page of this size, loaded and drawn. `file` may be an address."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session, width, height)
@@ -115,7 +115,7 @@ class Browser:
         tab.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         tab.call("Emulation.setEmulatedMedia", features=[scheme])
-        tab.call("Page.navigate", url=file.resolve().as_uri())
+        tab.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
         tab.wait("document.readyState === 'complete'")
         tab.wait("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
         try:
@@ -136,9 +136,9 @@ class Tab:
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression gives; a promise is waited for."""
-        said = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in said, said["exceptionDetails"]
-        return said["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def wait(self, expression: str) -> None:
         """Until the expression is true."""

@@ -37,6 +37,7 @@ def nsys(
     streams: bool = True,  # hands descriptors of its caller on
     starts: bool = True,  # the command at all
     hangs: bool = False,  # before it starts the command
+    stays: bool = False,  # after the command has ended
     full: bool = False,  # its scratch disk
     records: bool = True,
     lingers: float = 0,  # seconds that a process of it lives on after its end, with all it has inherited
@@ -57,7 +58,13 @@ def nsys(
         if lingers and os.fork() == 0:
             time.sleep(lingers)
             os._exit(0)
-        sys.exit(_profile(words[1:], options or OPTIONS, streams, starts, full, STREAM * records + b"torn" * torn))
+        made = b"" if stays else STREAM * records + b"torn" * torn
+        code = _profile(words[1:], options or OPTIONS, streams, starts, full, made)
+        until = time.monotonic() + 60 * stays
+        while time.monotonic() < until:  # it looks around from time to time
+            time.sleep(0.05)
+            sum(range(300_000))
+        sys.exit(code)
 
 
 def importer(**_: object) -> None:

@@ -23,8 +23,8 @@ KERNELS = (
 
 def event(cat: str, name: str, ts: Any, dur: Any, *, pid: Any = PID, tid: Any = PID, **args: Any) -> dict[str, Any]:
     """A complete event in the usual order of keys."""
-    made = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
-    return made | ({"args": args} if args else {})
+    record = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    return record | ({"args": args} if args else {})
 
 
 def launch(corr: int, ts: Any, dur: Any = 5, **more: Any) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def kernel(
     )  # fmt: skip
 
 
-def meta(kind: str, pid: Any, said: str, tid: Any = 0) -> dict[str, Any]:
+def meta(kind: str, pid: Any, value: str, tid: Any = 0) -> dict[str, Any]:
     key = "labels" if kind == "process_labels" else "name"
-    return {"name": kind, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {key: said}}
+    return {"name": kind, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {key: value}}
 
 
 def flows(corr: int, ts: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.format import WORDS, percent
 from fastfeed.profiler.model.result import (
     Charge,
     Cold,
@@ -173,16 +174,14 @@ def result(*devices: DeviceResult, word: str = "", **more: object) -> Result:
             remedies.append(Remedy(
                 family, x, x * 80, 1 / (1 - x), causes, CHANGE, f"{len(causes)} causes, {x:.1%} of the window."
             ))  # fmt: skip
-    steps = int(devices[0].steps.steady.sum()) if devices and devices[0].steady else 0
-    step = judged.budget.window / steps / MS if judged and steps else 0.0
     verdict = Verdict(
-        word, f"The GPU waits for input {share.value:.1%} of the time: {share.value * step:.1f} ms of every "
-        f"{step:.1f} ms step.", "input", share, "confirmed",
+        word, f"The GPU is {WORDS.get(word, word).lower()}: {percent(share.value)} of the time it waits for input.",
+        "input", share, "confirmed",
         ("22 of 24 steps wait longer than 5 % of their time for input.",
          "The three longest gaps are inside DataLoader.__next__ on the main thread."),
         ("3 ms of waiting per step are hidden behind work that was queued and cost nothing.",),
-        f"With the loader replaced by one cached batch, a step should take {(1 - share.value) * step:.1f} ms. If it "
-        f"still takes {step:.1f}, this is wrong.", CHANGE,
+        f"The same run on batches kept in memory should be up to {1 / max(1 - share.value, 0.01):.2f} times as fast; "
+        "if it is not, this verdict is wrong.", CHANGE,
         "fastfeed profile --steps 50 -- python train.py --batch 64", remedies=tuple(remedies),
     )  # fmt: skip
     origin = Origin("runs/resnet50/worker0.1623143089861.pt.trace.json.gz", "chrome", "Kineto 1.9", START)

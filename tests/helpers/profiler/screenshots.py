@@ -21,14 +21,14 @@ WIDTHS = (360, 1280)
 
 def take(chrome: Browser, page: Path, out: Path, widths: tuple[int, ...] = WIDTHS) -> list[Path]:
     """Every picture of one page; the files written."""
-    made = []
+    images = []
     for width in widths:
         for dark in (False, True):
             with chrome.tab(page, width, dark=dark, touch=width < 600) as tab:
                 path = out / f"{page.stem}-{width}-{'dark' if dark else 'light'}.png"
                 path.write_bytes(tab.picture())
-                made.append(path)
-    return made
+                images.append(path)
+    return images
 
 
 def main() -> int:
@@ -36,15 +36,15 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", type=Path, help="HTML files of `fastfeed analyze --html`")
     parser.add_argument("--out", type=Path, default=Path("screenshots"), help="folder for the pictures")
     parser.add_argument("--width", type=int, action="append", help="pixels; 360 and 1280 if not said")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if found() is None:
         print("No Chromium was found; install it (Debian: apt-get install chromium).", file=sys.stderr)
         return 1
-    given.out.mkdir(parents=True, exist_ok=True)
-    pages = given.pages or _examples(given.out)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    pages = arguments.pages or _examples(arguments.out)
     with browser() as chrome:
         for page in pages:
-            for path in take(chrome, page, given.out, tuple(given.width or WIDTHS)):
+            for path in take(chrome, page, arguments.out, tuple(arguments.width or WIDTHS)):
                 print(path)
     return 0
 

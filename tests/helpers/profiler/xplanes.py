@@ -70,12 +70,12 @@ def space(
 def varint(value: int) -> bytes:
     """Seven bits a byte; a negative number as its 64-bit complement, ten bytes."""
     value &= (1 << 64) - 1
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def field_of(number: int, value: Stat) -> bytes:

@@ -147,7 +147,7 @@ def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> Non
     assert sum(charged.values()) - charged["rank 1", Cause.INPUT] < 2 * STEPS * JITTER
 
 
-def test_a_lead_ends_where_nobody_waits() -> None:
+def test_a_lead_ends_where_no_one_waits() -> None:
     """The second of three buckets finds both even; what 1 computes longer before the third is its own lateness."""
     buckets = [Talk((0, 1))] * 3 * STEPS
 

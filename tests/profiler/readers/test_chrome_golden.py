@@ -42,7 +42,7 @@ WITH_GOLDEN = [name for name in PLAIN if "gpu4" not in name]
 def the(data: Path, name: str) -> Path:
     path = data / "traces" / "kineto" / name
     if not path.is_file():
-        pytest.skip(f"{path} is missing; fetch it as the README beside it says")
+        pytest.skip(f"{path} is missing; fetch it as the README next to it says")
     return path
 
 

@@ -12,6 +12,8 @@ from fastfeed.profiler.model.trace import Kind, RangeKind
 from fastfeed.profiler.readers.chrome import jax
 from fastfeed.profiler.readers.chrome import reader as chrome
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 HOST, THREAD = 701, 3_100
 
 

@@ -11,6 +11,8 @@ from helpers.profiler.nsys_databases import AGES, ORDER, Export, columns, gid, m
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.readers.nsys import reader as nsys
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def story(path: Path, age: str) -> Path:
     export = Export(path, age)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from helpers.profiler.nsys_databases import Export, gid, million
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers.nsys import reader as nsys
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 MAGIC = b"SQLite format 3\0"
 
@@ -54,6 +57,25 @@ def test_overwritten_in_the_middle(tmp_path):
     content[8_192:-8_192] = b"\xff" * (len(content) - 16_384)
     path.write_bytes(bytes(content))
     assert "damaged or unfinished SQLite database" in refused(path)
+
+
+def test_a_damaged_schema_of_several_lines_is_refused_in_one(tmp_path):
+    path = good(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE odd (a TEXT NOT NULL\n  -- a comment\n)")
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET sql = replace(sql, 'TEXT NOT NULL', '\"TEXT') WHERE name = 'odd'")
+    assert "malformed" in (text := refused(path)) and "\n" not in text
+
+
+def test_a_number_of_thousands_of_digits_is_none(tmp_path):
+    export = Export(tmp_path / "run.sqlite")
+    export.kernel(1_200, 2_000)
+    path = export.done()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE IF NOT EXISTS TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
+        database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV (name, value) VALUES ('CpuCores', ?)", ["9" * 5000])
+    assert len(nsys.read(path).ops.start) == 1
 
 
 def test_a_schema_that_is_no_text(tmp_path):
@@ -120,9 +142,9 @@ def test_rows_that_cannot_be(tmp_path):
     trace = nsys.read(export.done())
     assert sorted(trace.ops.start.tolist()) == [1_000, 3_000]
     assert trace.origin.notes == (
-        "5 device operations have no valid start and end and are left out",
-        "1 API calls have no valid start and end and are left out",
-        "1 ranges end before they begin and are left out",
+        "5 device operations without a valid start and end are left out",
+        "1 API call without a valid start and end is left out",
+        "1 range with an end before the start is left out",
     )
 
 
@@ -130,7 +152,7 @@ def test_nothing_but_rows_that_cannot_be(tmp_path):
     export = Export(tmp_path / "run.sqlite")
     export.kernel(900, 800)
     text = refused(export.done())
-    assert "has no usable device work (1 device operations have no valid start and end and are left out)" in text
+    assert "has no usable device work (1 device operation without a valid start and end is left out)" in text
 
 
 def test_texts_that_are_no_utf8_or_missing(tmp_path):

@@ -8,6 +8,8 @@ from helpers.profiler.nsys_databases import Export, gid
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.readers.nsys import reader as nsys
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 MAIN = gid(100, 100)
 
 
@@ -97,11 +99,18 @@ def test_who_said_a_range(export):
     ]
 
 
-def test_domains_without_ranges_name_the_package_at_fault(export):
-    export.nvtx(10, None, "fastfeed", eventType=75, domainId=1)
+@pytest.mark.parametrize("name", ["fastfeed", "NVTX"])
+def test_domains_without_ranges_name_the_package_at_fault(export, name):
+    export.nvtx(10, None, name, eventType=75, domainId=1)
     export.nvtx(10, None, "NCCL", eventType=75, domainId=2)
     (note,) = nsys.read(export.done()).origin.notes
-    assert "NVTX domain fastfeed holds no range" in note and "nvtx<0.2.12" in note
+    assert f"NVTX domain {name} holds no range" in note and "nvtx<0.2.12" in note
+
+
+def test_domains_that_libraries_leave_empty_need_no_note(export):
+    for number, name in enumerate(("cuBLAS", "CUBLAS", "cuDNN", "NCCL", "TensorRT", "a library to come"), 1):
+        export.nvtx(10, None, name, eventType=75, domainId=number)
+    assert nsys.read(export.done()).origin.notes == ()
 
 
 def test_domains_with_ranges_need_no_note(export):
@@ -187,7 +196,7 @@ def test_ready_threads_without_a_core(export):
         for start, came, state in events:  # the last has no end: the recording ended first
             export.row("SCHED_EVENTS", start=start, cpu=0, isSchedIn=came, globalTid=thread, threadState=state)
     trace = nsys.read(export.done())
-    # the other process has neither calls nor ranges, and is nobody here
+    # the other process has neither calls nor ranges, and does not count here
     assert (trace.sched.start.tolist(), trace.sched.end.tolist(), trace.sched.thread.tolist()) == ([20], [30], [0])
 
 

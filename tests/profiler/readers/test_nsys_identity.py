@@ -10,6 +10,8 @@ from helpers.profiler.nsys_databases import Export, gid, payload
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.readers.nsys import reader as nsys
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def two(tmp_path, age: str = "2026") -> Export:
     """Two processes, each with a kernel on what it calls device 0."""

@@ -32,11 +32,19 @@ else:
     if b"2025@5" in report.read_bytes():
         print("Exporting [=====50%      ]", end="\\r")
         sys.exit("Report was created in Nsight Systems version (2025.5.1.121), newer than your current version")
+    if b"unknown" in report.read_bytes():
+        print("Exporting [=====50%      ]", end="\\r")
+        print({dump!r}, file=sys.stderr)
+        sys.exit("Exportation error: ProtobufUtils.cpp(73): Throw in function void QuadDProtobufUtils::ReadMessage()")
     if b"mute" in report.read_bytes():
         sys.exit(3)
     out = next(word.partition("=")[2] for word in words if word.startswith("--output="))
     shutil.copyfile({export!r}, out)
 """
+DUMP = (  # nsys 2022.4 of a report of 2023.2, whose first line does not name its version
+    "[libprotobuf ERROR src/google/protobuf/message_lite.cc:122] Can't parse message of type"
+    ' "QuadDAnalysis.Data.SessionState" because it is missing required fields: DeviceState.Props.Items[79].Type'
+)
 IMPORTER = """#!{python}
 import sys
 source, made = sys.argv[2], sys.argv[4]
@@ -76,7 +84,7 @@ def place(tmp_path, export, monkeypatch) -> Path:
 
 def install(path: Path, tmp_path: Path, export: Path, version: str = "2023.4.4.54", more: str = "") -> Path:
     values = {"python": sys.executable, "log": str(tmp_path / "log"), "export": str(export)}
-    return program(path, NSYS.format(version=version, help=more, **values))
+    return program(path, NSYS.format(version=version, help=more, dump=DUMP, **values))
 
 
 def test_found_by_the_environment(place, monkeypatch):
@@ -108,7 +116,7 @@ def test_version(place, tmp_path):
     assert nsight.version(tmp_path / "nowhere") == ""
 
 
-def test_importer_beside_the_program_or_behind_its_links(place, tmp_path):
+def test_importer_next_to_the_program_or_behind_its_links(place, tmp_path):
     importer = place / "host-linux-x64" / "QdstrmImporter"
     assert nsight.importer(place / "bin" / "nsys") == importer
     link = tmp_path / "usr" / "bin" / "nsys"
@@ -174,6 +182,15 @@ def test_what_nsys_cannot_read(place, tmp_path):
     assert "Importer error status: failed to read the file" in refused(stream)
     (place / "host-linux-x64" / "QdstrmImporter").unlink()
     assert "comes without its QdstrmImporter" in refused(stream)
+
+
+def test_a_newer_report_that_does_not_name_its_version(place, tmp_path):
+    report = tmp_path / "run.nsys-rep"
+    report.write_bytes(OLDEST + b"unknown")
+    text = refused(report)
+    assert "version 2023.4.4.54, as it does not know all that the report holds: a newer Nsight Systems wrote it" in text
+    assert "protobuf" not in text.lower() and "QuadD" not in text
+    assert text.endswith("nsys export --type sqlite run.nsys-rep")
 
 
 def test_without_nsys_it_says_what_to_install(tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,14 @@ def names(trace: Trace, column: np.ndarray) -> list[str]:
 
 def read(sheet: Sheet, folder: Path) -> Trace:
     return nvprof.read(sheet.write(folder / "run.nvprof"))
+
+
+def test_an_infinite_id_of_a_name_is_a_note(tmp_path: Path) -> None:
+    path = training().write(tmp_path / "run.nvprof")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE StringTable RENAME TO Texts")
+        database.execute("CREATE TABLE StringTable AS SELECT 9e999 AS _id_, value FROM Texts")
+    assert any("StringTable is damaged" in note for note in nvprof.read(path).origin.notes)
 
 
 def test_training(tmp_path: Path) -> None:

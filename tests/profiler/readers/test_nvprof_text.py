@@ -25,6 +25,15 @@ def ops(trace: Trace) -> list[tuple[int, int, str]]:
     return [(start, end, trace.name(name)) for start, end, name in rows]
 
 
+def test_a_correlation_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    lines = CSV.splitlines()
+    rows = [n for n, line in enumerate(lines) if line.rpartition(",")[2].isdigit()]
+    lines[rows[0]] = lines[rows[0]].rpartition(",")[0] + "," + "9" * 5000
+    trace, whole = read(tmp_path, "\n".join(lines) + "\n"), read(tmp_path, CSV)
+    assert ops(trace) == ops(whole)
+    assert trace.ops.corr.tolist().count(-1) == whole.ops.corr.tolist().count(-1) + 1
+
+
 def test_text(tmp_path: Path) -> None:
     trace = read(tmp_path, TEXT)
     assert ops(trace) == [

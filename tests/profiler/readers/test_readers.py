@@ -182,7 +182,7 @@ def found(root: Path) -> list[str]:
 
 
 def test_folder_of_ranks(tmp_path: Path) -> None:
-    """Several ranks, the feed's timeline beside them, and whatever else a run leaves."""
+    """Several ranks, the feed's timeline next to them, and whatever else a run leaves."""
     fill(tmp_path, "rank1.pt.trace.json", "rank0.pt.trace.json")
     fill(tmp_path, "feed.jsonl", text=TIMELINE)
     fill(tmp_path, "train.log", ".hidden.json", text="hello")
@@ -191,7 +191,7 @@ def test_folder_of_ranks(tmp_path: Path) -> None:
     assert [path.name for path in both] == ["rank1.pt.trace.json", "rank0.pt.trace.json", "feed.jsonl"]
 
 
-def test_export_beside_its_report(tmp_path: Path) -> None:
+def test_export_next_to_its_report(tmp_path: Path) -> None:
     training().write(tmp_path / "run.sqlite")
     (tmp_path / "run.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report 1.\n")
     fill(tmp_path, "run.json")
@@ -200,7 +200,7 @@ def test_export_beside_its_report(tmp_path: Path) -> None:
 
 
 def test_tensorboard_folder(tmp_path: Path, data: Path) -> None:
-    """The XPlane holds all that its Chrome trace does; results of xprof beside it are no recordings."""
+    """The XPlane holds all that its Chrome trace does; results of xprof next to it are no recordings."""
     real = data / "traces" / "xplane" / "jax08_mi300_gemm.xplane.pb"
     if not real.is_file():
         pytest.skip(f"no {real}; set FASTFEED_TEST_DATA to the folder that holds traces/")

@@ -235,6 +235,13 @@ def test_what_the_profiler_lost(tmp_path: Path) -> None:
     assert "the profiler said: CUPTI is busy" in trace.origin.notes
 
 
+def test_messages_that_are_no_text_are_one_line(tmp_path: Path) -> None:
+    errors = ["one\ntwo\x08" + "x" * 999, "9" * 5000 + " events dropped"]
+    trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6))])], errors=errors)
+    said = [note for note in trace.origin.notes if note.startswith("the profiler said: one two")]
+    assert len(said) == 1 and said[0].isprintable() and len(said[0]) < 300
+
+
 def test_where_and_when(tmp_path: Path) -> None:
     about = Plane("Task Environment", stats={"profile_start_time": 1_771_595_650_217_823_548})
     trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6))]), about], hostnames=["node7"])

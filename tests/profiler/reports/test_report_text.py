@@ -54,7 +54,7 @@ def test_fits_the_screen_with_its_prompt(name: str, size: tuple[int, int]) -> No
 def test_a_small_screen_still_has_all_that_matters() -> None:
     text = printed(results_made.one(), 80, 24)
     for sentence in (
-        "SEVERELY STARVED", "34.0%", "compute 57.9 %", "idle 38.2 %", "input wait", "29.45", "DataLoader.__next__",
+        "SEVERELY STARVED", "34.0 %", "compute 57.9 %", "idle 38.2 %", "input wait", "29.45", "DataLoader.__next__",
         "Raise num_workers from 4 to 6", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Wrong if",
     ):  # fmt: skip
         assert sentence in text, sentence
@@ -133,7 +133,7 @@ def test_a_narrow_console_cuts_and_does_not_fail(name: str, width: int) -> None:
 
 
 def test_the_documentation_shows_this_very_report() -> None:
-    present = DOCS.read_text(encoding="utf-8").split("```")[1].strip("\n")
+    present = DOCS.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].strip("\n")
     assert present == printed(results_made.one(), 80, 24).rstrip("\n")
 
 

@@ -18,6 +18,8 @@ from helpers.profiler import fake_nsys
 from helpers.profiler.signalled import RUN, when_ready
 
 from fastfeed.errors import ConfigError
+from fastfeed.profiler import analysis
+from fastfeed.profiler.reports import page
 from fastfeed.profiler.runner import Recording, Settings, record, recorder
 
 Run = Callable[..., Recording]
@@ -37,10 +39,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(here: Path) -> Iterator[Run]:
     """Record Python code; afterwards nothing temporary is left."""
 
-    def run(code: str, delay: int = 0, duration: int = 0, **settings: object) -> Recording:
+    def run(code: str, delay: int = 0, duration: int = 0, force: bool = False, **settings: object) -> Recording:
         program = fake_nsys.install(here / f"nsys{len(list(here.iterdir()))}", **settings)
         command = (sys.executable, "-c", textwrap.dedent(code))
-        return record(Settings(command, here / "out", "nsys", delay, duration, program))
+        return record(Settings(command, here / "out", "nsys", delay, duration, program, force))
 
     yield run
     assert left(here) == []
@@ -138,6 +140,14 @@ def test_the_command_runs_where_nsys_hangs(run: Run, monkeypatch: pytest.MonkeyP
     assert done.notes == ("nsys did not start the command: it said nothing; it ran without a profiler",)
 
 
+def test_an_nsys_that_does_not_end_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder, "END_S", 0.5)
+    monkeypatch.setattr(recorder, "_BUSY", 0.5)
+    done = run("import time; time.sleep(1.5); raise SystemExit(8)", stays=True)  # an idle command is waited for
+    assert done.code == 137  # nsys has taken the command's with it
+    assert done.notes == ("nsys left no recording: it hung after the command had ended, and was killed",)
+
+
 def test_the_command_runs_once_where_its_start_cannot_be_told(run: Run, here: Path, capfd: pytest.CaptureFixture[str]):
     assert run("open('count', 'a').write('x')", full=True).code == 0
     assert (here / "count").read_text() == "x"
@@ -157,7 +167,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("how", ["nsys", "plain"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_the_command_and_it_may_end_in_peace(here: Path, how: str, number: signal.Signals):
+def test_signals_reach_the_command_and_it_may_exit_cleanly(here: Path, how: str, number: signal.Signals):
     program = fake_nsys.install(here / "nsys") if how == "nsys" else None
     environ = environment(**({} if program else {"CUDA_INJECTION64_PATH": "held"}), TMPDIR=str(here / "scratch"))
     settings = Settings((sys.executable, "-c", HANDLED), here / "out", "auto", nsys=program)
@@ -178,7 +188,7 @@ def test_a_command_that_nsys_leaves_behind_is_waited_for(here: Path):
     assert out == "handled 2\n" and '"code": 11' in err and "trace.nsys-rep" in err
 
 
-def test_nobody_waits_for_what_nsys_leaves_behind(here: Path):
+def test_nothing_waits_for_what_nsys_leaves_behind(here: Path):
     program = fake_nsys.install(here / "nsys", lingers=60)
     settings = Settings((sys.executable, "-c", "import sys; print(1); sys.exit(3)"), here / "out", "nsys", nsys=program)
     done = subprocess.run(
@@ -230,10 +240,34 @@ def test_closed_streams(here: Path, closed: str):
 def test_what_an_earlier_run_left_is_replaced_and_nothing_else(run: Run, here: Path):
     out = here / "out"
     out.mkdir()
-    for name in ("rank3.nsys-rep", "timeline.rank1.jsonl", "report.html", "trace.json", "rank.py", "mine.nsys-rep"):
+    for name in ("rank3.nsys-rep", "rank3.sqlite", "trace.json", "rank.py", "mine.nsys-rep"):
         (out / name).write_text("x")
+    (out / "timeline.rank1.jsonl").write_text('{"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411}\n')
+    (out / "report.html").write_text(page.page(analysis.analyze([])))
     run("pass")
     assert sorted(path.name for path in out.iterdir()) == ["mine.nsys-rep", "rank.py", "trace.json", "trace.nsys-rep"]
+
+
+@pytest.mark.parametrize("name", ["report.html", "timeline.jsonl", "timeline.rank1.jsonl", "trace.sqlite"])
+def test_files_of_others_with_our_names_are_kept_unless_forced(run: Run, here: Path, name: str):
+    (here / "out").mkdir()
+    foreign = here / "out" / name
+    foreign.write_text('{"loss": 0.3}\n')
+    with pytest.raises(ConfigError, match=f"has {name}, which fastfeed profile would replace .* add --force"):
+        run("open('ran', 'w')")
+    assert foreign.read_text() == '{"loss": 0.3}\n' and not (here / "ran").exists()
+    run("pass", force=True)
+    assert not foreign.exists()
+
+
+def test_the_first_rank_keeps_the_page_of_others(here: Path):
+    page_ = here / "out" / "report.html"
+    page_.parent.mkdir()
+    page_.write_text("mine")
+    settings = Settings(("true",), here / "out", nsys=fake_nsys.install(here / "nsys"))
+    record(settings, os.environ | {"RANK": "1"})  # writes none
+    with pytest.raises(ConfigError, match=r"has report.html"):
+        record(settings, os.environ | {"RANK": "0"})
 
 
 def test_refuses_before_anything_runs(here: Path):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from fastfeed.profiler.runner import surroundings, unrunnable
+from fastfeed.profiler.runner import child, processes, recorder, surroundings, unrunnable
 
 
 @pytest.mark.parametrize(
@@ -68,3 +73,36 @@ def test_says_what_a_shell_would_say_of_a_command(tmp_path: Path, monkeypatch: p
     assert unrunnable(["./run.sh"]) == (126, "cannot run ./run.sh: it is not executable; try: chmod +x ./run.sh")
     assert (unrunnable(["./absent"]) or (0,))[0] == 127
     assert unrunnable([str(tmp_path)]) == (126, f"cannot run {tmp_path}: it is a folder; name a program after --")
+
+
+def test_processes_with_names_of_any_bytes():
+    """A process may call itself anything, also what is no UTF-8 and looks like the end of a name."""
+    code = "import sys; open('/proc/self/comm', 'wb').write(b'a) Z \\xff\\xfe'); print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        assert processes.runs(process.pid) and processes.processor_time(process.pid) >= 0
+        assert processes.parents(process.pid) == [process.pid]
+        assert process.pid in processes.descendants(os.getpid())
+        process.communicate()
+    assert not processes.runs(process.pid) and processes.processor_time(process.pid) == 0
+
+
+def test_an_nsys_that_only_writes_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Copying a large recording to a slow file system takes no processor time: its growth is work too."""
+    now, log, output = [1000.0], tmp_path / "nsys.log", tmp_path / "out" / "trace"
+    output.parent.mkdir()
+    monkeypatch.setattr(recorder, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(recorder, "runs", lambda _: False)
+    monkeypatch.setattr(recorder, "_of_nsys", lambda *_: {1})
+    monkeypatch.setattr(recorder, "processor_time", lambda _: 7)
+    written = partial(recorder._written, tmp_path, log, output)
+    monitor = recorder._CommandMonitor(child.Foreground(), tmp_path / "pid", log, [], lambda: None, written)
+    monitor._ancestors = [1]
+    for size in range(1, 6):
+        output.with_suffix(".nsys-rep").write_bytes(bytes(size))
+        assert not monitor._hangs_at_its_end(1)
+        now[0] += 100
+    assert not monitor._hangs_at_its_end(1)
+    log.write_text("Processing events...")  # messages are no work
+    now[0] += 100
+    assert monitor._hangs_at_its_end(1)

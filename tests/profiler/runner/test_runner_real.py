@@ -7,12 +7,14 @@ import shutil
 import signal
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, environment
+from helpers.profiler.process_tree import process_tree
 from helpers.profiler.signalled import when_ready
 
 from fastfeed.errors import TraceError
@@ -36,12 +38,27 @@ def nsys() -> Path:
 
 
 @pytest.fixture
-def run(nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Run:
     monkeypatch.chdir(tmp_path)
+
+    def tell(text: str) -> None:
+        request.node.add_report_section("call", "tries", text)
 
     def run(*command: str, delay: int = 0, duration: int = 0) -> Recording:
         settings = Settings(command, tmp_path / "out", "nsys", delay, duration, nsys)
-        return next(done for n in range(TRIES) if (done := record(settings, environment())).traces or n == TRIES - 1)
+        done = None
+        for n in range(TRIES):
+            started = time.monotonic()
+            try:
+                done = record(settings, environment())
+            except pytest.fail.Exception:  # it took too long
+                tell(f"try {n + 1}, {time.monotonic() - started:.0f} s\n{process_tree()}")
+                raise
+            tell(f"try {n + 1}, {time.monotonic() - started:.0f} s: {done}")
+            if done.traces:
+                break
+        assert done
+        return done
 
     return run
 

@@ -63,7 +63,7 @@ def test_a_rank_that_waits_for_a_starved_one_is_starved(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("name", "cause"), [("late_checkpoint", Cause.CHECKPOINT), ("slow_gpu", None)])
-def test_a_rank_that_is_late_for_another_reason_starves_nobody(name: str, cause: Cause | None, dialect: str) -> None:
+def test_a_rank_that_is_late_for_another_reason_starves_no_other(name: str, cause: Cause | None, dialect: str) -> None:
     """A slow GPU is charged without a cause: it was busy."""
     run = judged(name, dialect)
     late = run.result.devices[LATE_RANK]
@@ -77,7 +77,7 @@ def test_a_rank_that_is_late_for_another_reason_starves_nobody(name: str, cause:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_equal_ranks_charge_nobody(dialect: str) -> None:
+def test_equal_ranks_charge_no_one(dialect: str) -> None:
     run = judged("equal_ranks", dialect)
     for gpu, device, _ in run.devices():
         assert sum(item.ns for item in device.charges) < 0.01 * run.window(gpu)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.profiler.handmade import TraceBuilder
 
+from fastfeed.profiler.attribution.launches import launch_calls
 from fastfeed.profiler.model.result import Steps
 from fastfeed.profiler.model.trace import Calls, Kind, Ops, Origin, Process, RangeKind, Ranges, Thread, Trace, table
 from fastfeed.profiler.steps.steps import find_steps
@@ -58,6 +60,23 @@ def test_hours_between_two_recordings_are_of_no_step():
     assert steps.spans[4].tolist() == [50_000, 50_100]
 
 
+@pytest.mark.parametrize("recorded", (True, False))
+def test_batches_that_come_in_bursts_are_no_breaks(recorded: bool):
+    """Two batches at once, and then a wait between two annotations that is far longer than they are."""
+    bursts = [(at + n * 10, at + n * 10 + 9) for at in range(0, 10_000, 1_000) for n in range(2)]
+    bursts.insert(1, (4, 9))
+    waits = np.array([(at + 19, at + 1_000) for at in range(0, 9_000, 1_000)]) if recorded else None
+    rows = marks(*bursts, name="[pl][profile]run_training_batch", kind=RangeKind.NVTX)
+    steps = found_steps(*rows, ops=((0, 9_019),), waits=waits)
+    assert (steps.spans[1:, 0] == steps.spans[:-1, 1]).all()
+
+
+def test_a_single_wait_for_hours_is_part_of_its_step():
+    rows = marks(*even(4), *even(4, first=50_000))
+    steps = found_steps(*rows, ops=((0, 60_000),), waits=np.array([(400, 50_000)]))
+    assert steps.spans[3].tolist() == [300, 50_000]
+
+
 @pytest.mark.parametrize("over", (1, 7, 60))
 def test_steps_that_overlap_by_rounding_are_all_there(over: int):
     steps = found_steps(*marks(*even(8, used=100 + over)))
@@ -101,7 +120,7 @@ def test_annotations_without_a_number(name: str):
     assert found_steps(*marks(*even(5), name=name, kind=RangeKind.NVTX)).found_by == f"annotations ({name})"
 
 
-@pytest.mark.parametrize("name", ("stepper {}", "layer_{}", "forward", "batch_norm_{}", "optimizer.step", "x1"))
+@pytest.mark.parametrize("name", ("stepper {}", "layer_{}", "forward", "batch_norm_{}", "x1"))
 def test_names_that_are_no_steps(name: str):
     assert found_steps(*marks(*even(5), name=name, kind=RangeKind.NVTX)).labels == ()
 
@@ -130,11 +149,16 @@ def test_too_few_kernels_make_no_rhythm(count: int):
 
 def test_without_marks_from_one_wait_for_input_to_the_next():
     waits = np.array([(at, at + 30) for at in range(100, 9_000, 1_000)])
-    steps = found_steps(waits=waits)
+    ops = tuple((at + 40, at + 900) for at in range(100, 9_000, 1_000))
+    steps = found_steps(waits=waits, ops=ops)
     assert steps.found_by == "waits for batches"
     assert steps.spans[0].tolist() == [100, 1_100]
-    assert found_steps(waits=waits[:3]).found_by == "", "three are no rhythm"
-    assert found_steps(waits=waits // 100).found_by == "", "a burst of them is not the run"
+    assert found_steps(waits=waits[:3], ops=ops).found_by == "", "most of the work does not lie between them"
+    assert found_steps(waits=waits[:3], ops=ops[:3]).spans.tolist() == [[100, 1_100], [1_100, 2_100]]
+    assert found_steps(waits=waits[:2], ops=ops[:2]).found_by == "", "two are no rhythm"
+    assert found_steps(waits=waits // 100, ops=ops).found_by == "", "a burst of them is not the run"
+    apart = np.sort(np.concatenate([waits, waits + 35]), axis=0)
+    assert found_steps(waits=apart, ops=ops).spans.tolist() == steps.spans.tolist(), "two loaders, one step"
 
 
 def test_copies_without_kernels_between_them_are_no_steps():
@@ -172,3 +196,72 @@ def test_steps_of_a_host_that_is_far_ahead_are_the_devices():
     ops = tuple((1_000 + n * 1_000, 1_900 + n * 1_000) for n in range(5))
     steps = found_steps(*marks(*even(5)), ops=ops, calls=(10, 110, 210, 310, 410))
     assert steps.spans.tolist() == [[1_000 + n * 1_000, 2_000 + n * 1_000] for n in range(4)] + [[5_000, 5_900]]
+
+
+def test_a_recording_that_ends_inside_a_step_does_not_count_it():
+    """Readers end a range that is still open with the last event of the recording."""
+    rows = [*marks(*even(5)), (500, 560, 0, "Step#5", RangeKind.STEP)]
+    assert found_steps(*rows, ops=((0, 560),)).steady.tolist() == [True] * 5 + [False]
+    assert found_steps(*rows, ops=((0, 700),)).steady.tolist() == [True] * 6, "a short step that was recorded whole"
+
+
+def test_a_last_step_is_compared_with_usual_ones():
+    """The first ones are short, as their batches were loaded before: the last is longer than they, and still open."""
+    rows = marks((0, 30), (30, 60), *even(8, first=60), (860, 920))
+    assert found_steps(*rows, ops=((0, 920),)).steady.tolist() == [False] * 2 + [True] * 8 + [False]
+
+
+def test_what_recurs_inside_one_marked_range_is_no_step():
+    """Layers of a forward pass; an epoch, which holds many steps, is another matter."""
+    layers = [(at + 10 * part, at + 10 * part + 9) for at in range(0, 10_000, 400) for part in range(11)]
+    for name, kind, guessed in (
+        ("execute_context_1(8)_generation_0(0)", RangeKind.NVTX, False),
+        ("ProfilerStep#3", RangeKind.STEP, False),
+        ("epoch 1", RangeKind.NVTX, True),
+    ):
+        steps = recurring(layers, [(0, 10_000, name, kind)])
+        assert steps.guessed is guessed, name
+        assert bool(steps.found_by.startswith("the recurring kernel")) is guessed, name
+    passes = [(at, at + 2_000, "forward", RangeKind.NVTX) for at in range(0, 10_000, 2_000)]
+    assert not recurring(layers, passes).guessed, "five layers in each of five forward passes"
+
+
+@pytest.mark.parametrize("name", ("FSDP::pre_forward (blocks.{}._wrapped)", "nn.Module: DecoderLayer_{}", "h.{}.attn"))
+def test_rounds_that_each_run_another_layer_are_no_steps(name: str):
+    """Nothing marks the forward pass around them; steps that each run all layers begin after the same one."""
+    layers = [(at + 10 * part, at + 10 * part + 9) for at in range(0, 10_000, 400) for part in range(11)]
+    each = [(at - 5, at + 390, name.format(number), RangeKind.NVTX) for number, at in enumerate(range(0, 10_000, 400))]
+    assert not recurring(layers, each).guessed
+    all_of_them = [
+        (at + 40 * n, at + 40 * n + 30, name.format(n), RangeKind.NVTX) for _, at, *_ in each for n in range(9)
+    ]
+    steps = recurring(layers, [(at - 5, end, text, kind) for at, end, text, kind in all_of_them])
+    assert steps.guessed and len(steps.labels) >= 23
+
+
+def recurring(ops: list[tuple[int, int]], ranges: list[tuple[int, int, str, RangeKind]]) -> Steps:
+    """Steps of ops of which each eleventh has a name of its own."""
+    builder = TraceBuilder()
+    for number, (start, end) in enumerate(ops):
+        builder.op(start, end, (start, start), name=("attention" if number % 11 == 0 else f"kernel_{number % 11}"))
+    for start, end, name, kind in ranges:
+        builder.range(start, end, name, kind)
+    trace = builder.trace()
+    return find_steps(trace, 0, 0, np.array([ops[0][0], ops[-1][1]]), launch_calls(trace))
+
+
+@pytest.mark.parametrize("kind", (RangeKind.NVTX, RangeKind.OP))
+@pytest.mark.parametrize("name", ("Optimizer.step#SGD.step", "optimizer.step", "[pl][module]MyNet.optimizer_step"))
+def test_from_the_end_of_one_optimizer_step_to_that_of_the_next(name: str, kind: RangeKind):
+    steps = found_steps(*marks(*even(5, used=90), name=name, kind=kind))
+    assert steps.spans.tolist() == [[90 + n * 100, 190 + n * 100] for n in range(4)]
+    assert steps.found_by == f"optimizer steps ({name})"
+    assert not steps.guessed
+
+
+def test_two_optimizers_of_one_batch_end_one_step():
+    """As generator and discriminator have."""
+    both = marks(*even(6, used=50), *[(at + 60, at + 90) for at in range(0, 600, 100)], name="Optimizer.step#Adam.step")
+    kind = [(start, end, thread, name, RangeKind.NVTX) for start, end, thread, name, _ in both]
+    waits = np.array([(at, at + 5) for at in range(0, 600, 100)])
+    assert found_steps(*kind, waits=waits).spans.tolist() == [[90 + n * 100, 190 + n * 100] for n in range(5)]

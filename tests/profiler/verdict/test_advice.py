@@ -114,7 +114,7 @@ def test_a_feed_that_is_waited_for_is_told_its_threads():
     )
 
 
-def test_a_feed_that_nobody_waits_for_is_not_what_the_gpu_waits_for():
+def test_a_feed_that_no_one_waits_for_is_not_what_the_gpu_waits_for():
     change = of(build(), "input", replace(FEED, waited_ns=0)).change
     assert "threads=" not in change and "feed" not in change
 
@@ -170,3 +170,8 @@ def test_copies(rate: float, expected: str):
 def test_calls_that_hardly_happen_are_counted_not_averaged():
     target = replace(with_causes(ALLOC=100), metrics={"alloc_calls": 1.0, "alloc_per_step": 0.04})
     assert "freed 1 time;" in of(target, "alloc").evidence
+
+
+def test_many_calls_per_step_are_a_whole_number():
+    target = replace(with_causes(ALLOC=100), metrics={"alloc_calls": 2_256.0, "alloc_per_step": 564.0})
+    assert "freed 564 times per step;" in of(target, "alloc").evidence

@@ -60,9 +60,7 @@ def test_a_mark_counts_once_the_interval_has_passed_it(share: Share, word: str):
 def test_words_of_whole_runs(wait: int, word: str):
     result = judged(run(wait=wait * MS))
     assert result.verdict.word == word
-    assert result.verdict.share.value == pytest.approx(23 * wait / (2400 - wait)), (
-        "the window begins with the first kernel"
-    )
+    assert result.verdict.share.value == pytest.approx(wait / 100), "of whole steps: the first is cut at its kernel"
     assert result.verdict.confidence == "confirmed"
 
 
@@ -121,14 +119,16 @@ def test_abstains_of_what_is_lost():
     trace = run().trace()
     assert _abstaining(replace(trace, origin=replace(trace.origin, dropped=1))) == "The profiler lost 1 record."
     assert "is sampled" in _abstaining(replace(trace, origin=replace(trace.origin, sampled=True)))
+    trace = run(other=8 * MS).trace()
     assert "API calls were not recorded" in _abstaining(replace(trace, origin=replace(trace.origin, host_calls=False)))
 
 
 def test_abstains_where_the_launches_of_what_was_waited_for_are_missing():
     builder = run(other=8 * MS)
-    builder.op(24 * STEP + 60 * MS, 25 * STEP)
-    builder.range(24 * STEP, 25 * STEP, "ProfilerStep#24", RangeKind.STEP)
-    assert _abstaining(builder.trace()).startswith("Only 24 of 25 device operations have a recorded launch")
+    for n in range(24, 28):
+        builder.op(n * STEP + 60 * MS, (n + 1) * STEP)
+        builder.range(n * STEP, (n + 1) * STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+    assert _abstaining(builder.trace()).startswith("Only 24 of 28 device operations have a recorded launch")
 
 
 def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
@@ -143,18 +143,6 @@ def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
     assert judged(builder).verdict.word == "not_starved"
 
 
-def test_abstains_of_one_operation_that_covers_half():
-    assert "60 % of the window; is its record damaged?" in _abstaining(_one_long())
-
-
-def _one_long() -> Trace:
-    builder = TraceBuilder()
-    builder.op(0, 60 * MS, (-10, -5))
-    for n in range(4):
-        builder.op(60 * MS + n * 10 * MS, 70 * MS + n * 10 * MS, (0, 5))
-    return builder.trace()
-
-
 def test_no_device_no_verdict():
     builder = TraceBuilder()
     builder.range(0, 100, "train.py(1): main")
@@ -165,7 +153,7 @@ def test_no_device_no_verdict():
 
 @pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 complete steps"), (3, "Only 3 complete steps"), (5, "")])
 def test_few_steps_are_said(steps: int, says: str):
-    builder = run(steps, wait=10 * MS)
+    builder = run(1 + steps, wait=10 * MS)  # the recording of the device begins inside the first
     verdict = judged(builder).verdict
     notes = [sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence]
     assert len(notes) == bool(says)

@@ -26,9 +26,12 @@ from fastfeed.profiler.readers.chrome.args import (
     unquoted,
 )
 from fastfeed.profiler.readers.chrome.stream import loads
-from fastfeed.profiler.readers.chrome.times import spans
+from fastfeed.profiler.readers.chrome.times import is_number, spans
 
-__all__ = ["CATEGORIES", "OWN_OVERHEAD", "ColumnBuilder", "EventTable", "NameIndex", "PairIndex"]
+__all__ = [
+    "CATEGORIES", "FAMILIES_OF_DEVICE", "OWN_OVERHEAD", "ColumnBuilder", "EventTable", "NameIndex", "PairIndex",
+    "family_of",
+]  # fmt: skip
 
 # lower case; categories not listed here are told by their process (JAX, TensorFlow) or thread
 CATEGORIES = {
@@ -44,11 +47,17 @@ CATEGORIES = {
     "overhead": "overhead",
     "cuda_sync": "sync",
     "gpu_user_annotation": "", "trace": "", "cuda_profiler_range": "", "cpu_instant_event": "",
+    "cuda_event": "", "xpu_scope_profiler": "",
 }  # fmt: skip
 # of category "overhead"; other rows there are the driver's work for the program: compiling, loading a module
 OWN_OVERHEAD = re.compile(r"buffer flush|buffer request|instrumentation|resource|uvm activity init|profil", re.I)
 
-_DEVICE = {"kernel": 0, "copy": 1, "memset": 2}
+FAMILIES_OF_DEVICE = {"kernel": 0, "copy": 1, "memset": 2}
+
+
+def family_of(cat: bytes) -> str:
+    """What events of this category are: a value of CATEGORIES, or `uncategorized`."""
+    return CATEGORIES.get(cat.decode("utf-8", "replace").lower(), "uncategorized")
 
 
 class NameIndex(dict[Any, int]):
@@ -127,6 +136,7 @@ class EventTable:
         self.device, self.calls, self.ranges, self.waits, self.uncategorized = (ColumnBuilder() for _ in range(5))
         self.categories: dict[bytes, int] = {}  # how many rows of each
         self.invalid_times = 0  # rows whose times are not numbers
+        self.impossible_times = 0  # rows whose times int64 nanoseconds cannot hold
         self.negative = 0
         self.last = 0  # nanoseconds, the end of the latest
         self._kinds: dict[int, int] = {}
@@ -135,74 +145,84 @@ class EventTable:
         """Rows by category, as `EventStream` yields them."""
         for cat, group in groups.items():
             self.categories[cat] = self.categories.get(cat, 0) + len(group)
-            family = CATEGORIES.get(cat.decode("utf-8", "replace").lower(), "uncategorized")
+            family = family_of(cat)
             if family:
                 self._group(cat, family, group)
+
+    @property
+    def held(self) -> int:
+        """Rows in memory."""
+        return sum(part.rows for part in (self.device, self.calls, self.ranges, self.waits, self.uncategorized))
 
     def _group(self, cat: bytes, family: str, rows: list[Any]) -> None:
         start, end, ok = spans([row[3] for row in rows], [row[4] for row in rows])
         if not ok.all():
-            self.invalid_times += int((~ok).sum())
+            impossible = sum(is_number(rows[at][3]) and is_number(rows[at][4]) for at in np.flatnonzero(~ok).tolist())
+            self.impossible_times += impossible
+            self.invalid_times += int((~ok).sum()) - impossible
             rows = [row for row, fine in zip(rows, ok, strict=True) if fine]
             start, end = start[ok], end[ok]
         self.negative += int((end < start).sum())
         names, thread_keys, args = ([row[at] for row in rows] for at in (1, 2, 5))
-        columns: dict[str, Any] = {"start": start, "end": np.maximum(start, end)}
-        self.last = max(self.last, int(columns["end"].max(initial=0)))
-        columns["thread_key"] = _ints(map(self.thread_keys.__getitem__, thread_keys), np.int32)
-        if family == "call":
-            columns["name"] = _ints(map(self.calls_names.__getitem__, names), np.int32)
-            self.calls.add(**columns, corr=_ints(map(correlation, args)))
-            return
+        thread_key = _ints(map(self.thread_keys.__getitem__, thread_keys), np.int32)
+        columns: dict[str, Any] = {"start": start, "end": np.maximum(start, end), "thread_key": thread_key}
         if family == "uncategorized":
             names = [numbered(name, arg) for name, arg in zip(names, args, strict=True)]
-        columns["name"] = _ints(map(self.names.__getitem__, names), np.int32)
-        if family in _DEVICE:
+        index = self.calls_names if family == "call" else self.names
+        columns["name"] = _ints(map(index.__getitem__, names), np.int32)
+        if family in ("call", "uncategorized"):
+            columns["corr"] = _ints(map(correlation, args))
+        elif family in FAMILIES_OF_DEVICE:
+            keys = [self.stream_of(arg, at) for arg, at in zip(args, thread_key.tolist(), strict=True)]
+            columns["stream_key"] = _ints((key for key, _ in keys), np.int32)
+            columns["corr"] = _ints(launch for _, launch in keys)
+            columns["bytes"] = _ints(map(size_of, args))
+        self.add_columns(cat, family, columns, args)
+
+    def add_columns(self, cat: bytes, family: str, columns: dict[str, Any], args: Sequence[Any]) -> None:
+        """Rows of one category: start, end, thread_key and name; of calls and uncategorized ones corr; of device work
+        stream_key, corr and bytes. `args` are looked at where a family has more to say.
+        """
+        self.last = max(self.last, int(columns["end"].max(initial=0)))
+        if family == "call":
+            self.calls.add(**columns)
+        elif family in FAMILIES_OF_DEVICE:
             self._device(family, columns, args)
         elif family == "sync":
             self._waits(columns, args)
         elif family == "uncategorized":
             copies = [copy_of(arg) for arg in args]
             self.uncategorized.add(
-                **columns, cat=np.int32(self.names[cat]), corr=_ints(map(correlation, args)),
-                bytes=_ints(size for size, _ in copies), pageable=_ints((paged for _, paged in copies), np.int8),
+                **columns, cat=np.int32(self.names[cat]), bytes=_ints(size for size, _ in copies),
+                pageable=_ints((paged for _, paged in copies), np.int8),
             )  # fmt: skip
         else:
             self.ranges.add(**columns, cat=np.int32(self.names[cat]))
 
+    def stream_of(self, args: Any, thread_key: int) -> tuple[int, int]:
+        """(index of the stream, correlation) of device work."""
+        match = DEVICE_ARGS.search(args) if args.__class__ is bytes else None
+        if match:
+            return self.stream_keys[match[1]], int(match[2])
+        stream_key, launch = launch_of(parsed(args), self.thread_keys.all[thread_key])
+        return self.stream_keys[stream_key], launch
+
     def _device(self, family: str, columns: dict[str, Any], args: Sequence[Any]) -> None:
-        stream_keys, corr, rest = self.stream_keys, [], []
-        for arg, thread_key in zip(args, columns["thread_key"], strict=True):
-            match = DEVICE_ARGS.search(arg) if arg.__class__ is bytes else None
-            if match:
-                rest.append(stream_keys[match[1]])
-                corr.append(int(match[2]))
-            else:
-                stream_key, launch = launch_of(parsed(arg), self.thread_keys.all[thread_key])
-                rest.append(stream_keys[stream_key])
-                corr.append(launch)
-        columns |= {"stream_key": _ints(rest, np.int32), "corr": _ints(corr)}
-        columns |= {
-            "what": np.uint8(_DEVICE[family]),
-            "pageable": np.int8(-1),
-            "group": np.int32(-1),
-            "seq": np.int64(-1),
-        }
-        if family != "kernel":
-            self.device.add(**columns, bytes=_ints(map(size_of, args)))
-            return
         count = len(columns["start"])
-        columns |= {"bytes": np.full(count, -1), "group": np.full(count, -1, np.int32), "seq": np.full(count, -1)}
-        for at in np.flatnonzero(self._is_comm(columns["name"])):
-            group, columns["seq"][at], columns["bytes"][at] = collective(parsed(args[int(at)]))
-            columns["group"][at] = self.names[group] if group else -1
+        columns |= {"what": np.uint8(FAMILIES_OF_DEVICE[family]), "pageable": np.int8(-1)}
+        columns |= {"group": np.full(count, -1, np.int32), "seq": np.full(count, -1)}
+        if family == "kernel":
+            columns["bytes"] = np.full(count, -1)
+            for at in np.flatnonzero(self._is_comm(columns["name"])).tolist():
+                group, columns["seq"][at], columns["bytes"][at] = collective(parsed(args[at]))
+                columns["group"][at] = self.names[group] if group else -1
         self.device.add(**columns)
 
     def _is_comm(self, names: np.ndarray) -> np.ndarray:
-        kinds = self._kinds
-        for name in set(names.tolist()) - kinds.keys():
-            kinds[name] = kernel_kind(self.strings.all[name])
-        return _ints(map(kinds.__getitem__, names.tolist())) == Kind.COMM
+        values, where = np.unique(names, return_inverse=True)
+        for name in set(values.tolist()) - self._kinds.keys():
+            self._kinds[name] = kernel_kind(self.strings.all[name])
+        return (_ints(map(self._kinds.__getitem__, values.tolist())) == Kind.COMM)[where]
 
     def _waits(self, columns: dict[str, Any], args: Sequence[Any]) -> None:
         for at, arg in enumerate(map(parsed, args)):

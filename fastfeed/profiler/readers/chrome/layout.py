@@ -24,7 +24,9 @@ _NEXT = _BETWEEN + rb'(?:\s*%b"ph":\s*"[^XBEM]"[^}]*\}(?:\s*\})?\s*,\s*\{)*(?=\s
 _OTHER = rb'((?:[^}]+|\}(?!\s*,\s*\{\s*"\w+"\s*:))*)'
 _SIMPLE = rb'(?:"[^"]*"|[^,{}"\[\]]+)'
 _NUMBER = rb'"?(-?[\d.]+)"?'
-_FIELDS = {"cat": rb'"cat":\s*"([^"\\]+)"', "name": rb'"name":\s*"([^"]*)"', "ph": rb'"ph":\s*"X"'}
+# PyTorch leaves quotes in names as they are: one that no comma and no brace follows does not end the name
+_NAME = rb'"name":\s*"([^"]*(?:"(?!\s*[,}])[^"\n]*)*)"'
+_FIELDS = {"cat": rb'"cat":\s*"([^"\\]+)"', "name": _NAME, "ph": rb'"ph":\s*"X"'}
 _FIELDS |= {"ts": rb'"ts":\s*' + _NUMBER, "dur": rb'"dur":\s*' + _NUMBER}
 _COLUMNS = ("cat", "name", "thread_key", "ts", "dur", "args")
 
@@ -51,9 +53,8 @@ class KeyLayout:
     def rows(self, piece: bytes) -> Iterable[Any]:
         at = self._args
         rows = self._quick.findall(piece)
-        if at >= 0 and any(
-            b"{" in row[at] for row in rows
-        ):  # objects in arguments: their end may look like that of the event
+        # objects in arguments: their end may look like that of the event
+        if at >= 0 and b"{" in b"".join([row[at] for row in rows]):
             rows = self._exact.findall(piece)
         return map(self._pick, rows) if self._pick else rows
 
@@ -84,7 +85,7 @@ def _pattern(keys: tuple[str, ...], args: bytes) -> re.Pattern[bytes]:
         comma = rb",\s*" if at else b""
         if key == "args":  # the only one that an event may lack
             inside = rb'"args":\s*\{(' + args + rb")\}"
-            text += rb"(?:%b%b\s*)?" % (rb",\s*", inside) if at else rb"(?:%b\s*,\s*)?" % inside
+            text += rb"(?:%b%b\s*)?" % (rb"\s*,\s*", inside) if at else rb"(?:%b\s*,\s*)?" % inside
         elif key in ("pid", "tid"):
             pair = rb'"%b":\s*%b' % (key.encode(), _SIMPLE)
             second = bool(at) and keys[at - 1] in ("pid", "tid")

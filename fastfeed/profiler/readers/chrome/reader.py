@@ -2,9 +2,11 @@
 
 layout   one regular expression for an order of keys
 stream   bytes -> rows of events
+scanned  events that the native kernel takes apart, without a row for each
 times    decimal microseconds -> integer nanoseconds
 args     arguments of events
 events   rows -> columns; what each category means
+accelerators  what is no GPU
 hosts    which pid is a process, which a GPU
 jax      events without category
 tables   columns -> tables
@@ -19,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.errors import TraceError
+from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.trace import Device, Origin, Trace
-from fastfeed.profiler.readers import decompress
-from fastfeed.profiler.readers.chrome import jax, tables
+from fastfeed.profiler.readers import decompress, limits
+from fastfeed.profiler.readers.chrome import accelerators, jax, scanned, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
@@ -34,6 +37,7 @@ _KEYS = re.compile(  # for files where the events begin behind the head
     rb'"(schemaVersion|deviceProperties|displayTimeUnit|baseTimeNanoseconds|distributedInfo|record_shapes|with_stack|'
     rb'with_flops|with_modules|profile_memory|traceName|trace_id|\w+_runtime_version|\w+_driver_version)"\s*:'
 )
+_LOST = re.compile(r"(\d{1,15})(?:\s+\w+){0,4}\s+(?:were |was )?dropped|dropped\s+(\d{1,15})", re.I)
 _ABOUT = ("world_size", "backend", "nccl_version")
 
 
@@ -48,10 +52,13 @@ def read(path: Path) -> Trace:
     """The trace in a file. It may be compressed in any way that `decompress` supports."""
     events = EventTable()
     with decompress.open_stream(path) as source:
-        stream = EventStream(source)
+        stream = EventStream(source, scanned.scan_into(events))
         try:
             for groups in stream:
                 events.add(groups)
+                limits.check(path, events.held)
+        except limits.TooManyEvents:
+            raise
         except TraceError as error:
             raise TraceError(f"{path}: {error}") from None
     last = Decimal(events.last) / 1000
@@ -60,6 +67,9 @@ def read(path: Path) -> Trace:
     names = parse_names(stream.meta)
     exported = jax.exported_devices(names)
     total = sum(events.categories.values())
+    described = "" if events.device.rows else accelerators.describe(events.categories, names)
+    if described:
+        raise TraceError(f"{path} {described}")
     if exported:
         jax.categorize(events, names)
     elif not (events.device.rows or events.calls.rows or events.ranges.rows or events.waits.rows):
@@ -91,7 +101,8 @@ def _trace(
     return Trace(
         Origin(
             str(path), "chrome", _version(metadata, exported), _wall(metadata, events.last), len(calls.start) > 0,
-            sampled=is_truncated, notes=tuple(notes),
+            sampled=is_truncated, dropped=_dropped(metadata), notes=tuple(notes),
+            incomplete=stream.notes[0].rstrip(".") if stream.notes else "",
         ),
         tuple(text.removeprefix(STEP) for text in events.strings.all), hosts.processes, hosts.threads,
         tuple(Device(ordinal, gpus.get(ordinal, common_name), process=process) for ordinal in ordinals),
@@ -112,6 +123,12 @@ def _nothing(events: EventTable, stream: EventStream) -> str:
     if not frequent:
         note = f" ({stream.notes[0]})" if stream.notes else ""
         return f"is a Chrome trace without events{note}; record again, and export after the profiler has stopped"
+    if events.invalid_times + events.impossible_times:
+        total = sum(events.categories.values())
+        return (
+            f"has {plural(total, 'event')} and no time that can be used; ts and dur must be microseconds between 1684"
+            " and 2255: export it again"
+        )
     categories = ", ".join(repr(cat.decode("utf-8", "replace")) if cat else "no category" for cat in frequent)
     return (
         f"is a Chrome trace of something else, its events are of {categories}; "
@@ -123,6 +140,8 @@ def _notes(events: EventTable, duplicates: int, ops: int, names: TraceNames, met
     notes = []
     if events.invalid_times:
         notes.append(f"Events whose times are no numbers, skipped: {events.invalid_times}.")
+    if events.impossible_times:
+        notes.append(f"Events whose times are before 1684 or after 2255, skipped: {events.impossible_times}.")
     if events.negative:
         notes.append(f"Events that end before they begin, taken as empty: {events.negative}.")
     if duplicates:
@@ -134,12 +153,20 @@ def _notes(events: EventTable, duplicates: int, ops: int, names: TraceNames, met
             "The trace has no device work: the program used no GPU, or its activities were not recorded; "
             "give the profiler ProfilerActivity.CUDA, and nothing else that traces the GPU at the same time."
         )
-    for key in ("WARNING", "ERROR"):
-        texts = metadata.get(key)
-        dropped = [str(text) for text in texts if "dropped" in str(text).lower()] if isinstance(texts, list) else []
-        if dropped:
-            notes.append(f"The profiler says: {dropped[0].split('] ', 1)[-1]}")
+    notes += [f"The profiler says: {text.split('] ', 1)[-1]}" for text in _losses(metadata)[:1]]
     return notes
+
+
+def _losses(metadata: Mapping[str, Any]) -> list[str]:
+    """What Kineto says about records that it dropped."""
+    texts = [metadata.get(key) for key in ("WARNING", "ERROR")]
+    return [str(text) for part in texts if isinstance(part, list) for text in part if "dropped" in str(text).lower()]
+
+
+def _dropped(metadata: Mapping[str, Any]) -> int:
+    """How many records Kineto dropped; one for each text without a number."""
+    counts = [_LOST.search(text) for text in _losses(metadata)]
+    return sum(int(count[1] or count[2]) if count else 1 for count in counts)
 
 
 def _gpus(metadata: Mapping[str, Any]) -> dict[int, str]:

@@ -1,8 +1,8 @@
 """Parses the events of a Chrome trace, a few megabytes at a time; the keys around them are `EventStream.metadata`.
 
-Most writers put an event's keys in one order, so most events are taken apart by one regular expression
-(see layout.py), and only the others by the JSON parser. Numbers stay text: a float64 of today's time in microseconds
-has steps of 250 ns.
+Complete events are taken apart by the native kernel; without it, by one regular expression for the order of keys that
+the writer has (see layout.py). Only the others go through the JSON parser, where numbers stay text: a float64 of
+today's time in microseconds has steps of 250 ns.
 
 As lenient as real files demand: control characters in strings, broken UTF-8, an extra comma, NaN, garbage after the
 end, a missing end. Only events that are not in the file are lost, and `EventStream.notes` counts damaged ones.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from fastfeed.profiler.readers.chrome.layout import BOUNDARIES, KeyLayout, learn
 __all__ = ["BEGIN", "EventStream", "Row", "loads"]
 
 PIECE = 4 << 20  # bytes that are parsed together
-_MAX_BYTES = 256 << 20  # of anything that is not a list of events: with more the file is no trace
+_MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
 _TAIL = 64 << 10
 _MAX_NESTED = 64  # objects inside of one event, before it is skipped
 
@@ -44,15 +44,19 @@ class Row(NamedTuple):
 
 
 class EventStream:
-    """`for groups in EventStream(source): ...`; then `metadata` has the keys next to traceEvents, `notes` damage."""
+    """`for groups in EventStream(source): ...`; then `metadata` has the keys next to traceEvents, `notes` damage.
 
-    def __init__(self, source: decompress.Stream) -> None:
-        self._source = source
+    Where there is a `scan`, it takes a piece and returns the texts of the events that it leaves to the parser.
+    """
+
+    def __init__(self, source: decompress.Stream, scan: Callable[[bytes], list[bytes]] | None = None) -> None:
+        self._source, self._scan = source, scan
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
         self._layout = KeyLayout()
         self._learn_attempts = 8  # how often the layout may be learn_layout
         self._skipped = 0
+        self._nested = 0  # events that nest too deeply
         self._partial: list[bytes] = []  # the parts so far of an event that contains objects
         self._unfinished: dict[Any, list[dict[str, Any]]] = {}  # B events without their E
         self.meta: list[dict[str, Any]] = []  # M events
@@ -63,24 +67,29 @@ class EventStream:
     def __iter__(self) -> Iterator[dict[bytes, list[Any]]]:
         """Rows, or tuples that begin like them, of a piece of the file by category."""
         for piece in self._pieces():
-            groups: dict[bytes, list[Any]] = {b"": []}
-            for row in self._layout.rows(piece):
-                try:
-                    groups[row[0]].append(row)
-                except KeyError:
-                    groups[row[0]] = [row]
-            unmatched = groups.pop(b"")
-            others = [row[6] for row in unmatched if row[6]]
-            if len(others) < len(unmatched) and (uncategorized := [row for row in unmatched if row[3]]):
-                groups[b""] = uncategorized  # complete, without a category
+            groups, others = ({}, self._scan(piece)) if self._scan else self._matched(piece)
             events = list(self._parse(piece, others)) if others else []
-            if self._learn_attempts and len(events) * 2 > sum(map(len, groups.values())):
+            if self._learn_attempts and not self._scan and len(events) * 2 > sum(map(len, groups.values())):
                 self._learn_attempts -= 1
                 self._layout = learn_layout(events) or self._layout
             for row in filter(None, map(self._row, events)):
                 groups.setdefault(row.cat, []).append(row)
             yield groups
         self._finish()
+
+    def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:
+        """Rows by category, and the texts of events of another layout."""
+        groups: dict[bytes, list[Any]] = {b"": []}
+        for row in self._layout.rows(piece):
+            try:
+                groups[row[0]].append(row)
+            except KeyError:
+                groups[row[0]] = [row]
+        unmatched = groups.pop(b"")
+        others = [row[6] for row in unmatched if row[6]]
+        if len(others) < len(unmatched) and (uncategorized := [row for row in unmatched if row[3]]):
+            groups[b""] = uncategorized  # complete, without a category
+        return groups, others
 
     def _pieces(self) -> Iterator[bytes]:
         """Text of events, without the first brace and the last."""
@@ -98,9 +107,7 @@ class EventStream:
             )
             if not boundaries:
                 if len(carry) > _MAX_BYTES:
-                    raise TraceError(
-                        f"one event is longer than {_MAX_BYTES >> 20} MiB, this is no trace; record it again"
-                    )
+                    raise TraceError(f"{_MAX_BYTES >> 20} MiB of it have no event, this is no trace; record it again")
                 continue
             yield carry[: boundaries[-1].start()]
             if self._after is not None:
@@ -130,7 +137,7 @@ class EventStream:
             part = decompress.read_up_to(self._source, PIECE)
             if not part:
                 return None
-            rest += part
+            rest = content + part  # blanks are not kept
         if content[:1] != b"{":
             self._after = b"}" + content
         return content[1:] if content[:1] == b"{" else None
@@ -165,6 +172,9 @@ class EventStream:
         self._partial.append(text)
         try:
             events = _loads_all(self._partial)
+        except NestedTooDeeply:
+            self._nested, self._partial = self._nested + 1, []
+            return []
         except ValueError:
             events = self._end(piece, text, self._partial)
         if events is None:
@@ -219,28 +229,45 @@ class EventStream:
         elif self._after is None and before:
             self.notes.append("The file ends in the middle of its events: what came before was read.")
             self._skipped = max(0, self._skipped - 1)
+        if self._nested:
+            self.notes.append(f"Events whose values nest too deeply, skipped: {self._nested}.")
         if self._skipped:
             self.notes.append(f"Places in the file that are not JSON, skipped: {self._skipped}.")
 
 
 def loads(text: bytes) -> Any:
     """JSON as lenient as it gets: decimals stay text, what follows the value is ignored. ValueError."""
+    return _decoded(text.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), json.JSONDecoder.raw_decode)[0]
+
+
+class NestedTooDeeply(ValueError):
+    """JSON whose values contain more levels than Python's parser takes."""
+
+
+def _decoded(text: str, decode: Callable[[json.JSONDecoder, str], Any]) -> Any:
     try:
-        return _DECODER.raw_decode(text.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"))[0]
+        try:
+            return decode(_DECODER, text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # Python refuses to make an integer of more than 4,300 digits
+            return decode(_ANY_DIGITS, text)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise NestedTooDeeply("nested too deeply") from error
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) < 640 else digits  # what every Python allows
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_float=str, parse_constant=str)
+_ANY_DIGITS = json.JSONDecoder(strict=False, parse_float=str, parse_constant=str, parse_int=_integer)
 
 
 def _loads_all(texts: Iterable[bytes]) -> list[dict[str, Any]]:
     """Texts of objects without their outer braces; all of it must be JSON."""
     text = b"[{%b}]" % b"},{".join(texts)
-    try:
-        return json.loads(text.decode("utf-8", "replace"), strict=False, parse_float=str, parse_constant=str)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return _decoded(text.decode("utf-8", "replace"), json.JSONDecoder.decode)
 
 
 def _duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:

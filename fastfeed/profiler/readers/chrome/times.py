@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-__all__ = ["spans"]
+__all__ = ["is_number", "spans"]
 
 _WIDEST = 32  # characters; longer texts are rare and take the slow way
 _MAX_US = 9_000_000_000_000_000  # microseconds that fit int64 nanoseconds: the year 2255
@@ -25,6 +25,14 @@ def spans(ts: Sequence[bytes], dur: Sequence[bytes]) -> tuple[np.ndarray, np.nda
         (whole + duration) * 1000 + (part + duration_part + 500) // 1000,
         ok & duration_ok,
     )
+
+
+def is_number(text: bytes) -> bool:
+    """Whether this is a finite number at all, however large."""
+    try:
+        return Decimal(text.decode("ascii")).is_finite()
+    except (InvalidOperation, UnicodeDecodeError):
+        return False
 
 
 def _microseconds(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

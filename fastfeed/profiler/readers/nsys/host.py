@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.kernel_names import strip_version
 from fastfeed.profiler.model.trace import RangeKind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
-from fastfeed.profiler.readers.nsys.identity import distinct
 from fastfeed.profiler.readers.nsys.ops import NAME, name_indexes
 
 __all__ = ["raw_calls", "raw_loads", "raw_overheads", "raw_sched", "raw_system"]
@@ -17,7 +17,7 @@ __all__ = ["raw_calls", "raw_loads", "raw_overheads", "raw_sched", "raw_system"]
 _OVERHEAD_NAMES = frozenset(  # those that nsys itself counts as busy
     ("CUDA profiling data flush overhead", "CUDA profiling stop overhead", "CUDA profiling overhead")
 )
-_BACKTRACES = "67, 68, 69"  # eventClass: the same call once more, with its stack
+_BACKTRACES = (67, 68, 69)  # eventClass: the same call once more, with its stack
 _LOADING = re.compile(r"module loading|function loading|compiler|jit", re.I)
 _RUNNABLE = 1  # ENUM_SAMPLING_THREAD_STATE: it was running when its core was taken away
 
@@ -25,8 +25,10 @@ _RUNNABLE = 1  # ENUM_SAMPLING_THREAD_STATE: it was running when its core was ta
 def raw_calls(db: NsysDatabase, names: Strings) -> ColumnMap:
     """Runtime and driver calls, which share a table."""
     table = "CUPTI_ACTIVITY_KIND_RUNTIME"
-    where = f"eventClass IS NULL OR eventClass NOT IN ({_BACKTRACES})" if db.has(table, "eventClass") else ""
-    rows = db.columns(table, ("start", "end", "globalTid", "correlationId", "nameId"), where)
+    rows = db.columns(table, ("start", "end", "globalTid", "correlationId", "nameId", "eventClass"))
+    repeated = np.isin(rows.pop("eventClass"), _BACKTRACES)
+    if repeated.any():
+        rows = {key: column[~repeated] for key, column in rows.items()}
     rows[NAME] = name_indexes(db, rows.pop("nameId"), names, strip_version, "API call {}")
     return rows
 
@@ -44,7 +46,8 @@ def raw_overheads(db: NsysDatabase) -> ColumnMap:
         counted = [key for key, text in texts.items() if text in _OVERHEAD_NAMES]
         is_counted = np.isin(rows["nameId"], counted)
         rows = {key: column[is_counted] for key, column in rows.items()}
-    return {key: rows[key] for key in ("start", "end", "globalTid")}
+    valid = rows["end"] >= rows["start"]
+    return {key: rows[key][valid] for key in ("start", "end", "globalTid")}
 
 
 def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
@@ -52,7 +55,7 @@ def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
     rows = db.columns("CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end", "globalTid", "nameId"))
     ids = rows.pop("nameId")
     rows[NAME] = name_indexes(db, ids, names, other="CUDA overhead")
-    loading = {index for index in distinct(rows[NAME].astype(np.int64)).tolist() if _LOADING.search(names.all[index])}
+    loading = {index for index in distinct(rows[NAME]).tolist() if _LOADING.search(names.all[index])}
     rows["kind"] = np.where(np.isin(rows[NAME], list(loading)), RangeKind.COMPILE, RangeKind.OTHER).astype(np.uint8)
     rows["domain"] = np.full(len(ids), -1, np.int32)
     return rows
@@ -80,7 +83,7 @@ def raw_sched(db: NsysDatabase) -> ColumnMap:
     preempted = (
         (scheduled_in[:-1] == 0) & np.isin(state[:-1], _runnable(db)) & (scheduled_in[1:] == 1) & (tid[:-1] == tid[1:])
     )
-    at = np.flatnonzero(preempted)
+    at = np.flatnonzero(preempted)  # rows are sorted by start, so none ends before it begins
     return {"start": start[at], "end": start[at + 1], "globalTid": tid[at]} if len(at) else no_rows
 
 
@@ -89,5 +92,5 @@ def _runnable(db: NsysDatabase) -> list[int]:
     if not db.has(table, "id", "name"):
         return [_RUNNABLE]
     return [
-        int(key) for key, name in db.rows(f"SELECT id, name FROM {table}") if name in ("Running", "Runnable", "Ready")
+        key for key, name in db.records(table, ["id"], ["name"]) if name in ("Running", "Runnable", "Ready") and key
     ]

@@ -12,26 +12,21 @@ from typing import TypeVar
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.trace import Device, Process, Thread
 from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
-__all__ = ["GlobalIds", "devices", "distinct", "global_ids", "process_of"]
+__all__ = ["GlobalIds", "devices", "global_ids", "process_of"]
 
 _T = TypeVar("_T")
 _TID = 0xFFFFFF
+_MAX_DEVICES = 1 << 16  # a larger number is damage
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def process_of(ids: np.ndarray) -> np.ndarray:
     """globalTid to globalPid. -1, which is unknown, stays."""
     return np.where(ids == -1, np.int64(-1), ids & ~np.int64(_TID))
-
-
-def distinct(column: np.ndarray) -> np.ndarray:
-    """Its values, sorted. A million rows of one value need no sorting."""
-    if len(column) and column[0] == column[-1] and column.min() == column.max():
-        return column[:1].copy()
-    return np.unique(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +58,8 @@ class GlobalIds:
         """`ranks`: index of a process to its rank, where known. A process that nsys started without saying what it
         became is called as its main thread is.
         """
-        names: dict[int, str] = {}
-        if db.has("PROCESSES", "globalPid", "name"):
-            names = {int(gid): str(name) for gid, name in db.rows("SELECT globalPid, name FROM PROCESSES") if name}
+        rows = db.records("PROCESSES", ["globalPid"], ["name"])
+        names = {gid: name for gid, name in rows if gid is not None and name}
         main = {thread.process: thread.name for thread in threads if thread.tid == self.pid(thread.process)}
         processes = []
         for at, gid in enumerate(self.pids.tolist()):
@@ -76,11 +70,9 @@ class GlobalIds:
 
     def threads(self, db: NsysDatabase) -> tuple[Thread, ...]:
         """The threads, each with its last name."""
-        names: dict[int, str] = {}
-        if db.has("ThreadNames", "globalTid", "nameId"):
-            rows = db.rows("SELECT globalTid, nameId FROM ThreadNames ORDER BY rowid")
-            texts = db.strings(np.unique(np.array([name for _, name in rows if name is not None], np.int64)))
-            names = {int(gid): texts.get(name, "") for gid, name in rows if gid is not None}
+        rows = db.records("ThreadNames", ["globalTid", "nameId"])
+        texts = db.strings(np.unique(np.array([name for _, name in rows if name is not None], np.int64)))
+        names = {gid: texts.get(name, "") for gid, name in rows if gid is not None}
         owner = self.process(self.tids)
         return tuple(
             Thread(int(owner[at]), gid & _TID, names.get(gid, "")) for at, gid in enumerate(self.tids.tolist())
@@ -120,8 +112,9 @@ def devices(
     CUDA_VISIBLE_DEVICES gives every rank its own numbers. TARGET_INFO_CUDA_DEVICE says which GPU a number is; without
     it two processes share a GPU only where the machine has no second one.
     """
+    ordinal = np.where((ordinal >= 0) & (ordinal < _MAX_DEVICES), ordinal, -1)
     width = int(ordinal.max(initial=0)) + 2
-    pairs, row = _keyed(process.astype(np.int64) * width + ordinal + 1)
+    pairs, row = numbered(process.astype(np.int64) * width + ordinal + 1)
     owners = pairs // width
     number = pairs % width - 1
     gpus = _gpus(db)
@@ -149,24 +142,11 @@ def devices(
     return tuple(devices_), index_of_pair[row]
 
 
-def _keyed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values = distinct(keys)
-    return values, np.searchsorted(values, keys) if len(values) > 1 else np.zeros(len(keys), np.int64)
-
-
 def _gpus(db: NsysDatabase) -> dict[int, dict[str, str]]:
     """By id: name and uuid. The oldest schema calls the id deviceId and has no uuid; that of other makers is 0."""
     table = "TARGET_INFO_GPU"
-    key = next((name for name in ("id", "deviceId") if db.has(table, name)), "")
-    if not key:
-        return {}
-    name = "name" if db.has(table, "name") else "NULL"
-    uuid = "uuid" if db.has(table, "uuid") else "NULL"
-    gpus = {}
-    for gid, gpu_name, uuid_text in db.rows(f"SELECT {key}, {name}, {uuid} FROM {table}"):
-        if gid is not None:
-            gpus[int(gid)] = {"name": str(gpu_name or ""), "uuid": _uuid(uuid_text)}
-    return gpus
+    rows = db.records(table, ["id" if db.has(table, "id") else "deviceId"], ["name", "uuid"])
+    return {gid: {"name": name or "", "uuid": _uuid(uuid)} for gid, name, uuid in rows if gid is not None}
 
 
 def _cuda_devices(db: NsysDatabase) -> dict[tuple[int, int], tuple[int | None, str]]:
@@ -174,14 +154,10 @@ def _cuda_devices(db: NsysDatabase) -> dict[tuple[int, int], tuple[int | None, s
     table = "TARGET_INFO_CUDA_DEVICE"
     if not db.has(table, "gpuId", "cudaId", "pid"):
         return {}
-    uuid = "uuid" if db.has(table, "uuid") else "NULL"
-    rows = db.rows(f"SELECT pid, cudaId, gpuId, {uuid} FROM {table} WHERE pid IS NOT NULL AND cudaId IS NOT NULL")
-    return {
-        (int(pid), int(cuda)): (None if gpu is None else int(gpu), _uuid(uuid_text))
-        for pid, cuda, gpu, uuid_text in rows
-    }
+    rows = db.records(table, ["pid", "cudaId", "gpuId"], ["uuid"], "pid IS NOT NULL AND cudaId IS NOT NULL")
+    return {(pid, cuda): (gpu, _uuid(uuid)) for pid, cuda, gpu, uuid in rows}
 
 
-def _uuid(text: object) -> str:
-    uuid = str(text or "").removeprefix("GPU-")
+def _uuid(text: str | None) -> str:
+    uuid = (text or "").removeprefix("GPU-")
     return "" if uuid == _NO_UUID else uuid

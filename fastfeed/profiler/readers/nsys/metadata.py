@@ -47,7 +47,7 @@ def read_metadata(db: NsysDatabase) -> Metadata:
     facts: dict[str, Any] = {}
     for key, name in (("cpu_count", "CpuCores"), ("driver", "NvDriverVersion"), ("os", "OsDescription")):
         if system.get(name):
-            facts[key] = int(system[name]) if system[name].isdigit() else system[name]
+            facts[key] = system[name] if (number := _number(system[name])) is None else number
     command = _command(capture)
     if command:
         facts["command"] = command
@@ -57,7 +57,7 @@ def read_metadata(db: NsysDatabase) -> Metadata:
     wall, monotonic = _clock(db, exported)
     if monotonic is not None:
         facts["monotonic_ns"] = monotonic  # the machine's steady clock at this trace's time 0
-    world = next((int(env[name]) for name in _WORLDS if env.get(name, "").isdigit()), 0)
+    world = next(filter(None, (_number(env.get(name, "")) for name in _WORLDS)), 0)
     if world:
         facts["world_size"] = world
     return Metadata(version, wall, system.get("Hostname", ""), env, dropped, notes, facts, world)
@@ -84,7 +84,7 @@ def ranks(
             if set(users) <= set(by_source) and len({by_source[user] for user in users}) == len(users):
                 return {user: by_source[user] for user in users}
         return {}
-    of_env = next((int(metadata.env[name]) for name in _RANKS if metadata.env.get(name, "").isdigit()), None)
+    of_env = next((number for name in _RANKS if (number := _number(metadata.env.get(name, ""))) is not None), None)
     of_nccl = nccl.get(users[0]) if sizes == {metadata.world} else None
     rank = next((rank for rank in (mpi.get(users[0]), of_env, of_nccl, _rank_in_name(path)) if rank is not None), None)
     return {} if rank is None else {users[0]: rank}
@@ -94,6 +94,11 @@ def _rank_in_name(path: Path) -> int | None:
     """`run_rank3.sqlite`: 3. Only where the name says rank; a bare number can be anything."""
     numbers = re.findall(r"(?<![a-z])rank[._=-]?(\d+)(?!\d)", path.name, re.I)
     return int(numbers[0]) if len(numbers) == 1 else None
+
+
+def _number(text: str) -> int | None:
+    """A count or a rank; None for what is none, such as ten thousand digits."""
+    return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
 def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
@@ -117,13 +122,9 @@ def _command(capture: list[tuple[str, str]]) -> str:
 def _clock(db: NsysDatabase, exported: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Nanoseconds of the wall clock and of the steady clock at time 0. An export can shift its times."""
     table = "TARGET_INFO_SESSION_START_TIME"
-    if not db.has(table, "utcEpochNs"):
+    wall, monotonic = next(iter(db.records(table, ["utcEpochNs", "systemClockNs"])), (None, None))
+    if not wall:
         return None, None
-    steady = "systemClockNs" if db.has(table, "systemClockNs") else "NULL"
-    rows = db.rows(f"SELECT utcEpochNs, {steady} FROM {table} LIMIT 1")
-    if not rows or not isinstance(rows[0][0], int):
-        return None, None
-    wall, monotonic = rows[0]
     shift = exported.get("EXPORT_PARAM_TIME_SHIFT", "0")
     shift_ns = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
     if exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true":
@@ -139,10 +140,9 @@ def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
     table = "DIAGNOSTIC_EVENT"
     if not db.has(table, "text"):
         return 0, ()
-    severity = "severity" if db.has(table, "severity") else "NULL"
     lost, notes = 0, {}
-    for text, level in db.rows(f"SELECT text, {severity} FROM {table} WHERE text IS NOT NULL"):
-        words = " ".join(str(text).split())
+    for level, text in db.records(table, ["severity"], ["text"], "text IS NOT NULL"):
+        words = " ".join(text.split())
         number = _LOST_COUNT.search(re.sub(r"(?<=\d),(?=\d{3})", "", words))
         count = int(number[1] or number[2]) if number else 1
         if _LOST.search(words) and count:

@@ -45,7 +45,8 @@ def nccl_ranges(db: NsysDatabase) -> list[NcclRange]:
     schemas = _schemas(db)
     has_payload = " OR ".join(f"{name} IS NOT NULL" for name in sources)
     where = f"WHERE eventType IN (59, 60) AND ({has_payload})"
-    query = f'SELECT globalTid, start, "end", {", ".join(sources)} FROM {table} {where}'
+    numbers = ", ".join(f'CAST("{name}" AS INTEGER)' for name in ("globalTid", "start", "end"))
+    query = f"SELECT {numbers}, {', '.join(sources)} FROM {table} {where}"
     ranges = []
     for tid, start, end, *payloads in db.connection.execute(query):
         fields = next((fields for range_ in payloads if (fields := _decoded(range_, schemas))), {})
@@ -60,8 +61,8 @@ def _schemas(db: NsysDatabase) -> dict[tuple[int, int], list[tuple[str, int, str
     if not db.has(table, "domainId", "schemaId", "type", "name", "offset"):
         return {}
     schemas: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
-    for domain, schema, kind, name, offset in db.rows(f'SELECT domainId, schemaId, type, name, "offset" FROM {table}'):
-        if kind in _FIELDS and name in (_COMM, _BYTES, _RANKS, _RANK):
+    for domain, schema, kind, offset, name in db.records(table, ["domainId", "schemaId", "type", "offset"], ["name"]):
+        if kind in _FIELDS and name in (_COMM, _BYTES, _RANKS, _RANK) and 0 <= (offset or 0) < 1 << 20:
             schemas.setdefault((domain, schema), []).append((name, offset or 0, _FIELDS[kind]))
     return schemas
 

@@ -20,14 +20,10 @@ _RANGES = f"eventType IN ({_PUSH_POP}, {_START_END}, {_NVTXT_PUSH_POP}, {_NVTXT_
 # torch.autograd.profiler.emit_nvtx: "aten::add, seq = 12, op_id = 345, sizes = [[2, 3]]"
 _OPERATOR = (", seq", ", op_id", ", sizes", ", input_op_ids")
 _SHORTENED = "\x1d"  # after a shortened name
-_MAY_BE_EMPTY = (
-    "NCCL",
-    "MPI",
-    "CCCL",
-    "TSL",
-    "UCX",
-    "NVSHMEM",
-)  # libraries that create a domain and may never use it
+_PYTHON = (
+    "NVTX",
+    "fastfeed",
+)  # domains of the Python package nvtx: its default, and ours; libraries may leave theirs empty
 _MAX_NAME = 400  # characters of a name
 _HOLDS_GIL = 255
 _SHORT_TEXT = (  # what stands before the first " = " says whether it is an operator's
@@ -108,13 +104,11 @@ def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
     """(globalPid, id) to name, from the events that created them."""
     if not db.has(_TABLE, "domainId", "globalTid"):
         return {}
-    text = "text" if db.has(_TABLE, "text") else "NULL"
-    by_id = "textId" if db.has(_TABLE, "textId") else "NULL"
-    events = db.rows(f"SELECT globalTid, domainId, {text}, {by_id} FROM {_TABLE} WHERE eventType = {_DOMAIN}")
-    texts = db.strings(np.array(sorted({text_id for *_, text_id in events if text_id is not None}), np.int64))
+    events = db.records(_TABLE, ["globalTid", "domainId", "textId"], ["text"], f"eventType = {_DOMAIN}")
+    texts = db.strings(np.array(sorted({text_id for _, _, text_id, _ in events if text_id is not None}), np.int64))
     return {
-        (int(process_of(np.array([tid]))[0]), int(domain)): str(text or texts.get(text_id, ""))
-        for tid, domain, text, text_id in events
+        (int(process_of(np.array([tid]))[0]), domain): text or texts.get(text_id, "")
+        for tid, domain, text_id, text in events
         if tid is not None and domain is not None
     }
 
@@ -156,14 +150,14 @@ def _kind_by_name(text: str) -> int:
 
 
 def _empty_domains(rows: ColumnMap, domains: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    """Note on domains without a range: the Python package nvtx writes none under an nsys that is too old for it."""
+    """Note on Python's domains without a range: the package nvtx writes none under an nsys that is too old for it."""
     pairs = (
         set(zip(process_of(rows["globalTid"]).tolist(), rows["domainId"].tolist(), strict=True)) if domains else set()
     )
-    unused = sorted({name for pair, name in domains.items() if pair not in pairs and name not in _MAY_BE_EMPTY})
+    unused = sorted({name for pair, name in domains.items() if pair not in pairs and name in _PYTHON})
     if not unused:
         return ()
     return (
-        f"NVTX domain {', '.join(unused[:3])} holds no range: the Python package nvtx 0.2.12 and later writes none"
+        f"NVTX domain {', '.join(unused)} holds no range: the Python package nvtx 0.2.12 and later writes none"
         " under older versions of nsys; take a newer nsys, or pip install 'nvtx<0.2.12'",
     )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.kernel_names import kernel_kind
 from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
-from fastfeed.profiler.readers.nsys.identity import distinct, process_of
+from fastfeed.profiler.readers.nsys.identity import process_of
 
 __all__ = ["NAME", "concatenate", "name_indexes", "raw_ops", "raw_waits"]
 
@@ -45,6 +46,8 @@ def raw_ops(db: NsysDatabase, names: Strings) -> ColumnMap:
 def concatenate(parts: list[ColumnMap]) -> ColumnMap:
     """The rows of all parts."""
     non_empty = [part for part in parts if len(part["start"])] or parts[:1]
+    if len(non_empty) == 1:
+        return non_empty[0]
     return {key: np.concatenate([part[key] for part in non_empty]) for key in non_empty[0]}
 
 
@@ -54,10 +57,10 @@ def name_indexes(
     """StringIds to indexes of `names`, through each distinct id once. What has no text is called by `other`."""
     if not len(ids):
         return np.empty(0, np.int32)
-    values = distinct(ids)
+    values, number = numbered(ids)
     texts = db.strings(values)
     indexes = names.many(text(texts[value]) if value in texts else other.format(value) for value in values.tolist())
-    return indexes[np.searchsorted(values, ids)] if len(values) > 1 else np.full(len(ids), indexes[0], np.int32)
+    return indexes[number]
 
 
 def _op(rows: ColumnMap, name: np.ndarray, kind: np.ndarray | int, **more: np.ndarray) -> ColumnMap:
@@ -78,7 +81,7 @@ def _kernels(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     rows = db.columns(table, [*_COMMON, *([column] if column else [])])
     ids = rows[column] if column else np.full(len(rows["start"]), -1, np.int64)
     name = name_indexes(db, ids, names, other="kernel {}")
-    used = distinct(name.astype(np.int64))
+    used = distinct(name)
     kinds = np.zeros(len(names.all) + 1, np.uint8)
     kinds[used] = [kernel_kind(names.all[index]) for index in used.tolist()]
     return _op(rows, name, kinds[name])
@@ -111,10 +114,9 @@ def _memsets(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
 def _graphs(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     """Under --cuda-graph-trace=graph a launched graph is one row, and its kernels have none."""
     rows = db.columns(table, [*_COMMON, "graphId"])
-    graphs = distinct(rows["graphId"])
+    graphs, number = numbered(rows["graphId"])
     called = names.many("CUDA graph" if graph < 0 else f"CUDA graph {graph}" for graph in graphs.tolist())
-    name = called[np.searchsorted(graphs, rows["graphId"])] if len(graphs) else np.empty(0, np.int32)
-    return _op(rows, name, Kind.GRAPH)
+    return _op(rows, called[number], Kind.GRAPH)
 
 
 def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:

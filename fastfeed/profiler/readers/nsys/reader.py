@@ -18,15 +18,14 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-import numpy as np
-
 from fastfeed.errors import TraceError
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.trace import Calls, Ops, Origin, Overheads, Ranges, Sched, Strings, Trace, Waits, table
 from fastfeed.profiler.readers.nsys import host, identity, metadata, nccl, nvtx, ops
 from fastfeed.profiler.readers.nsys.database import BROKEN, MAGIC, NsysDatabase, open_database
 from fastfeed.profiler.readers.nsys.identity import global_ids
 from fastfeed.profiler.readers.nsys.ops import NAME
-from fastfeed.profiler.readers.nsys.repair import close_open_ranges, drop_invalid, owners_of
+from fastfeed.profiler.readers.nsys.repair import close_open_ranges, drop_invalid, left_out, owners_of
 
 __all__ = ["knows", "read"]
 
@@ -56,11 +55,11 @@ def read(path: Path) -> Trace:
 
 def _read(db: NsysDatabase) -> Trace:
     names, notes = Strings(), list[str]()
-    op_rows = drop_invalid(ops.raw_ops(db, names), "device operations", notes)
-    calls = drop_invalid(host.raw_calls(db, names), "API calls", notes)
+    op_rows = drop_invalid(ops.raw_ops(db, names), "device operation", notes)
+    calls = drop_invalid(host.raw_calls(db, names), "API call", notes)
     has_thread = calls["globalTid"] != -1
     if not has_thread.all():
-        notes.append(f"{int((~has_thread).sum())} API calls name no thread and are left out")
+        notes.append(left_out(int((~has_thread).sum()), "API call", "without a thread"))
         calls = {name: column[has_thread] for name, column in calls.items()}
     if not len(op_rows["start"]):
         raise TraceError(_nothing(db, len(calls["start"]), notes))
@@ -79,7 +78,7 @@ def _read(db: NsysDatabase) -> Trace:
     gpus, device = identity.devices(db, ids, process, op_rows["deviceId"])
     group, size = nccl.messages(op_rows, calls, payloads, names)
     threads = ids.threads(db)
-    users = np.unique(process).tolist()
+    users = distinct(process).tolist()
     ranks = metadata.ranks(info, db.path, users, threads, ids.of_processes(nccl.ranks(payloads)))
     facts = {**info.facts, "gpu_names": sorted({gpu.name for gpu in gpus if gpu.name})}
     return Trace(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.readers.nsys.database import ColumnMap
-from fastfeed.profiler.readers.nsys.identity import distinct, process_of
+from fastfeed.profiler.readers.nsys.identity import process_of
 
-__all__ = ["close_open_ranges", "drop_invalid", "owners_of"]
+__all__ = ["close_open_ranges", "drop_invalid", "left_out", "owners_of"]
 
 
-def drop_invalid(rows: ColumnMap, what: str, notes: list[str]) -> ColumnMap:
+def drop_invalid(rows: ColumnMap, noun: str, notes: list[str]) -> ColumnMap:
     """The rows that have a start and do not end before it. nsys, too, leaves out what starts at 0."""
     valid = (rows["start"] > 0) & (rows["end"] >= rows["start"])
     if valid.all():
         return rows
-    notes.append(f"{int((~valid).sum())} {what} have no valid start and end and are left out")
+    notes.append(left_out(int((~valid).sum()), noun, "without a valid start and end"))
     return {key: column[valid] for key, column in rows.items()}
 
 
@@ -26,8 +28,13 @@ def close_open_ranges(rows: ColumnMap, last: int, notes: list[str]) -> ColumnMap
     valid = rows["end"] >= rows["start"]
     if valid.all():
         return rows
-    notes.append(f"{int((~valid).sum())} ranges end before they begin and are left out")
+    notes.append(left_out(int((~valid).sum()), "range", "with an end before the start"))
     return {key: column[valid] for key, column in rows.items()}
+
+
+def left_out(count: int, noun: str, which: str) -> str:
+    """A note for the user."""
+    return f"{plural(count, noun)} {which} {'is' if count == 1 else 'are'} left out"
 
 
 def owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:

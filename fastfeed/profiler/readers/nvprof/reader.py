@@ -108,7 +108,7 @@ class _TraceBuilder:
         return Trace(
             Origin(
                 str(self.path), "nvprof", self.database.version(), base if base > _EPOCH else None, len(call_rows) > 0,
-                self.lost, notes=tuple(notes),
+                self.lost, notes=tuple(notes), incomplete="; ".join(self.database.notes[:1]),
             ),
             tuple(self.strings.all),
             tuple(Process(pid) for pid in self.processes),

@@ -53,7 +53,7 @@ class NvprofDatabase:
         """Names by id."""
         try:
             return {int(id): str(text) for id, text in self._connection.execute("SELECT _id_, value FROM StringTable")}
-        except (sqlite3.Error, ValueError, TypeError) as error:
+        except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
             self.notes.append(f"names are missing: the table StringTable is damaged ({error})")
             return {}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from fastfeed.profiler.model.trace import (
     Trace,
     table,
 )
-from fastfeed.profiler.readers import decompress
+from fastfeed.profiler.readers import decompress, limits
 
 __all__ = ["knows", "read"]
 
@@ -84,13 +84,15 @@ def read(path: Path) -> Trace:
     """The device ops of a GPU trace, the calls of an API trace, both where both were printed."""
     printed = _PrintedTables()
     with decompress.open_stream(path) as stream:
-        for line in decompress.lines(stream):
+        for count, line in enumerate(decompress.lines(stream)):
+            limits.check(path, count)
             _add_line(printed, line.decode("utf-8", "replace"))
         damage = stream.damage
     if not printed.tables:
         what = "a summary of nvprof, which has no times" if printed.summary else "no trace that nvprof printed"
         raise TraceError(f"{path} is {what}; record with nvprof --print-gpu-trace --csv, or -o FILE.nvprof")
     notes = [damage] if damage else []
+    incomplete = damage or (f"{printed.skipped} lines are invalid" if printed.skipped else "")
     if printed.lost:
         notes.append(f"{printed.lost} records have no valid times; raise nvprof's --device-buffer-size")
     if printed.skipped:
@@ -100,7 +102,8 @@ def read(path: Path) -> Trace:
         notes.append(f"{rounded}; nvprof -o keeps them exact")
     if not printed.ops:
         notes.append("no device activity is in this file")
-    return _trace(path, printed, notes)
+    trace = _trace(path, printed, notes)
+    return replace(trace, origin=replace(trace.origin, incomplete=incomplete))
 
 
 def _add_line(printed: _PrintedTables, line: str) -> None:
@@ -166,7 +169,7 @@ def _add_row(printed: _PrintedTables, row: dict[str, str]) -> None:
     end += start
     corr_suffix = _CORR.search(name)
     text = row.get("Correlation_ID", "") or row.get("Correlation ID", "") or (corr_suffix[1] if corr_suffix else "")
-    corr = int(text) % _MAX_NS if text.isascii() and text.isdigit() else -1
+    corr = int(text) % _MAX_NS if text.isascii() and text.isdigit() and len(text) < 20 else -1
     device = row.get("Device", "-")
     if device in ("", "-"):
         if call := _CALL.match(name):

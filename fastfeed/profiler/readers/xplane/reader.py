@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
+from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.trace import (
     Calls,
     Ops,
@@ -40,7 +41,9 @@ _RESULT = re.compile(
     r"|tf_data_bottleneck_analysis|memory_profile|op_profile|roofline_model|inference_profile|hlo_proto)(\.pb)?$"
 )
 _RESULT_INSIDE = re.compile(rb"type\.googleapis\.com/tensorflow\.profiler\.(\w+)")
-_DROPPED = re.compile(r"(\d[\d,]*) (?:\w+ )?(?:events?|records?) (?:were |was )?dropped|dropped (\d[\d,]*)", re.I)
+_DROPPED = re.compile(
+    r"(\d[\d,]{0,17}) (?:\w+ )?(?:events?|records?) (?:were |was )?dropped|dropped (\d[\d,]{0,17})", re.I
+)
 _GPU, _TPU = "/device:GPU:", "/device:TPU:"
 _REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it does not understand
 
@@ -67,7 +70,10 @@ def read(path: Path) -> Trace:
         _refuse(path, data, planes)
     trace = _trace(path, planes, hosts)
     dropped, messages = _dropped(errors, planes)
-    origin = replace(trace.origin, dropped=dropped, notes=(*notes, *messages, *trace.origin.notes))
+    incomplete = notes[0] if notes else ""  # all of them are about damage
+    origin = replace(
+        trace.origin, dropped=dropped, incomplete=incomplete, notes=(*notes, *messages, *trace.origin.notes)
+    )
     return replace(trace, origin=origin)
 
 
@@ -219,4 +225,4 @@ def _dropped(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[
         if plane.name.startswith((_GPU, "/host:")):
             traces = plane.properties.get("dropped_traces", 0)
             lost += traces if isinstance(traces, int) and traces > 0 else 0
-    return lost, [f"the profiler said: {error}" for error in errors[:5]]
+    return lost, [f"the profiler said: {one_line(error)}" for error in errors[:5]]

@@ -35,24 +35,24 @@ def confusion(truth: Sequence[Idle], slices: Slices, shift: int) -> Confusion:
 
     Raises ValueError where a nanosecond has a cause on one side only.
     """
-    said = list(zip(slices.start.tolist(), slices.end.tolist(), slices.cause.tolist(), strict=True))
+    reported = list(zip(slices.start.tolist(), slices.end.tolist(), slices.cause.tolist(), strict=True))
     matrix: Counter[tuple[Cause, Cause]] = Counter()
     at = 0
     for one in truth:
         start, end = one.start + shift, one.end + shift
-        while at < len(said) and said[at][1] <= start:
+        while at < len(reported) and reported[at][1] <= start:
             at += 1
         look = at
-        while look < len(said) and said[look][0] < end:
-            matrix[one.cause, Cause(said[look][2])] += min(end, said[look][1]) - max(start, said[look][0])
+        while look < len(reported) and reported[look][0] < end:
+            matrix[one.cause, Cause(reported[look][2])] += min(end, reported[look][1]) - max(start, reported[look][0])
             look += 1
     total = sum(one.end - one.start for one in truth)
-    if not sum(matrix.values()) == total == sum(end - start for start, end, _ in said):
-        raise ValueError(f"{total} ns idle in truth, {sum(end - start for start, end, _ in said)} ns said")
+    if not sum(matrix.values()) == total == sum(end - start for start, end, _ in reported):
+        raise ValueError(f"{total} ns idle in truth, {sum(end - start for start, end, _ in reported)} ns said")
     return matrix
 
 
 def agreement(matrix: Confusion, dialect: str) -> float:
     """The fraction of idle nanoseconds with the right cause; 1 where there are none."""
-    right = sum(ns for (truth, said), ns in matrix.items() if said in tellable(dialect, truth))
+    right = sum(ns for (truth, reported), ns in matrix.items() if reported in tellable(dialect, truth))
     return right / (sum(matrix.values()) or 1)

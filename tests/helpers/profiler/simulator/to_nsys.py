@@ -52,19 +52,19 @@ _RANGE_KINDS = (
 def write_nsys(run: Run, path: Path, *, granularity: str = "node") -> Path:
     """One report of all processes in `run`. `granularity` is that of --cuda-graph-trace: node, or graph."""
     database = _Database(run, granularity)
-    made = sqlite3.connect(path)
+    connection = sqlite3.connect(path)
     for table, rows in database.rows.items():
         if not rows:
             continue  # tables are created lazily
         columns = _TABLES[table].split()
         types = ", ".join(f"{one} {'TEXT' if one in _TEXT else 'INTEGER'}" for one in columns)
-        made.execute(f"CREATE TABLE {table} ({types})")
-        made.executemany(
+        connection.execute(f"CREATE TABLE {table} ({types})")
+        connection.executemany(
             f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})",
             ([row.get(one) for one in columns] for row in rows),
         )
-    made.commit()
-    made.close()
+    connection.commit()
+    connection.close()
     return path
 
 

@@ -44,21 +44,21 @@ _START, _END, _THREAD = 2, 4, 2
 
 def write_nvprof(run: Run, path: Path) -> Path:
     """The database of one process."""
-    made = sqlite3.connect(path)
+    database = sqlite3.connect(path)
     plain = ("Version", "StringTable")
     for table, columns in _TABLES.items():
         name, key = (table, "") if table in plain else (_ACTIVITY + table, "_id_ INTEGER PRIMARY KEY AUTOINCREMENT, ")
-        made.execute(f"CREATE TABLE {name} ({key}{columns})")
+        database.execute(f"CREATE TABLE {name} ({key}{columns})")
     strings: dict[str, int] = {}
     alike: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for table, values in _rows(run, strings):
         alike[(table, *values)].append(tuple(values.values()))
     for (table, *columns), rows in alike.items():
         name, marks = table if table in plain else _ACTIVITY + table, ", ".join("?" * len(columns))
-        made.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", rows)
-    made.executemany("INSERT INTO StringTable VALUES (?, ?)", [(at, text) for text, at in strings.items()])
-    made.commit()
-    made.close()
+        database.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", rows)
+    database.executemany("INSERT INTO StringTable VALUES (?, ?)", [(at, text) for text, at in strings.items()])
+    database.commit()
+    database.close()
     return path
 
 

@@ -1,0 +1,56 @@
+"""Signs that the recording of a device contradicts itself: what no driver and no stream does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from fastfeed.profiler.attribution.attribution import Attribution
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.intervals import clip, intersect, measure, spans, union
+from fastfeed.profiler.model.result import Period
+from fastfeed.profiler.model.trace import Trace
+
+__all__ = ["consistency_metrics"]
+
+_STARTS_MANY = re.compile(r"graph|batch|multidevice|group", re.I)  # calls that launch several operations at once
+
+
+def consistency_metrics(trace: Trace, attribution: Attribution, judged: Period) -> Mapping[str, float]:
+    """What to compare with what is possible.
+
+    `longest_op_share`: of the longest operation in the time from the first to the last. `longest_op_overlap`: the
+    share of it in which other operations of its own stream ran. `shared_launches`: the share of the operations whose
+    launch call is that of another one, too. `contradicted_ms`: idle time in which work is said to have been launched
+    and nothing says what held it back, while a launching or main thread waited for input.
+    """
+    ops, rows = trace.ops, attribution.rows
+    length = ops.end[rows] - ops.start[rows]
+    metrics = {"longest_op_share": 0.0, "longest_op_overlap": 0.0}
+    if len(rows):
+        longest = int(rows[np.argmax(length)])
+        window = max(int(attribution.edges[1] - attribution.edges[0]), 1)
+        metrics["longest_op_share"] = int(length.max()) / window
+        start, end = int(ops.start[longest]), int(ops.end[longest])
+        others = rows[(ops.start[rows] < end) & (ops.end[rows] > start) & (rows != longest)]
+        others = others[ops.stream[others] == ops.stream[longest]]
+        inside = clip(union(spans(ops.start[others], ops.end[others])), start, end)
+        metrics["longest_op_overlap"] = measure(inside) / max(int(length.max()), 1)
+    metrics["shared_launches"] = _shared_launches(trace, attribution)
+    slices = attribution.slices
+    held = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
+    held_spans = union(spans(slices.start[held], slices.end[held]))
+    metrics["contradicted_ms"] = measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
+    return metrics
+
+
+def _shared_launches(trace: Trace, attribution: Attribution) -> float:
+    launch = attribution.launch[attribution.launch >= 0]
+    if not len(launch):
+        return 0.0
+    starts_many = np.array([bool(_STARTS_MANY.search(name)) for name in trace.names] + [False])
+    launch = launch[~starts_many[trace.calls.name[launch]]]
+    different = np.count_nonzero(np.bincount(launch)) if len(launch) else 0  # np.unique takes ten times as long
+    return 1 - different / len(launch) if len(launch) else 0.0

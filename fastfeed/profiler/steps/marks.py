@@ -1,0 +1,160 @@
+"""Steps that a recording marks: ranges of whole steps, the optimizer's steps, waits for batches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfeed.profiler.model.intervals import overlap, spans
+from fastfeed.profiler.model.trace import RangeKind, Trace
+
+__all__ = ["MIN_STEPS", "Rounds", "in_process", "marked_steps", "optimizer_steps", "wait_steps"]
+
+MIN_STEPS = 3  # marks; fewer do not establish a period
+
+_STEP = (
+    r"ProfilerStep|(run[\W_]?)?train(ing)?[\W_]?(step|batch|iteration|iter)|(global|one)[\W_]?step|step|iteration|iter"
+)
+_NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
+    rf"^[\W_]*(epoch[\W_]*\d+[\W_]+)?({_STEP}|batch)[\W_]*\d+([\W_]+(of[\W_]+)?\d+)?[\W_]*$", re.I
+)
+_NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
+_OPTIMIZER = re.compile(r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I)  # PyTorch's own; Lightning's, users'
+_PAUSE = 10  # times the usual period: a longer pause between steps may be a break in the recording, which is of neither
+_BREAKS = 0.05  # of the pauses, or one: more are part of the training, such as batches that come in bursts
+_WAITING = 0.5  # of a pause: it is a wait for the batch
+_BETWEEN = 0.05  # of a period between steps: with more, the annotation covers only part of a step
+_EXACT = 0.001  # of a period: with more between steps, the end of the last one is not known exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Candidates for steps, as the host or the device marks them."""
+
+    spans: np.ndarray  # int64 (n, 2), in order, disjoint
+    labels: tuple[str, ...]
+    source: str
+    has_end: bool = True  # the end of the last one is known
+
+
+def in_process(trace: Trace, process: int) -> np.ndarray:
+    """Which ranges belong to this process; those without a thread belong to every process."""
+    thread = trace.ranges.thread
+    process_of = np.array([thread.process for thread in trace.threads] + [process])
+    return process_of[thread] == process
+
+
+def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) -> Rounds | None:
+    """Ranges of whole steps: those of the format (ProfilerStep#N), else annotations whose names say so.
+
+    `waits`: a set of spans, which belong to the steps that they precede or follow however long they are.
+    """
+    ranges = trace.ranges
+    is_nvtx = in_process(trace, process) & (ranges.kind == RangeKind.NVTX)
+    is_step = in_process(trace, process) & (ranges.kind == RangeKind.STEP)
+    witnesses = [
+        (rows, source)
+        for rows, source in (
+            (np.flatnonzero(is_step), "steps that the trace marks"),
+            (_matching(trace, is_nvtx, _NUMBERED), "numbered annotations"),
+            (_matching(trace, is_nvtx, _NAMED), "annotations"),
+        )
+        if len(rows)
+    ]
+    # a single "batch 1" is not a step
+    sufficient = [(rows, source) for rows, source in witnesses if len(rows) >= MIN_STEPS]
+    return _in_order(trace, *(sufficient or witnesses)[0], waits) if witnesses else None
+
+
+def _matching(trace: Trace, rows: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
+    """Of these ranges (bool), the indexes of those whose names match."""
+    names = [int(name) for name in np.unique(trace.ranges.name[rows]) if pattern.search(trace.name(int(name)))]
+    return np.flatnonzero(rows & np.isin(trace.ranges.name, names))
+
+
+def _outermost(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """The ranges of the thread with the most of them, by start; nested or repeated ranges count once."""
+    ranges = trace.ranges
+    _, inverse, count = np.unique(ranges.thread[rows], return_inverse=True, return_counts=True)
+    rows = rows[inverse == np.argmax(count)]
+    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
+    reach = np.maximum.accumulate(ranges.end[rows])
+    return rows[np.concatenate([[True], ranges.end[rows][1:] > reach[:-1]])]
+
+
+def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | None) -> Rounds:
+    """Ranges as steps.
+
+    A step lasts until the next one starts: many programs annotate the computation and wait for the batch outside it.
+    """
+    ranges = trace.ranges
+    rows = _outermost(trace, rows)
+    start, end = ranges.start[rows], ranges.end[rows].copy()
+    has_end = True
+    if len(rows) > 1:
+        period, pause = np.median(np.diff(start)), start[1:] - end[:-1]
+        end[:-1] = np.where(_is_break(start[1:] - pause, start[1:], period, waits), end[:-1], start[1:])
+        has_end = bool(np.median(pause) <= _EXACT * period)
+        if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period:
+            rows, start, end, has_end = rows[:-1], start[:-1], end[:-1], True
+    labels = tuple(trace.name(int(name)) for name in ranges.name[rows])
+    return Rounds(spans(start, end), labels, f"{source} ({_numberless(labels[0])})", has_end)
+
+
+def _is_break(start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarray | None) -> np.ndarray:
+    """Which of these pauses between steps are no part of the training: bool, shape (n,)."""
+    pause = end - start
+    is_long = pause > _PAUSE * period
+    if waits is not None and is_long.any():
+        is_long[is_long] = overlap(spans(start[is_long], end[is_long]), waits) < _WAITING * pause[is_long]
+    return is_long if is_long.sum() <= max(1, _BREAKS * len(pause)) else np.zeros(len(pause), bool)
+
+
+def optimizer_steps(trace: Trace, process: int, waits: np.ndarray | None) -> Rounds | None:
+    """From the end of one optimizer step to the end of the next.
+
+    `waits`: a set of spans. Where several optimizers step for the same batch, the last one ends the step.
+    """
+    is_mark = in_process(trace, process) & np.isin(trace.ranges.kind, (RangeKind.NVTX, RangeKind.OP))
+    rows = _matching(trace, is_mark, _OPTIMIZER)
+    if not len(rows):
+        return None
+    rows = _outermost(trace, rows)
+    if waits is not None and len(waits) > MIN_STEPS:
+        batch = np.searchsorted(waits[:, 0], trace.ranges.start[rows], side="right")
+        rows = rows[np.concatenate([batch[1:] != batch[:-1], [True]])]
+    if len(rows) < MIN_STEPS:
+        return None
+    name = _numberless(trace.name(int(trace.ranges.name[rows[0]])))
+    return _between(trace.ranges.end[rows], "step", f"optimizer steps ({name})")
+
+
+def wait_steps(trace: Trace, process: int, waits: np.ndarray | None, launched: np.ndarray) -> Rounds | None:
+    """From one wait for a batch to the next: fastfeed's waits, which are one per step, else any loader's.
+
+    `launched`: when each operation of the device was launched. Waits without work between them are for the
+    same step, and waits that most of the work does not lie between are something else.
+    """
+    ranges = trace.ranges
+    names = [index for index, name in enumerate(trace.names) if name == "fastfeed:wait"]
+    rows = np.flatnonzero(in_process(trace, process) & (ranges.kind == RangeKind.FEED) & np.isin(ranges.name, names))
+    if len(rows) >= MIN_STEPS:
+        return _between(np.sort(ranges.start[rows]), "batch", "the feed's waits for batches")
+    if waits is None or len(waits) < MIN_STEPS:
+        return None
+    before = np.searchsorted(np.sort(launched), waits[:, 0])
+    edges, before = (column[np.concatenate([[True], np.diff(before) > 0])] for column in (waits[:, 0], before))
+    if len(edges) < MIN_STEPS or 2 * (before[-1] - before[0]) < len(launched):
+        return None
+    return _between(edges, "batch", "waits for batches")
+
+
+def _between(edges: np.ndarray, label: str, source: str) -> Rounds:
+    count = len(edges) - 1
+    return Rounds(spans(edges[:-1], edges[1:]), tuple(f"{label} {n}" for n in range(count)), source)
+
+
+def _numberless(name: str) -> str:
+    return re.sub(r"\d+", "N", name)

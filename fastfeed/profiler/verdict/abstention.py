@@ -1,0 +1,185 @@
+"""Why a trace does not support a verdict, and what makes a verdict less certain than its number of steps."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.intervals import intersect
+from fastfeed.profiler.model.result import DeviceResult
+from fastfeed.profiler.model.thresholds import STARVED
+from fastfeed.profiler.model.trace import Origin
+
+__all__ = ["abstention_reasons", "confidence", "doubts"]
+
+LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
+_LEVELS = ("weak", "likely", "confirmed")
+_MIN_WAITS = 3  # waits for input, if no steps are judged: a single one may be something else
+_MAX_WITHOUT = 0.5  # of the judged time, in one piece without a wait: input was not recorded all along
+_MAX_SHARED = 0.2  # of the operations: a launch call starts one, except for graphs
+_MAX_MISSING = 0.05  # of the steps, and of idle time that ends in operations without a launch
+_MAX_HOLE = 10  # steps: with more, the recording was paused, and nothing is missing
+_LONG_OP = 0.5  # of the window
+_MAX_OVERLAP = 0.01  # of an operation, with others of its own stream: clocks are that exact
+_NUMBER = re.compile(r"(\d+)\D*$")
+
+
+def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
+    """Why the trace does not support a verdict; empty if it does."""
+    judged, metrics = device.judged, device.metrics
+    window, idle = max(judged.budget.window, 1), max(judged.budget.idle, 1)
+    reasons = []
+    if origin.sampled:
+        reasons.append("The trace is sampled: events were left out.")
+    if origin.dropped:
+        reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
+    missing_steps, steps = _missing_steps(device)
+    if origin.incomplete and missing_steps > _MAX_MISSING * steps:
+        reasons.append(f"Only {steps - missing_steps:,} of {steps:,} steps are left in a damaged file.")
+    if device.ops == 1:
+        reasons.append(
+            f"One device operation of {duration(window)} was recorded: there is no time between operations to explain."
+        )
+    if not origin.host_calls:
+        if idle >= STARVED * window:
+            reasons.append(
+                "The host's API calls were not recorded, so a late launch cannot be distinguished from a delayed "
+                "kernel."
+            )
+    else:
+        reasons += _launch_reasons(device, window, idle)
+    if judged.budget.overhead > 0.1 * window:
+        reasons.append(f"The profiler itself took {percent(judged.budget.overhead / window, 0)} of the window.")
+    longest = metrics.get("longest_op_share", 0.0)
+    if longest > _LONG_OP and metrics.get("longest_op_overlap", 0.0) > _MAX_OVERLAP:
+        reasons.append(
+            f"One device operation covers {percent(longest, 0)} of the window, and others of its own stream run inside "
+            "of it, which no stream does: its record is damaged."
+        )
+    return tuple(reasons)
+
+
+def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
+    """What makes the launches, or what the host did before them, unreliable or unknown."""
+    judged, metrics, reasons = device.judged, device.metrics, []
+    unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
+    shared, against_record = metrics.get("shared_launches", 0.0), metrics.get("contradicted_ms", 0.0) * 1e6
+    if shared > _MAX_SHARED:
+        reasons.append(
+            f"{percent(shared, 0)} of the device operations share their launch with others, which only graphs do: the "
+            "correlation ids of the trace are damaged."
+        )
+    elif _could_starve(device, against_record / window):
+        reasons.append(
+            f"The record contradicts itself: for {duration(against_record)}, {percent(against_record / window)} of the "
+            "window, the launching thread waited for input and the GPU was idle, but work is said to be launched."
+        )
+    if unlaunched > _MAX_MISSING * idle and _could_starve(device, unlaunched / window):
+        reasons.append(
+            f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
+            f"{percent(unlaunched / idle, 0)} of the idle time ends in the others."
+        )
+    elif metrics.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
+        reasons.append(
+            f"For {percent(metrics['held_share'], 0)} of the idle time work was already launched, and "
+            "nothing recorded explains why it had not started: device operations are missing from the trace."
+        )
+    unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
+    if unknown > 0.2 * idle and not _has_recorded_waits(device) and _could_starve(device, unknown / window):
+        reasons.append(
+            f"For {percent(unknown / idle, 0)} of the idle time it was not recorded what the host did; "
+            f"that is {percent(unknown / window)} of the window and could be input."
+        )
+    return reasons
+
+
+def _has_recorded_waits(device: DeviceResult) -> bool:
+    """Were waits for input recorded all along, so that time of which nothing is known is something else?"""
+    waits = device.judged.input.waits
+    if device.steady is not None:
+        return waits >= device.metrics["steps"] / 2
+    return waits >= _MIN_WAITS and _longest_without_waits(device) <= _MAX_WITHOUT * device.judged.budget.window
+
+
+def _longest_without_waits(device: DeviceResult) -> int:
+    """Nanoseconds of the judged time from one wait for input, or an edge, to the next wait or edge; the most of all."""
+    judged = device.judged.spans
+    length = judged[:, 1] - judged[:, 0]
+    before = np.concatenate([[0], np.cumsum(length)])  # judged time before each span
+    start = intersect(device.waits, judged)[:, 0]
+    span = np.searchsorted(judged[:, 0], start, side="right") - 1
+    at = before[span] + start - judged[span, 0]
+    return int(np.diff(np.concatenate([[0], at, [before[-1]]])).max())
+
+
+def _could_starve(device: DeviceResult, share: float) -> bool:
+    """Would the device be starved if this share of the window were input as well, and is it not otherwise?"""
+    return device.share.value < STARVED <= device.share.value + share
+
+
+def _missing_steps(device: DeviceResult) -> tuple[int, int]:
+    """Steps that the numbers in the labels skip, and how many there should be."""
+    numbers = [match[1] for label in device.steps.labels if (match := _NUMBER.search(label))]
+    if len(numbers) < 3 or len(numbers) < len(device.steps.labels):
+        return 0, len(device.steps.labels)
+    order = np.diff(np.array([int(number) % (1 << 60) for number in numbers], np.int64))
+    stride = int(np.gcd.reduce(order))
+    if stride <= 0 or (order <= 0).any():
+        return 0, len(numbers)
+    skipped = order // stride - 1
+    missing = int(skipped[skipped <= _MAX_HOLE].sum())
+    return missing, len(numbers) + missing
+
+
+def confidence(device: DeviceResult, origin: Origin) -> str:
+    """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes, and one less where
+    it may be starved by ranks that are not in it.
+
+    Guessed steps confirm nothing.
+    """
+    steps = int(device.steps.steady.sum())
+    level = 2 if steps >= CONFIRMED_STEPS and not device.steps.guessed else 1 if steps >= LIKELY_STEPS else 0
+    missing, expected = _missing_steps(device)
+    if origin.incomplete or missing > _MAX_MISSING * expected:
+        level -= 1
+    if _starved_by_others(device):
+        level -= 1
+    return _LEVELS[max(level, 0)]
+
+
+def _starved_by_others(device: DeviceResult) -> bool:
+    """Could waits for the input of ranks whose traces are not here be what its collectives take?"""
+    budget = device.judged.budget
+    return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(device, budget.comm / max(budget.window, 1))
+
+
+def doubts(device: DeviceResult, origin: Origin) -> list[str]:
+    """Sentences about what the recording lacks, or what is odd about it, without being too much for a verdict."""
+    sentences, judged = [], device.judged
+    if origin.incomplete:
+        sentences.append(f"The file is not whole ({origin.incomplete}): the verdict is about what could be read.")
+    missing, expected = _missing_steps(device)
+    if missing > _MAX_MISSING * expected:
+        sentences.append(f"Only {expected - missing:,} of {expected:,} steps are in the recording, by their numbers.")
+    unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
+    if not origin.host_calls:
+        sentences.append("The host's API calls were not recorded: of the little idle time the causes are not known.")
+    elif unlaunched > _MAX_MISSING * max(judged.budget.idle, 1):
+        sentences.append(
+            f"{percent(unlaunched / max(judged.budget.idle, 1), 0)} of the idle time, "
+            f"{percent(unlaunched / max(judged.budget.window, 1))} of the window, ends in operations whose launch was "
+            "not recorded."
+        )
+    if _starved_by_others(device):
+        sentences.append(
+            f"{percent(judged.budget.comm / judged.budget.window)} of the window is in collectives, and the traces of "
+            f"{device.metrics['absent_ranks']:.0f} other ranks are not here: if one of them was late because of its "
+            "input, so is this one. Pass the traces of all ranks together."
+        )
+    longest = device.metrics.get("longest_op_share", 0.0)
+    if longest > _LONG_OP:
+        sentences.append(f"One device operation covers {percent(longest, 0)} of the recording.")
+    return sentences

@@ -1,0 +1,118 @@
+"""Small files that unpack to a lot: what is unpacked and held has a bound, and the sentence says which."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.profiler.kineto_files import kernel, launch, write
+from helpers.profiler.nsys_databases import Export
+from helpers.traces import DIALECTS, steady
+from typer.testing import CliRunner
+
+from fastfeed.cli import app
+from fastfeed.errors import TraceError
+from fastfeed.profiler.readers import chrome, decompress, limits, read
+from fastfeed.profiler.readers.chrome import stream
+
+pytestmark = pytest.mark.usefixtures("both_ways")
+
+EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"device":0,"stream":7}}'
+BLANKS = {  # what is around them
+    "before the object": (b"", b'{"traceEvents":[' + EVENT + b"]}"),
+    "before the list": (b'{"schemaVersion":1,"displayTimeUnit":"ms",', b'"traceEvents":[' + EVENT + b"]}"),
+    "before an event": (b'{"schemaVersion":1,"traceEvents":[', EVENT + b"]}"),
+    "between events": (b'{"schemaVersion":1,"traceEvents":[' + EVENT + b",", EVENT + b"]}"),
+    "in a name": (b'{"schemaVersion":1,"traceEvents":[{"ph":"X","name":"', b'","ts":1}]}'),
+    "after the list": (b'{"schemaVersion":1,"traceEvents":[' + EVENT + b"]", b"}"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PIECE", 1 << 12)
+    monkeypatch.setattr(stream, "_MAX_BYTES", 1 << 16)
+
+
+@pytest.mark.parametrize("where", BLANKS)
+def test_blanks_are_refused_or_passed_over(tmp_path: Path, where: str):
+    before, after = BLANKS[where]
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(before + b" " * (1 << 20) + after))
+    try:
+        trace = chrome.read(path)
+    except TraceError as error:
+        assert "64 KiB" in str(error) or "0 MiB" in str(error)
+    else:
+        assert len(trace.ops.start) >= 1
+    short = tmp_path / "b.json.gz"
+    short.write_bytes(gzip.compress(before + b" \n" * 10_000 + after))  # five pieces
+    if where != "in a name":
+        assert len(chrome.read(short).ops.start) >= 1
+
+
+def test_blanks_before_the_first_event_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Searching all that was read so far again with each piece would take a time that grows with the square."""
+    monkeypatch.setattr(stream, "PIECE", 1 << 20)
+    monkeypatch.setattr(stream, "_MAX_BYTES", 1 << 40)
+    path = tmp_path / "a.json.gz"
+    before, after = BLANKS["before an event"]
+    with gzip.open(path, "wb", 1) as file:
+        file.write(before)
+        for _ in range(256):
+            file.write(b" " * (1 << 20))
+        file.write(after)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert len(chrome.read(path).ops.start) == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 64_000  # KiB
+
+
+@pytest.mark.parametrize("dialect", ["chrome", "timeline", "nvprof_text"])
+def test_more_events_than_allowed(tmp_path: Path, dialect: str):
+    path = tmp_path / "trace"
+    DIALECTS[dialect](path, steady(40))
+    whole = read(path)
+    with limits.max_events(10), pytest.raises(TraceError, match=r"holds more than 10 events, .*--max-events"):
+        read(path)
+    with limits.max_events(1_000):
+        again = read(path)
+    assert len(again.ops.start) == len(whole.ops.start)
+
+
+def test_the_command_has_the_limit(tmp_path: Path):
+    path = write(
+        tmp_path / "a.json", [row for n in range(1, 9) for row in (launch(n, 10 * n - 5), kernel(n, 10 * n, 5))]
+    )
+    done = CliRunner().invoke(app, ["analyze", str(path), "--max-events", "10"])
+    assert str(done.exception).startswith(f"{path} holds more than 10 events")
+    done = CliRunner().invoke(app, ["diff", str(path), str(path), "--max-events", "10"])
+    assert isinstance(done.exception, TraceError)
+    assert CliRunner().invoke(app, ["analyze", str(path), "--max-events", "16"]).exit_code == 0
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[bytes]:
+    made = Export(tmp_path / "run.sqlite")
+    made.call(1_000, 1_100, "cudaLaunchKernel_v7000", 1)
+    made.kernel(1_200, 2_000)
+    yield made.done().read_bytes()
+
+
+def test_a_packed_database_is_unpacked_to_its_own_size(tmp_path: Path, database: bytes):
+    path = tmp_path / "run.sqlite.gz"
+    path.write_bytes(gzip.compress(database + bytes(1 << 24)))
+    with decompress.as_file(path) as plain:
+        assert plain.stat().st_size == len(database)
+    assert len(read(path).ops.start) == 1
+
+
+def test_a_packed_database_without_room(tmp_path: Path, database: bytes):
+    huge = bytearray(database)
+    huge[28:32] = (0xFFFFFF00).to_bytes(4, "big")  # pages
+    path = tmp_path / "run.sqlite.gz"
+    path.write_bytes(gzip.compress(bytes(huge) + bytes(1 << 20)))
+    with pytest.raises(TraceError, match=r"cannot unpack .*: it says that it holds [\d,]+ GB, and .* has"):
+        read(path)

@@ -1,0 +1,102 @@
+"""Every real trace at hand: the table in docs/profiler_corpus.md is what the analysis says of it, with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from fastfeed.errors import TraceError
+from fastfeed.profiler import readers
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.runner import nsight
+from fastfeed.profiler.verdict.verdict import focus
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "profiler_corpus.md").read_text("utf-8")
+ROWS = {
+    cells[0].strip("` "): tuple(cell.strip() for cell in cells[1:])
+    for line in PAGE.splitlines()
+    if line.startswith("| `") and len(cells := line.strip("| ").split("|")) == 6
+}
+REASONS = set(re.findall(r"^- `([^`]+)`(?: and `([^`]+)`)?[^:]*: ", PAGE, re.M))
+REPORTS = (".nsys-rep", ".qdrep")  # only Nsight Systems reads these, and not every version each of them
+SOURCES = {
+    "steps that the trace marks": "marked",
+    "numbered annotations": "annotated",
+    "annotations": "annotated",
+    "optimizer steps": "optimizer",
+    "waits for batches": "waits",
+    "recurring copies": "guessed",
+    "the recurring kernel": "guessed",
+}
+
+
+@pytest.fixture(scope="module")
+def traces(data: Path) -> Mapping[str, list[Path]]:
+    """Files by what the table calls them: without their suffixes; the ranks of one run are a folder."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted((data / "traces").rglob("*")):
+        if path.is_file() and path.parent != data / "traces":
+            is_rank = path.name.startswith(("worker", "rank"))
+            found.setdefault(path.parent.name if is_rank else path.name.split(".")[0], []).append(path)
+    return found
+
+
+def steps_of(device: DeviceResult) -> str:
+    if not device.steps.labels:
+        return "none"
+    (source,) = [word for begin, word in SOURCES.items() if device.steps.found_by.startswith(begin)]
+    return f"{int(device.steps.steady.sum())} of {len(device.steps.labels)}, {source}"
+
+
+def said(result: Result) -> tuple[str, ...]:
+    """The cells of a row: verdict, input, idle, steps."""
+    verdict, device = result.verdict, focus(result.devices)
+    budget = device.judged.budget
+    word = verdict.word.replace("_", " ")
+    return (
+        f"{word}, {verdict.confidence}" if verdict.confidence else word,
+        f"{100 * device.share.value:.1f} %",
+        f"{100 * budget.idle / budget.window:.1f} %",
+        steps_of(device),
+    )
+
+
+def test_the_table_is_whole():
+    names = {name for pair in REASONS for name in pair if name}
+    assert len(ROWS) > 35
+    assert names == set(ROWS), "each row of docs/profiler_corpus.md needs a reason below it, and each reason a row"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_said_of_a_real_trace(traces: Mapping[str, list[Path]], name: str, tmp_path, monkeypatch):
+    if name not in traces:
+        pytest.skip(f"no trace {name} in the test data")
+    paths, (*cells, why) = traces[name], ROWS[name]
+    if paths[0].suffix in REPORTS:  # as on a machine without Nsight Systems
+        monkeypatch.delenv("NSYS", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(nsight, "ROOT", tmp_path)
+    if cells[0] == "refused":
+        with pytest.raises(TraceError, match=why):
+            [readers.read(path) for path in paths]
+        return
+    result = analyze([readers.read(path) for path in paths])
+    assert said(result) == tuple(cells)
+    verdict = result.verdict
+    assert why == verdict.bound if verdict.word != "abstained" else why in verdict.reasons[0]
+
+
+@pytest.mark.slow
+def test_traces_that_the_table_does_not_have(traces: Mapping[str, list[Path]]):
+    """Other traces have a verdict that says something, or a refusal that does."""
+    for name in set(traces) - set(ROWS):
+        try:
+            verdict = analyze([readers.read(path) for path in traces[name]]).verdict
+        except TraceError as refusal:
+            assert str(refusal)
+        else:
+            assert verdict.headline and verdict.change and (verdict.confidence or verdict.reasons), name

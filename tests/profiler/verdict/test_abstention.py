@@ -1,0 +1,191 @@
+"""When a verdict is refused, for which reason; and what only makes it less certain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.profiler.handmade import TraceBuilder
+
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.model.result import Verdict
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
+
+MS = 1_000_000
+STEP = 100 * MS
+
+
+def steps(numbers: range | list[int] = range(24), busy: int = 90 * MS) -> TraceBuilder:
+    """Steps of 100 ms in which the host launches late, and then one kernel runs."""
+    builder = TraceBuilder()
+    for place, number in enumerate(numbers):
+        at, start = place * STEP, place * STEP + STEP - busy
+        builder.range(at, at + STEP, f"ProfilerStep#{number}", RangeKind.STEP)
+        builder.range(at, start, "train.py(3): step")
+        builder.op(start, at + STEP, (start, start))
+    return builder
+
+
+def verdict(trace: Trace) -> Verdict:
+    return analyze([trace]).verdict
+
+
+def damaged(trace: Trace, reason: str = "the file ends early") -> Trace:
+    return replace(trace, origin=replace(trace.origin, incomplete=reason))
+
+
+def test_launches_that_are_missing_but_cannot_be_input_get_a_verdict():
+    """Most of what little the GPU is idle ends in operations without a launch: 3 % of the time cannot starve it."""
+    builder = TraceBuilder()
+    for n in range(24):
+        at = n * STEP
+        builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.op(at + 3 * MS, at + 50 * MS)
+        builder.op(at + 50 * MS, at + STEP, (at, at + MS))
+    judged = verdict(builder.trace())
+    assert (judged.word, judged.reasons) == ("not_starved", ())
+    assert any("whose launch was not recorded" in sentence for sentence in judged.against)
+
+
+def test_one_long_healthy_kernel_is_no_damage():
+    builder = TraceBuilder()
+    builder.op(0, 60 * MS, (-10, -5))
+    for n in range(4):
+        builder.op(60 * MS + n * 10 * MS, 70 * MS + n * 10 * MS, (0, 5))
+    judged = verdict(builder.trace())
+    assert (judged.word, judged.bound) == ("not_starved", "gpu")
+    assert any("One device operation covers 60 % of the recording" in sentence for sentence in judged.against)
+
+
+def test_an_operation_that_others_of_its_stream_run_inside_of_is_damaged():
+    builder = TraceBuilder()
+    builder.op(0, 95 * MS, (-10, -5))
+    for n in range(10):
+        builder.op(n * 10 * MS, n * 10 * MS + 4 * MS, (n * 10 * MS, n * 10 * MS))
+    (reason,) = verdict(builder.trace()).reasons
+    assert "its record is damaged" in reason
+
+
+@pytest.mark.parametrize("length", [1_470, 300 * MS])
+def test_a_single_operation_says_nothing_and_has_no_interval(length: int):
+    builder = TraceBuilder()
+    builder.op(0, length, (-10, -5))
+    judged = verdict(builder.trace())
+    assert judged.word == "abstained"
+    assert "One device operation of" in judged.reasons[0]
+    assert "damaged" not in judged.headline
+    assert judged.share.low is None and judged.share.high is None
+
+
+def test_parts_of_a_window_that_are_all_alike_are_no_interval():
+    builder = TraceBuilder()
+    for n in range(4):
+        builder.op(n * 300, n * 300 + 200, (n * 300 - 50, n * 300 - 40))
+    assert verdict(builder.trace()).share.low is None
+
+
+def _starved(late: int = 30 * MS) -> Trace:
+    builder = TraceBuilder()
+    for n in range(24):
+        at = n * STEP
+        builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.range(at, at + late, "DataLoader.__next__", RangeKind.NVTX)
+        builder.op(at + late, at + STEP, (at + late, at + late))
+    return builder.trace()
+
+
+def test_correlation_ids_that_are_all_equal_are_damage():
+    """Every operation is then launched by the first call, long before: no gap is late, and no wait costs anything."""
+    trace = _starved()
+    assert verdict(trace).word == "severe"
+    ones = (np.ones_like(table.corr) for table in (trace.ops, trace.calls))
+    ops, calls = (replace(table, corr=corr) for table, corr in zip((trace.ops, trace.calls), ones, strict=True))
+    judged = verdict(replace(trace, ops=ops, calls=calls))
+    assert judged.word == "abstained"
+    assert "share their launch" in judged.reasons[0]
+
+
+def test_graphs_launch_many_operations_at_once():
+    builder = steps()
+    for n in range(24):
+        at = n * STEP
+        corr = builder.call(at + 9 * MS, at + 10 * MS, "cudaGraphLaunch")
+        for part in range(8):
+            builder.op(at + 11 * MS + part, at + 12 * MS, name="in a graph", stream=9)
+            builder.rows[type(builder.trace().ops)][-1]["corr"] = corr
+    assert verdict(builder.trace()).word == "not_starved"
+
+
+def test_idle_time_that_is_launched_and_waited_for_contradicts_itself():
+    """The ids of the calls are shifted: each operation seems to have been launched a step earlier."""
+    trace = _starved(275_000 * 40)
+    calls = replace(trace.calls, corr=trace.calls.corr + 1)
+    judged = verdict(replace(trace, calls=calls))
+    assert judged.word == "abstained"
+    assert any("contradicts itself" in reason for reason in judged.reasons)
+
+
+def test_a_file_that_is_not_whole_costs_a_level_of_confidence():
+    trace = steps().trace()
+    assert verdict(trace).confidence == "confirmed"
+    judged = verdict(damaged(trace))
+    assert (judged.word, judged.confidence) == ("not_starved", "likely")
+    assert any("The file is not whole (the file ends early)" in sentence for sentence in judged.against)
+
+
+def test_steps_that_are_missing_by_their_numbers():
+    trace = steps([number for number in range(200) if number % 2 or number > 186]).trace()
+    judged = verdict(trace)
+    assert judged.confidence == "likely"
+    assert any("Only 106 of 199 steps are in the recording" in sentence for sentence in judged.against)
+    judged = verdict(damaged(trace))
+    assert judged.word == "abstained"
+    assert judged.reasons[0] == "Only 106 of 199 steps are left in a damaged file."
+
+
+def test_steps_that_count_by_fours_are_whole():
+    assert verdict(steps(range(0, 96, 4)).trace()).confidence == "confirmed"
+
+
+@pytest.mark.parametrize(("waits", "word"), [((0, 10, 20, 29), "not_starved"), ((27, 28, 29), "abstained")])
+def test_waits_for_input_in_a_corner_say_nothing_about_the_rest(waits: tuple[int, ...], word: str):
+    """The host was recorded near the end only: what it did before then is not known."""
+    builder = TraceBuilder()
+    for n in range(30):
+        at = n * STEP
+        if n in waits:
+            builder.range(at, at + MS, "IteratorGetNext", RangeKind.OP)
+        builder.op(at + 40 * MS, at + STEP, (at + 40 * MS - 10, at + 40 * MS))
+    judged = verdict(builder.trace())
+    assert judged.word == word
+    assert word != "abstained" or "could be input" in judged.reasons[0]
+
+
+def test_steps_without_any_input_have_no_interval():
+    judged = verdict(steps().trace())
+    assert (judged.word, judged.confidence, judged.share.value) == ("not_starved", "confirmed", 0)
+    assert judged.share.low is None and judged.share.high is None
+    assert judged.share.p95 == 0
+
+
+@pytest.mark.parametrize(("busy", "word"), [(98 * MS, "not_starved"), (80 * MS, "abstained")])
+def test_without_host_calls_a_busy_device_is_not_starved(busy: int, word: str):
+    """Whatever the host did in 2 % of the time, it could not starve the GPU; in 20 % it could."""
+    builder = TraceBuilder()
+    for n in range(24):
+        builder.op(n * STEP, n * STEP + busy)
+    trace = builder.trace()
+    judged = verdict(replace(trace, origin=replace(trace.origin, host_calls=False)))
+    assert judged.word == word
+    if word == "abstained":
+        assert judged.reasons[0].startswith("The host's API calls were not recorded")
+    else:
+        assert judged.confidence == "weak"
+        assert any("The host's API calls were not recorded: " in sentence for sentence in judged.against)
+
+
+def test_a_copy_is_an_operation_too():
+    builder = TraceBuilder()
+    builder.op(0, 300, (-10, -5), kind=Kind.H2D)
+    assert verdict(builder.trace()).word == "abstained"

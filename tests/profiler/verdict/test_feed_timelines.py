@@ -1,0 +1,59 @@
+"""What the report says of a feed, and what the feed says of itself: the same share of waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastfeed as ff
+from fastfeed.profiler import readers
+from fastfeed.profiler.analysis import analyze
+
+
+class Clock:
+    """Nanoseconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def spend(self, ms: float) -> None:
+        self.now += int(ms * 1e6)
+
+
+class Slow(ff.Arrays):
+    """Each sample takes this long to read."""
+
+    def __init__(self, clock: Clock, ms: float) -> None:
+        super().__init__(np.zeros((40, 4, 4, 3), np.uint8))
+        self._clock, self._ms = clock, ms
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        self._clock.spend(self._ms * len(ids))
+        return super().read(ids)
+
+
+@pytest.mark.parametrize(("read_ms", "step_ms", "share"), [(10, 30, 0.25), (4, 31, 4 / 35), (30, 10, 0.75)])
+def test_stats_and_report_agree(tmp_path: Path, monkeypatch, read_ms: int, step_ms: int, share: float):
+    """Over three epochs with validation between them, which is not training."""
+    path, clock = tmp_path / "feed.jsonl", Clock()
+    monkeypatch.setenv("FASTFEED_TIMELINE", str(path))
+    with ff.Feed(Slow(clock, read_ms), [], batch=1, threads=1, prefetch=0) as feed:
+        feed.timeline.clock = clock
+        for _epoch in range(3):
+            for _batch in feed:
+                clock.spend(step_ms)
+            clock.spend(2000)
+        stats = feed.stats()
+    result = analyze([readers.read(path)])
+    (reported,) = result.feeds
+    assert stats.wait_share == pytest.approx(share)
+    assert reported.wait_share == pytest.approx(stats.wait_share, abs=0.002)
+    assert reported.training_ns == pytest.approx(stats.seconds * 1e9, rel=0.01)
+    assert f"waited for batches {100 * share:.1f} %" in result.verdict.headline

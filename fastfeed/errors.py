@@ -6,11 +6,13 @@
     │   └── StateError                     a saved position does not fit this feed
     ├── MissingExtra      (ImportError)    an optional package is needed; the text holds the pip command
     ├── SourceError       (OSError)        a data source cannot be opened or listed
+    ├── StorageError      (OSError)        storage has not answered for longer than a run may wait
     ├── TargetError       (OSError)        the output cannot be written; keeps the errno
-    ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise"
+    ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise", or a function of yours failed
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
     ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
     ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze
+    ├── ProofError        (RuntimeError)   a proof cannot be made, or something is refused while one is
     └── DeviceMemory      (MemoryError)    a device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the local one".
@@ -29,10 +31,12 @@ __all__ = [
     "FastfeedError",
     "FeedClosed",
     "MissingExtra",
+    "ProofError",
     "SampleError",
     "SourceError",
     "SpecError",
     "StateError",
+    "StorageError",
     "TargetError",
     "TooManyFailures",
     "TraceError",
@@ -40,36 +44,108 @@ __all__ = [
 
 
 class FastfeedError(Exception):
-    """Catch this to catch all of them."""
+    """The family of all errors that fastfeed raises on purpose.
+
+    Example:
+        >>> try:
+        ...     ff.Rotate(1000)
+        ... except ff.errors.FastfeedError as error:
+        ...     print(type(error).__name__)
+        ConfigError
+    """
 
 
 class ConfigError(FastfeedError, ValueError):
-    """An argument is wrong."""
+    """An argument is wrong; raised at construction, before a byte is read.
+
+    Also a ValueError. The text says what, got, allowed, and what to write instead.
+
+    Example:
+        >>> ff.RandomFlip(1.5)
+        Traceback (most recent call last):
+            ...
+        fastfeed.errors.ConfigError: RandomFlip p must be in [0, 1], got 1.5
+    """
 
 
 class SpecError(ConfigError):
-    """An op cannot follow what comes before it."""
+    """An op cannot follow what comes before it, or nothing can make its input.
+
+    Example:
+        >>> ff.Feed(ff.ImageFolder("photos"), [ff.Invert()], batch=2)
+        Traceback (most recent call last):
+            ...
+        fastfeed.errors.SpecError: Invert needs images of one size, got HWC uint8[?, ?, 3]; put ...
+    """
 
 
 class StateError(ConfigError):
-    """A saved position does not fit this feed."""
+    """A saved position does not fit this feed, or cannot be read or written.
+
+    Example:
+        >>> ff.load_state("no.json")
+        Traceback (most recent call last):
+            ...
+        fastfeed.errors.StateError: cannot read a state from no.json: ...
+    """
 
 
 class MissingExtra(FastfeedError, ImportError):
-    """An optional package is needed."""
+    """An optional package is needed; the text holds the pip command. Also an ImportError.
+
+    Example:
+        >>> str(ff.errors.MissingExtra.of("to_jax", "JAX", "jax"))
+        "to_jax needs JAX: pip install 'fastfeed[jax]'"
+    """
 
     @classmethod
     def of(cls, caller: str, package: str, extra: str) -> MissingExtra:
-        """`MissingExtra.of("to_jax", "JAX", "jax")` names the pip command."""
+        """The error that names the pip command.
+
+        Args:
+            caller (str): What needs the package.
+            package (str): Its name, for the reader.
+            extra (str): The extra of fastfeed that installs it.
+
+        Returns:
+            The error, to be raised.
+        """
         return cls(f"{caller} needs {package}: pip install 'fastfeed[{extra}]'")
 
 
 class SourceError(FastfeedError, OSError):
-    """A data source cannot be opened or listed."""
+    """A data source cannot be opened or listed. Also an OSError.
+
+    Example:
+        >>> ff.ImageFolder("nowhere")
+        Traceback (most recent call last):
+            ...
+        fastfeed.errors.SourceError: ImageFolder: nowhere does not exist; pass the folder that holds the images
+    """
+
+
+class StorageError(FastfeedError, OSError):
+    """Storage has not answered for longer than a run may wait (`Feed(outage=...)`). Also an OSError.
+
+    `feed.state()` holds the position, from which the run resumes.
+
+    Example:
+        >>> issubclass(ff.errors.StorageError, OSError)
+        True
+    """
 
 
 class TargetError(FastfeedError, OSError):
-    """The output cannot be written."""
+    """The output of a job cannot be written. Also an OSError.
+
+    Args:
+        text (str): What could not be written, and what to do.
+        errno (int | None): Of the system's error. Default: None, unknown.
+
+    Example:
+        >>> ff.errors.TargetError("no space left", errno=28).errno
+        28
+    """
 
     def __init__(self, text: str, errno: int | None = None) -> None:
         super().__init__(text)
@@ -80,11 +156,32 @@ class TargetError(FastfeedError, OSError):
 
 
 class SampleError(FastfeedError, RuntimeError):
-    """One sample is bad and the policy is "raise"."""
+    """One sample is bad and the policy is "raise", or a function of yours raised an error, which is the cause.
+
+    Example:
+        >>> def fails(image, numbers):
+        ...     raise KeyError("no such color")
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((1, 1, 1, 3), np.uint8)), [fails], batch=1)
+        >>> try:
+        ...     next(iter(feed))
+        ... except ff.errors.SampleError as error:
+        ...     print(repr(error.__cause__))
+        KeyError('no such color')
+    """
 
 
 class TooManyFailures(FastfeedError, RuntimeError):
-    """The fault limits are exceeded."""
+    """The fault limits are exceeded (`FaultPolicy`).
+
+    Args:
+        text (str): Which limit, and the first failures.
+        failures (Sequence[Failure]): The bad samples. Default: ().
+
+    Example:
+        >>> failure = ff.Failure(3, "a.jpg", "decode", "truncated")
+        >>> ff.errors.TooManyFailures("2 of 4 samples are bad", [failure]).failures[0].uri
+        'a.jpg'
+    """
 
     def __init__(self, text: str, failures: Sequence[object] = ()) -> None:
         super().__init__(text)
@@ -92,12 +189,41 @@ class TooManyFailures(FastfeedError, RuntimeError):
 
 
 class FeedClosed(FastfeedError, RuntimeError):
-    """Iterating a feed that has been closed."""
+    """A feed, or an iterator of it, is used after it has been closed.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((2, 1, 1, 3), np.uint8)), [], batch=1)
+        >>> feed.close()
+        >>> try:
+        ...     next(iter(feed))
+        ... except ff.errors.FeedClosed:
+        ...     print("closed")
+        closed
+    """
 
 
 class TraceError(FastfeedError, ValueError):
-    """A trace cannot be read, or holds nothing to analyze."""
+    """A trace cannot be read, or holds nothing to analyze. Also a ValueError.
+
+    Example:
+        >>> issubclass(ff.errors.TraceError, ValueError)
+        True
+    """
+
+
+class ProofError(FastfeedError, RuntimeError):
+    """`fastfeed prove` cannot measure this trainer, or refuses what it does: the weights of a proof are worthless.
+
+    Example:
+        >>> issubclass(ff.errors.ProofError, RuntimeError)
+        True
+    """
 
 
 class DeviceMemory(FastfeedError, MemoryError):
-    """A device has no room for a batch."""
+    """A device has no room for a batch; the text says what to lower. Also a MemoryError.
+
+    Example:
+        >>> issubclass(ff.errors.DeviceMemory, MemoryError)
+        True
+    """

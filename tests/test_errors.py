@@ -14,12 +14,14 @@ FAMILY = {
     "StateError": (errors.ConfigError,),
     "MissingExtra": (errors.FastfeedError, ImportError),
     "SourceError": (errors.FastfeedError, OSError),
+    "StorageError": (errors.FastfeedError, OSError),
     "TargetError": (errors.FastfeedError, OSError),
     "SampleError": (errors.FastfeedError, RuntimeError),
     "TooManyFailures": (errors.FastfeedError, RuntimeError),
     "FeedClosed": (errors.FastfeedError, RuntimeError),
     "DeviceMemory": (errors.FastfeedError, MemoryError),
     "TraceError": (errors.FastfeedError, ValueError),
+    "ProofError": (errors.FastfeedError, RuntimeError),
 }
 
 

@@ -1,0 +1,10 @@
+"""Is it the input? Measures one trainer with five kinds of input, and says what each part of a step costs.
+
+prove          ff.prove(step, feed): for a function of one's own
+trainer        the same inside an unchanged trainer, switched on by FASTFEED_PROVE
+session        which batch comes next, and when a block of steps begins and ends; `batches` makes them
+modes, design  the five modes, their order, and how many steps of each
+page_cache     makes the files of coming batches warm or cold
+statistics     block means into parts with intervals; `result` what is known in the end, `whatif` what would help
+text, web      the report; `ranks` one row per number of ranks; `runner` starts the trainer
+"""

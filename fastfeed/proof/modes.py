@@ -1,0 +1,37 @@
+"""The kinds of input that a trainer is measured with, and the order in which they take turns."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+__all__ = ["PARTS", "Mode", "order"]
+
+
+class Mode(str, enum.Enum):
+    """Where a batch comes from. Each kind costs what the one before it costs, and one thing more."""
+
+    RESIDENT = "resident"  # the same batch each time, on the device already
+    CACHED = "cached"  # finished batches in host memory, handed over and copied; the feed's threads are idle
+    BUSY = "busy"  # as CACHED, while the feed makes a batch per step that is not waited for and thrown away
+    WARM = "warm"  # from the feed; its files are in the page cache
+    COLD = "cold"  # from the feed; its files are not in the page cache
+
+
+PARTS: dict[str, tuple[Mode, Mode]] = {  # part of a step -> it is the second mode's step minus the first's
+    "copy": (Mode.RESIDENT, Mode.CACHED),
+    "contention": (Mode.CACHED, Mode.BUSY),
+    "preparation": (Mode.BUSY, Mode.WARM),
+    "fetch": (Mode.WARM, Mode.COLD),
+}
+
+
+def order(modes: Sequence[Mode], turn: int) -> list[Mode]:
+    """The modes of one round.
+
+    Every second round is the one before it backwards, so that a machine that slows down steadily slows every mode down
+    alike; and from pair to pair another mode comes first.
+    """
+    first = turn // 2 % len(modes)
+    rotated = [*modes[first:], *modes[:first]]
+    return rotated[::-1] if turn % 2 else rotated

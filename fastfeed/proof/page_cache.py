@@ -1,0 +1,155 @@
+"""Makes the files of coming batches warm, or cold: no root, no other file of the machine is touched."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfeed.runtime.addresses import Addresses, ArrayRows, FileRanges, Grouped
+from fastfeed.sources.base import Fetching, Source, addresses_of
+from fastfeed.system import page_cache
+from fastfeed.system.descriptors import open_file
+
+__all__ = ["ColdCheck", "FilePages"]
+
+_READ = 1 << 20  # bytes per call
+_SAMPLED = 64  # samples that are looked at after they were dropped, or a few more
+_WARMED = 8 << 30  # bytes; what comes after is left as it is
+_MOST_STAY = 0.5  # of these files: then they cannot be dropped
+
+Range = tuple[bytes, int, int]  # path, first byte, bytes; 0 bytes: to the end
+
+
+@dataclass(frozen=True, slots=True)
+class ColdCheck:
+    """Whether files can be made cold; `problem` says why not."""
+
+    problem: str = ""
+    verified: bool = False  # the system says that they were not in memory afterwards
+
+
+class FilePages:
+    """The files of a source's samples."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def check(self, ids: np.ndarray) -> ColdCheck:
+        """Try it on these samples."""
+        source = self._source
+        if not page_cache.can_forget():
+            return ColdCheck("this system cannot be asked to forget files")
+        ranges = list(self._ranges(ids))
+        if not ranges:
+            if isinstance(source, Fetching) and source.remote:
+                return ColdCheck("its files are remote, and what other machines hold in memory cannot be dropped")
+            return ColdCheck("its samples lie in this process's memory, not in files")
+        held = self.drop(ids)
+        if held is None:
+            return ColdCheck(verified=False)
+        if held > _MOST_STAY:
+            return ColdCheck("its files stay in memory: they are on a RAM disk, or mapped by a process")
+        return ColdCheck(verified=True)
+
+    def warm(self, ids: np.ndarray) -> None:
+        """Read them, so that the page cache has them."""
+        left = _WARMED
+        for path, first, length in self._ranges(ids):
+            with _opened(path) as fd:
+                if fd is None:
+                    continue
+                os.lseek(fd, first, os.SEEK_SET)
+                remaining = length or (1 << 62)
+                while remaining > 0 and left > 0:
+                    size = len(os.read(fd, min(_READ, remaining)))
+                    if not size:
+                        break
+                    remaining, left = remaining - size, left - size
+
+    def drop(self, ids: np.ndarray) -> float | None:
+        """Let the page cache forget them. The share of those looked at that it still has; None: it does not say.
+
+        Shards are forgotten as a whole: pages are kept in folios of up to megabytes, which a part does not free.
+        """
+        files: dict[bytes, list[int]] = {}  # path -> a byte in the middle of each range
+        for path, first, length in self._ranges(ids):
+            files.setdefault(path, []).append(first + length // 2)
+        looked = held = 0
+        for path, middles in files.items():
+            with _opened(path) as fd:
+                if fd is None:
+                    continue
+                page_cache.forget(fd)
+                if looked >= _SAMPLED:
+                    continue
+                if any(page_cache.is_held(fd, middle) for middle in middles):  # not written yet, perhaps
+                    with suppress(OSError):
+                        os.fsync(fd)
+                    page_cache.forget(fd)
+                found = [has for middle in middles if (has := page_cache.is_held(fd, middle)) is not None]
+                looked, held = looked + len(found), held + sum(found)
+        return held / looked if looked else None
+
+    def _ranges(self, ids: np.ndarray) -> Iterator[Range]:
+        """Each once, as far as they are local files."""
+        ids = np.unique(ids)
+        addresses = addresses_of(self._source, ids)
+        if addresses is None:
+            yield from self._named(ids)
+            return
+        yield from dict.fromkeys(_addressed(addresses))
+
+    def _named(self, ids: np.ndarray) -> Iterator[Range]:
+        """Of a source that gives no addresses: by the names it prints."""
+        paths = {re.sub(r"#.*$", "", self._source.uri(int(id))) for id in ids.tolist()}
+        for path in sorted(paths):
+            if os.path.isfile(path):
+                yield os.fsencode(path), 0, 0
+
+
+class _opened:
+    """`with _opened(path) as fd:` None where it is not a file that can be read."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path, self._fd = path, -1
+
+    def __enter__(self) -> int | None:
+        try:
+            self._fd = open_file(self._path, wait=False)
+        except OSError:  # gone, or not ours: the feed will say so
+            return None
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def _addressed(addresses: Addresses) -> Iterator[Range]:
+    if isinstance(addresses, ArrayRows):
+        return
+    if isinstance(addresses, Grouped):
+        for _, inner in addresses.groups:
+            yield from _addressed(inner)
+        return
+    names, ends = addresses.names, addresses.ends
+    if isinstance(addresses, FileRanges):
+        for file, first, last in zip(
+            addresses.files.tolist(), addresses.firsts.tolist(), addresses.lasts.tolist(), strict=True
+        ):
+            if file >= 0:
+                yield _name(names, ends, file), first, last - first
+        return
+    for id in addresses.ids.tolist():
+        if id >= 0:
+            name = _name(names, ends, id)
+            yield (name if name.startswith(b"/") else addresses.root + name), 0, 0
+
+
+def _name(names: np.ndarray, ends: np.ndarray, number: int) -> bytes:
+    return names[int(ends[number - 1]) if number else 0 : int(ends[number])].tobytes()

@@ -1,0 +1,103 @@
+"""The sentences that every report shows."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastfeed.proof.result import Proof
+
+__all__ = ["MODES", "PARTS", "cannot", "faster", "headline", "longer", "ms", "percent", "verdict", "word"]
+
+PARTS = {
+    "step": "the trainer itself, with a batch that is on the device already",
+    "copy": "handing a batch over and copying it to the device",
+    "contention": "the feed's threads take processors from the trainer",
+    "preparation": "waiting for batches whose files are in the page cache",
+    "fetch": "waiting for storage",
+}
+MODES = {
+    "resident": "one batch, on the device",
+    "cached": "finished batches in host memory",
+    "busy": "the same, while the feed works for nothing",
+    "warm": "real batches, files in the page cache",
+    "cold": "real batches, files not in the page cache",
+}
+_TOO_MANY = 100  # times as long
+_STARVED, _SEVERE = 0.05, 0.20  # the marks of the profiler and of `fastfeed watch`
+
+
+def percent(share: float) -> str:
+    """0.123 -> "12.3 %"."""
+    return f"{100 * share:.1f} %" if abs(share) < 0.9995 else f"{100 * share:.0f} %"
+
+
+def ms(ns: float) -> str:
+    """Milliseconds, to three digits or so."""
+    value = ns / 1e6
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+
+
+def faster(gain: float) -> str:
+    """A share of images per second more, as a reader says it."""
+    return f"be {1 + gain:.1f} times as fast" if gain >= 1 else f"gain {percent(gain)}"
+
+
+def word(proof: Proof) -> str:
+    """ "not_starved", "starved", "severe", or "unsure" where the interval does not decide."""
+    real = proof.real.ns
+    low, high = proof.input.low / real, proof.input.high / real
+    if high < _STARVED:
+        return "not_starved"
+    if low >= _SEVERE:
+        return "severe"
+    return "starved" if low >= _STARVED else "unsure"
+
+
+def verdict(proof: Proof) -> str:
+    """Two words for the same."""
+    return {
+        "not_starved": "not the input",
+        "starved": "it is the input",
+        "severe": "it is the input",
+        "unsure": "not decided",
+    }[word(proof)]
+
+
+def headline(proof: Proof) -> str:
+    """What a faster feed could gain at most."""
+    real, resident = proof.real, proof.steps["resident"]
+    low, high = (max(0.0, end / real.ns) for end in (proof.input.low, proof.input.high))
+    found = (
+        f"A step takes {ms(real.ns)} ms, of which its input costs {percent(proof.input_share)} "
+        f"({percent(low)} to {percent(high)})"
+    )
+    if word(proof) == "not_starved":
+        return f"{found}: a faster feed could {faster(proof.gain)} at most."
+    if word(proof) == "unsure":
+        return f"{found}: too little is known to say. {longer(proof)}"
+    return (
+        f"{found}: with the fastest feed training could {faster(proof.gain)} at most, {ms(real.ns)} to "
+        f"{ms(resident.ns)} ms per step."
+    )
+
+
+def longer(proof: Proof) -> str:
+    """How long to measure for an interval that decides: its width falls with the square root of the time."""
+    half = (proof.input.high - proof.input.low) / 2
+    distance = max(abs(proof.input.ns - _STARVED * proof.real.ns), 0.01 * proof.real.ns)
+    times = math.ceil((half / distance) ** 2)
+    if times > _TOO_MANY:
+        return "The machine is too noisy for this: measure when nothing else runs on it."
+    return f"Measure {max(2, times)} times as long, or when nothing else runs on this machine."
+
+
+def cannot(proof: Proof) -> str:
+    """What a faster feed could not gain."""
+    resident = proof.steps["resident"]
+    share = resident.ns / proof.real.ns if proof.real.ns else 1.0
+    return (
+        f"No feed can make it faster than {ms(resident.ns)} ms per step, {proof.images_per_second('resident'):,.0f} "
+        f"images/s: the other {percent(min(1.0, share))} is the trainer's own."
+    )

@@ -1,0 +1,140 @@
+"""What a change would make of a step, from the proof's parts and the threads' time per image.
+
+A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at best. Where that is
+longer than the step with a busy feed, the trainer waits for the rest. The model is scaled so that it gives the measured
+step for the feed as it is; no estimate is below the part that was measured, or above it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Measured", "WhatIf", "what_if"]
+
+_FASTER = 2  # how much faster the storage of "faster storage" is
+_CORES = 2  # how many times as many
+_DECODE = ("decode",)  # what a GPU can take over
+_SHARE = 0.05  # of the threads' time, from which on decoding is worth a line
+_WORTH = 0.01  # of the step; smaller gains are not proposed as a remedy
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One change.
+
+    Args:
+        change (str): In words.
+        step_ns (float): Step time after it, nanoseconds, estimated.
+        gain (float): Images per second more, as a share: 0.25 is a quarter more.
+        remedy (str): What to write or buy, with its number; "" where it would not help.
+    """
+
+    change: str
+    step_ns: float
+    gain: float
+    remedy: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Values for JSON."""
+        return {"change": self.change, "step_ms": self.step_ns / 1e6, "gain": self.gain, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the estimates are made of; times per step in nanoseconds."""
+
+    resident: float
+    busy: float
+    warm: float
+    cold: float | None
+    contention: float  # 0 where its interval holds 0
+    fetches: bool  # cold files cost more than warm ones, as far as can be told
+    batch: int
+    threads: int
+    cores: int
+    warm_stage_ms: Mapping[str, float]  # thread time per image
+    cold_stage_ms: Mapping[str, float]
+
+    @property
+    def real(self) -> float:
+        """The slowest kind of input that was measured."""
+        return self.warm if self.cold is None else self.cold
+
+    def make(self, stage_ms: Mapping[str, float], threads: float) -> float:
+        """Time to make a batch, by thread time; at least the step itself."""
+        return max(self.busy, self.batch * sum(stage_ms.values()) * 1e6 / threads)
+
+    def scaled(self, stage_ms: Mapping[str, float], threads: float, now: float, now_ms: Mapping[str, float]) -> float:
+        """The same, so that it is `now` for what is; never less than the step with a busy feed, or more than now."""
+        stall = max(0.0, now - self.busy)
+        before = self.make(now_ms, self.threads) - self.busy
+        after = self.make(stage_ms, threads) - self.busy
+        left = stall * (after / before) if before > 0 else 0.0
+        return min(now, self.busy + max(0.0, left))
+
+
+def what_if(measured: Measured) -> tuple[WhatIf, ...]:
+    """All changes that can be estimated, each by itself."""
+    real, rows = measured.real, []
+    stage_ms = measured.warm_stage_ms if measured.cold is None else measured.cold_stage_ms
+
+    def row(change: str, step: float, remedy: str = "") -> None:
+        step = min(step, real)
+        gain = real / step - 1 if step > 0 else 0.0
+        rows.append(WhatIf(change, step, gain, remedy if gain >= _WORTH else ""))
+
+    row("a feed that costs nothing", measured.resident)
+    if stage_ms:
+        needed = _threads_needed(measured, stage_ms)
+        more = f"threads={needed} instead of {measured.threads}" + (
+            f", on {needed} cores instead of {measured.cores}" if needed > measured.cores > 0 else ""
+        )
+        doubled = measured.threads * _CORES
+        row(
+            f"{_CORES} times the cores and threads",
+            measured.scaled(stage_ms, doubled, real, stage_ms),
+            more if needed > measured.threads else "",
+        )
+    if measured.cold is not None:
+        cache = "memory or a local disk for all files: fastfeed.Cache" if measured.fetches else ""
+        row("a cache that holds all files", measured.warm, cache)
+        faster = {stage: ms / _FASTER if stage == "read" else ms for stage, ms in stage_ms.items()}
+        half = measured.warm + max(0.0, measured.cold - measured.warm) / _FASTER
+        step = measured.scaled(faster, measured.threads, real, stage_ms) if stage_ms else half
+        row(
+            f"storage {_FASTER} times as fast",
+            max(measured.warm, min(step, half)),
+            "faster storage, or shards" if measured.fetches else "",
+        )
+    decode = sum(ms for stage, ms in stage_ms.items() if stage in _DECODE)
+    if decode >= _SHARE * sum(stage_ms.values()) > 0:
+        share = _gpu_share(measured, stage_ms, decode)
+        rest = {stage: 0.0 if stage in _DECODE else ms for stage, ms in stage_ms.items()}
+        row(
+            "JPEGs decoded by the GPU alone",
+            measured.scaled(rest, measured.threads, real, stage_ms),
+            f'decode="hybrid": the GPU must take {share:.0%} of them' if share is not None else 'decode="gpu"',
+        )
+    contention = measured.contention
+    if contention > 0:
+        row(
+            "cores of its own for the feed",
+            max(measured.resident, real - contention),
+            "side_process=True, fewer threads, or more cores",
+        )
+    return tuple(rows)
+
+
+def _threads_needed(measured: Measured, stage_ms: Mapping[str, float]) -> int:
+    """So that a batch is made in no more time than the step takes."""
+    return max(1, math.ceil(measured.batch * sum(stage_ms.values()) * 1e6 / measured.busy))
+
+
+def _gpu_share(measured: Measured, stage_ms: Mapping[str, float], decode: float) -> float | None:
+    """Of the images, that a GPU has to decode so that the rest is no slower than the step; None: all are too few."""
+    surplus = sum(stage_ms.values()) - measured.busy * measured.threads / measured.batch / 1e6
+    share = surplus / decode
+    return min(1.0, max(0.0, share)) if share <= 1 else None

@@ -1,0 +1,197 @@
+"""The pure parts of a proof: order of modes, number of steps, intervals, estimates."""
+
+import json
+import math
+
+import pytest
+
+from fastfeed.errors import ProofError
+from fastfeed.proof import sentences
+from fastfeed.proof.design import Design, choose
+from fastfeed.proof.modes import PARTS, Mode, order
+from fastfeed.proof.ranks import RankCount, Scaling
+from fastfeed.proof.record import Block, Record
+from fastfeed.proof.result import Proof
+from fastfeed.proof.statistics import difference, mean, parts, student_95
+from fastfeed.proof.whatif import Measured, what_if
+
+MS = 1_000_000
+
+
+def record(step_ms, rounds=4, noise_ms=0.0, **more):
+    """One with these step times by mode, and this much more or less in every second round."""
+    design = Design(rounds, 5, 10)
+    feed = {"name": "train", "source": "ImageFolder", "samples": 1000, "batch": 8, "steps": 125}
+    feed |= {"threads": 2, "prefetch": 2, "rank": 0, "world": 1}
+    stages = {"read": 10 * 8 * 1 * MS, "decode": 10 * 8 * 6 * MS}
+    blocks = [
+        Block(mode, k, 10, round(10 * MS * (ms + (-1) ** k * noise_ms)), 5 * MS, 0, stages if mode == "warm" else {})
+        for k in range(rounds)
+        for mode, ms in step_ms.items()
+    ]
+    values = {"modes": list(step_ms), "design": design, "blocks": blocks, "rounds": rounds, "steps": 999}
+    return Record(feed, 60.0, **(values | {"complete": True, "cores": 4, "no_cold": "it was not asked for"} | more))
+
+
+STARVED = {"resident": 10.0, "cached": 10.5, "busy": 12.0, "warm": 28.0}
+
+
+def test_every_mode_comes_at_every_place_and_every_second_round_runs_backwards():
+    modes = list(Mode)
+    rounds = [order(modes, turn) for turn in range(10)]
+    for before, after in zip(rounds[::2], rounds[1::2], strict=True):
+        assert after == before[::-1]
+    assert {tuple(turn).index(Mode.WARM) for turn in rounds[::2]} == set(range(5))
+
+
+@pytest.mark.parametrize("step_s", [0.001, 0.02, 0.2, 3.0])
+def test_a_design_fits_into_its_time_where_the_smallest_does(step_s):
+    design = choose(60.0, step_s, 5, 2)
+    assert design.rounds % 2 == 0 and 4 <= design.rounds <= 20 and design.steps >= 5
+    smallest = 4 * 5 * 10 * step_s
+    assert design.rounds * 5 * design.block * step_s <= max(60.0, smallest) * 1.01
+
+
+def test_a_design_fits_into_short_epochs():
+    assert choose(60.0, 0.02, 5, 2, longest=12).block <= 12
+
+
+def test_quantiles_of_student():
+    """Against the table of any textbook."""
+    for freedom, quantile in ((1, 12.706), (10, 2.228), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)):
+        assert student_95(freedom) == pytest.approx(quantile, abs=6e-4)
+
+
+def test_an_interval_by_hand():
+    """1, 2, 3, 4: mean 2.5, standard deviation 1.29, so 2.5 +- 3.182 * 1.29 / 2."""
+    estimate = mean([1e6, 2e6, 3e6, 4e6])
+    assert estimate.ns == 2_500_000
+    assert (estimate.high - estimate.low) / 2 == pytest.approx(3.182 * math.sqrt(5 / 3) / 2 * 1e6, rel=1e-4)
+
+
+def test_what_both_modes_share_does_not_widen_their_difference():
+    before, after = [10e6, 30e6, 20e6, 40e6], [11e6, 31e6, 21e6, 41e6]
+    found = difference(before, after)
+    assert found.ns == 1_000_000 and found.high - found.low < 10
+    assert mean(after).high - mean(after).low > 1e6
+
+
+def test_parts_without_cold_add_up_to_the_rest():
+    means = {Mode(name): [ms * 1e6 + 0.3, ms * 1e6 + 0.4] for name, ms in STARVED.items()}
+    found = parts(means)
+    assert list(found) == ["copy", "contention", "preparation"]
+    assert sum(part.ns for part in found.values()) == mean(means[Mode.WARM]).ns - mean(means[Mode.RESIDENT]).ns
+    assert list(PARTS)[:3] == list(found)
+
+
+def test_what_if_says_how_many_threads():
+    """7 ms of thread time per image, 8 images, 2 threads: 28 ms per batch; 12 ms need 5 threads."""
+    proof = Proof.of(record(STARVED))
+    rows = {row.change: row for row in proof.whatif}
+    assert rows["a feed that costs nothing"].gain == pytest.approx(1.8)
+    doubled = rows["2 times the cores and threads"]
+    assert doubled.step_ns == pytest.approx(14 * MS)
+    assert doubled.remedy == "threads=5 instead of 2, on 5 cores instead of 4"
+    # 12 ms leave room for 3 of 7 ms, so the GPU must take 4 of the 6 ms that decoding takes
+    assert "67%" in rows["JPEGs decoded by the GPU alone"].remedy
+    assert proof.remedy is not None and proof.remedy.gain == max(row.gain for row in proof.whatif if row.remedy)
+
+
+def test_what_if_with_cold_files():
+    measured = Measured(
+        resident=10e6,
+        contention=0.0,
+        fetches=True,
+        busy=10e6,
+        warm=20e6,
+        cold=50e6,
+        batch=10,
+        threads=1,
+        cores=2,
+        warm_stage_ms={"read": 0.1, "decode": 1.9},
+        cold_stage_ms={"read": 3.1, "decode": 1.9},
+    )
+    rows = {row.change: row for row in what_if(measured)}
+    assert rows["a cache that holds all files"].step_ns == 20e6
+    assert 20e6 <= rows["storage 2 times as fast"].step_ns <= 35e6
+
+
+def test_no_estimate_is_below_the_trainer_or_above_what_is():
+    for warm in (12.0, 13.0, 28.0, 90.0):
+        for row in Proof.of(record(STARVED | {"warm": warm})).whatif:
+            assert 10 * MS <= row.step_ns <= warm * MS
+            assert row.gain >= 0
+
+
+@pytest.mark.parametrize(
+    ("warm", "noise", "word"),
+    [(28.0, 0.0, "severe"), (13.0, 0.0, "severe"), (12.0, 0.0, "starved"), (10.2, 0.0, "not_starved")],
+)
+def test_the_word(warm, noise, word):
+    modes = {"resident": 10.0, "cached": 10.0, "busy": 10.0, "warm": warm}
+    assert sentences.word(Proof.of(record(modes))) == word
+
+
+def test_an_undecided_proof_says_for_how_long_to_measure():
+    design = record({"resident": 10.0, "cached": 10.0, "busy": 10.0, "warm": 11.0})
+    noisy = [
+        Block(b.mode, b.round, b.steps, b.ns + (b.mode == "warm") * (-1) ** b.round * 10 * MS, 0, 0, {})
+        for b in design.blocks
+    ]
+    design.blocks = noisy
+    proof = Proof.of(design)
+    assert sentences.word(proof) == "unsure"
+    assert "times as long" in sentences.headline(proof)
+
+
+def test_json_is_json_and_the_record_survives_it():
+    first = record(STARVED)
+    assert Record.from_dict(json.loads(json.dumps(first.as_dict()))) == first
+    values = json.loads(json.dumps(Proof.of(first).as_dict(), allow_nan=False))
+    assert values["fastfeed_prove"] == 1 and values["input"]["ms"] == 18.0
+    assert sum(part["ms"] for part in values["parts"].values()) == pytest.approx(values["input"]["ms"])
+    assert values["verdict"] == "it is the input" and values["notes"]
+
+
+def test_a_record_of_another_version_is_refused():
+    with pytest.raises(ProofError, match="another version"):
+        Record.from_dict({"fastfeed_prove_record": 99})
+
+
+def test_too_few_rounds():
+    with pytest.raises(ProofError, match="ended after 7 steps, while it was still settling"):
+        Proof.of(record(STARVED, design=None, steps=7))
+    with pytest.raises(ProofError, match="ended after 99 steps, and a proof of 60 s takes about 240 here"):
+        Proof.of(record(STARVED, rounds=1, design=Design(4, 5, 10), steps=99))
+
+
+def test_an_incomplete_proof_says_so():
+    proof = Proof.of(record(STARVED, rounds=2, design=Design(4, 5, 10), complete=False))
+    assert "only 2 of 4 rounds" in proof.notes[-1]
+
+
+def test_the_text_and_the_page_have_the_figures():
+    proof = Proof.of(record(STARVED))
+    for text in (str(proof), proof.html()):
+        assert "28.00" in text and "IT IS THE INPUT" in text and "threads=5 instead of 2" in text
+    assert "<script" not in proof.html() and "https://" not in proof.html()
+
+
+def test_names_do_not_become_markup():
+    first = record(STARVED)
+    first.feed["name"] = "<script>alert(1)</script>"
+    assert "<script" not in Proof.of(first).html()
+
+
+def test_a_table_of_ranks():
+    """Twice the ranks: synthetic twice as fast, real half as much more."""
+    one = record({"resident": 10.0, "warm": 20.0}, modes=["resident", "warm"])
+    two = [record({"resident": 10.0, "warm": 26.0}, modes=["resident", "warm"]) for _ in range(2)]
+    scaling = Scaling((RankCount.of(1, [one]), RankCount.of(2, two)))
+    first, second = scaling.rows
+    assert (first.synthetic, first.real) == (800.0, 400.0)
+    assert scaling.speed_up(second, "synthetic") == 2.0 and scaling.efficiency(second, "synthetic") == 1.0
+    assert scaling.speed_up(second, "real") == pytest.approx(2 * 20 / 26, rel=1e-3)
+    assert scaling.as_dict()["ranks"][1]["real_efficiency"] == pytest.approx(20 / 26, rel=1e-3)
+    with pytest.raises(ProofError, match="1 of 2 ranks have iterated a feed"):
+        RankCount.of(2, two[:1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from fastfeed.adapters.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import out_of_memory
+from fastfeed.runtime.misuse import TrainerInput
+from fastfeed.runtime.placement import on_host, out_of_memory
+from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
     jax: Any = importlib.import_module("jax")  # by name: type checkers would resolve `import jax` to this file
@@ -44,7 +48,7 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
     return JaxPlacement(device, live_batches)
 
 
-class JaxFeed:
+class JaxFeed(TrainerInput):
     """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
 
     For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All batches have the same
@@ -59,10 +63,17 @@ class JaxFeed:
         feed.place_on(placement, raw=raw)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for placed in self.feed.placed(self._place, raw=self._convert is not None):
+        batches = self.feed.placed(self._place, raw=self._convert is not None)
+        return LockedIterator(self._taken(batches), batches.close)
+
+    def _taken(self, batches: Iterator[Any]) -> Generator[tuple[Any, ...], None, None]:
+        for placed in batches:
             images, *rest = self._placement.take(placed)
-            # here, not where it was copied: all processes must start the same computations in the same order
-            yield self._nested([images if self._convert is None else self._convert(images), *rest])
+            if self._convert is not None:
+                # here, not where it was copied: all processes must start the same computations in the same order
+                with self._placement.room_for((images, *rest)):
+                    images = self._convert(images)
+            yield self._nested([images, *rest])
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every process."""
@@ -75,6 +86,7 @@ class JaxFeed:
         return self.feed.explain()
 
 
+@runs_on_gpu
 class JaxPlacement:
     """Calls `device_put` ahead of a batch's turn; JAX itself orders computations after copies.
 
@@ -128,19 +140,27 @@ class JaxPlacement:
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         if borrowed and not self.accelerator:
             arrays = tuple(np.array(array) for array in arrays)  # JAX would keep their memory
-        try:
+        with self.room_for(arrays):
             axes = [_axes(array) for array in arrays]
             placed = tuple(self._put(a, self._sharding(n, max(axes))) for a, n in zip(arrays, axes, strict=True))
             return jax.block_until_ready(placed) if borrowed else placed
+
+    @contextmanager
+    def room_for(self, arrays: tuple[Any, ...]) -> Iterator[None]:
+        """Errors of JAX inside that mean a full device become DeviceMemory, which says what to lower."""
+        try:
+            yield
         except RuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
                 raise out_of_memory(self.name, arrays, self._live_batches, error) from error
             raise
 
     def _put(self, array: Any, where: Any) -> Any:
+        if not self.accelerator:
+            array = on_host(array)
         if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
-            copied = jnp.array(jax.dlpack.from_dlpack(array), copy=True).block_until_ready()
-            return copied if isinstance(self.where, jax.Device) else jax.device_put(copied, where)
+            array = jnp.array(jax.dlpack.from_dlpack(array), copy=True).block_until_ready()
+        # below it may be another device than the one that decoded, or devices of several processes
         if self._global:
             return jax.make_array_from_process_local_data(where, array)
         return jax.device_put(array, where)
@@ -153,6 +173,7 @@ def _axes(array: Any) -> int:
     return array.ndim if isinstance(array, np.ndarray) else len(array.__cuda_array_interface__["shape"])
 
 
+@runs_on_gpu
 def device_convert(how: Convert) -> Any:
     """Normalize, ToFloat and ToLayout on the device: same as the backend's table, except for rounding."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.adapters.keras_checks import refuse_ignored, refuse_same_feed
 from fastfeed.adapters.keras_epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
@@ -32,6 +33,8 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
     classes' factors. If given to `fit` together with a feed, Keras would silently ignore it, as it does with
     `sample_weight` and `y`: those are refused there.
     """
+    if feed.is_proving:
+        importlib.import_module("fastfeed.adapters.no_saving").refuse_keras()
     epochs = Epochs(feed, _factors(class_weight), _peeks())
     backend = BACKENDS[keras.backend.backend()](epochs)
     adapter = _adapter(epochs, backend)
@@ -63,27 +66,42 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
 
 
 class _TensorFlow:
-    """A dataset; on a GPU two batches are there ahead, under a strategy each device gets a piece of each batch."""
+    """Tensors on the first device, made by the feed's threads; where Keras needs a dataset, one of two batches ahead.
+
+    Under a strategy each device gets a piece of each batch.
+    """
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
         self._tf: Any = importlib.import_module("tensorflow")
         self._adapter: Any = importlib.import_module("fastfeed.adapters.tfdata")
-        self._strategies: Any = importlib.import_module("fastfeed.adapters.tf_strategies")
+        self._iterated: Any = importlib.import_module("fastfeed.adapters.keras_tensorflow")
         self._strategy = self._tf.distribute.get_strategy()
 
-    def data(self, strategy: Any = None) -> Any:
-        epochs, tf = self._epochs, self._tf
+    def data(self, strategy: Any = None, steps_per_execution: int = 0) -> Any:
+        """steps_per_execution: of the model, 0 where it is not known."""
+        epochs, feed = self._epochs, self._epochs.feed
         strategy = self._strategy if strategy is None else strategy
-        dataset = self._adapter.build_dataset(epochs.feed, epochs, Epochs.walk, epochs.tuples)
-        if self._strategies.is_chosen(strategy):
-            return self._strategies.distributed(dataset, epochs, strategy)
-        world = epochs.feed.plan.world
+        if self._iterated.is_chosen(strategy):
+            return self._iterated.distributed(self._dataset(), epochs, strategy)
+        world = feed.plan.world
         if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
-            raise self._strategies.several_workers(f"rank {world.rank} of {world.size} (TF_CONFIG)")
-        if tf.config.list_logical_devices("GPU"):
-            return self._adapter.on_device(dataset, "/GPU:0", epochs)
-        return dataset
+            raise self._iterated.several_workers(f"rank {world.rank} of {world.size} (TF_CONFIG)")
+        gpu = bool(self._tf.config.list_logical_devices("GPU"))
+        # a partial batch has a shape of its own, for which Keras would compile the model once more
+        if steps_per_execution == 1 and not feed.partial and _takes_iterators():
+            epochs.use(self._adapter.TfPlacement("GPU:0" if gpu else "CPU:0", feed.prefetch + 2))
+            return self._iterated.direct(epochs)
+        return self._adapter.on_device(self._dataset(), "/GPU:0", epochs) if gpu else self._dataset()
+
+    def _dataset(self) -> Any:
+        return self._adapter.build_dataset(self._epochs.feed, self._epochs, Epochs.walk, self._epochs.tuples)
+
+
+def _takes_iterators() -> bool:
+    """Since Keras 3.7; before, the functions that train and evaluate were compiled together with their iterator."""
+    trainer = importlib.import_module("keras.src.backend.tensorflow.trainer")
+    return hasattr(trainer.TensorFlowTrainer, "_make_function")
 
 
 class _Jax:
@@ -136,6 +154,8 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
     class FeedAdapter(DataAdapter):
         """A fastfeed feed inside Keras."""
 
+        _fastfeed = feed
+
         def get_numpy_iterator(self) -> Iterator[tuple[Any, ...]]:
             return epochs.walk()
 
@@ -143,15 +163,18 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
             return backend.data()
 
         def get_tf_dataset(self) -> Any:
-            return backend.data(sys._getframe(1).f_locals.get("distribute_strategy"))  # the model's, which decides
+            caller = sys._getframe(1).f_locals  # the model's strategy, which decides, and what else `fit` asks for
+            steps = caller.get("kwargs", {}).get("steps_per_execution", 0)
+            return backend.data(caller.get("distribute_strategy"), steps)
 
         def get_torch_dataloader(self) -> Any:
             return backend.data()
 
         @property
-        def num_batches(self) -> int:
-            _refuse(sys._getframe(1).f_locals)
-            return len(feed)
+        def num_batches(self) -> int | None:
+            refuse_ignored(sys._getframe(1).f_locals)
+            refuse_same_feed(feed)
+            return None if feed.is_proving else len(feed)  # an epoch lasts as long as the proof
 
         @property
         def batch_size(self) -> int:
@@ -176,22 +199,6 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         return adapter if data_adapters.get_data_adapter(adapter) is adapter else None
     except (ValueError, TypeError):  # "Unrecognized data type": before Keras took adapters from outside
         return None
-
-
-def _refuse(caller: Mapping[str, Any]) -> None:
-    """Keras drops other arguments of `fit` that gets an adapter; its iterator, which asks us first, still has them."""
-    for name, instead in _IGNORED.items():
-        if caller.get(name) is not None and "steps_per_execution" in caller:
-            raise ConfigError(
-                f"{name} must not be given to fit or evaluate together with a feed: Keras would ignore it; {instead}"
-            )
-
-
-_IGNORED = {
-    "class_weight": "use feed.to_keras(class_weight={...})",
-    "sample_weight": "put weights into the source, as in ff.Table(weight=...)",
-    "y": "labels come from the feed's source",
-}
 
 
 class _Again:

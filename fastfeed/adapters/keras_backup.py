@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fastfeed.adapters.keras_checks import check_fitted
 from fastfeed.errors import ConfigError, MissingExtra, StateError
 from fastfeed.feed.feed import Feed
 from fastfeed.sampling.checkpoint import load_state, save_state
@@ -46,6 +47,7 @@ def _backup_class() -> Any:
             self._epoch, self._batch = 0, 0  # of Keras: batches count in its epoch
 
         def on_train_begin(self, logs: Any = None) -> None:
+            check_fitted(self._feed)
             path = self._folder / _STATE
             if path.exists():
                 self._restore(load_state(path))
@@ -70,7 +72,7 @@ def _backup_class() -> Any:
                 self._save(epoch + 1)
 
         def on_train_end(self, logs: Any = None) -> None:
-            if self._delete and self._feed.plan.world.main:
+            if self._delete and self._feed.plan.world.main and not self._feed.is_proving:
                 (self._folder / _STATE).unlink(missing_ok=True)  # first: it names the weights
                 self._clear()
                 for torn in self._folder.glob(f"{_STATE}.*.new"):  # of a run that was killed while it wrote
@@ -83,12 +85,13 @@ def _backup_class() -> Any:
             if not self._feed.plan.world.main:
                 return
             at = divmod(self._at, len(self._feed))
+            position = self._feed.state(at)  # first: it is refused during a proof
             self._folder.mkdir(parents=True, exist_ok=True)
             weights = f"backup-{at[0]:06}-{at[1]:09}.weights.h5"
             self.model.save_weights(self._folder / weights, overwrite=True)
             with open(self._folder / weights, "rb") as file:
                 os.fsync(file.fileno())
-            state = {"keras_epoch": epoch, "weights": weights, "feed": self._feed.state(at)}
+            state = {"keras_epoch": epoch, "weights": weights, "feed": position}
             save_state(self._folder / _STATE, state)
             self._clear(but=weights)
 

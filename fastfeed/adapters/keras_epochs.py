@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,8 @@ from fastfeed.feed.producer import PlaceFunction
 from fastfeed.runtime.placement import Placement
 
 __all__ = ["Epochs", "is_keras_peeking"]
+
+_log = logging.getLogger("fastfeed")
 
 _PEEKING = {"_symbolic_build", "_maybe_symbolic_build"}
 _MAX_FRAMES = 12  # frames between Keras's look and us, at most
@@ -61,13 +64,21 @@ class Epochs:
             yield self._peeked
         else:
             self._live = self.feed.placed(self._place)
-        self._peeked = None
+        self._peeked, first = None, -1
         for step, placed in self._live:
+            first = step if first < 0 else first
             self._delivered += 1
             if self._peeks and self._delivered == 1 and step + 1 < len(self.feed):
                 self._peeked, self._moves = (step, placed), self.feed.moves
             yield step, placed
             self._peeked = None
+        if first > 0:
+            _log.warning(
+                "this epoch began at step %d of %d, where it was resumed, so it is shorter for Keras, which says that "
+                "the input ran out of data; nothing was left out, and the next epoch is complete",
+                first,
+                len(self.feed),
+            )
 
 
 def is_keras_peeking() -> bool:

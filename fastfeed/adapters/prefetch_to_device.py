@@ -8,6 +8,7 @@ from typing import Any
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import Placement, Rebuild, flatten
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
@@ -23,18 +24,35 @@ FRAMEWORKS = {  # how a device's name or class begins -> its adapter
 }
 
 
+@runs_on_gpu
 def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
-    """The same items, their NumPy arrays on a device, `depth` of them ahead of the one in use.
+    """The same items with their NumPy arrays on a device, some of them ahead of the one in use.
 
     A thread draws from the iterable and begins the copies, while the caller computes. Items are arrays, or tuples,
-    lists, dicts and dataclasses of them; everything else in them stays as it is.
-
-    device: a torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0", "jax:gpu:0", "tf:GPU:0"; one without a
-    framework ("cuda:1", "cpu") is PyTorch's, one with a slash ("/GPU:0") TensorFlow's.
+    lists, dicts and dataclasses of them; everything else in them stays as it is. An iterable may fill the same arrays
+    again when it is asked for the next item. Errors come at their item's turn. `close()` ends the thread; so do the end
+    of the items, an error, and dropping the iterator.
 
     Of a Feed this walks one epoch of `Batch`es, their images, labels and weights on the device; it works ahead by its
-    own `prefetch`. An iterable may fill the same arrays again when it is asked for the next item. Errors come at their
-    item's turn. `close()` ends the thread; so do the end of the items, an error, and dropping the iterator.
+    own `prefetch`.
+
+    Args:
+        iterable (Iterable[Any]): The items, or a Feed.
+        device (Any): A torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0", "jax:gpu:0", "tf:GPU:0". A
+            name without a framework ("cuda:1", "cpu") is PyTorch's, one with a slash ("/GPU:0") TensorFlow's.
+        depth (int): Items ahead, at least 1; of a Feed, its `prefetch` counts. Default: 2.
+
+    Returns:
+        An iterator of the items.
+
+    Raises:
+        ConfigError: If `depth` or `device` is none of these.
+        MissingExtra: If the framework is not installed.
+
+    Example:
+        >>> items = ff.prefetch_to_device([np.zeros(3), np.ones(3)], "jax:cpu")  # doctest: +SKIP
+        >>> next(items)  # doctest: +SKIP
+        Array([0., 0., 0.], dtype=float32)
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise ConfigError(f"depth must be an integer >= 1, got {depth!r}; it is the number of batches ahead")

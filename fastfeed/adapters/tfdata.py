@@ -11,8 +11,9 @@ import numpy as np
 from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed.feed import Feed
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import out_of_memory
+from fastfeed.runtime.placement import on_host, out_of_memory
 
 try:
     import tensorflow as tf
@@ -22,6 +23,7 @@ except ImportError as error:
 __all__ = ["TfPlacement", "build_dataset", "placement", "to_tfdata"]
 
 _AHEAD = 2  # batches that TensorFlow holds on a device
+_ALIGNMENT = 64  # bytes
 
 
 def to_tfdata(feed: Feed, device: str | None = None) -> Any:
@@ -79,6 +81,7 @@ def placement(device: Any, live_batches: int) -> TfPlacement:
     return TfPlacement(device, live_batches)
 
 
+@runs_on_gpu
 class TfPlacement:
     """Eager tensors on a device, copied by the thread that finished the batch."""
 
@@ -103,13 +106,22 @@ class TfPlacement:
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _put(self, array: Any, borrowed: bool) -> Any:
+        if not self.accelerator:
+            array = on_host(array)
         if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is reused
             copied = tf.raw_ops.DeepCopy(x=tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
             tf.test.experimental.sync_devices()
             return copied
-        if borrowed or self.accelerator or not array.flags.writeable or array.dtype.kind not in "uif":
+        if borrowed or self.accelerator or not _usable(array):
             return tf.convert_to_tensor(array)
-        return tf.experimental.dlpack.from_dlpack(np.ascontiguousarray(array).__dlpack__())  # without a copy
+        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())  # without a copy
 
     def take(self, placed: tuple[Any, ...]) -> tuple[Any, ...]:
         return placed
+
+
+def _usable(array: np.ndarray) -> bool:
+    """Whether TensorFlow's kernels can read this memory as it is; some end the process where it is not aligned."""
+    flags = array.flags
+    plain = flags.writeable and flags.c_contiguous and array.dtype.kind in "uif"
+    return plain and array.ctypes.data % _ALIGNMENT == 0

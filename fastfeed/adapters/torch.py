@@ -14,11 +14,14 @@ import numpy as np
 from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.adapters.rank_agreement import check_ranks
-from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import out_of_memory
+from fastfeed.runtime.misuse import TrainerInput
+from fastfeed.runtime.placement import is_full, on_host, out_of_memory
+from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
     torch: Any = importlib.import_module("torch")  # by name: type checkers would resolve `import torch` to this file
@@ -28,9 +31,15 @@ except ImportError as error:
 __all__ = ["TorchFeed", "TorchPlacement", "check", "placement", "to_torch"]
 
 
+_CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout("CHW") to the ops'
+
+
+@runs_on_gpu
 def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFeed:
     """See Feed.to_torch."""
     check(feed)
+    if feed.is_proving:
+        importlib.import_module("fastfeed.adapters.no_saving").refuse_torch()
     if device is None:
         device = f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
     placement = TorchPlacement(device, feed.prefetch + 2)
@@ -48,8 +57,11 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
     return TorchPlacement(device, live_batches)
 
 
-class TorchFeed:
+class TorchFeed(TrainerInput):
     """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
+
+    Images are as the ops make them: (n, height, width, channels), or (n, channels, height, width) after
+    `ToLayout("CHW")`, which PyTorch's own models need.
 
     For a source with annotations, labels are a dict of tensors: "boxes", "labels", "masks".
     """
@@ -65,16 +77,20 @@ class TorchFeed:
             tuples.nested,
         )
         feed.place_on(placement, raw=raw)
+        feed.notes = [line for line in feed.notes if line != _CHANNELS_LAST]
+        if feed.program.spec.layout == "HWC":
+            feed.notes.append(_CHANNELS_LAST)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return (self._nested(self._placement.take(placed)) for placed in self.feed.placed(self._place, self._raw))
+        placed = self.feed.placed(self._place, self._raw)
+        return LockedIterator((self._nested(self._placement.take(one)) for one in placed), placed.close)
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
         return len(self.feed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the last batch that was yielded: a few integers, valid at any world size."""
+        """The position after the last batch that was yielded: a small dictionary, valid at any world size."""
         return self.feed.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -88,6 +104,7 @@ class TorchFeed:
         return self.feed.explain()
 
 
+@runs_on_gpu
 class TorchPlacement:
     """Copies from pinned memory on a separate stream, ordered by events.
 
@@ -102,6 +119,9 @@ class TorchPlacement:
                 self.device = torch.device("cuda", torch.cuda.current_device())
             torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError, ValueError) as error:
+            if is_full(error):
+                text = f"{str(device)!r} has no memory left for a first tensor; make room there"
+                raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
             raise ConfigError(
                 f"device must be one that this PyTorch computes on, got {device!r}: {str(error).splitlines()[0]}"
             ) from error
@@ -122,9 +142,11 @@ class TorchPlacement:
         try:
             if self._stream is not None:
                 return self._on_stream(arrays, borrowed, convert)
-            tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, arrays)]
+            tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, map(on_host, arrays))]
             return _converted(tensors, convert), None
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:  # not always OutOfMemoryError: pinned memory and kernels have another
+            if not is_full(error):
+                raise
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
@@ -135,7 +157,8 @@ class TorchPlacement:
             tensors, hosts, foreign = [], [], False
             for array in arrays:
                 if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
-                    tensors.append(torch.as_tensor(array, device=self.device).clone())
+                    # a number would be believed, also of memory on another GPU; without one it is looked up and copied
+                    tensors.append(torch.as_tensor(array, device="cuda").clone())
                     foreign = True
                     continue
                 host = _host(array)
@@ -161,6 +184,7 @@ class TorchPlacement:
         return tuple(tensors)
 
 
+@runs_on_gpu
 class DeviceConvert:
     """Normalize, ToFloat and ToLayout on the device.
 

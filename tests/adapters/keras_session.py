@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import os
 import sys
 import threading
@@ -105,6 +106,8 @@ with feeds()[0] as whole:
     model().fit(whole.to_keras(), epochs=2, verbose=0)
 seen.clear()
 train, _ = feeds()
+logged = []
+logging.getLogger("fastfeed").addFilter(lambda record: logged.append(record.getMessage()))
 train.restore(train.state() | {"epoch": 0, "step": 3})
 adapter, net = train.to_keras(), model()
 net.build((None, 8, 8, 3))
@@ -112,6 +115,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Keras says that the first epoch is short
     net.fit(adapter, epochs=2, verbose=0)
 result["restored"] = [row[1:3] for row in seen]
+result["logged"] = list(logged)
 seen.clear()
 for _ in range(3):
     net.fit(adapter, steps_per_epoch=2, verbose=0)
@@ -120,7 +124,14 @@ net.fit(adapter, steps_per_epoch=2, verbose=0)
 result["again"] = [row[1:3] for row in seen]
 train.close()
 
-# a feed that nobody holds any more ends, also after fit
+# several steps per call of the compiled function, which PyTorch has not
+seen.clear()
+train, _ = feeds()
+model(steps_per_execution=1 if keras.backend.backend() == "torch" else 2).fit(train.to_keras(), epochs=2, verbose=0)
+result["several_steps"] = [row[1:3] for row in seen]
+train.close()
+
+# a feed that is no longer referenced ends, also after fit
 train, _ = feeds()
 model().fit(train.to_keras(), epochs=1, verbose=0)
 gone = weakref.ref(train)
@@ -144,6 +155,20 @@ except RuntimeError as error:
     result["user_error"] = str(error)
 train.close()
 result["threads"] = [t.name for t in threading.enumerate() if t.name.startswith("fastfeed")]
+
+# what Keras would do silently: validate on the feed that is trained on, save the position of another one
+train, val = feeds()
+refused = []
+for wrong in (
+    {"validation_data": train.to_keras()},
+    {"callbacks": [val.keras_backup(folder / "backup")]},
+):
+    try:
+        model().fit(train.to_keras(), epochs=1, verbose=0, **wrong)
+    except Exception as error:
+        refused.append([type(error).__name__, str(error)])
+result["refused"] = refused
+train.close(), val.close()
 
 # soft labels, weighed: the loss by hand, of a model that does not learn
 soft = [ff.OneHot(3), ff.LabelSmoothing(0.1), ff.MixUp(1.0), ff.ToFloat()]
@@ -181,7 +206,7 @@ with ff.Feed(ff.ImageFolder(folder / "all"), [ff.Resize((8, 8)), ff.ToFloat()], 
         model().fit(broken.to_keras(), epochs=1, verbose=0)
     except Exception as error:
         result["all_broken"] = str(error)
-        result["feed_error"] = type(broken.error).__name__
+        result["feed_error"] = [type(error).__name__, type(broken.error).__name__]
 
 # where Keras takes no adapter from outside
 real = data_adapters.get_data_adapter

@@ -79,6 +79,13 @@ def test_padding_does_not_count_in_evaluation(session):
     assert session["val_loss"][1] == pytest.approx(session["val_loss"][0], abs=1e-5)
 
 
+def test_one_feed_for_two_roles_and_a_backup_of_another_feed_are_refused(session):
+    assert [kind for kind, _ in session["refused"]] == ["ConfigError"] * 2
+    twice, other = (text for _, text in session["refused"])
+    assert "the same feed is training and validation data" in twice
+    assert "this keras_backup saves the position of Feed(" in other and "batch=16" in other and "batch=8" in other
+
+
 def test_soft_labels_are_trained_on_and_weighed_by_class(session):
     told, by_hand = session["soft"]
     assert told == pytest.approx(by_hand, rel=1e-5)
@@ -94,16 +101,24 @@ def test_batches_are_finished_by_the_feeds_threads(session):
     assert session["placers"] == ["fastfeed-"]
 
 
-def test_a_restored_feed_goes_on_where_it_stood(session):
+def test_a_restored_feed_resumes_where_it_stood(session):
     assert session["restored"][:2] == [[0, 3], [0, 4]]
     assert session["restored"][2:] == [[1, step] for step in range(STEPS)]
+    (told,) = session["logged"]
+    assert told.startswith(
+        "this epoch began at step 3 of 5, where it was resumed, so it is shorter for Keras, which says"
+    )
 
 
-def test_an_adapter_used_again_goes_on_and_honors_seek(session):
+def test_an_adapter_used_again_continues_and_honors_seek(session):
     assert session["again"] == [[2, 0], [2, 1], [3, 0], [3, 1], [4, 0], [4, 1], [7, 1], [7, 2]]
 
 
-def test_a_feed_that_nobody_holds_is_collected(session):
+def test_several_steps_per_execution(session):
+    assert session["several_steps"] == [[e, s] for e in range(2) for s in range(STEPS)]
+
+
+def test_a_feed_that_no_one_holds_is_collected(session):
     assert session["collected"]
 
 
@@ -122,7 +137,7 @@ def test_broken_files(session):
     assert session["some_broken"] == [[5, 5], ["005.jpg", "011.jpg"]]
     assert "too many bad samples" in session["all_broken"]
     assert "check the data" in session["all_broken"]
-    assert session["feed_error"] == "TooManyFailures", "whatever the framework made of it"
+    assert session["feed_error"] == ["TooManyFailures"] * 2, "and nothing that the framework made of it"
 
 
 def test_fallback_for_versions_that_refuse_adapters(session):

@@ -89,6 +89,7 @@ ON_DEVICE = """
 import json, os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np, tensorflow as tf, fastfeed as ff
+from fastfeed.adapters.tfdata import placement
 from fastfeed.errors import ConfigError
 images = np.random.default_rng(0).integers(0, 256, (22, 8, 6, 3), dtype=np.uint8)
 feed = ff.Feed(ff.Arrays(images, np.arange(22)), [ff.RandomFlip(), ff.ToFloat()], batch=4, seed=1)
@@ -121,6 +122,8 @@ for name in ("/GPU:0", "tf:GPU:7"):
         ff.prefetch_to_device([np.zeros(1)], name if ":" in name[:3] else "tf:" + name)
     except ConfigError as error:
         result[name] = str(error)
+offset = np.arange(65, dtype=np.int64)[1:]  # TensorFlow's own kernels end the process at memory that is not aligned
+result["offset"] = [int(tf.reduce_sum(tf.cast(x, tf.float32))) for x in placement("CPU:0", 4).put((offset, offset[:9]))]
 first, second = iter(feed.to_tfdata()), iter(feed.to_tfdata())
 next(first), next(second)
 try:
@@ -143,4 +146,5 @@ def test_batches_on_a_device():
     assert "placed on TensorFlow CPU:0: at most 4 batches" in result["about"]
     assert "device must be one of TensorFlow's here (/device:CPU:0), got '/GPU:0'" in result["/GPU:0"]
     assert "got 'GPU:7'" in result["tf:GPU:7"]
+    assert result["offset"] == [64 * 65 // 2, 9 * 10 // 2]
     assert "another iteration of this feed has begun" in result["twice"]

@@ -1,0 +1,74 @@
+"""A Keras callback that puts the feed's waiting into `logs`. Works on all backends, and does not slow them down."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from fastfeed.adapters.step_watch import StepWatch
+from fastfeed.adapters.steps_only import StepsOnly
+from fastfeed.errors import MissingExtra
+
+__all__ = ["Watch"]
+
+
+def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
+    """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch(feed)])`.
+
+    Adds `feed_wait` (share of the time spent waiting for batches, 0 to 1) and `feed_rate` (images/s) of the last
+    `every` steps to `logs`, so that the progress bar, History, CSVLogger, TensorBoard, W&B and MLflow have them.
+
+    The feed itself measures. A callback that times the gaps between batches cannot: on TensorFlow and JAX, Keras takes
+    the batch inside of its training function, so there are no gaps. Nor can it be known of data that is not watched, a
+    plain `tf.data` pipeline or PyDataset: for that `Watch()` adds nothing to `logs` and claims nothing; then
+    `fastfeed watch` has the time of a step, and what NVML says of the GPU, as an estimate.
+
+    Args:
+        feed (Any): A Feed, what `to_keras` made of one, `ff.watched(data)`, or what its `to_keras` made; None: the
+            data is not watched. Default: None.
+        warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was spent waiting;
+            None: never. Default: 0.2.
+        every (int): Steps between new values. Default: 50.
+
+    Returns:
+        A `keras.callbacks.Callback`. It allows Keras to continue while callbacks run (`async_safe`).
+
+    Raises:
+        MissingExtra: Keras is not installed.
+        ConfigError: `feed` cannot be watched, or another argument is not allowed.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
+        >>> callback = ff.Watch(feed)  # model.fit(feed.to_keras(), callbacks=[callback])
+    """
+    try:
+        keras: Any = importlib.import_module("keras")
+    except ImportError as error:
+        raise MissingExtra.of("Watch", "Keras 3", "keras") from error
+
+    class FeedWatch(keras.callbacks.Callback):
+        """See fastfeed.Watch."""
+
+        async_safe = True  # or Keras would wait for this callback after each batch
+
+        def __init__(self) -> None:
+            super().__init__()
+            data = StepsOnly("data that is not watched") if feed is None else feed
+            self._watch, self._batch = StepWatch(data, warn, every), -1
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self._batch = -1
+            self._watch.begin()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            steps, self._batch = max(1, batch - self._batch), max(batch, self._batch)
+            values = self._watch.step(steps)
+            if logs is not None:
+                logs.update(values)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self._watch.end()
+            if logs is not None:
+                logs.update(self._watch.values)
+
+    return FeedWatch()

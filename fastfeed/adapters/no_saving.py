@@ -1,0 +1,37 @@
+"""During `fastfeed prove`, frameworks refuse to save what was trained: its weights are worthless.
+
+Replaces functions of the frameworks, in a process that ends with the proof. What saves by other ways (Orbax, pickle, a
+name imported before) is not refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NoReturn
+
+from fastfeed.errors import ProofError
+
+__all__ = ["refuse_keras", "refuse_torch"]
+
+
+def refuse_keras() -> None:
+    """Also ModelCheckpoint and BackupAndRestore, which call these."""
+    model = importlib.import_module("keras").Model
+    for name in ("save", "save_weights", "export"):
+        _replace(model, name, f"Keras's Model.{name}")
+
+
+def refuse_torch() -> None:
+    """Also Lightning, Accelerate and others that call it by its module."""
+    _replace(importlib.import_module("torch"), "save", "torch.save")
+
+
+def _replace(owner: Any, name: str, shown: str) -> None:
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise ProofError(
+            f"{shown} is refused during a proof: what was trained in it is worthless; run the trainer without "
+            "`fastfeed prove` to save it, or switch its checkpoints off for the proof"
+        )
+
+    if hasattr(owner, name):
+        setattr(owner, name, refused)

@@ -1,0 +1,28 @@
+"""Waits until the devices of all frameworks in this process have nothing left to do. Imports none of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["frameworks", "synchronize"]
+
+
+def synchronize() -> None:
+    """PyTorch by `cuda.synchronize`, JAX by its live arrays, TensorFlow by `sync_devices`."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        cuda.synchronize()
+    if getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None):  # it has computed
+        jax: Any = sys.modules["jax"]
+        for array in jax.live_arrays():
+            if not array.is_deleted():
+                array.block_until_ready()
+    tf: Any = sys.modules.get("tensorflow")
+    if tf is not None and hasattr(tf, "test") and tf.config.list_logical_devices("GPU"):
+        tf.test.experimental.sync_devices()
+
+
+def frameworks() -> list[str]:
+    """Names of those that `synchronize` waits for here."""
+    return [name for name in ("torch", "jax", "tensorflow") if name in sys.modules]

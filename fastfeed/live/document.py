@@ -1,0 +1,117 @@
+"""What `fastfeed watch --json` prints. The schema is documented in docs/watching.md; fields are only ever added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastfeed.live.history import BUCKET_S
+from fastfeed.live.rates import WAITING, Rates
+from fastfeed.live.watch import Row, View
+
+__all__ = ["VERSION", "document"]
+
+VERSION = 1
+
+
+def document(view: View) -> dict[str, Any]:
+    """Values that fit into JSON. Figures are grouped by how they are known: exact, framework, estimate."""
+    return {
+        "fastfeed_watch": VERSION,
+        "time": round(view.wall_s, 3),
+        "feeds": [_feed(row) for row in view.rows],
+        "notes": list(view.notes),
+    }
+
+
+def _feed(row: Row) -> dict[str, Any]:
+    identity, counters, short, long = row.found.page.identity, row.found.page.counters, row.short, row.long
+    names = (
+        "host",
+        "pid",
+        "feed",
+        "name",
+        "rank",
+        "world",
+        "source",
+        "samples",
+        "batch",
+        "steps",
+        "threads",
+        "prefetch",
+    )
+    ready = None if short is None or identity.get("prefetch") is None else short.ready
+    return {
+        **{name: identity.get(name) for name in names},
+        "alive": row.found.alive,
+        "state": row.judgment.state.value,
+        "reason": row.judgment.reason,
+        "remedy": row.remedy,
+        "exact": {
+            "epoch": counters["epoch"],
+            "step": counters["step"],
+            "images": counters["images"],
+            "batches": counters["batches"],
+            "wait_seconds": counters["wait_ns"] / 1e9,
+            "consumer_seconds": counters["consumer_ns"] / 1e9,
+            "bad": counters["bad"],
+            "read_bytes": counters["read_bytes"],
+            "retries": counters["retries"],
+            "read_bytes_per_second": _rounded(short, "read_rate"),
+            "wait_10s": _rounded(short, "wait"),
+            "wait_60s": _rounded(long, "wait"),
+            "need_images_per_second": _rounded(short, "need"),
+            "delivered_images_per_second": _rounded(short, "delivered"),
+            "ready_batches": None if ready is None else round(ready, 2),
+            "stage_ms_per_image": {} if short is None else {k: round(v, 4) for k, v in short.stage_ms.items()},
+        },
+        "waiting": _waiting(row),
+        "history": {"seconds": BUCKET_S, "wait": [_digits(share) for share in row.waits]},
+        "framework": {"step_ms": _rounded(short, "framework_step_ms")},
+        "estimate": {
+            "capacity_images_per_second": _rounded(short, "capacity"),
+            "cpu_cores": _digits(row.cpu.cores),
+            "cpu_cores_usable": row.cpu.usable,
+            "cpu_cores_of_others": _digits(row.cpu.others),
+            "cpu_throttled": _digits(row.cpu.throttled),
+            "exposed_wait_10s": _digits(row.exposed),
+            "gpu": None if row.gpu is None else _gpu(row),
+        },
+    }
+
+
+def _waiting(row: Row) -> dict[str, Any] | None:
+    """How long the trainer has been waiting for the batch that it has not got yet, and what that is at."""
+    if row.reading.page.counters["phase"] != WAITING:
+        return None
+    stage, place = row.reading.page.doing
+    at_ns = row.reading.doing_ns if stage else None
+    return {
+        "seconds": round(row.reading.since / 1e9, 3),
+        "stage": stage or None,
+        "place": place or None,
+        "stage_seconds": None if at_ns is None else round(at_ns / 1e9, 3),
+    }
+
+
+def _gpu(row: Row) -> dict[str, Any]:
+    gpu = row.gpu
+    assert gpu is not None
+    return {
+        "index": gpu.index,
+        "instance": gpu.instance,
+        "name": gpu.name,
+        "by": gpu.by,
+        "sm": _digits(gpu.sm),
+        "dram": _digits(gpu.dram),
+        "nvdec": _digits(gpu.nvdec),
+        "nvjpg": _digits(gpu.nvjpg),
+        "pcie_rx_bytes_per_second": _digits(gpu.pcie_rx),
+    }
+
+
+def _rounded(window: Rates | None, name: str) -> float | None:
+    return None if window is None else _digits(getattr(window, name))
+
+
+def _digits(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

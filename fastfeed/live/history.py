@@ -1,0 +1,37 @@
+"""What the last minutes were like: shares of time waiting, each of a fixed time, however often one looks."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from fastfeed.live.rates import Reading, rates
+
+__all__ = ["BUCKET_S", "History"]
+
+BUCKET_S = 2.0  # that a value covers
+BUCKETS = 120  # four minutes
+
+
+class History:
+    """Of one feed."""
+
+    def __init__(self) -> None:
+        self._shares: deque[float | None] = deque(maxlen=BUCKETS)
+        self._begin: Reading | None = None
+
+    def add(self, reading: Reading) -> None:
+        """A look; where looks are farther apart than a value covers, it stands for as many values."""
+        begin = self._begin
+        if begin is None:
+            self._begin = reading
+            return
+        buckets = (reading.at_ns - begin.at_ns) / 1e9 / BUCKET_S
+        if buckets >= 0.99:
+            share = rates(begin, reading).wait
+            self._shares.extend([share] * min(BUCKETS, round(buckets)))
+            self._begin = reading
+
+    @property
+    def shares(self) -> tuple[float | None, ...]:
+        """Oldest first; None where nothing iterated the feed."""
+        return tuple(self._shares)

@@ -1,0 +1,84 @@
+"""Finds the live pages of running feeds, and removes those whose process has ended without doing so."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fastfeed.runtime.live_folder import is_alive
+from fastfeed.runtime.live_page import Page, PageError, read_page
+
+__all__ = ["KEPT_S", "FoundPage", "Pages", "find_pages"]
+
+KEPT_S = 60.0  # the page of a process that was killed is shown this long after its last batch, then removed
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """A page, and whether its process lives."""
+
+    path: str
+    page: Page
+    alive: bool | None  # None: not known here, the process is in another container or on another machine
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What was found; `problems` are sentences, `removed` counts pages of processes that have ended."""
+
+    pages: tuple[FoundPage, ...]
+    problems: tuple[str, ...] = ()
+    removed: int = 0
+
+
+def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | None = None) -> Pages:
+    """All readable pages in these folders, or those of one process, by rank.
+
+    Args:
+        folders: Folders of pages; one that does not exist holds none.
+        pid: Only pages of this process.
+        now_ns: CLOCK_MONOTONIC, for tests.
+    """
+    now_ns = time.monotonic_ns() if now_ns is None else now_ns
+    pages: list[FoundPage] = []
+    problems: list[str] = []
+    removed = denied = 0
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                paths = [entry.path for entry in entries if entry.name.endswith(".live")]
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            problems.append(f"cannot list {folder}: {error.strerror}; run fastfeed watch as the user who trains")
+            continue
+        for path in paths:
+            try:
+                found = FoundPage(path, page := read_page(path), is_alive(page.identity))
+            except FileNotFoundError:  # closed meanwhile
+                continue
+            except PermissionError:
+                denied += 1
+                continue
+            except (PageError, OSError, ValueError, KeyError) as error:
+                problems.append(f"{error}")
+                continue
+            if found.alive is False and _is_old(found, now_ns):
+                with suppress(OSError):
+                    os.unlink(path)
+                removed += 1
+            elif pid is None or pid in (page.identity["pid"], page.counters["helper_pid"]):
+                pages.append(found)
+    if denied:
+        users = "pages of other users" if denied > 1 else "page of another user"
+        problems.append(f"{denied} {users} cannot be read; run fastfeed watch as that user, or as root")
+    pages.sort(key=lambda found: (found.page.identity["host"], found.page.identity["rank"], found.path))
+    return Pages(tuple(pages), tuple(problems), removed)
+
+
+def _is_old(found: FoundPage, now_ns: int) -> bool:
+    idle_ns = now_ns - found.page.counters["updated_ns"]
+    return not 0 <= idle_ns < KEPT_S * 1e9  # negative: of a boot before this one

@@ -1,0 +1,174 @@
+"""Rows for a terminal: a table where there is room, else a few lines per feed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fastfeed.live.rates import Rates
+from fastfeed.live.states import State
+from fastfeed.live.watch import Row, View
+
+__all__ = ["screen", "sparkline"]
+
+STYLES = {
+    State.FED: "green",
+    State.TIGHT: "yellow",
+    State.STARVED: "red",
+    State.SEVERE: "bold red",
+    State.STALLED: "bold red",
+    State.GPU_IDLE: "magenta",
+    State.UNKNOWN: "dim",
+}
+_WIDE, _GPU_WIDE = 110, 145  # columns that the table needs, without GPUs and with them
+_BARS = "▁▂▃▄▅▆▇█"
+_LEGEND = "waits, need, makes, ready, reads: exact (the feed's own) · step: framework · ~, CPU, GPU, remedy: estimate"
+
+
+def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
+    """Everything, at most `width` columns wide."""
+    parts: list[RenderableType] = []
+    title = f"fastfeed watch, {time.strftime('%H:%M:%S', time.localtime(view.wall_s))}"
+    parts.append(Text(title, style="bold"))
+    if not view.rows:
+        parts.append(Text("No feed is running. A feed appears here with its first batch."))
+    elif width >= (_GPU_WIDE if any(row.gpu is not None for row in view.rows) else _WIDE):
+        parts.append(_table(view.rows, width, ascii_only))
+    else:
+        for row in view.rows:
+            parts.append(_block(row, width, ascii_only))
+    if view.rows:
+        parts.append(Text(_LEGEND if not ascii_only else _LEGEND.replace("·", "-"), style="dim"))
+    parts += [Text(note, style="dim") for note in view.notes]
+    return Group(*parts)
+
+
+def sparkline(waits: Sequence[float | None], width: int, ascii_only: bool = False) -> str:
+    """Shares of time waiting, 0 to 1, as many to a mark as it takes; a space where nothing is known."""
+    bars = " .:-=+*#"[: len(_BARS)] if ascii_only else _BARS
+    each = max(1, -(-len(waits) // width))
+    marks = [_mean(waits[max(0, end - each) : end]) for end in range(len(waits), 0, -each)][::-1]
+    return "".join(" " if wait is None else bars[min(len(bars) - 1, int(wait * len(bars)))] for wait in marks)
+
+
+def _mean(waits: Sequence[float | None]) -> float | None:
+    known = [wait for wait in waits if wait is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _table(rows: Sequence[Row], width: int, ascii_only: bool) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), expand=False)
+    gpus = any(row.gpu is not None for row in rows)
+    names = [
+        "feed",
+        "need/s",
+        "makes/s",
+        "waits 10s",
+        "60s",
+        "ready",
+        "step",
+        "reads",
+        "CPU",
+        *(["SM", "exposed", "NVJPG", "PCIe rx"] * gpus),
+    ]
+    for name in names:
+        table.add_column(name, justify="left" if name == "feed" else "right", no_wrap=True, header_style="cyan")
+    table.add_column("last minutes", no_wrap=True, header_style="cyan")
+    for row in rows:
+        gpu = _gpu(row) if row.gpu is not None else [""] * 4
+        style = STYLES[row.judgment.state]
+        table.add_row(
+            Text(_label(row), style=style), *_figures(row), *(gpu if gpus else []),
+            sparkline(row.waits, max(10, width - (110 + 33 * gpus)), ascii_only),
+        )  # fmt: skip
+    grid = Table.grid()
+    grid.add_row(table)
+    for row in rows:
+        grid.add_row(_sentence(row, f"{_label(row)}: " if len(rows) > 1 else ""))
+    return grid
+
+
+def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
+    need, make, short, long, ready, step, reads, cpu = _figures(row)
+    lines = [Text(_label(row), style="bold"), _sentence(row, "")]
+    lines.append(Text(f"waits {short} (10 s) {long} (60 s)"))
+    lines.append(Text(f"needs {need}/s makes {make}/s"))
+    lines.append(Text(f"ready {ready} step {step} CPU {cpu}"))
+    lines.append(Text(f"reads {reads}"))
+    if row.gpu is not None:
+        sm, exposed, nvjpg, pcie = _gpu(row)
+        lines.append(Text(f"SM {sm} exposed {exposed}"))
+        lines.append(Text(f"NVJPG {nvjpg} PCIe {pcie}"))
+    lines.append(Text(sparkline(row.waits, width, ascii_only)))
+    return Group(*lines)
+
+
+def _sentence(row: Row, prefix: str) -> Text:
+    text = Text(prefix)
+    text.append(row.judgment.state.value, style=STYLES[row.judgment.state])
+    text.append(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else ""))
+    return text
+
+
+def _label(row: Row) -> str:
+    identity, counters = row.found.page.identity, row.found.page.counters
+    name = "".join(char if char.isprintable() else "?" for char in str(identity.get("name") or identity["source"]))[:20]
+    rank = f" rank {identity['rank']}" if identity.get("world", 1) > 1 else ""
+    steps = f" {counters['epoch']}:{counters['step']}/{identity['steps']}" if identity.get("steps") else ""
+    return f"{name}{rank} pid {identity['pid']}{steps}"
+
+
+def _figures(row: Row) -> list[str]:
+    short, long, cpu = row.short, row.long, row.cpu
+    usable = f"/{cpu.usable:g}" if cpu.usable else ""
+    ahead = row.found.page.identity.get("prefetch") is not None  # of other loaders that is not known
+    return [
+        _count(short and short.need),
+        _make(short),
+        _waits(short),
+        _waits(long),
+        f"{short.ready:.1f}" if short is not None and short.ready is not None and ahead else "-",
+        f"{short.framework_step_ms:.0f} ms" if short is not None and short.framework_step_ms is not None else "-",
+        _reads(short),
+        f"{cpu.cores:.1f}{usable}" if cpu.cores is not None else "-",
+    ]
+
+
+def _gpu(row: Row) -> list[str]:
+    """SM, waits that leave it idle, JPEG engines, copies to it."""
+    assert row.gpu is not None
+    exposed = "-" if row.exposed is None else f"~{row.exposed:.1%}"
+    return [_share(row.gpu.sm), exposed, _share(row.gpu.nvjpg), _bytes(row.gpu.pcie_rx)]
+
+
+def _reads(window: Rates | None) -> str:
+    if window is None or window.read_rate is None:
+        return "-"
+    return f"{window.read_rate / 1e6:,.0f} MB/s" + (f", {window.retries} again" if window.retries else "")
+
+
+def _make(window: Rates | None) -> str:
+    """Marked where it is what the threads could make, not what they did."""
+    if window is None or window.make is None:
+        return "-"
+    return ("" if window.make == window.delivered else "~") + _count(window.make)
+
+
+def _waits(window: Rates | None) -> str:
+    return "-" if window is None or window.wait is None else f"{window.wait:.1%}"
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _bytes(value: float | None) -> str:
+    return "-" if value is None else f"{value / 1e9:.1f} GB/s"

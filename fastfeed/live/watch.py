@@ -1,0 +1,181 @@
+"""Looks at all feeds about once a second, and keeps what the last minute was like."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastfeed.live.cpu import CpuReading, CpuUse, cpu_use, read_cpu
+from fastfeed.live.exposure import BIN_S, Exposure
+from fastfeed.live.history import History
+from fastfeed.live.nvml import Gpus, GpuUse
+from fastfeed.live.pages import FoundPage, find_pages
+from fastfeed.live.rates import Rates, Reading, rates
+from fastfeed.live.remedies import remedy
+from fastfeed.live.states import Hysteresis, Judgment, State, judge
+from fastfeed.runtime.live_page import read_page
+
+__all__ = ["Row", "View", "Watch"]
+
+SHORT_S, LONG_S = 10.0, 60.0  # windows
+_ORDER = [State.STALLED, State.SEVERE, State.STARVED, State.TIGHT, State.GPU_IDLE, State.UNKNOWN, State.FED]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One feed now."""
+
+    found: FoundPage
+    reading: Reading
+    judgment: Judgment
+    remedy: str | None
+    short: Rates | None  # of the last ten seconds, or as long as it has been watched
+    long: Rates | None  # of the last minute
+    cpu: CpuUse
+    gpu: GpuUse | None
+    waits: tuple[float | None, ...]  # share of time waiting, a value per history.BUCKET_S, oldest first
+    exposed: float | None = None  # share of the last ten seconds that it waited while the GPU idled, an estimate
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All feeds, those with the greatest loss first; `notes` are sentences about what cannot be seen."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    wall_s: float  # time of day
+
+
+@dataclass(slots=True)
+class _Feed:
+    """What is remembered of one page."""
+
+    readings: deque[tuple[Reading, CpuReading]] = field(default_factory=deque)
+    hysteresis: Hysteresis = field(default_factory=Hysteresis)
+    history: History = field(default_factory=History)
+    exposure: Exposure = field(default_factory=lambda: Exposure(SHORT_S))
+    gpu: tuple[int, int | None] | None = None  # index and instance
+    visible: tuple[int, ...] | None = None  # CUDA_VISIBLE_DEVICES of its process
+
+
+class Watch:
+    """`look()` as often as you like; rates need two looks."""
+
+    def __init__(
+        self,
+        folders: Sequence[str],
+        pid: int | None = None,
+        gpus: Gpus | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        root: Path = Path("/"),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._folders, self._pid, self._gpus, self._clock, self._root = folders, pid, gpus, clock, root
+        self._feeds: dict[str, _Feed] = {}
+        self._wall = wall
+
+    def look(self) -> View:
+        """Read everything once."""
+        pages = find_pages(self._folders, self._pid)
+        gpus = self._gpus.sample() if self._gpus is not None else []
+        self._feeds = {found.path: self._feeds.get(found.path) or _Feed() for found in pages.pages}
+        rows = [self._row(found, self._feeds[found.path], gpus) for found in pages.pages]
+        rows.sort(key=lambda row: (_ORDER.index(row.judgment.state), -((row.short and row.short.wait) or 0)))
+        notes = [*pages.problems, *(self._gpus.notes if self._gpus is not None else ())]
+        return View(tuple(rows), tuple(notes), self._wall())
+
+    def rest(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Until the next look. Where GPUs have GPM, five glances a second tell which waits leave them idle."""
+        end = self._clock() + int(seconds * 1e9)
+        while (left := (end - self._clock()) / 1e9) > 0:
+            sleep(min(left, BIN_S) if self._gpus is not None and self._gpus.has_gpm else left)
+            self.glance()
+
+    def glance(self) -> None:
+        """Waits and GPUs now, between two looks."""
+        if self._gpus is None or not self._gpus.has_gpm:
+            return
+        shares = self._gpus.glance()
+        for path, feed in self._feeds.items():
+            if feed.gpu in shares:
+                with suppress(OSError, ValueError):  # closed meanwhile
+                    feed.exposure.add(Reading(read_page(path), self._clock()), shares[feed.gpu])
+
+    def _row(self, found: FoundPage, feed: _Feed, gpus: Sequence[GpuUse]) -> Row:
+        page, now = found.page, self._clock()
+        reading = Reading(page, now)
+        pids = [page.identity["pid"], *([page.counters["helper_pid"]] if page.counters["helper_pid"] else [])]
+        elsewhere = found.alive is None  # the number means another process here
+        cpu = read_cpu([] if elsewhere else pids, now, self._root)
+        feed.history.add(reading)
+        feed.readings.append((reading, cpu))
+        while len(feed.readings) > 2 and now - feed.readings[1][0].at_ns >= LONG_S * 1e9:
+            feed.readings.popleft()
+        short, long = _since(feed.readings, SHORT_S), _since(feed.readings, LONG_S)
+        window = None if short is None else rates(short[0], reading)
+        if feed.visible is None:
+            feed.visible = () if elsewhere else _visible(self._root, pids[0])
+        gpu = _gpu_of(page.identity.get("local_rank", 0), pids, feed.visible, gpus)
+        feed.gpu = None if gpu is None else (gpu.index, gpu.instance)
+        use = CpuUse() if short is None else cpu_use(short[1], cpu)
+        sm = None if gpu is None else gpu.sm
+        judgment = feed.hysteresis(
+            judge(
+                reading,
+                window,
+                alive=found.alive,
+                stopped=cpu.stopped,
+                sm=sm,
+                cores=use.cores,
+                wall_s=self._wall(),
+            )
+        )
+        text = remedy(judgment.state, window, page.identity.get("threads") or 0, use, gpu)
+        return Row(
+            found, reading, judgment, text, window, None if long is None else rates(long[0], reading), use, gpu,
+            feed.history.shares, feed.exposure.share,
+        )  # fmt: skip
+
+
+def _since(readings: deque[tuple[Reading, CpuReading]], seconds: float) -> tuple[Reading, CpuReading] | None:
+    """The newest reading that is so old, or the oldest; None if there is only one."""
+    if len(readings) < 2:
+        return None
+    newest, chosen = readings[-1][0].at_ns, readings[0]
+    for entry in readings:
+        if newest - entry[0].at_ns < seconds * 1e9 * 0.99:
+            break
+        chosen = entry
+    return chosen
+
+
+def _visible(root: Path, pid: int) -> tuple[int, ...]:
+    """GPUs by number that a process may use; empty where all of them, or that cannot be read."""
+    try:
+        variables = (root / f"proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ()
+    for variable in variables:
+        name, _, value = variable.partition(b"=")
+        if name == b"CUDA_VISIBLE_DEVICES":
+            numbers = value.decode("ascii", "replace").split(",")
+            return tuple(int(number) for number in numbers if number.strip().isdigit())
+    return ()
+
+
+def _gpu_of(local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]) -> GpuUse | None:
+    """The GPU on which a process computes; else that of its rank, unless instances make it unclear."""
+    for gpu in gpus:
+        if set(pids) & set(gpu.pids):
+            return gpu
+    if any(gpu.instance is not None for gpu in gpus):
+        return None
+    by_index = {gpu.index: gpu for gpu in gpus}
+    if visible:
+        return by_index.get(visible[local_rank % len(visible)])
+    return by_index.get(local_rank) if os.environ.get("CUDA_VISIBLE_DEVICES") != "" else None

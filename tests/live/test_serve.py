@@ -1,0 +1,184 @@
+"""Metrics and the page, over real connections and in a real browser."""
+
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+from helpers.fake_nvml import FakeNvml
+from helpers.live_pages import Trainer
+from helpers.profiler.browser import browser, found
+
+from fastfeed.errors import ConfigError
+from fastfeed.live.nvml import Gpus
+from fastfeed.live.prometheus import metrics
+from fastfeed.live.serve import Server, parse_address
+from fastfeed.live.watch import Watch
+
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)+)\} (\S+)')
+
+
+# of every element with text of its own, against the page or its card
+CONTRASTS = """(() => {
+  const light = text => { const [r, g, b] = text.match(/[0-9.]+/g).map(x => x / 255)
+    .map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const style = node => getComputedStyle(node);
+  const back = node => { while (style(node).backgroundColor === "rgba(0, 0, 0, 0)") node = node.parentElement;
+    return light(style(node).backgroundColor); };
+  const texts = [...document.querySelectorAll("h1,h2,p,span,dt,dd,footer")].filter(node => node.textContent.trim());
+  return texts.map(node => {
+    const pair = [light(style(node).color), back(node)].sort((a, b) => b - a);
+    return (pair[0] + 0.05) / (pair[1] + 0.05); });
+})()"""
+
+
+@pytest.fixture
+def view(tmp_path):
+    trainer = Trainer(tmp_path, name='a "quoted"\n<b>name</b>')
+    watch = Watch([str(tmp_path)], None, Gpus(FakeNvml(gpm={2: 71.0, 40: 93.0})), clock=lambda: trainer.now)
+    for _ in range(5):
+        trainer.train(3, 0.25)
+        view = watch.look()
+    return view
+
+
+@pytest.fixture
+def server(view):
+    server = Server("127.0.0.1", 0, "--web")
+    server.view = view
+    yield server
+    server.close()
+
+
+def get(url, **headers):
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as answer:
+        return answer.headers, answer.read().decode()
+
+
+def test_metrics_follow_the_conventions(view):
+    text = metrics(view)
+    assert text.endswith("\n")
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+    assert set(re.findall(r"^# HELP (\S+) ", text, re.M)) == set(kinds)
+    samples = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            samples.setdefault(name, []).append((labels, float(value)))
+            assert (kinds[name] == "counter") == name.endswith("_total"), name
+            assert name.startswith("fastfeed_")
+    assert samples["fastfeed_images_total"][0][1] == 1200
+    assert samples["fastfeed_wait_seconds_total"][0][1] == pytest.approx(3.75)
+    assert samples["fastfeed_wait_ratio"][0][1] == pytest.approx(0.25)
+    assert samples["fastfeed_gpu_nvjpg_ratio"][0][1] == pytest.approx(0.93)
+    assert 'name="a \\"quoted\\"\\n<b>name</b>"' in text
+    assert [value for labels, value in samples["fastfeed_state"] if 'state="SEVERE"' in labels] == [1.0]
+    assert sum(value for _, value in samples["fastfeed_state"]) == 1
+    assert "fastfeed_bad_samples_total" in samples
+    assert "fastfeed_cpu_throttled_ratio" not in samples or samples["fastfeed_cpu_throttled_ratio"]
+
+
+def test_what_is_served(server):
+    headers, text = get(server.url + "/metrics")
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "fastfeed_images_total{" in text
+    assert json.loads(get(server.url + "/data.json")[1])["feeds"][0]["state"] == "SEVERE"
+    headers, page = get(server.url + "/")
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert not re.search(r"src=|href=\"(?!data:)|https?://(?!www\.w3\.org/2000/svg)", page)  # nothing from elsewhere
+
+
+@pytest.mark.parametrize(("path", "status"), [("/../etc/passwd", 404), ("/nothing", 404)])
+def test_nothing_else_is_served(server, path, status):
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        get(server.url + path)
+    assert raised.value.code == status
+    raised.value.close()
+
+
+def test_before_the_first_look(server):
+    server.view = None
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        get(server.url + "/metrics")
+    assert raised.value.code == 503
+    raised.value.close()
+
+
+def test_a_name_that_points_here_is_refused(server):
+    """A page from elsewhere could otherwise read this one, under a name that its owner resolves to 127.0.0.1."""
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        get(server.url + "/data.json", Host="evil.example")
+    assert raised.value.code == 403
+    raised.value.close()
+    assert get(server.url + "/data.json", Host=f"localhost:{server.port}")
+
+
+def test_it_listens_on_the_loopback_alone_unless_told_otherwise():
+    assert parse_address(":9400", "--prometheus") == ("127.0.0.1", 9400)
+    assert parse_address("[::1]:80", "--web") == ("::1", 80)
+    server = Server("127.0.0.1", 0, "--web")
+    assert not server.warning
+    server.close()
+    server = Server("0.0.0.0", 0, "--web")
+    assert "anyone who can reach this machine" in server.warning
+    server.close()
+
+
+@pytest.mark.parametrize("text", ["9400x", ":", ":99999", "nowhere.example:80", "127.0.0.1"])
+def test_addresses_are_checked(text):
+    with pytest.raises(ConfigError, match="--web must be like"):
+        parse_address(text, "--web")
+
+
+def test_a_port_in_use_is_one_sentence():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match="choose another port"):
+            Server("127.0.0.1", taken.getsockname()[1], "--web")
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser() as opened:
+        yield opened
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_in_a_browser(chrome, server, width, dark):
+    with chrome.tab(server.url + "/", width, dark=dark, touch=width < 600) as tab:
+        tab.wait("document.querySelector('article') !== null")
+        text = tab.value("document.body.innerText")
+        assert 'a "quoted"' in text
+        assert "<b>name</b>" in text  # as text
+        assert "SEVERE: waits 25% of the time for batches" in text
+        assert "71.0 %" in text
+        assert "SVG" not in text
+        shown, room = tab.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert shown <= room
+        back = tab.value("getComputedStyle(document.body).backgroundColor")
+        assert back == ("rgb(15, 18, 22)" if dark else "rgb(255, 255, 255)")
+        # the last minutes are the watch's own: a page that is opened later shows them as well
+        assert tab.value("document.querySelector('polyline').getAttribute('points').split(' ').length") >= 4
+        label = tab.value("document.querySelector('svg').getAttribute('aria-label')")
+        assert "mean 25.0 %" in label
+        assert tab.value("document.querySelectorAll('main[aria-label] article h2').length") == 1
+        assert min(tab.value(CONTRASTS)) >= 4.5  # WCAG 2, AA
+        assert tab.complaints() == []
+        assert all(url == server.url + "/data.json" or url.startswith("data:") for url in tab.requests())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
+def test_the_page_says_that_the_watch_has_ended(chrome, view):
+    server = Server("127.0.0.1", 0, "--web")
+    server.view = view
+    with chrome.tab(server.url + "/", 800) as tab:
+        tab.wait("document.querySelector('article') !== null")
+        server.close()
+        tab.wait("document.getElementById('time').textContent.includes('has ended')")

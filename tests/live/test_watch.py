@@ -1,0 +1,201 @@
+"""Looks at feeds: rows, windows, processors, GPUs, the screen, JSON."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+from helpers.fake_nvml import FakeNvml
+from helpers.live_pages import Trainer
+from rich.console import Console
+
+from fastfeed.live.cpu import cpu_use, read_cpu
+from fastfeed.live.document import document
+from fastfeed.live.nvml import Gpus
+from fastfeed.live.screen import screen, sparkline
+from fastfeed.live.states import State
+from fastfeed.live.watch import Watch
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    return Trainer(tmp_path)
+
+
+def looks(tmp_path, trainer, gpus=None, pid=None):
+    return Watch([str(tmp_path)], pid, gpus, clock=lambda: trainer.now)
+
+
+def text(view, width, **options):
+    console = Console(file=io.StringIO(), width=width, **options)
+    console.print(screen(view, width, ascii_only=options.get("legacy_windows", False)))
+    return console.file.getvalue()
+
+
+def test_states_follow_within_twenty_seconds(tmp_path, trainer):
+    watch = looks(tmp_path, trainer)
+    states = []
+    for wait in [0.0] * 20 + [0.4] * 20 + [0.0] * 20:
+        trainer.train(1, wait)
+        states.append(watch.look().rows[0].judgment.state)
+    assert states[19] is State.FED
+    assert states[39] is State.SEVERE
+    assert states[59] is State.FED
+    changes = sum(a is not b for a, b in pairwise(states))
+    assert changes <= 8  # over TIGHT and STARVED, never back and forth
+
+
+def test_the_windows_and_the_remedy(tmp_path, trainer):
+    watch = looks(tmp_path, trainer)
+    for second in range(70):
+        trainer.train(1, 0.0 if second < 40 else 0.2)
+        view = watch.look()
+    (row,) = view.rows
+    assert row.short.wait == pytest.approx(0.2)
+    assert row.long.wait == pytest.approx(0.1, abs=0.01)
+    assert row.short.need == pytest.approx(100)
+    assert row.short.delivered == pytest.approx(80)
+    assert row.remedy is not None  # which one depends on what else this machine does
+    assert len(row.waits) == 34  # of two seconds each, since the first look
+
+
+def test_the_slowest_rank_comes_first_and_has_its_gpu(tmp_path):
+    one, two = Trainer(tmp_path, 0), Trainer(tmp_path, 1)
+    nvml = FakeNvml(devices=2, gpm={2: 71.0, 40: 93.0, 21: 1000.0})
+    watch = looks(tmp_path, two, Gpus(nvml))
+    for _ in range(5):
+        one.now = two.now
+        two.train(2, 0.5)
+        one.train(2, 0.0)
+        view = watch.look()
+    assert [row.found.page.identity["rank"] for row in view.rows] == [1, 0]
+    assert [row.gpu.index for row in view.rows] == [1, 0]
+    shown = text(view, 160)
+    assert re.search(r"train rank 1 pid \d+ 0:100/125 .* 71% +- +93% +1.0 GB/s", shown)
+    assert "SEVERE: waits 50% of the time for batches" in shown
+    assert "exact (the feed's own)" in shown
+
+
+def test_the_gpu_on_which_the_process_computes(tmp_path, trainer):
+    nvml = FakeNvml(devices=4, pids={3: [os.getpid()]})
+    trainer.train(1)
+    assert looks(tmp_path, trainer, Gpus(nvml)).look().rows[0].gpu.index == 3
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 109, 110, 144, 145, 200])
+def test_no_line_is_wider_than_the_screen(tmp_path, trainer, width):
+    watch = looks(tmp_path, trainer, Gpus(FakeNvml(gpm={2: 10.0})))
+    for _ in range(15):
+        trainer.train(1, 0.3)
+        view = watch.look()
+    lines = text(view, width).splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert "SEVERE" in text(view, width)
+
+
+def test_terminals_without_unicode(tmp_path, trainer):
+    trainer.train(1, 0.3)
+    console = Console(file=io.StringIO(), width=60)
+    console.print(screen(looks(tmp_path, trainer).look(), 60, ascii_only=True))
+    assert console.file.getvalue().isascii()
+    assert sparkline([None, 0.0, 0.5, 1.0], 4) == " ▁▅█"
+    assert sparkline([0.0] * 100, 7) == "▁" * 7
+    assert sparkline([0.0] * 60 + [1.0] * 60, 10) == "▁" * 5 + "█" * 5  # all minutes fit
+
+
+def test_a_name_cannot_steer_the_terminal(tmp_path):
+    trainer = Trainer(tmp_path, name="\x1b[2Jbad")
+    trainer.train(1)
+    assert "\x1b" not in text(looks(tmp_path, trainer).look(), 120)
+
+
+def test_json_is_labeled_by_evidence(tmp_path, trainer):
+    watch = looks(tmp_path, trainer, Gpus(FakeNvml(gpm={2: 10.0})))
+    for _ in range(3):
+        trainer.train(5, 0.25)
+        view = watch.look()
+    (feed,) = (data := json.loads(json.dumps(document(view))))["feeds"]
+    assert data["fastfeed_watch"] == 1
+    assert feed["state"] == "SEVERE"
+    assert feed["exact"]["wait_10s"] == 0.25
+    assert feed["exact"]["need_images_per_second"] == pytest.approx(106.67, abs=0.01)
+    assert feed["estimate"]["gpu"]["sm"] == 0.1
+    assert feed["framework"] == {"step_ms": None}
+    assert {"host", "pid", "rank", "world", "reason", "remedy", "alive"} <= feed.keys()
+
+
+def test_no_feeds(tmp_path):
+    assert "No feed is running" in text(Watch([str(tmp_path / "nowhere")]).look(), 80)
+
+
+def proc(root, pid, seconds, state="S", idle=0, throttled=None):
+    ticks = os.sysconf("SC_CLK_TCK")
+    (root / f"proc/{pid}").mkdir(parents=True, exist_ok=True)
+    fields = [state, *["0"] * 10, f"{int(seconds * ticks)}", "0", *["0"] * 30]
+    (root / f"proc/{pid}/stat").write_text(f"{pid} (a ) name) {' '.join(fields)}")
+    (root / "proc/stat").write_text(f"cpu {int(seconds * 2 * ticks)} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1\ncpu1 1\nctxt 1\n")
+    if throttled is not None:
+        (root / f"proc/{pid}/cgroup").write_text("0::/job\n")
+        (root / "sys/fs/cgroup/job").mkdir(parents=True, exist_ok=True)
+        (root / "sys/fs/cgroup/job/cpu.max").write_text("150000 100000\n")
+        (root / "sys/fs/cgroup/job/cpu.stat").write_text(f"nr_periods 100\nnr_throttled {throttled}\nusage_usec 5\n")
+
+
+def test_processors_of_a_process(tmp_path):
+    proc(tmp_path, 7, 10.0)
+    before = read_cpu([7], 0, tmp_path)
+    proc(tmp_path, 7, 11.5)
+    use = cpu_use(before, read_cpu([7], int(1e9), tmp_path))
+    assert (use.cores, use.others, use.usable, use.machine, use.throttled) == (1.5, 1.5, 2, 2, None)
+
+
+def test_a_quota_that_throttles(tmp_path):
+    proc(tmp_path, 7, 10.0, throttled=0)
+    before = read_cpu([7], 0, tmp_path)
+    (tmp_path / "sys/fs/cgroup/job/cpu.stat").write_text("nr_periods 200\nnr_throttled 37\n")
+    use = cpu_use(before, read_cpu([7], int(1e9), tmp_path))
+    assert (use.quota, use.usable, use.throttled) == (1.5, 1.5, 0.37)
+
+
+def test_a_stopped_process_and_one_that_is_gone(tmp_path):
+    proc(tmp_path, 7, 1.0, state="T")
+    assert read_cpu([7], 0, tmp_path).stopped
+    gone = read_cpu([8], 0, tmp_path)
+    assert (gone.process_s, gone.stopped, gone.quota) == (None, False, None)
+    assert cpu_use(gone, gone).cores is None
+
+
+def watch_command(folder, *arguments, **environment):
+    environment = os.environ | {"FASTFEED_LIVE": str(folder)} | environment
+    command = [sys.executable, "-m", "fastfeed", "watch", *map(str, arguments)]
+    command[1:3] = ["-c", "from fastfeed.cli import main; main()"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+
+
+def test_the_command(tmp_path, trainer):
+    trainer.train(1)
+    once = watch_command(tmp_path, "--once", COLUMNS="40")
+    assert once.returncode == 0, once.stderr
+    assert "train" in once.stdout
+    assert max(len(line) for line in once.stdout.splitlines()) <= 40
+    data = json.loads(watch_command(tmp_path, os.getpid(), "--once", "--json").stdout)
+    assert data["feeds"][0]["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["999999999", "--once"], "there is no process 999999999"),
+        (["1", "--once"], "process 1 has no feed"),
+        (["/nowhere/at/all", "--once"], "PID or FOLDER must be"),
+    ],
+)
+def test_what_is_refused(tmp_path, arguments, message):
+    result = watch_command(tmp_path, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastfeed.errors import ConfigError
+from fastfeed.proven import runs_on_gpu
 
 __all__ = ["DecodeBy", "GpuDecode", "choose"]
 
@@ -15,16 +16,32 @@ CPU = ("auto", "cpu", "native", "pillow")
 GPU = ("gpu", "hybrid")
 
 
+@runs_on_gpu
 @dataclass(frozen=True, slots=True)
 class GpuDecode:
-    """How backend="dali" decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings."""
+    """How backend="dali" decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings.
 
-    engine: Literal["dali", "nvimagecodec"] = "dali"  # DALI's mixed decoder, or nvImageCodec with a status per image
-    hw_load: float | None = (
-        None  # DALI's share for the hardware JPEG engine, 0..1; None: the value measured on this machine, or 0.65
-    )
-    cpu_share: float | None = 0.0  # share of JPEGs decoded by the CPU kernel; None: measured in the first batches
-    lanes: int = 2  # batches in progress on a GPU at once
+    Args:
+        engine (str): "dali", DALI's mixed decoder, or "nvimagecodec", nvImageCodec with a status per image. Default:
+            "dali".
+        hw_load (float | None): DALI's share for the hardware JPEG engine, in [0, 1]. Default: None, the value measured
+            on this machine, or 0.65.
+        cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is measured in the first
+            batches. Default: 0.0.
+        lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.GpuDecode(cpu_share=0.3)
+        GpuDecode(engine='dali', hw_load=None, cpu_share=0.3, lanes=2)
+    """
+
+    engine: Literal["dali", "nvimagecodec"] = "dali"
+    hw_load: float | None = None
+    cpu_share: float | None = 0.0
+    lanes: int = 2
 
     def __post_init__(self) -> None:
         if self.engine not in ("dali", "nvimagecodec"):

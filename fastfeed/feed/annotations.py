@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.decode.masks import mask_pixels
+from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SpecError
 from fastfeed.faults import Failure
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
@@ -109,13 +111,17 @@ class Annotator:
             if encoded is None:
                 continue
             id, (height, width) = int(ids[row]), sizes[row].tolist()
-            mask = encoded if isinstance(encoded, Failure) else mask_pixels(encoded, (height, width))
+            with named(partial(self._mask_name, id)):
+                mask = encoded if isinstance(encoded, Failure) else mask_pixels(encoded, (height, width))
             if isinstance(mask, np.ndarray):
                 out[row] = mask_after(transforms, row, mask, _UNKNOWN)
             elif isinstance(mask, Failure):
                 bad[row] = mask
             else:
                 bad[row] = Failure(id, self.source.uri(id), "decode", mask.reason, mask.detail)
+
+    def _mask_name(self, id: int) -> str:
+        return f"the mask of {self.source.uri(id)}"
 
     def mix(self, samples: Annotations, members: np.ndarray, plan: MixPlan, out: Annotations) -> None:
         """Combine as images are combined: `members` (int64 (n, group)) are rows of `samples`, own first."""

@@ -13,12 +13,13 @@ from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.decode.base import DecodeEngine
 from fastfeed.decode.executor import Executor
-from fastfeed.faults import FaultPolicy
+from fastfeed.faults import Failure, FaultPolicy, Outage
 from fastfeed.feed.annotations import Annotations, annotator
 from fastfeed.feed.loader import LoadedSamples, Loader, ReadRows
+from fastfeed.feed.outages import Outages
 from fastfeed.feed.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.readahead import ReadAhead, Ticket
+from fastfeed.feed.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.rows import Branch, RowMaker
 from fastfeed.feed.step_visits import StepVisits
 from fastfeed.feed.substitutes import substitutes
@@ -46,6 +47,7 @@ class BatchBuilder:
         quarantine: Quarantine,
         timeline: Timeline,
         sizes: TaskSizes,
+        outage: Outage,
         weigh: bool = True,  # by the source's weights, where it has any
         executor: Executor | None = None,  # reads many samples per call
         native: bool = False,  # and holds them for the backend
@@ -55,7 +57,8 @@ class BatchBuilder:
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
         self._executor, self.sizes = executor, sizes
-        self._loader = Loader(source, engine, quarantine, timeline, sizes.max_bytes, executor, native)
+        self._outages = Outages(outage, len(source), source.uri, timeline.progress)
+        self._loader = Loader(source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native)
         self._policy: FaultPolicy = quarantine.policy
         self._annotator = annotator(source, self.program)
         self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
@@ -79,6 +82,12 @@ class BatchBuilder:
         other._rows = RowMaker(other.branches, self._annotator, self._loader.failure)
         return other
 
+    @property
+    def encoded_bytes(self) -> int:
+        """At most so many are held of files that were read and not yet decoded, one large file per task left out."""
+        ahead = READ_AHEAD_BYTES if isinstance(self.source, Fetching) and self.source.remote else 0
+        return self.sizes.threads * self.sizes.max_bytes + ahead
+
     def close(self) -> None:
         """End threads that run Python for native ones."""
         if self._executor is not None:
@@ -97,7 +106,8 @@ class BatchBuilder:
         visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)
         weights = np.ones(rows.count, np.float32)
         weights[rows.own] = plan.weights(step)
-        batch = PendingBatch(epoch, step, number, stop, ahead, rows, visits.ids, visits.keys, weights)
+        here = CancelToken(stop)  # an error in one task ends the others, which may wait for storage
+        batch = PendingBatch(epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights)
         tickets = self._request(batch.ids, ahead)
         requested = batch.ids.copy()  # rows of `ids` change as samples are replaced
         allocating = threading.Lock()
@@ -105,15 +115,21 @@ class BatchBuilder:
         def read(rows: list[int]) -> list[Any]:
             if ahead is None:
                 return self.source.read(requested[rows].tolist())
-            return [ahead.take(tickets.pop(row), stop.is_set) for row in rows]
+            return [ahead.take(tickets.pop(row), here.is_set) for row in rows]
 
         def task(first: int, last: int) -> Callable[[], None]:
             def fill() -> None:
-                with self.backend.device_context():
-                    with allocating:  # queued jobs hold no memory
-                        if not batch.images:
-                            self._allocate(batch)
-                    self._make(batch, first, last, read)
+                try:
+                    with self.backend.device_context():
+                        with allocating:  # queued jobs hold no memory
+                            if not batch.images:
+                                self._allocate(batch)
+                        self._make(batch, first, last, read)
+                except BaseException:  # whatever it is, also Ctrl-C: the batch's other threads stop; it is raised again
+                    here.set()
+                    raise
+                finally:
+                    self.timeline.progress.leave(number)
 
             return fill
 
@@ -206,6 +222,7 @@ class BatchBuilder:
             samples = self._loader.load(batch.ids[start:last], batch, read_rest)  # as many as fit into memory
             part = slice(start - first, start - first + len(samples.ids))
             draws = [[u[start:] for u in draws] for draws in batch.draws]
+            self.timeline.progress.enter(batch.number, "decode" if self.program.decode is not None else "augment")
             self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
             if batch.stop.is_set():
                 break
@@ -224,27 +241,28 @@ class BatchBuilder:
         """Put the first good substitute into a row; its id."""
         plan, id = self.plan, int(batch.ids[row])
         positions = substitutes(plan.seed, batch.epoch, int(batch.keys[row]), self._policy.attempts, plan.length)
+        down: list[Failure] = []
         for other in plan.at(batch.epoch, positions).ids:
             ids = np.array([other])
-            samples = self._loader.load(ids, batch, lambda _, ids=ids: self._read_now(ids, batch))
+            samples = self._loader.load(ids, batch, lambda _, ids=ids: self._loader.read_now(ids.tolist(), batch))
             self._rows.fill(samples, self._draws(batch.epoch, ids), outs, annotations, batch)
             if batch.stop.is_set():
                 return id
-            self._record(samples, batch, scheduled=False)
+            down += self._record(samples, batch, scheduled=False)
             if not samples.bad:
                 return int(other)
+        if down:
+            raise self._outages.error(down[0])
         self.quarantine.raise_exhausted(id)
         return id
 
-    def _read_now(self, ids: np.ndarray, batch: PendingBatch) -> list[Any]:
-        """Samples that were not requested ahead."""
-        if batch.ahead is None:
-            return self.source.read(ids.tolist())
-        return [batch.ahead.take(ticket, batch.stop.is_set) for ticket in batch.ahead.request(ids.tolist())]
-
-    def _record(self, samples: LoadedSamples, batch: PendingBatch, scheduled: bool = True) -> None:
+    def _record(self, samples: LoadedSamples, batch: PendingBatch, scheduled: bool = True) -> list[Failure]:
+        """Returns failures of a storage that is down, which are not listed: they say nothing about the files."""
         self.quarantine.record_good(len(samples.ids) - len(samples.bad), scheduled)
-        if samples.bad:
-            failures = [failure for failure in samples.bad.values() if failure is not None]
+        failures = [failure for failure in samples.bad.values() if failure is not None]
+        down = [failure for failure in failures if failure.reason == "outage"]
+        if len(samples.bad) > len(down):
+            failures = [failure for failure in failures if failure.reason != "outage"]
             known = [int(samples.ids[row]) for row, failure in samples.bad.items() if failure is None]
             self.quarantine.record_bad(failures, batch.epoch, batch.step, known=known, scheduled=scheduled)
+        return down

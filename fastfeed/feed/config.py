@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -12,7 +13,10 @@ import numpy as np
 from fastfeed.backends.base import BackendModule
 from fastfeed.decode import engine_for
 from fastfeed.decode.executor import executor_for
+from fastfeed.decode.memory_limit import limit_decoding
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
+from fastfeed.faults import Outage
 from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.rows import Branch
@@ -23,7 +27,7 @@ from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
 from fastfeed.sources.base import Source
 
-__all__ = ["FeedConfig", "check_fit", "check_source"]
+__all__ = ["FeedConfig", "check_fit", "check_source", "timeline_path"]
 
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
@@ -39,10 +43,14 @@ class FeedConfig:
     decode: Any  # as `Feed` takes it
     threads: int
     buffers: int  # batches whose memory is reused
+    outage: Outage
+    memory: int | None  # bytes that decoding may hold at once in this process; None: as it is
     weigh: bool  # by the source's weights, where it has any
 
     def builders(self, quarantine: Quarantine, timeline: Timeline) -> tuple[BatchBuilder, BatchBuilder]:
         """The builder of batches, and that of raw ones."""
+        if self.memory is not None:
+            limit_decoding(self.memory)
         plan, threads = self.plan, self.threads
         module = cast(BackendModule, importlib.import_module(self.backend))
         decode = module.engine(self.decode)
@@ -68,7 +76,17 @@ class FeedConfig:
 
         programs = [self.program, *self.program.others]
         builder = BatchBuilder(
-            self.source, branches(programs), plan, engine, quarantine, timeline, sizes, self.weigh, executor, native
+            self.source,
+            branches(programs),
+            plan,
+            engine,
+            quarantine,
+            timeline,
+            sizes,
+            self.outage,
+            self.weigh,
+            executor,
+            native,
         )
         return builder, builder.with_branches(branches([program.raw() for program in programs]))
 
@@ -136,3 +154,12 @@ def _check_labels(program: Program, source: Source) -> None:
         raise ConfigError(
             f"{source!r} has no labels, and the list makes them soft; give the source labels, or leave such ops out"
         )
+
+
+def timeline_path(world: World) -> str | None:
+    """The path in FASTFEED_TIMELINE, with `.rank1` inserted before its suffix if there are several ranks."""
+    path = os.environ.get("FASTFEED_TIMELINE")
+    if not path or world.size == 1:
+        return path or None
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.rank{world.rank}{suffix}"

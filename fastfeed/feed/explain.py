@@ -16,7 +16,7 @@ from fastfeed.sampling.plan import Plan
 
 _LONG = 60  # characters of a field's value
 
-__all__ = ["feed_text", "placed_text", "program_text", "short"]
+__all__ = ["decoding_text", "feed_text", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
@@ -68,6 +68,14 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, ba
         )
         lines.append(f"  with {', '.join(arrays)}")
     return "\n".join(lines)
+
+
+def decoding_text(memory: int, encoded: int) -> str:
+    """What decoding takes, in bytes, and what files take before that."""
+    return (
+        f"decoding holds at most {memory / 1e6:,.1f} MB at once (an image that needs more is decoded alone), "
+        f"files before it {encoded / 1e6:,.1f} MB"
+    )
 
 
 def placed_text(name: str, plan: Plan, program: Program, batches: int, raw: bool) -> str:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from fastfeed.backends.options import DecodeBy, GpuDecode, choose
+from fastfeed.decode.memory_limit import DECODING, check_memory
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, FastfeedError
-from fastfeed.faults import FaultPolicy
-from fastfeed.feed.config import FeedConfig, check_fit, check_source
-from fastfeed.feed.explain import feed_text, placed_text
+from fastfeed.errors import ConfigError, ProofError, StateError
+from fastfeed.faults import FaultPolicy, Outage, fault_policies
+from fastfeed.feed.config import FeedConfig, check_fit, check_source, timeline_path
+from fastfeed.feed.explain import decoding_text, feed_text
+from fastfeed.feed.for_adapters import ForAdapters
+from fastfeed.feed.for_trainers import ForTrainers
 from fastfeed.feed.helper_process.job import HelperJob
 from fastfeed.feed.helper_process.producer import HelperProducer
+from fastfeed.feed.identity import changes, identity
 from fastfeed.feed.iterator import BatchIterator, Cursor
+from fastfeed.feed.live_status import live_status
 from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.stats import FeedStats, Meter
 from fastfeed.ops.base import Op
 from fastfeed.ops.program.compile import fuse
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.placement import Placement
+from fastfeed.runtime.misuse import check_workers
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling import Shuffle, Weighted, bind
 from fastfeed.sampling.plan import Plan
-from fastfeed.sources.base import Annotated, Source, says_where
+from fastfeed.sources.base import Source, says_where
 from fastfeed.storage.fingerprint import difference
 
 __all__ = ["Feed"]
@@ -37,54 +43,85 @@ __all__ = ["Feed"]
 BACKENDS = {"cpu": "fastfeed.backends.cpu.backend", "dali": "fastfeed.backends.dali.backend"}  # loaded on demand
 
 
-class Feed:
+@runs_on_gpu
+class Feed(ForAdapters, ForTrainers):
     """Yields batches of augmented images, prepared ahead of the trainer.
 
-    Each iteration yields one epoch, and the next iteration the next epoch, also if the last one was interrupted.
-    `state()` returns the position as a few integers; `restore(state)` resumes from it at any world size.
+    Each iteration yields one epoch, and the next iteration the next epoch, also if the last one was left early. After
+    an error raised by the feed, the next iteration continues with the batch that failed. `state()` returns the position
+    as a small JSON dictionary; `restore(state)` resumes from it at any world size.
 
     Args:
-        source: Where the samples come from, such as `ImageFolder("photos/train")`.
-        ops: Ops to run on each sample, in order. A bare function is wrapped in `Function`.
-        batch: Samples per rank per step.
-        global_batch: Samples per step over all ranks; give either this or `batch`.
-        seed: Seed of the shuffle and of all random ops.
-        world: Rank and world size; by default taken from the launcher's environment variables.
-        shuffle: Order of the samples, such as "full"; False keeps the source's order.
-        tail: What to do with an incomplete last batch: drop it, or pad it with samples of weight 0.
-        threads: By default the cores this process may use, shared with the node's other ranks.
-        prefetch: Batches to prepare ahead of the one in use.
-        decode: "auto" and "cpu" use the JPEG kernel, and Pillow for other formats; "native" and "pillow" require that
-            decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs between GPU and kernel at a ratio
-            measured in the first batches and saved for this machine. `GpuDecode` sets the details.
-        backend: By default "dali" for decode="gpu" and "hybrid", otherwise "cpu".
-        on_bad: What to do with a sample that cannot be read or decoded.
-        quarantine: File that lists bad samples. An existing file is read first.
-        side_process: Make batches in a helper process, for trainers that keep Python busy.
-        name: Name of this feed in timelines.
+        source (Source): Where the samples come from, such as `ImageFolder("photos/train")`.
+        ops (Sequence[Op | Callable]): Ops to run on each sample, in order. A bare function is wrapped in `Function`.
+        batch (int | None): Samples per rank per step, at least 1. Default: None, from `global_batch`.
+        global_batch (int | None): Samples per step over all ranks; give either this or `batch`. Default: None.
+        seed (int): Seed of the shuffle and of all random ops, >= 0. Default: 0.
+        world (World | None): Rank and world size. Default: None, what the launcher's environment says.
+        shuffle (str | bool | Order): "full" or True, "none" or False (the source's order), or an order such as
+            `Blocks()`. Default: "full".
+        tail (str): An incomplete last batch: "drop" leaves it out, "pad" fills it with samples of weight 0. Default:
+            "drop".
+        threads (int | None): Threads of this rank, at least 1. Default: None, the cores this process may use, shared
+            with the node's other ranks.
+        prefetch (int): Batches to prepare ahead of the one in use, >= 0. Default: 2.
+        decode (str | GpuDecode): "auto" and "cpu" use the JPEG kernel, and Pillow for other formats; "native" and
+            "pillow" require that decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs between GPU and
+            kernel at a ratio measured in the first batches and saved for this machine. Default: "auto".
+        backend (str | None): "cpu" or "dali". Default: None, "dali" for decode="gpu" and "hybrid", otherwise "cpu".
+        on_bad (str | FaultPolicy): A sample that cannot be read or decoded: "substitute", "mask" or "raise". Default:
+            "substitute".
+        on_error (str | None): An exception in a function of yours: "raise" ends the iteration with it, "bad" makes the
+            sample a bad one. Default: None, "raise" or what a FaultPolicy says.
+        outage (float | Outage): Storage that answers no read at all; a number is seconds to wait. Default: Outage().
+        memory (int | None): Bytes that decoding may hold at once in this process; an image that needs more is decoded
+            alone. Batches and files that were read come on top; `print(feed)` adds up. Default: None, 2 GiB until a
+            feed is given another number.
+        quarantine (str | os.PathLike[str] | None): File that lists bad samples; read first if it exists. Default: None.
+        side_process (bool): Make batches in a helper process, for trainers that keep Python busy. Default: False.
+        name (str): Name of this feed in timelines. Default: "".
+
+    Raises:
+        ConfigError: If an argument is wrong. An op that cannot follow what comes before it is a SpecError.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((10, 8, 8, 3), np.uint8), np.arange(10))
+        >>> feed = ff.Feed(source, [ff.RandomFlip(), ff.ToFloat()], batch=4, seed=1)
+        >>> len(feed), [batch.images.shape for batch in feed]
+        (2, [(4, 8, 8, 3), (4, 8, 8, 3)])
+        >>> feed.seek(epoch=3, step=1)
+        >>> feed.restore(feed.state())
+        >>> [(batch.epoch, batch.step) for batch in feed.batches(epoch=5, start=1)]
+        [(5, 1)]
+        >>> feed.stats().batches, feed.explain() == str(feed), feed.close()
+        (3, True, None)
     """
 
     def __init__(
         self,
         source: Source,
-        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],  # a bare function: see Function
+        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],
         *,
-        batch: int | None = None,  # samples per rank per step
-        global_batch: int | None = None,  # or: samples per step over all ranks
+        batch: int | None = None,
+        global_batch: int | None = None,
         seed: int = 0,
-        world: World | None = None,  # default: what the launcher's environment says
+        world: World | None = None,
         shuffle: Shuffle | bool = "full",
         tail: Literal["drop", "pad"] = "drop",
-        threads: int | None = None,  # default: the cores this process may use, shared with the node's other ranks
-        prefetch: int = 2,  # batches ahead of the one in use
+        threads: int | None = None,
+        prefetch: int = 2,
         decode: DecodeBy | GpuDecode = "auto",
-        backend: Literal["cpu", "dali"] | None = None,  # default: dali for decode="gpu" and "hybrid", else cpu
+        backend: Literal["cpu", "dali"] | None = None,
         on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
-        quarantine: str | os.PathLike[str] | None = None,  # file that lists bad samples; read first if it exists
-        side_process: bool = False,  # make batches in a helper process: for trainers whose Python is busy
+        on_error: Literal["raise", "bad"] | None = None,
+        outage: float | Outage = Outage(),  # seconds to wait for storage that does not answer  # noqa: B008
+        memory: int | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
+        side_process: bool = False,
         name: str = "",
     ) -> None:
         check_source(source)
+        check_workers(explicit_world=world is not None)
         world = world if world is not None else World.detect()
         if not isinstance(world, World):
             raise ConfigError(f"world must be a World such as World(rank=0, size=2) or None, got {world!r}")
@@ -92,6 +129,7 @@ class Feed:
         for argument, value, minimum in (("threads", threads, 1), ("prefetch", prefetch, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
                 raise ConfigError(f"{argument} must be an integer >= {minimum}, got {value!r}")
+        check_memory(memory)
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
@@ -109,18 +147,23 @@ class Feed:
         self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
         self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
         check_fit(self.program, self.plan, source)
-        policy = FaultPolicy.of(on_bad)
+        policy, outage = fault_policies(on_bad, on_error, outage)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
-        self._timeline = Timeline(_timeline_path(world), rank=world.rank, name=name)
+        self._timeline = Timeline(timeline_path(world), rank=world.rank, name=name)
         weigh = not self._drawn_by_weight
-        config = FeedConfig(source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, weigh)
+        config = FeedConfig(
+            source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, outage, memory, weigh
+        )
         builder, raw = config.builders(self._quarantine, self._timeline)
+        self._memory, self._encoded = memory, builder.encoded_bytes
         self._backend, self._backend_name, self.side_process = builder.backend, chosen, side_process
         self._producer: Producer = ThreadProducer(builder, raw, prefetch)
         if side_process:
             self._producer = HelperProducer(HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline)
         self._meter = Meter()
-        self._cursor = Cursor(self._producer, self.plan, self._meter, self._timeline)
+        self.live = live_status(self._meter, self._timeline, self._quarantine, self._producer, config, name)
+        tell = self._quarantine.tell
+        self._cursor = Cursor(self._producer, self.plan, self._meter, self._timeline, self.live, tell)
         self.notes: list[str] = []  # lines that adapters add to `explain`
 
     def __len__(self) -> int:
@@ -131,18 +174,6 @@ class Feed:
         """One epoch, from the position of `restore` or `seek` if that lies inside it."""
         return self.placed(None)
 
-    def placed(self, place: PlaceFunction | None, raw: bool = False) -> Iterator[Any]:
-        """Iterate one epoch, with each batch passed to `place` by the thread that finished it, ahead of its turn.
-
-        The result of `place` is yielded at the batch's turn, an exception from it raised then. `raw`: images are uint8
-        HWC, and the caller still has to apply `program.convert`.
-        """
-        return self._cursor.iterate(place, raw)
-
-    def epoch_ended(self) -> None:
-        """For adapters whose trainer counts steps and so never iterates past the last batch: the epoch is complete."""
-        self._cursor.epoch_ended()
-
     def batches(
         self,
         epoch: int = 0,
@@ -151,70 +182,91 @@ class Feed:
         place: PlaceFunction | None = None,
         raw: bool = False,
     ) -> BatchIterator[Any]:
-        """Batches from any position; this feed's own position does not change. epochs=None never ends.
+        """Batches from any position; this feed's own position does not change.
 
-        `place` and `raw` are as in `placed`.
+        Args:
+            epoch (int): First epoch, counts from 0. Default: 0.
+            start (int): First step within it. Default: 0.
+            epochs (int | None): How many epochs; None never ends. Default: 1.
+            place (Callable | None): As in `placed`. Default: None.
+            raw (bool): As in `placed`. Default: False.
+
+        Returns:
+            An iterator of batches.
         """
+        if self.is_proving:
+            return self.placed(place, raw)  # type: ignore[return-value]
         return self._cursor.open(epoch, start, epochs, place, raw)
 
     def seek(self, epoch: int, step: int = 0) -> None:
-        """Start the next iteration at this position."""
+        """Start the next iteration at this position.
+
+        Args:
+            epoch (int): Counts from 0.
+            step (int): Within the epoch, in [0, len(feed)). Default: 0.
+        """
         self._cursor.seek(epoch, step)
 
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
-        """The position after the last batch that was yielded, as plain integers and strings that fit into JSON.
+        """The position after the last batch that was yielded, with what it depends on.
 
-        at: (epoch, step) to save instead, for trainers that count steps themselves.
+        Args:
+            at (tuple[int, int] | None): (epoch, step) to save instead, for trainers that count steps themselves.
+                Default: None.
+
+        Returns:
+            Values that fit into JSON.
+
+        Raises:
+            ProofError: If a proof is measuring this feed's trainer.
         """
-        return self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
+        if self.proof is not None:
+            raise ProofError(
+                "feed.state() is refused during a proof: what was trained in it is worthless; run the trainer without "
+                "`fastfeed prove` to save it, or switch its checkpoints off for the proof"
+            )
+        position = self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
+        return position | identity(self.program, self._quarantine.policy)
 
-    def restore(self, state: dict[str, Any], strict: bool = True) -> None:
-        """Resume from a saved state with the same global batches, at any world size; StateError if that is impossible.
+    def restore(self, state: dict[str, Any], strict: bool | Literal["ops"] = True) -> None:
+        """Resume from a saved state with the same global batches, at any world size.
 
-        strict=False accepts changed files (a repaired image changes the fingerprint) if there are as many as before.
+        Other ops, or another policy for bad samples, than the state was saved with are a warning that says which.
+
+        Args:
+            state (dict[str, Any]): What `state` returned.
+            strict (bool | str): "ops" refuses other ops and policies. False accepts changed files (a repaired image
+                changes the fingerprint) if there are as many as before. Default: True.
+
+        Raises:
+            StateError: If the state does not fit this feed; the text names the field.
         """
-        source = self.source
+        source, own = self.source, identity(self.program, self._quarantine.policy)
 
         def changed(before: str) -> str:
             return difference(before, source.fingerprint, len(source), source.uri)
 
-        self.seek(*self.plan.position(state, source.fingerprint if strict else None, changed))
+        position = self.plan.position(state, source.fingerprint if strict else None, changed, known=own)
+        if other := changes(state, own):
+            if strict == "ops":
+                raise StateError(f"cannot restore: {other}; make the feed as it was, or call restore(state)")
+            warnings.warn(f"restored at the saved position, but {other}", RuntimeWarning, stacklevel=2)
+        self.seek(*position)
 
     def stats(self) -> FeedStats:
-        """Throughput, wait time, time per stage and bad samples since the feed was created."""
+        """Throughput, wait time, time per stage and bad samples since the feed was created.
+
+        Returns:
+            The totals.
+        """
         return self._meter.stats(self._timeline.totals(), self._quarantine.failures, self.threads)
 
-    @property
-    def error(self) -> FastfeedError | None:
-        """The error that ended an iteration; TensorFlow replaces it with an error of its own."""
-        return self._cursor.error
-
-    @property
-    def moves(self) -> int:
-        """How often seek() or restore() has moved this feed."""
-        return self._cursor.moves
-
-    @property
-    def partial(self) -> bool:
-        """Whether the last batch ends in padding that no other rank needs; adapters cut it off."""
-        return self.plan.tail == "pad" and self.plan.world.size == 1 and self.plan.length % self.plan.batch != 0
-
-    @property
-    def weighted(self) -> bool:
-        """Whether weights may differ from 1: masked samples, padding that other ranks need, weights of the source."""
-        if self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1):
-            return True
-        if self._drawn_by_weight or not isinstance(self.source, Annotated):
-            return False
-        return self.source.weights(np.empty(0, np.int64)) is not None
-
-    @property
-    def timeline(self) -> Timeline:
-        """Spans of every stage."""
-        return self._timeline
-
     def explain(self) -> str:
-        """What this feed will do, as `print(feed)` shows it. Reads no image."""
+        """What this feed will do, as `print(feed)` shows it. Reads no image.
+
+        Returns:
+            The plan, and the spec after every stage, as lines.
+        """
         quarantine = self._quarantine
         bad = quarantine.policy.action + (f", listed in {quarantine.path}" if quarantine.path else "")
         where = " of a helper process" if self.side_process else ""
@@ -222,6 +274,8 @@ class Feed:
         how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
         path, memory_name = self._backend.decode_path(), self._backend.memory_name
         text = feed_text(self.source, self.plan, self.program, how, path, self.prefetch + 2, memory_name)
+        if self.program.decode is not None:
+            text += f"\n  {decoding_text(self._memory or 2 * DECODING.bytes, self._encoded)}"
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     __str__ = explain
@@ -229,70 +283,15 @@ class Feed:
     def __repr__(self) -> str:
         return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
 
-    @property
-    def converts(self) -> bool:
-        """Whether images are converted after decoding and a device may do that instead."""
-        one_array = not self.program.others  # devices convert one array
-        return one_array and self.program.raw() != self.program and self._backend_name == "cpu"
-
-    def place_on(self, placement: Placement, raw: bool = False) -> None:
-        """For adapters: make batches in memory that is fast to copy to this device, and report it in `explain`."""
-        self._producer.use_memory(placement.memory)
-        self.notes = [line for line in self.notes if not line.startswith("placed on ")]
-        self.notes.append(placed_text(placement.name, self.plan, self.program, self.prefetch + 2, raw))
-
-    def to_keras(self, **options: Any) -> Any:
-        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend."""
-        return _adapter("keras").to_keras(self, **options)
-
-    def keras_backup(self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", **options: Any) -> Any:
-        """A Keras callback like BackupAndRestore that also saves the data position; save_freq: batches, or "epoch".
-
-        delete_checkpoint=False keeps the backup after training has ended.
-        """
-        return _adapter("keras_backup").keras_backup(self, folder, save_freq, **options)
-
-    def to_tfdata(self, device: str | None = None) -> Any:
-        """A `tf.data.Dataset` of one epoch per iteration; device="/GPU:0" prefetches two batches to that device."""
-        return _adapter("tfdata").to_tfdata(self, device=device)
-
-    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
-        """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to this process's first device.
-
-        sharding: a jax.Device, or a Sharding of the leading axis; one that spans processes yields global arrays.
-        convert: "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied; "auto" does
-        so unless the device is the CPU.
-        """
-        return _adapter("jax").to_jax(self, sharding=sharding, convert=convert)
-
-    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
-        """An iterable of tensor tuples, one epoch per iteration, prefetched to a device (by default this rank's GPU).
-
-        The result has `state_dict()` and `load_state_dict()`. convert: as in `to_jax`.
-        """
-        return _adapter("torch").to_torch(self, device=device, convert=convert)
-
     def close(self) -> None:
         """Stop the threads. `with`, garbage collection and interpreter exit do this as well."""
         self._cursor.close()
         self._producer.close()
         self._timeline.close()
+        self.live.close()
 
     def __enter__(self) -> Feed:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _timeline_path(world: World) -> str | None:
-    """The path in FASTFEED_TIMELINE, with `.rank1` inserted before its suffix if there are several ranks."""
-    path = os.environ.get("FASTFEED_TIMELINE")
-    if not path or world.size == 1:
-        return path or None
-    stem, suffix = os.path.splitext(path)
-    return f"{stem}.rank{world.rank}{suffix}"
-
-
-def _adapter(name: str) -> Any:
-    return importlib.import_module(f"fastfeed.adapters.{name}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
+from fastfeed.feed.live_status import LiveStatus
 from fastfeed.feed.producer import BatchStream, PlaceFunction, Producer
 from fastfeed.feed.stats import Meter
+from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.sampling.plan import Plan
 
@@ -18,29 +20,50 @@ T = TypeVar("T")
 
 
 class BatchIterator(Generic[T]):
-    """An iterator of batches, or of the results of a place function."""
+    """An iterator of batches, or of the results of a place function. Several threads may take from it."""
 
     def __init__(
-        self, stream: BatchStream, plan: Plan, meter: Meter, timeline: Timeline, epoch: int, step: int
+        self,
+        stream: BatchStream,
+        plan: Plan,
+        meter: Meter,
+        timeline: Timeline,
+        status: LiveStatus,
+        epoch: int,
+        step: int,
     ) -> None:
-        self._stream, self._plan = stream, plan
+        self._stream, self._plan, self._status = stream, plan, status
         self.position = (epoch, step)  # of the next batch
         self._meter, self._timeline, self._number = meter, timeline, 0
+        self._lock = threading.Lock()  # of `__next__`
 
     def __iter__(self) -> BatchIterator[T]:
         return self
 
     def __next__(self) -> T:
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> T:
         clock = self._timeline.clock
-        requested = clock()
-        self._meter.record_request(requested, self._stream.ready)
-        batch = next(self._stream)
+        requested, ready, leads = clock(), self._stream.ready, self._status.is_led_by(self)
+        self._meter.record_request(requested, ready)
+        self._status.requested(requested, ready, leads)
+        try:
+            batch = next(self._stream)
+        except BaseException as error:  # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
+            failed = isinstance(error, Exception) and not isinstance(error, (StopIteration, FeedClosed))
+            if leads:
+                self._status.paused(clock(), failed)
+            raise
         now = clock()
         self._meter.record_delivery(requested, now, self._plan.batch)
         self._timeline.record(Span("wait", self._number, requested, now, threading.get_native_id()))
         self._number += 1
         epoch, step = self.position
         self.position = (epoch, step + 1) if step + 1 < self._plan.steps else (epoch + 1, 0)
+        if leads:
+            self._status.delivered(now, self.position)
         return batch
 
     @property
@@ -56,8 +79,18 @@ class BatchIterator(Generic[T]):
 class Cursor:
     """Where a feed stands. One iteration at a time moves it; it draws from one batch iterator, also across epochs."""
 
-    def __init__(self, producer: Producer, plan: Plan, meter: Meter, timeline: Timeline) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        plan: Plan,
+        meter: Meter,
+        timeline: Timeline,
+        status: LiveStatus,
+        after_epoch: Callable[[], None],
+    ) -> None:
         self._producer, self._plan, self._meter, self._timeline = producer, plan, meter, timeline
+        self._status = status
+        self._after_epoch = after_epoch  # called when an iteration has come to its epoch's end
         self.position = (0, 0)  # (epoch, step) of the next batch
         self.moves = 0  # calls of `seek`
         self.error: FastfeedError | None = None  # that ended an iteration
@@ -78,10 +111,17 @@ class Cursor:
                 f"this feed has {self._plan.steps} steps per epoch"
             )
         stream = self._producer.start(epoch, start, epochs, place, raw)
-        return BatchIterator(stream, self._plan, self._meter, self._timeline, epoch, start)
+        return BatchIterator(stream, self._plan, self._meter, self._timeline, self._status, epoch, start)
 
-    def iterate(self, place: PlaceFunction | None, raw: bool) -> Iterator[Any]:
-        """The rest of this epoch, or the next epoch where the last iteration ended inside one."""
+    def iterate(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
+        """The rest of this epoch, or the next epoch where the last iteration was left inside one.
+
+        After an error of the feed the next iteration continues where it was raised. Several threads may take from the
+        result: each batch is given to one of them.
+        """
+        return LockedIterator(self._iterate(place, raw), self.close)
+
+    def _iterate(self, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
         if self._inside_epoch:
             self.position, self._inside_epoch = (self.position[0] + 1, 0), False
         owner = self._owner = object()
@@ -95,13 +135,16 @@ class Cursor:
                 )
             try:
                 batch = next(iterator)
-            except FastfeedError as error:
-                self.error = error
+            except BaseException as error:  # the next iteration continues at `position`, with the batch that failed
+                self._inside_epoch = False
+                if isinstance(error, FastfeedError):
+                    self.error = error
                 raise
             self.position = iterator.position
             self._inside_epoch = more = self.position[0] == epoch
             yield batch
         self.epoch_ended()
+        self._after_epoch()
 
     def _continue(self, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
         """The batch iterator of the last iteration, where it stands at this position and does the same."""
@@ -111,12 +154,15 @@ class Cursor:
             self.close()
             self._iterator = iterator = self.open(*self.position, None, place, raw)
             self._options = (place, raw)
+            self._status.set_leader(iterator)
         self._meter.pause()
         return iterator
 
     def epoch_ended(self) -> None:
         """Count the time of the last batch as the consumer's."""
-        self._meter.record_request(self._timeline.clock(), 0)
+        now = self._timeline.clock()
+        self._meter.record_request(now, 0)
+        self._status.paused(now)
 
     def seek(self, epoch: int, step: int) -> None:
         """Let the next iteration begin here."""

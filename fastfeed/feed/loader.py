@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,16 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, DecodeEngine, Header
+from fastfeed.decode.base import Bad, DecodeEngine, FunctionFailed, Header
 from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.pillow_warnings import Name, probe_named
+from fastfeed.errors import SampleError
 from fastfeed.faults import Failure
+from fastfeed.feed.endpoints import endpoint_of
 from fastfeed.feed.entries import checked, size_of
+from fastfeed.feed.outages import Outages
 from fastfeed.feed.pending_batch import PendingBatch
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Annotated, Source, addresses_of
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
@@ -65,15 +71,18 @@ class Loader:
         quarantine: Quarantine,
         timeline: Timeline,
         max_bytes: int,
+        outages: Outages,
         executor: Executor | None = None,  # reads with native threads
         native: bool = False,  # it keeps the samples for native threads; otherwise they become Python's
     ) -> None:
         self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
-        self._timeline, self._executor, self._native = timeline, executor, native
+        self._timeline, self._executor, self._native, self._outages = timeline, executor, native, outages
         self._annotated = source if isinstance(source, Annotated) else None
+        self._progress, self._in_memory = timeline.progress, isinstance(source, Arrays)
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """The first of these ids, up to the limit of bytes."""
+        self._progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
         if self._executor is not None:
             return self._load_native(self._executor, ids, batch, read)
         bad: dict[int, Failure | None] = {}
@@ -81,7 +90,8 @@ class Loader:
         ids = ids[: len(blobs)]
         headers = [_BLACK] * len(ids)
         good = [row for row in range(len(ids)) if row not in bad]
-        for row, header in zip(good, self._engine.probe([blobs[row] for row in good]), strict=True):
+        names = [self._name(ids, row) for row in good]
+        for row, header in zip(good, probe_named(self._engine, [blobs[row] for row in good], names), strict=True):
             if isinstance(header, Bad):
                 bad[row] = self.failure(ids[row], header)
             else:
@@ -89,10 +99,25 @@ class Loader:
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         return LoadedSamples(ids, blobs, headers, None, sizes, *self._regions(ids, sizes, bad), bad)
 
+    def _where(self, id: int) -> str:
+        """The endpoint, or the folder, that a sample is read from."""
+        uri = str(self._source.uri(id))
+        return endpoint_of(uri) or os.path.dirname(uri)
+
+    def _name(self, ids: np.ndarray, row: int) -> Name:
+        return partial(self._source.uri, int(ids[row]))
+
     def failure(self, id: Any, bad: Bad) -> Failure:
-        """As the quarantine lists it."""
-        stage = "augment" if bad.reason == "op_failed" else "decode"
-        return Failure(int(id), self._source.uri(int(id)), stage, bad.reason, bad.detail)
+        """As the quarantine lists it; raises what a user's function raised where the policy says so."""
+        uri = self._source.uri(int(id))
+        if not isinstance(bad, FunctionFailed):
+            return Failure(int(id), uri, "decode", bad.reason, bad.detail)
+        if self._quarantine.policy.on_error == "raise":
+            raise SampleError(
+                f'sample {int(id)}, {uri}: {bad.detail}; mend the function, or Feed(on_error="bad") takes such samples '
+                "for bad ones"
+            ) from bad.error
+        return Failure(int(id), uri, "augment", bad.reason, bad.detail)
 
     def _load_native(self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
@@ -100,7 +125,7 @@ class Loader:
         addresses = None if ahead else addresses_of(self._source, ids)
         if addresses is None:
             blobs = self._read(ids, bad, batch, read, 1 if ahead else executor.threads)
-            samples = executor.borrow(blobs, stop)
+            samples = executor.borrow(blobs, stop, partial(self._name, ids))
         else:
             samples = self._read_addresses(executor, addresses, ids, bad, batch, read)
             self._timeline.record_native(batch.number, ("read",), samples.spans)
@@ -129,7 +154,9 @@ class Loader:
         """The first samples, read by native threads; what they cannot read, the source reads, or knows the reason."""
         known_bad, stop = self._quarantine.known_bad(ids), batch.stop
         some_known = bool(np.count_nonzero(known_bad))
-        samples = executor.read(addresses, self._max_bytes, stop, known_bad if some_known else None)
+        samples = executor.read(
+            addresses, self._max_bytes, stop, known_bad if some_known else None, partial(self._name, ids)
+        )
         unread = [row for row in samples.unread if not known_bad[row]]
         size, step = 0, executor.threads * _READ_AT_ONCE
         for k in range(0, len(unread), step):
@@ -143,6 +170,7 @@ class Loader:
                 else:
                     executor.put(samples, row, entry)
                     size += size_of(entry)
+        self._progress.count(samples.read_bytes + size)
         if some_known:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
@@ -176,6 +204,7 @@ class Loader:
                 else:
                     size += size_of(blob)
                 blobs.append(blob)
+        self._progress.count(0 if self._in_memory else size)
         return blobs
 
     def _read_parallel(
@@ -196,9 +225,27 @@ class Loader:
     def _read_rows(
         self, rows: list[int], ids: np.ndarray, batch: PendingBatch, read: ReadRows, by_row: dict[int, Any]
     ) -> None:
+        here = [int(ids[row]) for row in rows]
+
+        def again(ids: list[int]) -> list[Any]:
+            return self._checked(ids, self.read_now(ids, batch))
+
         with self._timeline.span("read", batch.number):
-            entries = read(rows)
-        if len(entries) != len(rows):
-            raise TypeError(f"{type(self._source).__name__}.read({len(rows)} ids) gave {len(entries)} entries")
-        for row, entry in zip(rows, entries, strict=True):
-            by_row[row] = checked(self._source, int(ids[row]), entry)
+            try:
+                entries = self._checked(here, read(rows))
+                entries = self._outages.settle(here, entries, again, batch.stop)
+            except BaseException:  # raised again, whatever it is
+                batch.stop.set()  # other threads of this batch may wait for storage
+                raise
+        by_row.update(zip(rows, entries, strict=True))
+
+    def read_now(self, ids: list[int], batch: PendingBatch) -> list[Any]:
+        """Samples that were not requested ahead."""
+        if batch.ahead is None:
+            return self._source.read(ids)
+        return [batch.ahead.take(ticket, batch.stop.is_set) for ticket in batch.ahead.request(ids)]
+
+    def _checked(self, ids: list[int], entries: list[Any]) -> list[Any]:
+        if len(entries) != len(ids):
+            raise TypeError(f"{type(self._source).__name__}.read({len(ids)} ids) gave {len(entries)} entries")
+        return [checked(self._source, id, entry) for id, entry in zip(ids, entries, strict=True)]

@@ -48,11 +48,18 @@ class Producer(Protocol):
         """Allocate images in this memory from now on."""
         ...
 
+    @property
+    def helper_pid(self) -> int:
+        """Of the process that makes the batches; 0 if that is this one, or it has not been started."""
+        ...
+
     def close(self) -> None: ...
 
 
 class ThreadProducer:
     """Makes batches with the threads of this process."""
+
+    helper_pid = 0
 
     def __init__(self, builder: BatchBuilder, raw: BatchBuilder, depth: int) -> None:
         self._builder, self._raw, self._depth = builder, raw, depth
@@ -89,7 +96,7 @@ class _ThreadStream:
         self._stop = CancelToken(pool)
         self._read_ahead = builder.read_ahead()
         jobs = _jobs(builder, self._stop, self._read_ahead, start, epochs, place)
-        self._prefetcher = Prefetcher(pool, jobs, depth, self._stop)
+        self._prefetcher = Prefetcher(pool, jobs, depth, self._stop, builder.timeline.progress.tell)
 
     def __next__(self) -> Any:
         return next(self._prefetcher)
@@ -128,7 +135,12 @@ def _jobs(
 
 def _timed(builder: BatchBuilder, place: PlaceFunction, number: int) -> PlaceFunction:
     def placed(batch: Batch) -> Any:
-        with builder.timeline.span("place", number):
-            return place(batch)
+        progress = builder.timeline.progress
+        progress.enter(number, "place")
+        try:
+            with builder.timeline.span("place", number):
+                return place(batch)
+        finally:
+            progress.leave(number)
 
     return placed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
+import logging
 import os
 import threading
 import warnings
@@ -18,8 +18,11 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, too_many
+from fastfeed.system.locks import lock
 
 __all__ = ["Quarantine"]
+
+_log = logging.getLogger("fastfeed")
 
 _START = b'{"id": '  # of every line of the file
 _DEFAULT = FaultPolicy()
@@ -32,6 +35,9 @@ class Quarantine:
     A file that exists already is read first: samples listed there under the same uri are known to be bad and not read
     again (delete the line, or the file, after repairing them). Transient failures (`faults.TRANSIENT`) are
     listed too but read again. If the file becomes unwritable, the run continues with a warning.
+
+    The first bad sample, and their count at the end of each epoch that has brought more, go to the log ("fastfeed",
+    level WARNING), which Python prints unless logging is set up otherwise. `tells`: False in a helper process.
     """
 
     def __init__(
@@ -42,13 +48,14 @@ class Quarantine:
         length: int,
         rank: int = 0,
         uri: Callable[[int], str] = str,
+        tells: bool = True,
     ) -> None:
         self.path = Path(path) if path is not None else None
         self.policy = policy
         self._failures: dict[int, Failure] = {}  # of this feed, in the order they occurred
         self._known: dict[int, Failure] = {}  # never read again
         self._handled = self._bad = self._run = 0
-        self._enough = min(_ENOUGH, length)
+        self._enough, self._length, self._told, self._tells = min(_ENOUGH, length), length, 0, tells
         self._lock = threading.Lock()
         self._file = _QuarantineFile(self.path, rank) if self.path is not None else None
         if self._file is not None:
@@ -77,8 +84,8 @@ class Quarantine:
         with self._lock:
             occurred = failures + [self._known[i] for i in known or ()]
             fresh = list({f.id: f for f in failures if f.id not in self._failures}.values())
+            first = self._add(occurred)
             for failure in occurred:
-                self._failures.setdefault(failure.id, failure)
                 if failure.reason not in TRANSIENT:
                     self._known[failure.id] = failure
             self._handled += len(occurred) * scheduled
@@ -86,13 +93,59 @@ class Quarantine:
             self._run += len(occurred)
             if fresh and self._file is not None:
                 self._file.append(fresh, epoch, step)
+        self._tell_first(first)
+        with self._lock:
             self._check_limits(failures)
 
     def merge(self, failures: list[Failure]) -> None:
         """Add bad samples that a helper process has counted and listed."""
         with self._lock:
-            for failure in failures:
-                self._failures.setdefault(failure.id, failure)
+            first = self._add(failures)
+        self._tell_first(first)
+
+    def _add(self, failures: list[Failure]) -> Failure | None:
+        """Returns the first one of this feed, to be told of."""
+        first = failures[0] if failures and not self._failures else None
+        for failure in failures:
+            self._failures.setdefault(failure.id, failure)
+        return first
+
+    def _tell_first(self, failure: Failure | None) -> None:
+        """At once: a run that trains on less than it was given should not look like others.
+
+        Without the lock: what handles the log may ask for `failures`.
+        """
+        if failure is not None and self._tells and self.policy.action != "raise":
+            self._told = max(self._told, 1)
+            how = "masked" if self.policy.action == "mask" else "replaced"
+            _log.warning(
+                "sample %d is bad and was %s: %s; others are counted at the end of each epoch and listed in %s",
+                failure.id,
+                how,
+                failure,
+                self._where(),
+            )
+
+    def tell(self) -> None:
+        """Log how many samples have been bad so far, where that has grown."""
+        with self._lock:
+            count = len(self._failures)
+            grown = count > max(self._told, 1) and self._tells
+            self._told = count if grown else self._told
+        if grown:
+            _log.warning(
+                "%s of %s samples have been bad so far (%s); all are in %s",
+                f"{count:,}",
+                f"{self._length:,}",
+                self._reasons_text(),
+                self._where(),
+            )
+
+    def _where(self) -> str:
+        return str(self.path) if self.path else "feed.stats().bad"
+
+    def _reasons_text(self) -> str:
+        return ", ".join(f"{n:,} {reason}" for reason, n in self.reasons().most_common())
 
     def _check_limits(self, failures: list[Failure]) -> None:
         policy = self.policy
@@ -115,13 +168,12 @@ class Quarantine:
 
     def _stop(self, why: str, limit: str) -> None:
         counts = self.reasons()
-        reasons = ", ".join(f"{n} {reason}" for reason, n in counts.most_common())
         examples = "".join(f"\n  {failure}" for failure in list(self._failures.values())[:5])
         more = f"\n  and {len(self._failures) - 5} more" if len(self._failures) > 5 else ""
         where = f"; all are in {self.path}" if self.path else ""
         check = "your function" if 2 * counts["op_failed"] > sum(counts.values()) else "the data"
         raise TooManyFailures(
-            f"too many bad samples: {why} ({reasons}){where}; check {check}, or raise the limit with "
+            f"too many bad samples: {why} ({self._reasons_text()}){where}; check {check}, or raise the limit with "
             f"on_bad=FaultPolicy({limit}=...){examples}{more}",
             list(self._failures.values()),
         )
@@ -164,7 +216,7 @@ class _QuarantineFile:
         try:
             with self._path.open("a+b") as file:
                 with suppress(OSError):  # a file system without locks: at worst a line is written twice
-                    fcntl.flock(file, fcntl.LOCK_EX)
+                    lock(file.fileno())
                 self._append(file, fresh, {"rank": self._rank, "epoch": epoch, "step": step})
         except (OSError, ConfigError) as error:
             if not self._warned:

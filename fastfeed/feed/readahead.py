@@ -21,10 +21,10 @@ from fastfeed.sources.base import Fetching, Sharded
 from fastfeed.storage.event_loop import batched
 from fastfeed.storage.pending import Pending
 
-__all__ = ["ReadAhead", "Ticket"]
+__all__ = ["READ_AHEAD_BYTES", "ReadAhead", "Ticket"]
 
 _SAMPLES = 256  # in flight or ready
-_BYTES = 256 << 20  # of these
+READ_AHEAD_BYTES = 256 << 20  # of these
 _GUESS = 4 << 20  # bytes of a sample, before the first one has been read
 _WINDOW = 32  # samples that the running mean covers
 _SHARE = 8  # reads start when there is room for this fraction of all: many at once cost less than one by one
@@ -47,7 +47,7 @@ class Ticket:
 class ReadAhead:
     """For one stream of batches. Reads that are never taken are canceled when this is closed or collected."""
 
-    def __init__(self, source: Fetching, samples: int = _SAMPLES, limit: int = _BYTES) -> None:
+    def __init__(self, source: Fetching, samples: int = _SAMPLES, limit: int = READ_AHEAD_BYTES) -> None:
         self._source, self._samples, self._limit = source, samples, limit
         self._sharded = source if isinstance(source, Sharded) else None
         self._waiting: deque[Ticket] = deque()

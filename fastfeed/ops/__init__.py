@@ -16,6 +16,7 @@ from fastfeed.ops import (
     geometry,
     jitter,
     labels,
+    levels,
     mix,
     policy,
     views,
@@ -33,6 +34,7 @@ from fastfeed.ops.function import *
 from fastfeed.ops.geometry import *
 from fastfeed.ops.jitter import *
 from fastfeed.ops.labels import *
+from fastfeed.ops.levels import *
 from fastfeed.ops.mix import *
 from fastfeed.ops.policy import *
 from fastfeed.ops.views import *
@@ -48,6 +50,7 @@ __all__ += mix.__all__
 __all__ += filters.__all__
 __all__ += erasing.__all__
 __all__ += color.__all__
+__all__ += levels.__all__
 __all__ += jitter.__all__
 __all__ += warp.__all__
 __all__ += views.__all__

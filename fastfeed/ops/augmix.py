@@ -36,20 +36,36 @@ def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class AugMix:
-    """Blend the image with `mixture_width` augmented versions of it, each the result of a short chain of random ops.
+    """Blend the image with augmented versions of it, each the result of a short chain of random ops.
 
-    The image's own share is from Beta(alpha, alpha); the versions share the rest by Dirichlet(alpha, ...). Hendrycks et
-    al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (2019), with the ops and
-    strengths of torchvision's `AugMix`; the blend is rounded, where torchvision truncates it.
+    Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (2019), with the
+    ops and strengths of torchvision's `AugMix`; the blend is rounded, where torchvision truncates it. The image's own
+    share is from Beta(alpha, alpha); the versions share the rest by Dirichlet(alpha, ...).
+
+    Args:
+        severity (int): Strengths are drawn from the lowest `severity` of ten levels, in [1, 10]. Default: 3.
+        mixture_width (int): Versions, in [1, 16]. Default: 3.
+        chain_depth (int): Ops in a chain, in [1, 16]; -1 draws one to three. Default: -1.
+        alpha (float): Parameter of both distributions, in [0.01, 50]; higher means more equal shares. Default: 1.0.
+        all_ops (bool): Include brightness, color, contrast and sharpness. Default: True.
+        filter (str): For ops that move pixels, "bilinear" or "nearest". Default: "bilinear".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.AugMix(severity=6).mixture_width
+        3
     """
 
-    severity: int = 3  # strengths are drawn from the lowest of ten levels: this many, in [1, 10]
-    mixture_width: int = 3  # versions, in [1, 16]
-    chain_depth: int = -1  # ops in a chain, in [1, 16]; -1: one to three, at random
-    alpha: float = 1.0  # in [0.01, 50]; higher: more equal shares
-    all_ops: bool = True  # include brightness, color, contrast and sharpness
-    filter: str = "bilinear"  # for ops that move pixels; or "nearest"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
+    severity: int = 3
+    mixture_width: int = 3
+    chain_depth: int = -1
+    alpha: float = 1.0
+    all_ops: bool = True
+    filter: str = "bilinear"
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
 

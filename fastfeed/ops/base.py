@@ -16,8 +16,10 @@ __all__ = [
     "Composite",
     "Geometry",
     "Kind",
+    "Mixing",
     "Op",
     "Simple",
+    "Splitting",
     "check_fill",
     "check_filter",
     "check_flag",
@@ -48,11 +50,22 @@ class Op(Protocol):
     views     makes several images out of one
 
     An op also has `draws`, how many uniform numbers it needs per sample. Both are class variables, or properties where
-    an op is composed of others. A protocol can declare only one of these forms, so it declares neither.
+    an op is composed of others. A protocol can declare only one of these forms, so it declares neither. Ops that
+    resample have `filter`, the name of the filter; those that may reach beyond the image, `border`.
     """
 
     def out(self, spec: Spec) -> Spec:
-        """The spec after this op; SpecError when it cannot follow `spec`."""
+        """The spec of a sample after this op.
+
+        Args:
+            spec (Spec): Shape, dtype and layout before it.
+
+        Returns:
+            Shape, dtype and layout after it.
+
+        Raises:
+            SpecError: If the op cannot follow `spec`; the text says what to put before it.
+        """
         ...
 
 
@@ -60,7 +73,15 @@ class Simple(Op, Protocol):
     """An op that moves or changes pixels and is not composed of others."""
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """Parameters for each sample, from its draws (float64 (n, draws)) and (height, width) (int64 (n, 2))."""
+        """Parameters of the op for n samples.
+
+        Args:
+            u (np.ndarray): The samples' random numbers, float64 (n, draws) in [0, 1).
+            sizes (np.ndarray): (height, width) of the images, int64 (n, 2), pixels.
+
+        Returns:
+            Arrays by name, a row per sample.
+        """
         ...
 
 
@@ -84,7 +105,40 @@ class Composite(Op, Protocol):
         ...
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Any]:
-        """One `Choices` per layer, from draws (n, draws) and the input (height, width), int64 (n, 2)."""
+        """Which op each of n samples takes at each layer, and with which parameters.
+
+        Args:
+            u (np.ndarray): The samples' random numbers, float64 (n, draws) in [0, 1).
+            sizes (np.ndarray): (height, width) of the images, int64 (n, 2), pixels.
+
+        Returns:
+            One `Choices` per layer.
+        """
+        ...
+
+
+class Mixing(Op, Protocol):
+    """An op that combines neighbors in the epoch's order, in aligned groups of `group` samples."""
+
+    def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> Any:
+        """How n samples are combined with their neighbors.
+
+        Args:
+            u (np.ndarray): The samples' random numbers, float64 (n, draws) in [0, 1).
+            size (tuple[int, int]): (height, width) of all images, pixels.
+
+        Returns:
+            A `MixPlan`: what is done to each sample, the shares of its group, the box.
+        """
+        ...
+
+
+class Splitting(Op, Protocol):
+    """An op that makes several views of an image."""
+
+    @property
+    def view_groups(self) -> tuple[Any, ...]:
+        """Groups of views of one size, as `ViewGroup`, in the order of the batch."""
         ...
 
 

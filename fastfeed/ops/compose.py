@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_p, freeze, need_bytes
-from fastfeed.ops.function import as_op
+from fastfeed.ops.children import (
+    check_keeps_size,
+    child,
+    children,
+    filter_of,
+    filters_of,
+    kind_of,
+    split_draws,
+    unmoved,
+    window_choices,
+    window_layers,
+)
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Step, Window, fold
+from fastfeed.ops.program.window import Step, fold
 from fastfeed.spec import Spec
 
 __all__ = ["Maybe", "OneOf", "Sequential"]
@@ -26,80 +36,22 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 )
 
 
-def _child(where: str, op: Any) -> Any:
-    op = as_op(op)
-    if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
-        what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
-        raise ConfigError(f"{where} must be an op such as RandomFlip() or a function, got {what}")
-    if op.kind not in ("geometry", "change"):
-        raise ConfigError(
-            f"{where} must be an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4), "
-            f"got {op!r}; write it into the list of ops itself, where all samples take it"
-        )
-    return op
-
-
-def _children(name: str, ops: Any) -> tuple[Any, ...]:
-    if not isinstance(ops, (list, tuple)) or not ops:
-        raise ConfigError(f"{name} ops must be a list of one op or more, such as [RandomFlip()], got {ops!r}")
-    return tuple(_child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
-
-
-def _kind(ops: Sequence[Any]) -> Kind:
-    """Geometry if all ops fold into one window that needs no border."""
-    folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
-    return "geometry" if folds else "change"
-
-
-def _filters(ops: Sequence[Any]) -> list[str]:
-    return [op.filter for op in ops if hasattr(op, "filter")]
-
-
-def _filter(name: str, ops: Sequence[Any]) -> str:
-    """The last one, as in a list of ops."""
-    for filter in reversed(_filters(ops)):
-        return filter
-    raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
-
-
-def _keeps(parent: Any, op: Any, spec: Spec) -> None:
-    """Raise if an op would give some samples a different size from the rest."""
-    name, after = type(parent).__name__, op.out(spec)
-    if after != spec:
-        raise SpecError(
-            f"{name} needs ops that keep the size, but {op!r} makes {after} of {spec}; "
-            f"write it into the list of ops itself, before {name}"
-        )
-
-
-def _split(u: np.ndarray, first: int, ops: Sequence[Any]) -> list[np.ndarray]:
-    """Each op's own columns, after the `first` ones."""
-    ends = np.cumsum([first, *(op.draws for op in ops)])
-    return [u[:, a:b] for a, b in pairwise(ends)]
-
-
-def _window(op: Any) -> tuple[Layer, ...]:
-    return (Layer((Window.of(op),)),)
-
-
-def _cut(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """Choices of a composite of geometry on pixels of one size: one window, or none where it changes nothing."""
-    values = op.params(u, sizes)
-    full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-    moves = (values["box"] != full_box).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
-    return [Choices(np.where(moves, 0, -1), (values | {"limit": full_box},))]
-
-
-def _stay(sizes: np.ndarray) -> dict[str, np.ndarray]:
-    box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-    return {"box": box, "size": sizes.astype(np.int64), "flip": np.zeros(sizes.shape, bool)}
-
-
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """Apply an op with probability p: `Maybe(GaussianBlur(23), 0.1)`.
+    """Apply an op to a share of the samples.
 
-    The op may move or change pixels, be composed of others, or be a function. It must keep the size.
+    As torchvision's `RandomApply` of one op. The op must keep the size of images.
+
+    Args:
+        op (Op | Callable): An op that moves or changes pixels, one composed of others, or a function (see `Function`).
+        p (float): Probability that a sample takes it, in [0, 1]. Default: 0.5.
+
+    Raises:
+        ConfigError: If `op` is no such op, or `p` is out of range.
+
+    Example:
+        >>> ff.Maybe(ff.GaussianBlur(23), p=0.1)
+        Maybe(op=GaussianBlur(kernel=23, sigma=(0.1, 2.0)), p=0.1)
     """
 
     op: Any
@@ -107,16 +59,16 @@ class Maybe:
 
     def __post_init__(self) -> None:
         freeze(self)
-        object.__setattr__(self, "op", _child("Maybe op", self.op))
+        object.__setattr__(self, "op", child("Maybe op", self.op))
         check_p("Maybe p", self.p)
 
     @property
     def kind(self) -> Kind:
-        return _kind((self.op,))
+        return kind_of((self.op,))
 
     @property
     def filter(self) -> str:
-        return _filter("Maybe", (self.op,))
+        return filter_of("Maybe", (self.op,))
 
     @property
     def draws(self) -> int:
@@ -124,22 +76,22 @@ class Maybe:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return _window(self) if self.kind == "geometry" else layers(self.op)
+        return window_layers(self) if self.kind == "geometry" else layers(self.op)
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
             need_bytes(self, spec)
-        _keeps(self, self.op, spec)
+        check_keeps_size(self, self.op, spec)
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        on, stay, move = (u[:, 0] < self.p)[:, None], _stay(sizes), self.op.params(u[:, 1:], sizes)
+        on, stay, move = (u[:, 0] < self.p)[:, None], unmoved(sizes), self.op.params(u[:, 1:], sizes)
         return {name: np.where(on, move[name], value) for name, value in stay.items()}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
-            return _cut(self, u, sizes)
+            return window_choices(self, u, sizes)
         on = u[:, 0] < self.p
         return [
             Choices(np.where(on, layer_choices.choice, -1), layer_choices.values)
@@ -151,10 +103,21 @@ class Maybe:
 class OneOf:
     """Apply one of several ops to each sample, chosen at random.
 
-        OneOf([GaussianBlur(5), JPEGCompression((30, 80))], weights=[3, 1])
+    As torchvision's `RandomChoice`. The ops must keep the size of images; ops that only crop or scale may all change it
+    to the same new size.
 
-    Weights are relative; without them all are equally likely. The ops may move or change pixels, be composed of others,
-    or be functions. They must keep the size; ops that only crop or scale may all change it to the same new size.
+    Args:
+        ops (Sequence[Op | Callable]): At least one op that moves or changes pixels, one composed of others, or a
+            function.
+        weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all 0. Default: None, all
+            equally likely.
+
+    Raises:
+        ConfigError: If `ops` or `weights` are none of these.
+
+    Example:
+        >>> ff.OneOf([ff.GaussianBlur(5), ff.JPEGCompression((30, 80))], weights=[3, 1])
+        OneOf(ops=(GaussianBlur(kernel=5, sigma=(0.1, 2.0)), JPEGCompression(quality=(30, 80))), weights=(3.0, 1.0))
     """
 
     ops: Sequence[Any]
@@ -162,7 +125,7 @@ class OneOf:
 
     def __post_init__(self) -> None:
         freeze(self)
-        object.__setattr__(self, "ops", _children("OneOf", self.ops))
+        object.__setattr__(self, "ops", children("OneOf", self.ops))
         if self.weights is not None:
             object.__setattr__(self, "weights", self._checked(self.weights))
 
@@ -178,11 +141,11 @@ class OneOf:
 
     @property
     def kind(self) -> Kind:
-        return _kind(self.ops) if len(set(_filters(self.ops))) <= 1 else "change"  # a window has one filter
+        return kind_of(self.ops) if len(set(filters_of(self.ops))) <= 1 else "change"  # a window has one filter
 
     @property
     def filter(self) -> str:
-        return _filter("OneOf", self.ops)
+        return filter_of("OneOf", self.ops)
 
     @property
     def draws(self) -> int:
@@ -191,14 +154,14 @@ class OneOf:
     @property
     def layers(self) -> tuple[Layer, ...]:
         if self.kind == "geometry":
-            return _window(self)
+            return window_layers(self)
         parts = [layers(op) for op in self.ops]
         depth = max(len(part) for part in parts)
         return tuple(Layer(tuple(op for part in parts if k < len(part) for op in part[k].ops)) for k in range(depth))
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
-            filters = ", ".join(sorted(set(_filters(self.ops))))
+            filters = ", ".join(sorted(set(filters_of(self.ops))))
             if not spec.fixed and "," in filters and all(op.kind == "geometry" for op in self.ops):
                 raise SpecError(
                     f"OneOf needs ops with one filter where images are of many sizes, got {filters}; "
@@ -206,7 +169,7 @@ class OneOf:
                 )
             need_bytes(self, spec)
             for op in self.ops:
-                _keeps(self, op, spec)
+                check_keeps_size(self, op, spec)
             return spec
         after = [op.out(spec) for op in self.ops]
         for op, result in zip(self.ops, after, strict=True):
@@ -220,16 +183,16 @@ class OneOf:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
         which, rows = self._which(u), np.arange(len(sizes))
-        moves = [op.params(own, sizes) for op, own in zip(self.ops, _split(u, 1, self.ops), strict=True)]
+        moves = [op.params(own, sizes) for op, own in zip(self.ops, split_draws(u, 1, self.ops), strict=True)]
         return {name: np.stack([move[name] for move in moves])[which, rows] for name in ("box", "size", "flip")}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
-            return _cut(self, u, sizes)
+            return window_choices(self, u, sizes)
         which, depth = self._which(u), len(self.layers)
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
-        for i, (op, own) in enumerate(zip(self.ops, _split(u, 1, self.ops), strict=True)):
+        for i, (op, own) in enumerate(zip(self.ops, split_draws(u, 1, self.ops), strict=True)):
             for k, layer_choices in enumerate(choose(op, own, sizes)):
                 here = (which == i) & (layer_choices.choice >= 0)
                 choices[k] = np.where(here, layer_choices.choice + len(values[k]), choices[k])
@@ -247,24 +210,34 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """Apply several ops in order, as one op: `Maybe(Sequential([Grayscale(), GaussianBlur(5)]), 0.2)`.
+    """Apply several ops in order, as one op.
 
-    The ops may move or change pixels, be composed of others, or be functions. They must keep the size, unless all of
-    them only crop, scale and flip.
+    For use inside `Maybe` and `OneOf`; a list of ops is a sequence already.
+
+    Args:
+        ops (Sequence[Op | Callable]): At least one op that moves or changes pixels, one composed of others, or a
+            function.
+
+    Raises:
+        ConfigError: If `ops` is empty or holds anything else.
+
+    Example:
+        >>> ff.Maybe(ff.Sequential([ff.RandomFlip(), ff.Brightness(0.5)]), p=0.2)
+        Maybe(op=Sequential(ops=(RandomFlip(p=0.5, direction='horizontal'), Brightness(amount=0.5))), p=0.2)
     """
 
     ops: Sequence[Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ops", _children("Sequential", self.ops))
+        object.__setattr__(self, "ops", children("Sequential", self.ops))
 
     @property
     def kind(self) -> Kind:
-        return _kind(self.ops)
+        return kind_of(self.ops)
 
     @property
     def filter(self) -> str:
-        return _filter("Sequential", self.ops)
+        return filter_of("Sequential", self.ops)
 
     @property
     def draws(self) -> int:
@@ -272,13 +245,15 @@ class Sequential:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return _window(self) if self.kind == "geometry" else tuple(layer for op in self.ops for layer in layers(op))
+        return (
+            window_layers(self) if self.kind == "geometry" else tuple(layer for op in self.ops for layer in layers(op))
+        )
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
             need_bytes(self, spec)
             for op in self.ops:
-                _keeps(self, op, spec)
+                check_keeps_size(self, op, spec)
             return spec
         for op in self.ops:
             spec = op.out(spec)
@@ -286,14 +261,14 @@ class Sequential:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        windows = fold([Step(op, None, 0) for op in self.ops], _split(u, 0, self.ops), sizes)
+        windows = fold([Step(op, None, 0) for op in self.ops], split_draws(u, 0, self.ops), sizes)
         return {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
-            return _cut(self, u, sizes)
+            return window_choices(self, u, sizes)
         return [
             layer_choices
-            for op, own in zip(self.ops, _split(u, 0, self.ops), strict=True)
+            for op, own in zip(self.ops, split_draws(u, 0, self.ops), strict=True)
             for layer_choices in choose(op, own, sizes)
         ]

@@ -18,7 +18,22 @@ __all__ = ["Normalize", "ToFloat", "ToLayout"]
 
 @dataclass(frozen=True, slots=True)
 class ToFloat:
-    """Convert uint8 in 0..255 to floats in 0..1."""
+    """Convert bytes in 0..255 to floats in 0..1.
+
+    As torchvision's `ToDtype(scale=True)`.
+
+    Args:
+        dtype (str): "float32" or "float16". Default: "float32".
+
+    Raises:
+        ConfigError: If `dtype` is another one.
+
+    Example:
+        >>> image = np.array([0, 51, 255], np.uint8).reshape(1, 1, 3, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.ToFloat()], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([0. , 0.2, 1. ], dtype=float32)
+    """
 
     dtype: Literal["float32", "float16"] = "float32"
 
@@ -37,7 +52,23 @@ class ToFloat:
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
-    """(x - mean) / std per channel, x in 0..1; bytes are scaled to 0..1 and become float32 first."""
+    """Subtract a mean and divide by a standard deviation, per channel: (x - mean) / std, x in 0..1.
+
+    As torchvision's `Normalize`. Bytes are scaled to 0..1 and become float32 first, so no `ToFloat` is needed.
+
+    Args:
+        mean (tuple[float, ...]): One finite number per channel, on the scale 0..1.
+        std (tuple[float, ...]): One number > 0 per channel, on the scale 0..1.
+
+    Raises:
+        ConfigError: If these are no tuples of as many finite numbers, or a std is not positive.
+
+    Example:
+        >>> image = np.array([0, 255], np.uint8).reshape(1, 1, 2, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.Normalize((0.5,), (0.25,))], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([-2.,  2.], dtype=float32)
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -59,7 +90,15 @@ class Normalize:
 
     @classmethod
     def imagenet(cls) -> Normalize:
-        """ImageNet's channel statistics, as used by torchvision's classification references."""
+        """ImageNet's channel statistics, as torchvision's classification references use them.
+
+        Returns:
+            Normalize with their three means and standard deviations.
+
+        Example:
+            >>> ff.Normalize.imagenet()
+            Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+        """
         return cls((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
     def out(self, spec: Spec) -> Spec:
@@ -73,7 +112,19 @@ class Normalize:
 
 @dataclass(frozen=True, slots=True)
 class ToLayout:
-    """Channels last (HWC) or channels first (CHW)."""
+    """Put channels last or first.
+
+    Args:
+        layout (str): "HWC" (channels last; Keras, JAX) or "CHW" (channels first; PyTorch).
+
+    Raises:
+        ConfigError: If `layout` is another one.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((2, 4, 6, 3), np.uint8)), [ff.ToLayout("CHW")], batch=2)
+        >>> next(iter(feed)).images.shape
+        (2, 3, 4, 6)
+    """
 
     layout: Literal["HWC", "CHW"]
 

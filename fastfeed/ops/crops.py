@@ -13,9 +13,10 @@ from fastfeed.ops.base import Border, Kind, check_fill, check_size, freeze, need
 from fastfeed.ops.geometry import fit_inside, same_size, window_params
 from fastfeed.spec import Spec
 
-__all__ = ["Crop", "Pad", "RandomCrop"]
+__all__ = ["CenterCrop", "Crop", "Pad", "RandomCrop"]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
+    "CenterCrop(160)",
     "Crop(20, 40, 120)",
     'Pad(16, mode="reflect")',
     "RandomCrop(160, padding=40)",
@@ -26,16 +27,77 @@ Mode = Literal["constant", "edge", "reflect"]
 
 
 @dataclass(frozen=True, slots=True)
+class CenterCrop:
+    """Crop the center.
+
+    As torchvision's `CenterCrop`. An image that turns out to be smaller than `size` gives its largest center crop of
+    the same shape, enlarged; torchvision pads it with black.
+
+    Args:
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+
+    Raises:
+        ConfigError: If `size` is out of range.
+
+    Example:
+        >>> image = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.CenterCrop(2)], batch=1)
+        >>> next(iter(feed)).images[0, :, :, 0]
+        array([[ 5,  6],
+               [ 9, 10]], dtype=uint8)
+    """
+
+    size: int | tuple[int, int]
+
+    kind: ClassVar[Kind] = "geometry"
+    draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        check_size("CenterCrop", self.size)
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        height, width = check_size("CenterCrop", self.size)
+        if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
+            raise SpecError(
+                f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or Pad for a border"
+            )
+        return spec.with_size(height, width)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        want = np.array(check_size("CenterCrop", self.size), np.int64)
+        cut_size, fits = fit_inside(want, sizes)
+        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2)
+        return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
+
+
+@dataclass(frozen=True, slots=True)
 class Crop:
     """Crop a fixed box.
 
     If an image turns out to be too small, the box moves inward as far as needed. A box larger than the image becomes
     the largest box of the same shape that fits, enlarged, as in `CenterCrop`.
+
+    Args:
+        top (int): First row, in [0, 65535] pixels.
+        left (int): First column, in [0, 65535] pixels.
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> image = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.Crop(top=0, left=2, size=2)], batch=1)
+        >>> next(iter(feed)).images[0, :, :, 0]
+        array([[2, 3],
+               [6, 7]], dtype=uint8)
     """
 
-    top: int  # pixels
+    top: int
     left: int
-    size: int | tuple[int, int]  # pixels; an int is a square
+    size: int | tuple[int, int]
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
@@ -67,17 +129,28 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class RandomCrop:
-    """Crop a box of `size` at a random position, after padding the image by `padding`; as torchvision's `RandomCrop`.
+    """Crop a box of `size` at a random position, after padding the image.
 
-    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): height first, as in
-             sizes, where torchvision has width first
-    mode     pixels of the padding: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
+    As torchvision's `RandomCrop`, whose `padding` has width before height. If an image turns out to be too small even
+    with its padding, the largest part of the same shape is cropped and enlarged, as in `CenterCrop`.
 
-    If an image turns out to be too small even with its padding, the largest part of the same shape is cropped and
-    enlarged, as in `CenterCrop`.
+    Args:
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left, bottom, right), in
+            [0, 65535] pixels. Default: 0.
+        mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels; "reflect": dcb|abcd|cba.
+            Default: "constant".
+        fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range, or `fill` is given with another mode.
+
+    Example:
+        >>> print(ff.RandomCrop(32, padding=4).out(ff.Spec((32, 32, 3), "uint8", "HWC")))
+        HWC uint8[32, 32, 3]
     """
 
-    size: int | tuple[int, int]  # pixels; an int is a square
+    size: int | tuple[int, int]
     padding: Padding = 0
     mode: Mode = "constant"
     fill: tuple[int, int, int] = (0, 0, 0)
@@ -117,11 +190,25 @@ class RandomCrop:
 
 @dataclass(frozen=True, slots=True)
 class Pad:
-    """Pad the image.
+    """Pad an image.
 
-    padding  pixels: all sides, (top and bottom, left and right), or (top, left, bottom, right): height first, as in
-             sizes, where torchvision has width first
-    mode     pixels of the padding: "constant" is `fill` (RGB), "edge" the outermost pixels, "reflect" dcb|abcd|cba
+    As torchvision's `Pad`, whose `padding` has width before height.
+
+    Args:
+        padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left, bottom, right), in
+            [0, 65535] pixels.
+        mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels; "reflect": dcb|abcd|cba.
+            Default: "constant".
+        fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range, or `fill` is given with another mode.
+
+    Example:
+        >>> image = np.array([10, 20, 30], np.uint8).reshape(1, 1, 3, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.Pad((0, 2), mode="reflect")], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([30, 20, 10, 20, 30, 20, 10], dtype=uint8)
     """
 
     padding: Padding

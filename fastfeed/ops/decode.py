@@ -14,10 +14,25 @@ __all__ = ["Decode"]
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Decode files to RGB pixels, upright by their EXIF orientation. Added to the front of the list if left out."""
+    """Decode files to RGB pixels, upright by their EXIF orientation.
 
-    matte: tuple[int, int, int] = (255, 255, 255)  # RGB background of transparent pixels
-    max_pixels: int = 300_000_000  # larger images are rejected before any pixel is allocated
+    Put at the front of the list where it is left out; leave it out for arrays.
+
+    Args:
+        matte (tuple[int, int, int]): RGB background of transparent pixels, in [0, 255]. Default: (255, 255, 255).
+        max_pixels (int): Height times width, at least 1; a larger image is a bad sample and no pixel of it is
+            allocated. Default: 300_000_000.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> print(ff.Decode(max_pixels=10_000_000))
+        Decode(matte=(255, 255, 255), max_pixels=10000000)
+    """
+
+    matte: tuple[int, int, int] = (255, 255, 255)
+    max_pixels: int = 300_000_000
 
     kind: ClassVar[Kind] = "decode"
     draws: ClassVar[int] = 0

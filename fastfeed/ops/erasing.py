@@ -28,19 +28,34 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class RandomErasing:
-    """Erase a random rectangle with probability p.
+    """Erase a random rectangle with a given probability.
 
-    Ten areas (uniform share of the image) and ratios (log-uniform) are tried until one is smaller than the image on
-    both axes; if none is, nothing is erased. Zhong et al., "Random Erasing Data Augmentation" (2017); drawn and rounded
-    as in torchvision's `RandomErasing.get_params`, but on bytes: torchvision's value=0 after Normalize means ImageNet's
-    mean, which is fill=(124, 116, 104) here. fill="noise" is normal noise for every byte, 127.5 +- 57.5, clipped, close
-    to torchvision's value="random"; see `ops/noise_table.py`.
+    Ten areas (uniform) and aspect ratios (log-uniform) are tried until one is smaller than the image on both axes; if
+    none is, nothing is erased. Zhong et al., "Random Erasing Data Augmentation" (2017); drawn and rounded as in
+    torchvision's `RandomErasing.get_params`, but on bytes: torchvision's value=0 after Normalize means ImageNet's mean,
+    which is fill=(124, 116, 104) here.
+
+    Args:
+        p (float): Probability that a sample is erased, in [0, 1]. Default: 0.5.
+        scale (tuple[float, float]): Lowest and highest share of the image's area, in [0, 1]. Default: (0.02, 0.33).
+        ratio (tuple[float, float]): Lowest and highest height / width, in (0, 1000]. Default: (0.3, 3.3).
+        fill (tuple[int, int, int] | str): RGB in [0, 255], or "noise": normal noise for every byte, 127.5 +- 57.5,
+            clipped, close to torchvision's value="random" (see `fastfeed/ops/noise_table.py`). Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> op = ff.RandomErasing(p=1.0, scale=(0.25, 0.25), ratio=(1.0, 1.0), fill=(255, 255, 255))
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((1, 8, 8, 3), np.uint8)), [op], batch=1)
+        >>> float(next(iter(feed)).images.mean()) / 255
+        0.25
     """
 
     p: float = 0.5
-    scale: tuple[float, float] = (0.02, 0.33)  # share of the image's area
-    ratio: tuple[float, float] = (0.3, 3.3)  # height / width
-    fill: tuple[int, int, int] | Literal["noise"] = (0, 0, 0)  # RGB
+    scale: tuple[float, float] = (0.02, 0.33)
+    ratio: tuple[float, float] = (0.3, 3.3)
+    fill: tuple[int, int, int] | Literal["noise"] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
 
@@ -83,14 +98,26 @@ class RandomErasing:
 
 @dataclass(frozen=True, slots=True)
 class CutOut:
-    """Hide a square. Its center is anywhere in the image, so it is cut off near the edges.
+    """Hide a square whose center lies anywhere in the image, so it is cut off near the edges.
 
     DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017): 16 pixels for
-    CIFAR-10, 8 for CIFAR-100. `size` may not be larger than the image: SpecError.
+    CIFAR-10, 8 for CIFAR-100.
+
+    Args:
+        size (int): Height and width of the square, in [1, 65535] pixels and not larger than the image.
+        fill (tuple[int, int, int]): RGB, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range. A square larger than the image is a SpecError when the feed is made.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.full((1, 1, 1, 3), 100, np.uint8)), [ff.CutOut(1)], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([0, 0, 0], dtype=uint8)
     """
 
-    size: int  # pixels, height and width
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB
+    size: int
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 2
@@ -120,17 +147,30 @@ class CutOut:
 
 @dataclass(frozen=True, slots=True)
 class GridMask:
-    """Hide squares on a regular grid.
+    """Hide squares on a regular grid that begins at a random point.
 
-    The grid's unit is an integer, uniform in its range, both ends included, within [2, 65535] pixels; of a unit's side
-    `keep`, in (0, 1), is kept (rounded; at least one pixel is kept and one hidden), so (1 - keep)**2 of the image is
-    hidden; the grid begins anywhere. Chen et al., "GridMask Data Augmentation" (2020), d and r there; the default is
-    theirs for ImageNet at 224 pixels. The grid is never rotated, as theirs may be: squares are exact to the pixel.
+    Chen et al., "GridMask Data Augmentation" (2020), with d and r as `unit` and `keep`; the defaults are theirs for
+    ImageNet at 224 pixels. The grid is never rotated, as theirs may be: squares are exact to the pixel.
+
+    Args:
+        unit (int | tuple[int, int]): Period of the grid, or the range that it is drawn from per sample, both ends
+            included, in [2, 65535] pixels. Default: (96, 224).
+        keep (float): Share of a period's side that is kept, in (0, 1); rounded, at least one pixel is kept and one
+            hidden. (1 - keep)**2 of the image is hidden. Default: 0.6.
+        fill (tuple[int, int, int]): RGB, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.full((1, 8, 8, 1), 255, np.uint8)), [ff.GridMask(4, keep=0.5)], batch=1)
+        >>> float(next(iter(feed)).images.mean()) / 255
+        0.75
     """
 
-    unit: int | tuple[int, int] = (96, 224)  # pixels
+    unit: int | tuple[int, int] = (96, 224)
     keep: float = 0.6
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 3

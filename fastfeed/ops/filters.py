@@ -28,12 +28,24 @@ _MAX_SIDE = 65_500  # pixels a side of a JPEG, by libjpeg
 
 @dataclass(frozen=True, slots=True)
 class Sharpness(RandomAmountOp):
-    """Make the image softer or sharper, by blending it with a smoothed one. Pillow's ImageEnhance.Sharpness.
+    """Make the image softer or sharper, by blending it with a smoothed one.
 
-    The smoothed image is Pillow's ImageFilter.SMOOTH; the outermost pixels stay as they are.
+    Pillow's `ImageEnhance.Sharpness`, whose smoothed image is `ImageFilter.SMOOTH`; the outermost pixels stay as they
+    are. The factor is drawn per sample.
+
+    Args:
+        amount (float | tuple[float, float]): A number s draws factors from max(0, 1 - s) to 1 + s; a pair is the range
+            itself. 0 is the smoothed image, 1 the image, above 1 is sharper. In [0, 100].
+
+    Raises:
+        ConfigError: If `amount` is out of range.
+
+    Example:
+        >>> ff.Sharpness(0.5).bounds()
+        (0.5, 1.5)
     """
 
-    amount: float | tuple[float, float]  # s: factors from max(0, 1 - s) to 1 + s; or the pair of factors, in [0, 100]
+    amount: float | tuple[float, float]
 
     value: ClassVar[str] = "factor"
 
@@ -43,15 +55,32 @@ class Sharpness(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class GaussianBlur(RandomAmountOp):
-    """Blur with a Gaussian of random width: a number for all images, or a range. torchvision's gaussian_blur.
+    """Blur with a Gaussian, of one width for all images or of one drawn per sample.
 
-    `kernel` is how many pixels the filter reaches across, odd, in [1, 999]; None is as many as the largest sigma needs,
-    2 * ceil(3 * sigma) + 1. Beyond the edge the image is mirrored, the edge itself once; images smaller than the kernel
-    are mirrored as often as it takes.
+    torchvision's `gaussian_blur`. Beyond the edge the image is mirrored, the edge itself once; images smaller than the
+    kernel are mirrored as often as it takes.
+
+    Args:
+        kernel (int | None): Width of the filter, odd, in [1, 999] pixels. Default: None, as wide as the largest sigma
+            needs, 2 * ceil(3 * sigma) + 1.
+        sigma (float | tuple[float, float]): Standard deviation, or the range that it is drawn from per sample, in
+            [0.01, 100] pixels. Default: (0.1, 2.0).
+
+    Raises:
+        ConfigError: If a field is out of range, or `kernel` is even.
+
+    Example:
+        >>> blur = ff.GaussianBlur(sigma=(0.1, 2.0))
+        >>> blur.bounds(), blur.taps
+        ((0.1, 2.0), 13)
+        >>> image = np.array([0, 0, 90, 0, 0], np.uint8).reshape(1, 1, 5, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.GaussianBlur(3, sigma=100.0)], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([ 0, 30, 30, 30,  0], dtype=uint8)
     """
 
-    kernel: int | None = None  # pixels
-    sigma: float | tuple[float, float] = (0.1, 2.0)  # pixels, in [0.01, 100]
+    kernel: int | None = None
+    sigma: float | tuple[float, float] = (0.1, 2.0)
 
     value: ClassVar[str] = "sigma"
 
@@ -68,19 +97,31 @@ class GaussianBlur(RandomAmountOp):
 
     @property
     def taps(self) -> int:
-        """How many pixels the filter reaches across."""
+        """Width of the filter, pixels."""
         return 2 * math.ceil(3 * self.bounds()[1]) + 1 if self.kernel is None else self.kernel
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Add Gaussian noise, independent for every pixel and channel, of one standard deviation or a random one.
+    """Add Gaussian noise, independent for every pixel and channel.
 
-    Byte i of the image becomes byte + sigma * table[(offset + i) % len(table)], rounded and clipped: the noise is
-    read from a fixed table at a random offset. `fastfeed/ops/noise_table.py` describes the statistics.
+    Byte i of the image becomes byte + sigma * table[(offset + i) % len(table)], rounded and clipped: the noise is read
+    from a fixed table at a random offset. `fastfeed/ops/noise_table.py` describes its statistics.
+
+    Args:
+        sigma (float | tuple[float, float]): Standard deviation, or the range that it is drawn from per sample, in [0,
+            255] levels; torchvision's 0.1 is 25.5. Default: (0.0, 25.0).
+
+    Raises:
+        ConfigError: If `sigma` is out of range.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.full((1, 64, 64, 3), 128, np.uint8)), [ff.GaussianNoise(10.0)], batch=1)
+        >>> round(float(next(iter(feed)).images.std()))
+        10
     """
 
-    sigma: float | tuple[float, float] = (0.0, 25.0)  # its standard deviation, levels of 255, in [0, 255]
+    sigma: float | tuple[float, float] = (0.0, 25.0)
 
     kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 2
@@ -103,12 +144,23 @@ class GaussianNoise:
 
 @dataclass(frozen=True, slots=True)
 class JPEGCompression:
-    """Compress as JPEG at a fixed or random quality and decode again, for the artifacts of photographs on the web.
+    """Compress as JPEG and decode again, for the artifacts of photographs on the web.
 
-    Quality is on libjpeg's scale, as in Pillow's Image.save; chroma is subsampled 4:2:0, as there.
+    libjpeg with chroma subsampled 4:2:0, as Pillow's `Image.save`.
+
+    Args:
+        quality (int | tuple[int, int]): On libjpeg's scale, or the range that it is drawn from per sample, both ends
+            included. In [1, 100]. Default: (30, 95).
+
+    Raises:
+        ConfigError: If `quality` is out of range.
+
+    Example:
+        >>> ff.JPEGCompression(50)
+        JPEGCompression(quality=50)
     """
 
-    quality: int | tuple[int, int] = (30, 95)  # both ends included, in [1, 100]
+    quality: int | tuple[int, int] = (30, 95)
 
     kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 1

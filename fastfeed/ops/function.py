@@ -17,16 +17,34 @@ __all__ = ["Function"]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user function: takes (uint8 HWC image, random numbers), returns an image of the same shape. CPU only.
+    """A function of yours as an op: it changes the pixels of one image, on the CPU.
 
-    It is called from many threads. The numbers are float64 (draws,) in [0, 1), a pure function of seed, epoch and
-    sample; take all randomness from them. The image may be changed in place; copy it to keep it, since its memory is
-    reused. A bare function in a list is wrapped in a Function with eight numbers. If it raises or returns anything
-    else, the sample is bad, with the reason `op_failed`.
+    It is called from many threads. Take all randomness from the numbers it gets: they are a pure function of seed,
+    epoch and sample. A bare function in a list of ops is wrapped in a Function with eight numbers.
+
+    If it raises, or returns anything but an image of the same shape, the feed raises SampleError with that error as its
+    cause; under `Feed(on_error="bad")` the sample is a bad one with the reason `op_failed`. A MemoryError is always
+    raised.
+
+    Args:
+        function (Callable[[np.ndarray, np.ndarray], np.ndarray]): Takes the image, uint8 (height, width, channels), and
+            the numbers, float64 (draws,) in [0, 1); returns an image of the same shape and dtype. It may change the
+            image in place; it must copy it to keep it, since the memory is reused.
+        draws (int): Random numbers per sample, in [0, 65536]. Default: 8.
+
+    Raises:
+        ConfigError: If `function` is not callable or is a class, or `draws` is out of range.
+
+    Example:
+        >>> def darker(image, numbers):
+        ...     return image // 2
+        >>> feed = ff.Feed(ff.Arrays(np.full((1, 1, 1, 3), 100, np.uint8)), [ff.Function(darker, draws=0)], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([50, 50, 50], dtype=uint8)
     """
 
     function: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    draws: int = 8  # numbers per sample
+    draws: int = 8
 
     kind: ClassVar[Kind] = "change"
 

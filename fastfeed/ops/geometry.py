@@ -1,4 +1,4 @@
-"""Ops that move pixels: resize, crop, flip.
+"""Ops that move pixels: resize, crop a random part and scale it, flip.
 
 A run of these ops is a single resampling: [Resize(256), CenterCrop(224), RandomFlip()] reads each source pixel once and
 blurs once. All resampling is antialiased.
@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SpecError
+from fastfeed.errors import ConfigError
 from fastfeed.ops.base import (
     Border,
     Kind,
@@ -27,12 +27,11 @@ from fastfeed.ops.base import (
 from fastfeed.runtime.kernel import kernel
 from fastfeed.spec import Spec
 
-__all__ = ["CenterCrop", "RandomFlip", "RandomResizedCrop", "Resize"]
+__all__ = ["RandomFlip", "RandomResizedCrop", "Resize"]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Resize((160, 160))",
     'Resize((160, 160), fit="pad")',
-    "CenterCrop(160)",
     "RandomResizedCrop(160)",
     "RandomFlip()",
 )
@@ -68,15 +67,31 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resize:
-    """Scale to (height, width), or scale the short side to `size` and keep the aspect ratio.
+    """Scale an image, with an antialiased filter.
 
-    fit   "exact" (default for a pair): to that size, regardless of aspect ratio; an int is a square
-          "short" (default for an int): the short side becomes `size`
-          "long": the long side becomes `size`
-          "pad": as large as fits inside `size`, centered and padded with `fill` (RGB); an int is a square
+    Same pixels as Pillow's `Image.resize`, within a level. A run of geometric ops is one resampling.
+
+    Args:
+        size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.
+        filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
+        fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio (an int is a square).
+            "short": the short side becomes `size`. "long": the long side does. "pad": as large as fits inside `size`,
+            centered, with a border of `fill` (an int is a square). Default: None, which is "exact" for a pair and
+            "short" for an int.
+        fill (tuple[int, int, int]): RGB of the border under fit="pad", in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range, or `fit` does not go with `size` or `fill`.
+
+    Example:
+        >>> photo = ff.Spec((480, 640, 3), "uint8", "HWC")
+        >>> print(ff.Resize(256).out(photo))
+        HWC uint8[256, 341, 3]
+        >>> print(ff.Resize((224, 224), fit="pad").out(photo))
+        HWC uint8[224, 224, 3]
     """
 
-    size: int | tuple[int, int]  # pixels
+    size: int | tuple[int, int]
     filter: str = "bilinear"
     fit: Literal["exact", "short", "long", "pad"] | None = None
     fill: tuple[int, int, int] = (0, 0, 0)
@@ -129,7 +144,18 @@ class Resize:
         return window_params(box, same_size(want, sizes))
 
     def largest_results(self, unlimited: int) -> tuple[tuple[int, int], ...]:
-        """(height, width) of the largest results where the image's shape decides; `unlimited` for no limit."""
+        """Largest sizes that scaling to a given short or long side can have.
+
+        Args:
+            unlimited (int): Stands for a side without a limit, pixels.
+
+        Returns:
+            Pairs (height, width), pixels; empty where `size` alone decides.
+
+        Example:
+            >>> ff.Resize(256).largest_results(unlimited=65_535)
+            ((256, 65535), (65535, 256))
+        """
         want = check_size("Resize", self.size)[0]
         return {"short": ((want, unlimited), (unlimited, want)), "long": ((want, want),)}.get(self._fit, ())
 
@@ -150,49 +176,30 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
-class CenterCrop:
-    """Crop the center.
-
-    If an image turns out to be smaller, the largest center crop of the same shape is enlarged.
-    """
-
-    size: int | tuple[int, int]  # pixels; an int is a square
-
-    kind: ClassVar[Kind] = "geometry"
-    draws: ClassVar[int] = 0
-
-    def __post_init__(self) -> None:
-        freeze(self)
-        check_size("CenterCrop", self.size)
-
-    def out(self, spec: Spec) -> Spec:
-        need_pixels(self, spec)
-        height, width = check_size("CenterCrop", self.size)
-        if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
-            raise SpecError(
-                f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or Pad for a border"
-            )
-        return spec.with_size(height, width)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want = np.array(check_size("CenterCrop", self.size), np.int64)
-        cut_size, fits = fit_inside(want, sizes)
-        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2)
-        return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
-
-
-@dataclass(frozen=True, slots=True)
 class RandomResizedCrop:
     """Crop a box of random area and aspect ratio and scale it to `size`, as for training ImageNet classifiers.
 
-    Area, then aspect ratio (log-uniform), are tried ten times until the box fits; else the largest centered box whose
-    ratio is allowed. After Szegedy et al., "Going deeper with convolutions" (2015); rounding as in torchvision's
-    `RandomResizedCrop.get_params`.
+    Ten pairs of area (uniform) and aspect ratio (log-uniform) are tried until a box fits; if none does, the largest
+    centered box of an allowed ratio is used. Szegedy et al., "Going deeper with convolutions" (2015); rounding as in
+    torchvision's `RandomResizedCrop.get_params`.
+
+    Args:
+        size (int | tuple[int, int]): (height, width) of the result, or the side of a square, in [1, 65535] pixels.
+        scale (tuple[float, float]): Lowest and highest share of the image's area, in (0, 1]. Default: (0.08, 1.0).
+        ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 / 4, 4 / 3).
+        filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> print(ff.RandomResizedCrop(224, scale=(0.35, 1.0)).out(ff.Spec((480, 640, 3), "uint8", "HWC")))
+        HWC uint8[224, 224, 3]
     """
 
-    size: int | tuple[int, int]  # pixels; an int is a square
-    scale: tuple[float, float] = (0.08, 1.0)  # share of the image's area
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height
+    size: int | tuple[int, int]
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
     filter: str = "bilinear"
 
     kind: ClassVar[Kind] = "geometry"
@@ -244,7 +251,22 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True, slots=True)
 class RandomFlip:
-    """Mirror with probability p, left to right by default; "both" decides each direction independently."""
+    """Mirror an image with a given probability.
+
+    Args:
+        p (float): Probability of each direction, in [0, 1]. Default: 0.5.
+        direction (str): "horizontal" (left to right), "vertical" (top to bottom), or "both", which decides each
+            direction independently. Default: "horizontal".
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> image = np.arange(3, dtype=np.uint8).reshape(1, 1, 3, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.RandomFlip(p=1.0)], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([2, 1, 0], dtype=uint8)
+    """
 
     p: float = 0.5
     direction: Literal["horizontal", "vertical", "both"] = "horizontal"

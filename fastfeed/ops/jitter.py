@@ -24,16 +24,30 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 
 @dataclass(frozen=True, slots=True)
 class ColorJitter:
-    """Random brightness, contrast, saturation and hue, in an order drawn per sample. torchvision's ColorJitter.
+    """Change brightness, contrast, saturation and hue, in an order drawn per sample.
 
-    A number b means factors from max(0, 1 - b) to 1 + b, for the hue turns from -b to b; a pair is the range itself.
-    Adjustments that cannot change anything, such as 0, are left out; all orders of the rest are equally likely.
+    torchvision's `ColorJitter`. Adjustments that cannot change anything, such as 0, are left out; all orders of the
+    rest are equally likely.
+
+    Args:
+        brightness (float | tuple[float, float]): As `Brightness`: b draws factors from max(0, 1 - b) to 1 + b, a pair
+            is the range itself; in [0, 100]. Default: 0.
+        contrast (float | tuple[float, float]): Factors, as `Contrast`. Default: 0.
+        saturation (float | tuple[float, float]): Factors, as `Saturation`. Default: 0.
+        hue (float | tuple[float, float]): Turns, as `Hue`: h draws shifts from -h to h; in [-0.5, 0.5]. Default: 0.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.ColorJitter(0.4, hue=0.1).ops
+        (Brightness(amount=0.4), Hue(amount=0.1))
     """
 
-    brightness: float | tuple[float, float] = 0  # factors in [0, 100]
+    brightness: float | tuple[float, float] = 0
     contrast: float | tuple[float, float] = 0
     saturation: float | tuple[float, float] = 0
-    hue: float | tuple[float, float] = 0  # turns in [-0.5, 0.5]
+    hue: float | tuple[float, float] = 0
 
     kind: ClassVar[Kind] = "change"
 

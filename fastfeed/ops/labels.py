@@ -22,11 +22,23 @@ _MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
 class OneHot:
     """Encode labels one-hot: float32 (n, classes), as categorical cross-entropy expects.
 
-    Same as Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of zeros. It may be
+    As Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of zeros. It may be
     anywhere in the list, since it does not touch pixels.
+
+    Args:
+        classes (int | None): Number of classes, in [1, 2**24]. Default: None, as many as the source has names for.
+
+    Raises:
+        ConfigError: If `classes` is out of range.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((2, 1, 1, 3), np.uint8), [2, -1])
+        >>> next(iter(ff.Feed(source, [ff.OneHot(3)], batch=2, shuffle=False))).labels
+        array([[0., 0., 1.],
+               [0., 0., 0.]], dtype=float32)
     """
 
-    classes: int | None = None  # None: as many as the source has names for
+    classes: int | None = None
 
     kind: ClassVar[Kind] = "label"
     draws: ClassVar[int] = 0
@@ -41,15 +53,28 @@ class OneHot:
 
 @dataclass(frozen=True, slots=True)
 class LabelSmoothing:
-    """Smooth labels: float32 (n, classes), 1 - smoothing for the class plus smoothing spread evenly over all classes.
+    """Smooth labels: 1 - smoothing for the class, plus smoothing spread evenly over all classes.
 
-    After Szegedy et al., "Rethinking the Inception Architecture" (2016); the same numbers as `label_smoothing` of
-    Keras's CategoricalCrossentropy and of PyTorch's CrossEntropyLoss, so use one of them, not both. It may
-    be before or after MixUp: the result is the same.
+    float32 (n, classes). Szegedy et al., "Rethinking the Inception Architecture" (2016); the same numbers as
+    `label_smoothing` of Keras's `CategoricalCrossentropy` and of PyTorch's `CrossEntropyLoss`, so use one of them, not
+    both. It may be before or after `MixUp`: the result is the same.
+
+    Args:
+        smoothing (float): Share that is spread, in [0, 1). Default: 0.1.
+        classes (int | None): Number of classes, in [1, 2**24]. Default: None, as many as the source has names for, or
+            as `OneHot` says.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((1, 1, 1, 3), np.uint8), [2])
+        >>> next(iter(ff.Feed(source, [ff.LabelSmoothing(0.2, classes=4)], batch=1))).labels
+        array([[0.05, 0.05, 0.85, 0.05]], dtype=float32)
     """
 
-    smoothing: float = 0.1  # share, in [0, 1)
-    classes: int | None = None  # None: as many as the source has names for, or as OneHot says
+    smoothing: float = 0.1
+    classes: int | None = None
 
     kind: ClassVar[Kind] = "label"
     draws: ClassVar[int] = 0

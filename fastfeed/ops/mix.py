@@ -42,14 +42,27 @@ def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class MixUp:
-    """Blend each image and its label with another sample's as a weighted mean: Zhang et al., "mixup" (2017).
+    """Blend each image and its label with another sample's as a weighted mean.
 
-    lambda, the sample's own share, is from Beta(alpha, alpha), drawn per sample. Labels become soft:
-    float32 (n, classes).
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Lambda, the sample's own share, is drawn per
+    sample from Beta(alpha, alpha). Labels become soft: float32 (n, classes).
+
+    Args:
+        alpha (float): Parameter of the beta distribution, in (0, 1000]; below 1 most shares are close to 0 or 1.
+            Default: 0.2.
+        p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((2, 1, 1, 3), np.uint8), [0, 1], classes=("cat", "dog"))
+        >>> next(iter(ff.Feed(source, [ff.MixUp()], batch=2))).labels.sum(axis=1)
+        array([1., 1.], dtype=float32)
     """
 
-    alpha: float = 0.2  # > 0; below 1 most shares are close to 0 or 1
-    p: float = 1.0  # fraction of samples that are mixed
+    alpha: float = 0.2
+    p: float = 1.0
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 2  # whether, lambda
@@ -72,15 +85,29 @@ class MixUp:
 
 @dataclass(frozen=True, slots=True)
 class CutMix:
-    """Replace a box of each image by the same box of another, and mix labels by area: Yun et al. (2019).
+    """Replace a box of each image by the same box of another sample, and mix labels by area.
 
-    The box has the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies anywhere,
-    and the part outside the image is cut off and not counted: as torchvision's v2.CutMix, but drawn per sample.
-    Labels become soft: float32 (n, classes).
+    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers" (2019). The box has the image's shape and
+    1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies anywhere, and the part outside the image is
+    cut off and not counted: as torchvision's `v2.CutMix`, but drawn per sample. Labels become soft: float32 (n,
+    classes).
+
+    Args:
+        alpha (float): Parameter of the beta distribution, in (0, 1000]; at 1 all areas are equally likely. Default:
+            1.0.
+        p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8), [0, 1], classes=("cat", "dog"))
+        >>> next(iter(ff.Feed(source, [ff.CutMix()], batch=2))).labels.sum(axis=1)
+        array([1., 1.], dtype=float32)
     """
 
-    alpha: float = 1.0  # > 0; 1: all areas are equally likely
-    p: float = 1.0  # fraction of samples that are mixed
+    alpha: float = 1.0
+    p: float = 1.0
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 4  # whether, lambda, a place
@@ -111,15 +138,31 @@ class CutMix:
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
-    """Combine four samples around a random point of one canvas, as in YOLOv4 (2020).
+    """Combine four samples around a random point of one canvas.
 
-    Images keep their scale and are cropped to the part that would lie there if all four met at that point, as in
-    keras-cv's Mosaic. The sample itself is at the top left, the others follow row by row. Labels are mixed by area and
-    become soft: float32 (n, classes).
+    Bochkovskiy et al., "YOLOv4" (2020). Images keep their scale and are cropped to the part that would lie there if all
+    four met at that point, as in keras-cv's `Mosaic`. The sample itself is at the top left, the others follow row by
+    row. Labels are mixed by area and become soft: float32 (n, classes).
+
+    Args:
+        p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
+        center (tuple[float, float]): Where the point may lie, lowest and highest share of height and of width, in [0,
+            1]. Default: (0.25, 0.75).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> images = np.arange(4, dtype=np.uint8).repeat(4).reshape(4, 2, 2, 1)
+        >>> source = ff.Arrays(images, [0, 1, 2, 3], classes=("a", "b", "c", "d"))
+        >>> feed = ff.Feed(source, [ff.Mosaic(center=(0.5, 0.5))], batch=4, shuffle=False)
+        >>> next(iter(feed)).images[0, :, :, 0]
+        array([[0, 1],
+               [2, 3]], dtype=uint8)
     """
 
-    p: float = 1.0  # fraction of samples that are mixed
-    center: tuple[float, float] = (0.25, 0.75)  # where the point may lie, as shares of height and of width
+    p: float = 1.0
+    center: tuple[float, float] = (0.25, 0.75)
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 3  # whether, a place
@@ -148,13 +191,25 @@ class Mosaic:
 
 @dataclass(frozen=True, slots=True)
 class RandomChoice:
-    """Apply one of several mixing ops to each sample: RandomChoice([MixUp(0.8), CutMix(1.0)]), as in most ViT recipes.
+    """Apply one of several mixing ops to each sample, as most recipes for vision transformers do.
 
-    For ops that combine samples; `OneOf` chooses among ops that change one image.
+    It chooses among ops that combine samples; `OneOf` chooses among ops that change one image.
+
+    Args:
+        ops (Sequence[Op]): `MixUp`, `CutMix`, `Mosaic`; at least one.
+        weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all 0. Default: None, all
+            equally likely.
+
+    Raises:
+        ConfigError: If `ops` or `weights` are none of these.
+
+    Example:
+        >>> ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)])
+        RandomChoice(ops=(MixUp(alpha=0.8, p=1.0), CutMix(alpha=1.0, p=1.0)), weights=None)
     """
 
     ops: Sequence[Any]
-    weights: Sequence[float] | None = None  # how often, in proportion; None: all equally
+    weights: Sequence[float] | None = None
 
     kind: ClassVar[Kind] = "mix"
 

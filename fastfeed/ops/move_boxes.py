@@ -65,7 +65,7 @@ def boxes_after(
         current, share = _clip(current, _edges(stage.limits[rows]))
         visible = visible * share
         forward = stage.forward[rows]
-        path = forward @ path
+        path = _product(forward, path)
         current = _bounds(forward, _corners(current))
         # what bounds a box that was turned twice is larger than what bounds the corners turned twice: both hold it
         current = _intersection(current, _bounds(path, corners))
@@ -108,9 +108,16 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
     return Stage(forward, back, limits, sizes)
 
 
+def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Matrix products (m, 3, 3), each the same to the bit however many there are: `@` of NumPy 2.0 is not."""
+    rows, columns = first.transpose(2, 0, 1)[..., None], second.transpose(1, 0, 2)[:, :, None]
+    return rows[0] * columns[0] + rows[1] * columns[1] + rows[2] * columns[2]
+
+
 def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in sign, lines break."""
-    projected = points @ matrices[:, :, :2].transpose(0, 2, 1) + matrices[:, None, :, 2]
+    columns = matrices.transpose(2, 0, 1)[:, :, None]
+    projected = points[..., :1] * columns[0] + points[..., 1:] * columns[1] + columns[2]
     with np.errstate(divide="ignore", invalid="ignore"):
         return projected[..., :2] / projected[..., 2:], projected[..., 2]
 

@@ -29,16 +29,30 @@ _BINS = "the levels between which strength is divided; 31 is usual"
 class RandAugment:
     """Apply `num_ops` random ops to each sample, all at the same strength.
 
-    Drawn from fourteen: identity, shears, translations, rotation, brightness, color, contrast, sharpness, posterize,
-    solarize, autocontrast, equalize; directions are random. Cubuk et al., "RandAugment: Practical automated
-    data augmentation with a reduced search space" (2019), with the strengths of torchvision's `RandAugment`.
+    Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space" (2019), with the
+    strengths of torchvision's `RandAugment`. Drawn from fourteen: identity, shears, translations, rotation, brightness,
+    color, contrast, sharpness, posterize, solarize, autocontrast, equalize; directions are random.
+
+    Args:
+        num_ops (int): Ops in sequence, in [1, 16]. Default: 2.
+        magnitude (int): Level of strength, in [0, bins). Default: 9.
+        bins (int): Levels between no and full strength, in [2, 1000]. Default: 31.
+        filter (str): For ops that move pixels, "nearest" or "bilinear". Default: "nearest".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.RandAugment(num_ops=2, magnitude=12)
+        RandAugment(num_ops=2, magnitude=12, bins=31, filter='nearest', fill=(0, 0, 0))
     """
 
-    num_ops: int = 2  # in sequence, in [1, 16]
-    magnitude: int = 9  # level of strength, in [0, bins)
-    bins: int = 31  # levels, in [2, 1000]
-    filter: str = "nearest"  # for ops that move pixels; or "bilinear"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
+    num_ops: int = 2
+    magnitude: int = 9
+    bins: int = 31
+    filter: str = "nearest"
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
 
@@ -80,13 +94,25 @@ class RandAugment:
 class TrivialAugmentWide:
     """Apply one random op to each sample, at a random strength; there is nothing to tune.
 
-    Drawn from `RandAugment`'s fourteen ops, with wider strengths. Müller & Hutter, "TrivialAugment: Tuning-free Yet
-    State-of-the-Art Data Augmentation" (2021), with the strengths of torchvision's `TrivialAugmentWide`.
+    Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation" (2021), with the strengths
+    of torchvision's `TrivialAugmentWide`. Drawn from `RandAugment`'s fourteen ops, over wider ranges of strength.
+
+    Args:
+        bins (int): Levels between no and full strength, in [2, 1000]. Default: 31.
+        filter (str): For ops that move pixels, "nearest" or "bilinear". Default: "nearest".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.TrivialAugmentWide(filter="bilinear")
+        TrivialAugmentWide(bins=31, filter='bilinear', fill=(0, 0, 0))
     """
 
-    bins: int = 31  # levels of strength, in [2, 1000]
-    filter: str = "nearest"  # for ops that move pixels; or "bilinear"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
+    bins: int = 31
+    filter: str = "nearest"
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 3  # op, strength, direction
@@ -112,13 +138,25 @@ class TrivialAugmentWide:
 class AutoAugment:
     """Apply one of 25 learned pairs of ops to each sample, each op with its own probability.
 
-    `policy` is the dataset the pairs were learned on: "imagenet", "cifar10" or "svhn". Cubuk et al., "AutoAugment:
-    Learning Augmentation Strategies from Data" (2018), with torchvision's strengths; directions are random.
+    Cubuk et al., "AutoAugment: Learning Augmentation Strategies from Data" (2018), with torchvision's strengths;
+    directions are random.
+
+    Args:
+        policy (str): The data set that the pairs were learned on: "imagenet", "cifar10" or "svhn". Default: "imagenet".
+        filter (str): For ops that move pixels, "nearest" or "bilinear". Default: "nearest".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.AutoAugment("cifar10")
+        AutoAugment(policy='cifar10', filter='nearest', fill=(0, 0, 0))
     """
 
     policy: str = "imagenet"
-    filter: str = "nearest"  # for ops that move pixels; or "bilinear"
-    fill: tuple[int, int, int] = (0, 0, 0)  # RGB, of pixels from outside the image
+    filter: str = "nearest"
+    fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 5  # pair, whether to apply each op, directions

@@ -13,8 +13,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import check_fill
-from fastfeed.ops.color import AutoContrast, Brightness, Contrast, Equalize, Invert, Posterize, Saturation, Solarize
+from fastfeed.ops.color import Brightness, Contrast, Saturation
 from fastfeed.ops.filters import Sharpness
+from fastfeed.ops.levels import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.warp import Affine, affine_matrices, check_warp_filter
 

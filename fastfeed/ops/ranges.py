@@ -39,7 +39,14 @@ class RandomAmountOp:
 
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
-        """(low, high); ConfigError if the op's fields are invalid."""
+        """Lowest and highest strength that is drawn; equal where it is fixed.
+
+        Returns:
+            (low, high), in the op's own unit.
+
+        Raises:
+            ConfigError: If the op's fields are out of range.
+        """
 
     def __post_init__(self) -> None:
         freeze(self)

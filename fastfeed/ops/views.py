@@ -36,13 +36,24 @@ class ViewGroup:
 
 @dataclass(frozen=True, slots=True)
 class FiveCrop:
-    """Crop the four corners and the center: images become (n, 5, height, width, channels), to average predictions over.
+    """Crop the four corners and the center, to average predictions over.
 
-    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. For an image smaller
-    than `size`, all five are its largest center crop of that shape, enlarged.
+    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. Images become (n, 5, height,
+    width, channels). For an image smaller than `size`, all five are its largest center crop of that shape, enlarged.
+
+    Args:
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+
+    Raises:
+        ConfigError: If `size` is out of range.
+
+    Example:
+        >>> image = np.arange(9, dtype=np.uint8).reshape(1, 3, 3, 1)
+        >>> next(iter(ff.Feed(ff.Arrays(image), [ff.FiveCrop(1)], batch=1))).images.ravel()
+        array([0, 2, 6, 8, 4], dtype=uint8)
     """
 
-    size: int | tuple[int, int]  # pixels; an int is a square
+    size: int | tuple[int, int]
 
     kind: ClassVar[Kind] = "views"
     draws: ClassVar[int] = 0
@@ -61,12 +72,24 @@ class FiveCrop:
 
 @dataclass(frozen=True, slots=True)
 class TenCrop:
-    """FiveCrop, then FiveCrop of the mirrored image: images become (n, 10, height, width, channels).
+    """Crop the four corners and the center of the image, then of its mirror image.
 
-    As torchvision's `TenCrop`, in its order; vertical=True mirrors top to bottom instead of left to right.
+    As torchvision's `TenCrop`, in its order. Images become (n, 10, height, width, channels).
+
+    Args:
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        vertical (bool): Mirror top to bottom instead of left to right. Default: False.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> image = np.arange(9, dtype=np.uint8).reshape(1, 3, 3, 1)
+        >>> next(iter(ff.Feed(ff.Arrays(image), [ff.TenCrop(1)], batch=1))).images.ravel()
+        array([0, 2, 6, 8, 4, 2, 0, 8, 6, 4], dtype=uint8)
     """
 
-    size: int | tuple[int, int]  # pixels; an int is a square
+    size: int | tuple[int, int]
     vertical: bool = False
 
     kind: ClassVar[Kind] = "views"
@@ -87,12 +110,29 @@ class TenCrop:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`count` random crops of one kind; `ops` apply only to these, with separate random numbers for each crop."""
+    """Random crops of one size, as a part of `MultiCrop`.
 
-    size: int | tuple[int, int]  # pixels; an int is a square
+    Args:
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        count (int): Crops per image, in [1, 64]. Default: 1.
+        scale (tuple[float, float]): Lowest and highest share of the image's area, in (0, 1]; as `RandomResizedCrop`.
+            Default: (0.08, 1.0).
+        ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 / 4, 4 / 3).
+        ops (Sequence[Op | Callable]): Ops for these crops alone, each crop with random numbers of its own. Default: ().
+        filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
+
+    Raises:
+        ConfigError: If a field is out of range, or an op does not move or change pixels.
+
+    Example:
+        >>> ff.View(96, count=8, scale=(0.05, 0.4)).crop
+        RandomResizedCrop(size=96, scale=(0.05, 0.4), ratio=(0.75, 1.3333333333333333), filter='bilinear')
+    """
+
+    size: int | tuple[int, int]
     count: int = 1
-    scale: tuple[float, float] = (0.08, 1.0)  # share of the image's area, as RandomResizedCrop
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
     ops: Sequence[Any] = ()
     filter: str = "bilinear"
 
@@ -127,10 +167,20 @@ class View:
 class MultiCrop:
     """Several random crops of each image, as in DINO and SwAV: a few large ones and many small ones.
 
-        MultiCrop((View(224, 2, scale=(0.4, 1.0)), View(96, 8, scale=(0.05, 0.4))))
+    Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments" (2020). `batch.views`
+    holds an array per View, (n, count, height, width, channels); `batch.images` is the first of them.
 
-    `batch.views` holds an array per View, (n, count, height, width, channels); `batch.images` is the first of them.
-    After Caron et al., "Unsupervised learning of visual features by contrasting cluster assignments" (2020).
+    Args:
+        views (tuple[View, ...]): One to 15 of them, in the order of `batch.views`.
+
+    Raises:
+        ConfigError: If `views` is anything else.
+
+    Example:
+        >>> op = ff.MultiCrop((ff.View(8, 2, scale=(0.4, 1.0)), ff.View(4, 6, scale=(0.05, 0.4))))
+        >>> batch = next(iter(ff.Feed(ff.Arrays(np.zeros((3, 16, 16, 3), np.uint8)), [op], batch=3)))
+        >>> [view.shape for view in batch.views]
+        [(3, 2, 8, 8, 3), (3, 6, 4, 4, 3)]
     """
 
     views: tuple[View, ...]

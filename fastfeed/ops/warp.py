@@ -62,10 +62,26 @@ def check_warp_filter(name: str, filter: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """Rotate about the center by a random angle, keeping the size.
+    """Rotate about the center by a random angle; the size stays.
 
-    A number d means degrees in [-d, d], a pair is the range itself; > 0 is counterclockwise, as in torchvision's
-    `RandomRotation`. Pixels from outside the image become `fill` (RGB).
+    As torchvision's `RandomRotation`.
+
+    Args:
+        degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the range itself, both in
+            [-360, 360]. Above 0 is counterclockwise.
+        filter (str): "bilinear" or "nearest". Default: "bilinear".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> image = np.arange(9, dtype=np.uint8).reshape(1, 3, 3, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.Rotate((90, 90), filter="nearest")], batch=1)
+        >>> next(iter(feed)).images[0, :, :, 0]
+        array([[2, 5, 8],
+               [1, 4, 7],
+               [0, 3, 6]], dtype=uint8)
     """
 
     degrees: float | Range
@@ -95,13 +111,27 @@ class Rotate:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Rotate, translate, scale and shear by random amounts, keeping the size. As torchvision's `RandomAffine`.
+    """Rotate, translate, scale and shear by random amounts; the size stays.
 
-    degrees    a number d means [-d, d]; > 0 is clockwise
-    translate  maximum, as fractions of the width and of the height; whole pixels
-    scale      range of the factor
-    shear      degrees: s means [-s, s] along x; (low, high) along x; (low, high, low, high) along x, then y
-    fill       RGB, for pixels from outside the image
+    As torchvision's `RandomAffine`.
+
+    Args:
+        degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the range itself, in
+            [-360, 360]. Above 0 is clockwise. Default: 0.0.
+        translate (tuple[float, float]): Largest shift, as shares of width and height, in [0, 1]; rounded to whole
+            pixels. Default: (0.0, 0.0).
+        scale (tuple[float, float]): Lowest and highest factor, in [0.001, 1000]. Default: (1.0, 1.0).
+        shear (float | tuple[float, ...]): Degrees in [-89, 89]. A number s draws from -s to s along x; two numbers are
+            the range along x, four the ranges along x and y. Default: 0.0.
+        filter (str): "bilinear" or "nearest". Default: "bilinear".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2))
+        Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2), shear=0.0, filter='bilinear', fill=(0, 0, 0))
     """
 
     degrees: float | Range = 0.0
@@ -149,13 +179,26 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Perspective:
-    """Distort the perspective with probability p: each corner moves inward by up to `distortion` of half a side.
+    """Distort the perspective with a given probability: every corner moves inward by a random amount.
 
-    Whole pixels, and from corners at pixel indices, as torchvision's `RandomPerspective.get_params`. Corners that would
+    As torchvision's `RandomPerspective.get_params`: whole pixels, from corners at pixel indices. Corners that would
     fold the image over (distortion near 1, or sides of one or two pixels) leave it as it is.
+
+    Args:
+        distortion (float): Largest shift of a corner, as a share of half a side, in [0, 1]. Default: 0.5.
+        p (float): Probability that a sample is distorted, in [0, 1]. Default: 0.5.
+        filter (str): "bilinear" or "nearest". Default: "bilinear".
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.Perspective(0.3, p=1.0)
+        Perspective(distortion=0.3, p=1.0, filter='bilinear', fill=(0, 0, 0))
     """
 
-    distortion: float = 0.5  # in [0, 1]
+    distortion: float = 0.5
     p: float = 0.5
     filter: str = "bilinear"
     fill: tuple[int, int, int] = (0, 0, 0)

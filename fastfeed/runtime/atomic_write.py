@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-__all__ = ["atomic_write", "sync_folder"]
+from fastfeed.system.folders import sync_folder
+
+__all__ = ["atomic_write"]
 
 
 @contextmanager
@@ -46,15 +47,3 @@ def atomic_write(
         raise
     if sync_parent:
         sync_folder(folder)
-
-
-def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Make the names in a folder outlive a power cut. Network file systems that have no such call are let be."""
-    folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(folder)

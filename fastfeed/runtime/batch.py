@@ -4,25 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+
+from fastfeed.errors import ConfigError
 
 __all__ = ["Batch", "Boxes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
-    """Boxes of the objects in n images, padded to the same number in each: the first `counts` are real, in the source's
-    order."""
+    """Boxes of the objects in n images, padded to the same number in each: the first `counts` are real.
 
-    boxes: np.ndarray  # float32 (n, boxes, 4): left, top, right, bottom in pixels of the image; 0 for padding
-    labels: np.ndarray  # int64 (n, boxes); -1 for padding
-    counts: np.ndarray  # int64 (n,)
+    Indexing with rows gives the boxes of these images.
+
+    Args:
+        boxes (np.ndarray): float32 (n, boxes, 4): left, top, right, bottom in pixels of the image; 0 for padding.
+        labels (np.ndarray): int64 (n, boxes); -1 for padding.
+        counts (np.ndarray): int64 (n,).
+
+    Example:
+        >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
+        >>> source = ff.Objects(images, boxes=[[[0, 0, 4, 2]], []], labels=[[1], []])
+        >>> batch = next(iter(ff.Feed(source, [ff.RandomFlip(p=1.0)], batch=2, shuffle=False)))
+        >>> batch.objects.boxes[0], batch.objects.labels.ravel(), batch.objects.counts
+        (array([[4., 0., 8., 2.]], dtype=float32), array([ 1, -1]), array([1, 0]))
+    """
+
+    boxes: np.ndarray
+    labels: np.ndarray
+    counts: np.ndarray
 
     @classmethod
     def none(cls, n: int, boxes: int) -> Boxes:
-        """Padding only, for this number of boxes in each image."""
+        """Padding only.
+
+        Args:
+            n (int): Images.
+            boxes (int): Room for boxes in each image.
+
+        Returns:
+            Boxes whose counts are 0.
+
+        Example:
+            >>> ff.Boxes.none(2, boxes=5).boxes.shape
+            (2, 5, 4)
+        """
         return cls(np.zeros((n, boxes, 4), np.float32), np.full((n, boxes), -1, np.int64), np.zeros(n, np.int64))
 
     def __len__(self) -> int:
@@ -34,21 +62,48 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """One step's samples of one rank: n = the batch per rank, the same for every step."""
+    """One step's samples of one rank: n = the batch per rank, the same for every step.
 
-    images: np.ndarray  # (n, *program.shape), spec.dtype
-    labels: np.ndarray  # int64 (n,); float32 (n, classes) where an op makes them soft
-    weights: np.ndarray  # float32 (n,): 0 for padding and masked samples, else 1, or the source's weight
-    ids: np.ndarray  # int64 (n,): of a substitute, its own id
+    Args:
+        images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.
+        labels (np.ndarray): int64 (n,), -1 for none; float32 (n, classes) where an op makes them soft.
+        weights (np.ndarray): float32 (n,): 0 for padding and masked samples, else 1, or the source's weight.
+        ids (np.ndarray): Sample ids, int64 (n,); of a substitute, its own.
+        epoch (int): Counts from 0.
+        step (int): Within the epoch, counts from 0.
+        columns (Mapping[str, np.ndarray]): Other values that the source carries, by name. Default: {}, none.
+        views (tuple[np.ndarray, ...]): Per size of views, (n, views, ...); `images` is the first. Default: ().
+        objects (Boxes | None): Of sources with boxes. Default: None.
+        masks (np.ndarray | None): uint8 (n, height, width): class of each pixel, 255 where unknown. Default: None.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8), np.arange(8))
+        >>> batch = next(iter(ff.Feed(source, [], batch=4, shuffle=False)))
+        >>> batch
+        Batch(epoch 0, step 0: uint8[4, 4, 4, 3])
+        >>> batch.labels, batch.weights
+        (array([0, 1, 2, 3]), array([1., 1., 1., 1.], dtype=float32))
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+    ids: np.ndarray
     epoch: int
     step: int
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # further values of the source for each sample
-    views: tuple[np.ndarray, ...] = ()  # per size of views: (n, views, *spec.shape); `images` is the first
-    objects: Boxes | None = None  # of sources with boxes
-    masks: np.ndarray | None = None  # uint8 (n, height, width): class of each pixel, 255 where unknown
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    views: tuple[np.ndarray, ...] = ()
+    objects: Boxes | None = None
+    masks: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __iter__(self) -> NoReturn:
+        raise ConfigError(
+            "a Batch is not a tuple; take batch.images, batch.labels from it, or iterate feed.to_torch(), "
+            "feed.to_jax() or feed.to_tfdata(), which yield (images, labels)"
+        )
 
     def __repr__(self) -> str:
         shape = ", ".join(map(str, self.images.shape))

@@ -1,7 +1,9 @@
 """Batch memory that is reused when no batch refers to it any more.
 
 Fresh pages cost a page fault each, some 5 % of a batch. A buffer is free when this pool holds the only reference to its
-array; every view or tensor made from it counts. Reference counts are exact, whatever the trainer keeps.
+array; every view or tensor made from it counts. Reference counts are exact, whatever the trainer keeps. But without
+the interpreter's lock a count is the sum of two numbers, which other threads change between the looks at them: there,
+memory is lent instead, and comes back when the last array on it has gone.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -35,15 +38,20 @@ class BufferPool:
         self._shape, self._dtype, self._keep, self._allocate = shape, dtype, keep, allocate
         self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
+        self._lends = not getattr(sys, "_is_gil_enabled", lambda: True)()
+        self._returned: deque[np.ndarray] = deque(maxlen=keep)  # lent memory that is free again
 
     def use_allocator(self, allocate: Allocate) -> None:
         """Allocate from other memory from now on."""
         with self._lock:
             self._allocate, self._buffers = allocate, []
+            self._returned = deque(maxlen=self._keep)
 
     def take(self) -> np.ndarray:
         """An array with undefined content that is not in use."""
         with self._lock:
+            if self._lends:
+                return self._lent()
             for buffer in self._buffers:
                 if buffer.references() == buffer.free_count:
                     return buffer.array.view()
@@ -52,6 +60,26 @@ class BufferPool:
             if len(self._buffers) < self._keep:
                 self._buffers.append(buffer)
             return buffer.array.view()
+
+    def _lent(self) -> np.ndarray:
+        try:
+            memory = self._returned.pop()
+        except IndexError:
+            memory = self._allocate(self._shape, self._dtype)
+            if not hasattr(memory, "__array_interface__"):  # CuPy's: it has a pool of its own, and is not lent
+                return memory
+        return np.asarray(_Loan(memory, self._returned))
+
+
+class _Loan:
+    """What all arrays on lent memory refer to."""
+
+    def __init__(self, memory: np.ndarray, returned: deque[np.ndarray]) -> None:
+        self._memory, self._returned = memory, returned  # first: it is returned whatever happens
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:  # on any thread; a deque needs no lock
+        self._returned.append(self._memory)
 
 
 class _Buffer:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["is_built", "kernel"]
+__all__ = ["is_built", "kernel", "warn_not_built"]
+
+_log = logging.getLogger("fastfeed")
 
 
 def is_built() -> bool:
@@ -19,3 +22,12 @@ def is_built() -> bool:
 def kernel() -> Any:
     """The module; None where it is not built."""
     return importlib.import_module("fastfeed._native") if is_built() else None
+
+
+@lru_cache(maxsize=1)
+def warn_not_built() -> None:
+    """Logs, once per process, that Pillow decodes JPEGs although it was not asked to."""
+    _log.warning(
+        "The JPEG kernel is not part of this installation: JPEGs are decoded by Pillow, and ops run in Python, "
+        'which is slower. `fastfeed doctor` says what to install; decode="pillow" silences this.'
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from fastfeed.errors import DeviceMemory
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Placement", "flatten", "out_of_memory", "size_of"]
+__all__ = ["Placement", "flatten", "is_full", "on_host", "out_of_memory", "size_of"]
 
 
 class Placement(Protocol):
@@ -49,6 +49,16 @@ def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: objec
         f"{batches * size / 1e6:.1f} MB; lower the batch size, or prefetch by one to save {size / 1e6:.1f} MB, "
         f"or make room there: {_first_line(error)}"
     )
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a device, or page-locked memory, has no room: frameworks have several for that."""
+    return isinstance(error, MemoryError) or "out of memory" in str(error)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """The same array, copied from a GPU if it lies there: for frameworks that compute on the processor."""
+    return array.get() if hasattr(array, "__cuda_array_interface__") else array
 
 
 def size_of(arrays: tuple[Any, ...]) -> int:

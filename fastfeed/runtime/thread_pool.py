@@ -12,12 +12,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 
 from fastfeed.errors import FeedClosed
 
-__all__ = ["CancelToken", "ParallelJob", "Prefetcher", "Stop", "ThreadPool"]
+__all__ = ["CancelToken", "LockedIterator", "ParallelJob", "Prefetcher", "Stop", "ThreadPool"]
 
 T = TypeVar("T")
 
@@ -95,14 +96,15 @@ class Stop(Protocol):
 
 
 class CancelToken:
-    """Cancels one stream of jobs. It is also set when the pool is closed."""
+    """Cancels one stream of jobs, or one job of it. It is also set when what it is within is: the pool, the stream."""
 
-    def __init__(self, pool: ThreadPool) -> None:
-        self._event, self._pool_closed = threading.Event(), pool.closed
+    def __init__(self, within: ThreadPool | CancelToken) -> None:
+        self._event: threading.Event = threading.Event()
+        self._within: Stop = within.closed if isinstance(within, ThreadPool) else within
         self.set = self._event.set
 
     def is_set(self) -> bool:
-        return self._event.is_set() or self._pool_closed.is_set()
+        return self._event.is_set() or self._within.is_set()
 
 
 class ParallelJob(Generic[T]):
@@ -149,10 +151,11 @@ class ParallelJob(Generic[T]):
         """`result` will not wait."""
         return self._done.is_set()
 
-    def result(self) -> T:
-        """Wait for the result; raises the job's error."""
+    def result(self, waits: Callable[[], None] | None = None) -> T:
+        """Wait for the result, calling `waits` now and then; raises the job's error."""
         while not self._done.wait(0.2) and not self._stop.is_set():  # a closed pool must not leave a caller waiting
-            pass
+            if waits is not None:
+                waits()
         if self._error is not None:
             error, self._error = self._error, None  # an error holds its frames, and these hold the job: leave no cycle
             try:
@@ -169,8 +172,15 @@ class ParallelJob(Generic[T]):
 class Prefetcher(Generic[T]):
     """Jobs in order, `depth` of them ahead of the one being used."""
 
-    def __init__(self, pool: ThreadPool, jobs: Iterable[ParallelJob[T]], depth: int, stop: CancelToken) -> None:
-        self._pool, self._jobs, self._depth, self._stop = pool, iter(jobs), depth, stop
+    def __init__(
+        self,
+        pool: ThreadPool,
+        jobs: Iterable[ParallelJob[T]],
+        depth: int,
+        stop: CancelToken,
+        waits: Callable[[], None] | None = None,  # called now and then while a result is waited for
+    ) -> None:
+        self._pool, self._jobs, self._depth, self._stop, self._waits = pool, iter(jobs), depth, stop, waits
         self._running: deque[ParallelJob[T]] = deque()
         self._closed = False
         self._end = weakref.finalize(self, stop.set)  # a dropped prefetcher starts no more jobs
@@ -193,7 +203,7 @@ class Prefetcher(Generic[T]):
             except IndexError:  # no job remains, or another thread has just closed this
                 first = None
             if first is not None:
-                return first.result()
+                return first.result(self._waits)
         except BaseException:  # also Ctrl-C between two lines: a half-done step must not be continued
             self.close()
             raise
@@ -203,8 +213,8 @@ class Prefetcher(Generic[T]):
 
     @property
     def ready(self) -> int:
-        """How many results are ready to be taken."""
-        return sum(job.ready for job in list(self._running))
+        """How many results can be taken without waiting: those behind one that is not ready do not count."""
+        return sum(1 for _ in takewhile(lambda job: job.ready, list(self._running)))
 
     def close(self) -> None:
         """Cancel the running jobs."""
@@ -212,3 +222,39 @@ class Prefetcher(Generic[T]):
         self._stop.set()
         self._running.clear()
         self._jobs = iter(())
+
+
+class LockedIterator(Generic[T]):
+    """A generator that several threads may take from: each item is given to one of them.
+
+    `interrupt` makes an item that is waited for end with an error. An error ends the iteration for all threads.
+    """
+
+    def __init__(self, generator: Generator[T, None, None], interrupt: Callable[[], None]) -> None:
+        self._generator, self._interrupt, self._lock = generator, interrupt, threading.Lock()
+        self._ended = ""  # by this error. Not the error itself, which holds its frames, and these hold this iterator
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        with self._lock:
+            if self._ended:
+                raise FeedClosed(f"this iteration has ended with {self._ended}")
+            try:
+                return next(self._generator)
+            except StopIteration:
+                raise
+            except BaseException as error:
+                self._ended = f"{type(error).__name__}: {error}"
+                raise
+
+    def close(self) -> None:
+        """End the generator. It may be called while a thread waits for an item, also from a signal handler there."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._generator.close()
+            finally:
+                self._lock.release()
+        else:
+            self._interrupt()

@@ -33,6 +33,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.runtime.progress import Progress
+from fastfeed.system.clocks import steady_ns
+from fastfeed.system.descriptors import APPEND, open_file
 
 __all__ = ["Span", "Timeline"]
 
@@ -81,10 +84,10 @@ class Timeline:
         name: str = "",
         feed: str | None = None,  # its id in the file, if another process writes for the same feed
         capacity: int = 65_536,
-        clock: Callable[[], int] = time.monotonic_ns,
+        clock: Callable[[], int] = steady_ns,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.clock = clock
+        self.clock, self.progress = clock, Progress(clock)
         self.nvtx = _nvtx()
         feed = feed or secrets.token_hex(4)
         self.helper_arguments = {
@@ -209,7 +212,7 @@ class _TimelineFile:
     ) -> None:
         self._clock, self._wall, self._id, self._pid = clock, wall, feed, os.getpid()
         try:
-            self._fd = os.open(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._fd = open_file(path, APPEND)
         except OSError as error:
             raise ConfigError(
                 f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE"

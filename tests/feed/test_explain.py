@@ -70,7 +70,8 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
     decode   RandomResizedCrop + RandomFlip, one bilinear resampling  HWC uint8[224, 224, 3]
     convert  scale and offset by table                                CHW float32[3, 224, 224]
     on pillow -> in Python with OpenCV
-  a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 are in memory, 19.3 MB"""
+  a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 are in memory, 19.3 MB
+  decoding holds at most 2,147.5 MB at once (an image that needs more is decoded alone), files before it 67.1 MB"""
     )
     assert str(feed) == feed.explain()
     assert repr(feed) == f"Feed(ImageFolder({str(root)!r}): 20 images of 2 classes, batch=8, steps=2)"

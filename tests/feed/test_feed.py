@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_iterating_again_is_the_next_epoch():
     assert [b.ids.tolist() for b in again.batches(0, epochs=3)] == np.concatenate(epochs).reshape(15, 10).tolist()
 
 
-def test_a_new_epoch_crops_anew(photos):
+def test_a_new_epoch_crops_differently(photos):
     with feed(photos, batch=30, shuffle=False) as data:
         first, second = next(data.batches(0)), next(data.batches(1))
     assert first.ids.tolist() == second.ids.tolist()
@@ -71,7 +72,7 @@ def test_unshuffled_is_the_order_of_the_source():
         assert np.concatenate([b.ids for b in data]).tolist() == list(range(50))
 
 
-def test_broken_off_epochs_are_not_taken_up_again():
+def test_interrupted_epochs_are_not_resumed():
     data = numbers()
     for batch in data:
         assert (batch.epoch, batch.step) == (0, 0)
@@ -127,7 +128,9 @@ def address(batch: Batch) -> int:
 def test_memory_is_used_again_when_dropped_and_never_while_held():
     data = numbers(prefetch=1)
     seen = {address(batch) for epoch in range(8) for batch in data}
-    assert len(seen) <= 3, "one in use, one ahead, one being made"
+    # without the interpreter's lock, what another thread has dropped may wait for the thread that made it
+    late = not getattr(sys, "_is_gil_enabled", lambda: True)()
+    assert len(seen) <= 3 + late, "one in use, one ahead, one being made"
     held = [batch for epoch in range(4) for batch in data]
     assert len({address(batch) for batch in held}) == len(held) == 20
     for batch in held:

@@ -143,7 +143,7 @@ def test_an_iteration_that_is_over_may_be_asked_again():
     assert next(following).step == 1
 
 
-def test_an_error_of_the_source_is_raised_in_its_place_and_the_feed_goes_on():
+def test_an_error_of_the_source_is_raised_in_its_place_and_the_feed_continues():
     class Failing(Arrays):
         def read(self, ids: Any) -> list[Any]:
             if 25 in ids:
@@ -155,6 +155,9 @@ def test_an_error_of_the_source_is_raised_in_its_place_and_the_feed_goes_on():
         assert [next(walk).step, next(walk).step] == [0, 1]
         with pytest.raises(ZeroDivisionError, match="in the source"):
             next(walk)
+        assert data.state()["step"] == 2
+        with pytest.raises(ZeroDivisionError, match="in the source"):  # the same batch is due, not the next epoch
+            next(iter(data))
         assert data.state()["step"] == 2
         data.seek(0, 3)
         assert [b.step for b in data] == [3, 4]

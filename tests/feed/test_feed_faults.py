@@ -52,6 +52,23 @@ def test_broken_files_are_replaced_and_listed_once(damaged, tmp_path):
         assert {f.id: f.reason for f in again.stats().bad} == bad, "what was listed is shown once it is met"
 
 
+@pytest.mark.parametrize("on_bad", ["substitute", "mask"])
+def test_a_run_tells_of_its_first_bad_sample_and_counts_the_others_after_each_epoch(damaged, caplog, on_bad):
+    source, bad = damaged
+    with feed(source, batch=8, on_bad=on_bad, prefetch=0) as data:
+        for _ in data:
+            pass
+        after_one = [record.getMessage() for record in caplog.records]
+        list(data)
+    how = {"substitute": "replaced", "mask": "masked"}[on_bad]
+    assert re.match(rf"sample \d+ is bad and was {how}: .*; others are counted at the end of each epoch", after_one[0])
+    assert re.match(
+        rf"{len(bad)} of 80 samples have been bad so far \(.*\); all are in feed.stats\(\).bad", after_one[1]
+    )
+    assert [record.getMessage() for record in caplog.records] == after_one, "nothing new, nothing said"
+    assert {record.name for record in caplog.records} == {"fastfeed"}
+
+
 def test_substitutes_do_not_depend_on_batches_and_ranks(damaged):
     source, _ = damaged
     with feed(source, global_batch=8) as one:

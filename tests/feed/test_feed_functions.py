@@ -65,27 +65,37 @@ def test_what_functions_return_stays_theirs(function, want, behind):
 
 def test_a_failure_holds_for_its_epoch_alone():
     """It came from the epoch's random numbers: an epoch is what it is after a restart, too."""
-    with Feed(SOURCE, [fails_at_times], batch=4, shuffle=False) as feed:
+    with Feed(SOURCE, [fails_at_times], batch=4, shuffle=False, on_error="bad") as feed:
         first, second = ([batch.ids.tolist() for batch in feed.batches(number)] for number in (0, 1))
         bad = feed.stats().bad
     assert first != second
     assert {failure.reason for failure in bad} == {"op_failed"}
     assert "Function(fails_at_times) raised ValueError: 0." in bad[0].detail
-    assert epoch([fails_at_times], 1)[1].reshape(-1, 4).tolist() == second
+    assert epoch([fails_at_times], 1, on_error="bad")[1].reshape(-1, 4).tolist() == second
 
 
 def test_a_repaired_function_gets_its_samples_back(tmp_path):
     path = tmp_path / "bad.jsonl"
-    assert set(epoch([fails_at_times], quarantine=path)[1].tolist()) != set(range(N))
+    assert set(epoch([fails_at_times], quarantine=path, on_error="bad")[1].tolist()) != set(range(N))
     assert len(path.read_text().splitlines()) > 1
     assert epoch([mirrored], quarantine=path)[1].tolist() == list(range(N))
 
 
 def test_a_view_that_fails_replaces_the_sample():
-    images, ids, bad = epoch([FiveCrop(12), Function(fails_at_times, draws=1)], on_bad=FaultPolicy("mask", max_share=1))
+    masked = FaultPolicy("mask", max_share=1, on_error="bad")
+    images, ids, bad = epoch([FiveCrop(12), Function(fails_at_times, draws=1)], on_bad=masked)
     failed = [failure.id for failure in bad]
     assert 0 < len(failed) < N and ids.tolist() == list(range(N))
     assert not images[failed].any() and images[[id for id in range(N) if id not in failed]].any(axis=(2, 3, 4)).all()
+
+
+def test_no_memory_ends_a_run_whatever_the_policy():
+    def hungry(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        raise MemoryError("64 GB")
+
+    for on_error in ("raise", "bad"):
+        with Feed(SOURCE, [hungry], batch=4, on_error=on_error) as feed, pytest.raises(MemoryError, match="64 GB"):
+            next(iter(feed))
 
 
 def test_what_is_no_image_is_said():
@@ -117,9 +127,13 @@ def test_a_failure_names_the_line_and_whom_to_look_at():
     line = broken.__code__.co_firstlineno + 1
     with Feed(SOURCE, [broken], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
         next(iter(feed))
-    assert "is bad in stage augment: " in str(error.value)
+    assert isinstance(error.value.__cause__, ValueError), "with the traceback of the user's own"
+    assert 'mend the function, or Feed(on_error="bad") takes such samples for bad ones' in str(error.value)
     assert f" (test_feed_functions.py, line {line})" in str(error.value)
-    with Feed(SOURCE, [broken], batch=4) as feed, pytest.raises(TooManyFailures, match="check your function, or raise"):
+    with (
+        Feed(SOURCE, [broken], batch=4, on_error="bad") as feed,
+        pytest.raises(TooManyFailures, match="check your fun"),
+    ):
         list(feed)
     with Feed(SOURCE, [Function(divmod)], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
         next(iter(feed))

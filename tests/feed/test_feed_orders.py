@@ -47,7 +47,7 @@ NAMES = ["balanced", "weighted", "repeated", "together", "mixture", "mixture in 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("prefetch", [0, 3])
-def test_goes_on_at_another_world_size(tmp_path: Path, name: str, prefetch: int):
+def test_resumes_at_another_world_size(tmp_path: Path, name: str, prefetch: int):
     source, shuffle = sources(tmp_path / "data")[name]
 
     def rank(r: int, size: int) -> ff.Feed:
@@ -74,7 +74,7 @@ def test_goes_on_at_another_world_size(tmp_path: Path, name: str, prefetch: int)
         assert len(ranks[0]) == 2 * steps - STEP
 
 
-def test_repeats_are_augmented_anew():
+def test_repeats_are_augmented_again():
     with feed(ff.Arrays(NUMBERS + np.arange(8, dtype=np.uint8)[:, None, None], LABELS), [ff.RandomResizedCrop(4)],
               batch=50, shuffle=ff.Repeated(2, together=True)) as made:  # fmt: skip
         batch = next(iter(made))

@@ -99,7 +99,7 @@ def test_samples_known_to_be_bad_are_not_begun():
     class Broken(Far):
         def end(self, *ids: int) -> None:
             for i in ids:
-                failure = Failure(i, self.uri(i), "read", "not_found")
+                failure = Failure(i, self.uri(i), "read", "changed")
                 self.pending[i].pop().set_result(failure if i in self.bad else Arrays.read(self, [i])[0])
 
     source = Broken(bad=[3, 17])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import (
     StateError,
 )
+from fastfeed.ops import LUT, RandomFlip, RandomResizedCrop, Resize
 from fastfeed.sources import Arrays, ImageFolder
 
 # -- ranks and resuming
@@ -95,7 +97,42 @@ def test_a_state_is_a_few_plain_values(photos):
             "global_batch": 6,
             "shuffle": "full",
             "tail": "drop",
-        } | {"fingerprint": photos.fingerprint}
+            "fingerprint": photos.fingerprint,
+            "ops": ["RandomResizedCrop(16)", "RandomFlip()", "Normalize.imagenet()"],
+            "meaning": 1,
+            "on_bad": "substitute, 16 attempts",
+        }
+
+
+def test_other_ops_are_told_and_refused_on_request(photos):
+    with feed(photos, [RandomResizedCrop(16), RandomFlip()], batch=6) as data:
+        saved = data.state()
+    with feed(photos, [RandomResizedCrop(16, scale=(0.5, 1.0)), RandomFlip()], batch=6, on_bad="mask") as other:
+        text = (
+            r"the ops were RandomResizedCrop\(16\), now RandomResizedCrop\(16, scale=\(0.5, 1.0\)\); the policy for "
+            "bad samples was 'substitute, 16 attempts', now 'mask'"
+        )
+        with pytest.warns(RuntimeWarning, match=f"restored at the saved position, but {text}"):
+            other.restore(saved)
+        with pytest.raises(StateError, match=f"cannot restore: {text}; make the feed as it was"):
+            other.restore(saved, strict="ops")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            other.restore({key: value for key, value in saved.items() if key not in ("ops", "meaning", "on_bad")})
+        with pytest.raises(StateError, match="a saved state has no spte; pass"):
+            other.restore(saved | {"spte": 3})
+    with feed(photos, [RandomFlip(), RandomResizedCrop(16)], batch=6) as swapped:
+        with pytest.warns(
+            RuntimeWarning, match=r"were RandomResizedCrop\(16\), RandomFlip\(\), now RandomFlip\(\), Ra"
+        ):
+            swapped.restore(saved)
+
+
+def test_tables_that_are_printed_alike_are_told_apart(photos):
+    low, high = (LUT([min(v, 255 - n) for v in range(256)]) for n in (0, 1))
+    with feed(photos, [Resize((8, 8)), low], batch=6) as data, feed(photos, [Resize((8, 8)), high], batch=6) as other:
+        with pytest.warns(RuntimeWarning, match=r"the ops were LUT\(.*\.\.\..*\)#\w{8}, now LUT"):
+            other.restore(data.state())
 
 
 def test_other_data_is_not_resumed(photos):

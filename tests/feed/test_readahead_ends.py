@@ -58,7 +58,7 @@ def test_dropped_while_it_is_begun():
     assert not ahead._in_flight
 
 
-def test_closing_gives_up_what_nobody_took():
+def test_closing_gives_up_what_no_one_took():
     source = Remote()
     ahead = ReadAhead(source, samples=8)
     tickets = ahead.request(range(30))
@@ -73,7 +73,7 @@ def test_closing_gives_up_what_nobody_took():
     ahead.close()
 
 
-def test_when_nobody_holds_it_the_reads_are_given_up():
+def test_when_no_one_holds_it_the_reads_are_given_up():
     source = Remote()
     ahead = ReadAhead(source)
     source.answer(0)
@@ -99,7 +99,7 @@ def test_a_thread_that_waits_is_let_go(how):
         assert [future.result(LONG) for future in waiting] == [None] * 3
 
 
-def test_nobody_is_held_up_by_a_source_that_takes_long_to_begin():
+def test_no_feed_is_held_up_by_a_source_that_takes_long_to_begin():
     """It connects, say. Neither the one that asks for batches, nor who waits; who closes does wait for a while."""
     entered, go, stop = threading.Event(), threading.Event(), threading.Event()
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.feed.stats import Meter
 
 
 class Clock:
@@ -70,3 +71,35 @@ def test_the_text():
     assert "of the time waiting for data" in text
     assert "(2 threads)" in text
     assert "0 bad samples" in text
+
+
+class Interrupted(int):
+    """A count at which another thread adds to the same meter."""
+
+    def __new__(cls, value, call):
+        number = super().__new__(cls, value)
+        number.call, number.threads = call, []
+        return number
+
+    def __add__(self, other):
+        if not self.threads:
+            self.threads.append(threading.Thread(target=self.call))
+            self.threads[0].start()
+            self.threads[0].join(0.2)  # it waits for us, or is done
+        return int(self) + other
+
+
+@pytest.mark.parametrize("name", ["wait_ns", "batches", "images", "ready", "asked"])
+def test_two_threads_lose_no_counts(name):
+    def take():
+        meter.record_ready(1)
+        meter.record_request(40, 1)
+        meter.record_delivery(40, 50, 1)
+
+    meter = Meter()
+    number = Interrupted(0, take)
+    setattr(meter, name, number)
+    take()
+    (thread,) = number.threads
+    thread.join()
+    assert getattr(meter, name) == {"wait_ns": 20}.get(name, 2)

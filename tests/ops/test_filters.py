@@ -133,7 +133,7 @@ def test_reading_wraps_around():
     assert noise_table.read_wrapped(table, 14, 3).tolist() == [4, 5, 6]
 
 
-def test_noise_goes_on_where_the_table_ends():
+def test_noise_continues_where_the_table_ends():
     image = np.full((9, 50, 3), 100, np.uint8)
     for offset in (noise_table.LENGTH - 1, noise_table.LENGTH - 700, 0):
         values = {"sigma": np.array([30.0]), "offset": np.array([offset])}

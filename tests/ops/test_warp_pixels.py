@@ -8,6 +8,7 @@ from helpers.op_examples.warp import EXAMPLES
 from helpers.photos import picture
 from PIL import Image
 
+from fastfeed.backends.cpu.kernels import warps
 from fastfeed.backends.cpu.kernels.warps import KERNELS, warp
 from fastfeed.ops import Affine, Perspective, Rotate
 from fastfeed.ops.warp import affine_matrices
@@ -60,6 +61,21 @@ def test_is_pillows_but_for_the_edge(op):
         far = np.abs(depth) > 0.51
         assert np.abs(got.astype(int) - want)[far].max() <= 1
         assert far.mean() > 0.9
+
+
+@pytest.mark.parametrize("op", [op for ops in EXAMPLES.values() for op in ops], ids=repr)
+@pytest.mark.parametrize("size", [(60, 80), (37, 91), (5, 9), (300, 401)], ids=str)
+@pytest.mark.parametrize("filter", ["bilinear", "nearest"])
+def test_opencv_4_gives_the_same_bytes(op, size, filter, monkeypatch):
+    """Its own warps would not; trivial where it is installed, where the laws compare with the native kernel."""
+    values = op.params(uniform(7, 0, np.arange(6), 0, op.draws), np.tile(np.array([size]), (6, 1)))
+    for image in (picture(3, size, 3), picture(4, size, 1), picture(5, size, 1)[:, :, 0]):
+        fill = (9, 200, 77)[: image[0, 0].size]
+        for matrix in values["matrix"]:
+            expected = warp(image, matrix, filter, fill)
+            with monkeypatch.context() as patch:
+                patch.setattr(warps, "_EXACT", False)
+                np.testing.assert_array_equal(warp(image, matrix, filter, fill), expected)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (7, 1), (2, 2), (3, 40_000), (40_000, 1)])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.runtime.atomic_write import atomic_write, sync_folder
+from fastfeed.runtime.atomic_write import atomic_write
+from fastfeed.system.folders import sync_folder
 
 KILLED = """
 import os, sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -12,6 +13,12 @@ from fastfeed.runtime.buffers import BufferPool
 
 def address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["with GIL", "without"])
+def lock(request, monkeypatch):
+    """Both ways to know what is in use."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: request.param, raising=False)
 
 
 HOLDERS = {
@@ -86,3 +93,16 @@ def test_threads_never_get_the_same():
     for thread in threads:
         thread.join()
     assert not clashes
+
+
+def test_arrays_that_numpy_cannot_see_are_not_lent():
+    """CuPy's have no __array_interface__: they are given as they are, and their own pool reuses their memory."""
+
+    class DeviceArray:
+        base = None
+
+        def view(self):
+            return self
+
+    pool = BufferPool((4, 3), "float32", 2, lambda shape, dtype: DeviceArray())
+    assert all(isinstance(pool.take(), DeviceArray) for _ in range(3))

@@ -6,11 +6,15 @@ import gc
 import json
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import fastfeed as ff
 from fastfeed.runtime.timeline import Span, Timeline
+from fastfeed.system.clocks import steady_ns
 
 SECOND = 1_000_000_000
 
@@ -100,7 +104,7 @@ def test_head_is_there_at_once(clock, tmp_path):
     line.close()
 
 
-def test_closed_timeline_goes_on_in_memory(clock, tmp_path):
+def test_closed_timeline_continues_in_memory(clock, tmp_path):
     line = timeline(clock, tmp_path / "t.jsonl")
     line.close()
     line.close()
@@ -199,3 +203,17 @@ def test_a_full_disk_does_not_end_the_run(tmp_path, clock, monkeypatch):
     timeline.record(Span("read", 1, 0, clock() + 9_000_000_000, 1))  # warned once
     timeline.close()
     assert timeline.totals()["read"][0] == 2
+
+
+def test_python_and_native_code_share_a_clock(tmp_path, monkeypatch):
+    """On Windows before Python 3.13 time.monotonic_ns is not that of native threads: it must not be asked."""
+    for number in range(4):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")  # PNG: decoded in Python
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 7)
+    begun = steady_ns()
+    with ff.Feed(ff.ImageFolder(tmp_path, labeled=False), [ff.Resize((8, 8))], batch=4, threads=1) as feed:
+        next(iter(feed))
+        spans = feed.timeline.spans()
+    now = steady_ns()
+    assert {"read", "decode", "wait"} <= {span.stage for span in spans}
+    assert all(begun <= span.start_ns <= span.end_ns <= now for span in spans)

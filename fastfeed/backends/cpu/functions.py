@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.decode.base import Bad, FunctionFailed
 from fastfeed.ops.function import Function
 
 __all__ = ["KERNELS", "OpFailed"]
 
 
 class OpFailed(Exception):
-    """A user's function did not give an image; the text says why."""
+    """A user's function did not give an image; the text says why, the cause is what it raised."""
+
+    def bad(self) -> Bad:
+        """As the sample's result."""
+        bad = FunctionFailed("op_failed", str(self))
+        bad.error = self.__cause__ if isinstance(self.__cause__, Exception) else self
+        return bad
 
 
 def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -21,7 +28,9 @@ def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> n
     shape, given = image.shape, image[...]  # a view: its shape and its flags are the function's own
     try:
         result = op.function(given, values["u"][row])
-    except Exception as error:  # any error from a user's function counts as a bad sample at first
+    except MemoryError:  # says nothing about this sample
+        raise
+    except Exception as error:  # a user's function may raise anything; the feed's policy says what it means
         raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
         got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__

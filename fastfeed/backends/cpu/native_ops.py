@@ -13,22 +13,10 @@ import numpy as np
 
 from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.base import FILTERS, shade
-from fastfeed.ops.color import (
-    LUT,
-    AutoContrast,
-    Brightness,
-    Contrast,
-    Equalize,
-    Gamma,
-    Grayscale,
-    Hue,
-    Invert,
-    Posterize,
-    Saturation,
-    Solarize,
-)
+from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.window import Window
 from fastfeed.ops.warp import WARP_FILTERS, Affine, Perspective, Rotate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.multi_crop import decode_views
 from fastfeed.decode.native import bad_of
 from fastfeed.decode.padding import decode_with_border
+from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.base import FILTERS, shade
 from fastfeed.ops.convert import Convert
@@ -28,6 +28,7 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.noise_table import STEPS, gray, steps
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
+from fastfeed.system.clocks import steady_ns
 
 __all__ = ["NativeProgram", "RecordSpans"]
 
@@ -106,7 +107,8 @@ class NativeProgram:
         for row, bad in list(results.items()):
             if bad.reason in DECLINED and row not in others and self._executor.pillow is not None:
                 # discovered only after the header: four components, a color space of its own
-                header = self._executor.pillow.probe([samples.handle.bytes(row)])[0]
+                with named(samples.name(row)):
+                    header = self._executor.pillow.probe([samples.handle.bytes(row)])[0]
                 if isinstance(header, Header):
                     del results[row]
                     self._by_pillow(samples, row, header, call)
@@ -167,7 +169,7 @@ class NativeProgram:
                         try:
                             self._run_in_python(part, choices, k, pixels[k])
                         except functions.OpFailed as failed:
-                            call.results[rows[k]] = Bad("op_failed", str(failed))
+                            call.results[rows[k]] = failed.bad()
                             skip[k] = True
                 continue
             if pixels.size:
@@ -279,9 +281,9 @@ class _Call:
     def timed(self, stage: int) -> Iterator[None]:
         """Record what runs in Python as a span of a stage: a column of what `record` takes."""
         span = np.zeros((1, 5), np.int64)
-        span[0, :2] = threading.get_native_id(), time.monotonic_ns()
+        span[0, :2] = threading.get_native_id(), steady_ns()
         try:
             yield
         finally:
-            span[0, stage] = time.monotonic_ns() - span[0, 1]
+            span[0, stage] = steady_ns() - span[0, 1]
             self.record(span)

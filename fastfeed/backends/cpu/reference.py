@@ -70,7 +70,7 @@ class Reference:
             try:
                 image, table = run(layers, work.choices, row, pixels[row], leave=not how.keeps_bytes)
             except OpFailed as failed:
-                results[sample] = Bad("op_failed", str(failed))
+                results[sample] = failed.bad()
             else:
                 convert_one(how, image, target, table)
 

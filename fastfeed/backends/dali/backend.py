@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import queue
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,16 +25,18 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain as dali_chain
 from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
-from fastfeed.backends.dali.graph import Graph, gpu_count, is_plain, supports_filters
+from fastfeed.backends.dali.graph import Graph, gpu_count, is_plain, no_gpu, supports_filters
 from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.backends.dali.pipeline import Lane
 from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.padding import decode_with_border
+from fastfeed.decode.pillow_warnings import probe_named
 from fastfeed.errors import ConfigError
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["DaliBackend", "compile", "engine", "native_threads", "whole_batches"]
@@ -43,6 +44,7 @@ __all__ = ["DaliBackend", "compile", "engine", "native_threads", "whole_batches"
 native_threads = False
 whole_batches = True
 
+_STATUS = 16  # the same where it has no reason, only a status per image
 _ALL = 4  # if at least this many samples all fail in DALI but the engine decodes them, DALI is at fault
 
 
@@ -64,6 +66,7 @@ class _RenderCall:
         return Request(self.blobs, self.headers, self.work.windows, filter)[rows]
 
 
+@runs_on_gpu
 class DaliBackend:
     """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
 
@@ -95,14 +98,13 @@ class DaliBackend:
         load = read_measured(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
-        where = f"{self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
+        where = f"{how.engine} on {self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
         where += f", {len(program.layers)} layers" if program.chain else ""
-        self.share = DecodeShare(path, f"cpu share beside {how.engine} on {where}", how.cpu_share if encoded else 0.0)
+        self.share = DecodeShare(path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self.lanes = how.lanes if self._device is not None else 1  # on the CPU one lane has all threads
         for _ in range(self.lanes):
             self._lanes.put(None)  # not built yet
-        self._building = threading.Lock()
         self._black = program.convert.table()[0]
 
     def render(
@@ -115,11 +117,10 @@ class DaliBackend:
         batch: int = 0,
     ) -> list[Bad | None]:
         views = max(1, self._program.views)
-        if (
-            self._program.views
-        ):  # each view is a separate sample here, with its own header: a handle can be used only once
+        if self._program.views:  # each is a separate sample here, with its own header: a handle can be used only once
             blobs = [blob for blob in blobs for _ in range(views)]
-            headers = [header for header in self._engine.probe(blobs) if isinstance(header, Header)]
+            names = [header.name for header in headers for _ in range(views)]
+            headers = [h for h in probe_named(self._engine, blobs, names) if isinstance(h, Header)]
             work = replace(work, views=1)
             out = out.reshape(-1, *out.shape[2:])
         call = _RenderCall(blobs, headers, work, out, stop, batch, [None] * len(blobs))
@@ -158,7 +159,7 @@ class DaliBackend:
         self._store(work, own, *pixels)
 
     def decode_path(self) -> str:
-        where = "the processor" if self._device is None else f"GPU {self._device}"
+        where = self._memory.place
         if not supports_filters(self._program):
             return f"{self._engine.name}; converted on {where}"
         if self._program.decode is None:
@@ -184,8 +185,7 @@ class DaliBackend:
         started = time.perf_counter()
         try:
             if lane is None:
-                with self._building:  # sets an environment variable, which is global to the process
-                    lane = Lane(self._graph)
+                lane = Lane(self._graph)
             refused = self._run_halving(work, rows, lane)
         finally:
             self._lanes.put(lane)
@@ -194,6 +194,9 @@ class DaliBackend:
         errors = [error for row, error in refused if error is not None and work.results[row] is None]
         if len(errors) == len(rows) >= _ALL:  # DALI is at fault, and the CPU must not take over silently
             raise errors[0]
+        good = sum(work.results[row] is None for row, _ in refused)
+        if not errors and good == len(rows) >= _STATUS and not work.stop.is_set():
+            raise RuntimeError(self._graph.refused(good))
         return seconds
 
     def _run_halving(self, work: _RenderCall, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
@@ -209,10 +212,9 @@ class DaliBackend:
                     self._scatter(
                         work, [rows[k] if k >= 0 else -1 for k in rendered_rows], self._memory.as_array(images)
                     )
-        except MemoryError:
-            raise
         except Exception as error:  # DALI has no specific exception for bad bytes, so any may mean that
-            if _out_of_memory(error) or self._program.decode is None:
+            self._memory.check_room(error)
+            if self._program.decode is None:
                 raise
             if len(rows) == 1:
                 return [(rows[0], error)]
@@ -238,7 +240,8 @@ class DaliBackend:
         program = self._program
         if self._native is not None and self._executor is not None:
             results = np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
-            samples = self._executor.borrow([work.blobs[row] for row in rows], work.stop)
+            names = [work.headers[row].name for row in rows]
+            samples = self._executor.borrow([work.blobs[row] for row in rows], work.stop, names.__getitem__)
             skip = np.zeros(len(rows), bool)
             skip[list(samples.bad)] = True
             record = partial(self._timeline.record_native, work.number, ("decode", "augment", "convert"))
@@ -266,11 +269,6 @@ class DaliBackend:
             work.out[bad_rows] = black[:, None, None] if self._program.spec.layout == "CHW" else black
 
 
-def _out_of_memory(error: Exception) -> bool:
-    text = str(error)
-    return "out of memory" in text or "CUDA allocation failed" in text
-
-
 def _kept_file() -> Path:
     own = os.environ.get("FASTFEED_CACHE")
     return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"
@@ -288,7 +286,8 @@ def compile(
 ) -> DaliBackend:
     """The entry point of BACKENDS["dali"]."""
     if decode in ("gpu", "hybrid") and not gpu_count():
-        raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here; use decode="cpu"')
+        why = f" ({reason})" if (reason := no_gpu()) else ""
+        raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use decode="cpu"')
     shares = {"auto": None if gpu_count() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
     how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
     return DaliBackend(program, engine, timeline, batch, threads, gpu, how, executor)

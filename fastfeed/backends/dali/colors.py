@@ -15,20 +15,8 @@ import numpy as np
 
 from fastfeed.backends.dali.arithmetic import OpContext, gray, renamed, rounded, truncated
 from fastfeed.backends.dali.imports import fn, math, types
-from fastfeed.ops.color import (
-    LUT,
-    AutoContrast,
-    Brightness,
-    Contrast,
-    Equalize,
-    Gamma,
-    Grayscale,
-    Hue,
-    Invert,
-    Posterize,
-    Saturation,
-    Solarize,
-)
+from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation
+from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
 
 __all__ = ["FEEDS", "LOWERING"]
 

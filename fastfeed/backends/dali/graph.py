@@ -40,7 +40,7 @@ from fastfeed.decode.base import Header
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 
-__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpu_count", "is_plain", "supports_filters"]
+__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpu_count", "is_plain", "no_gpu", "supports_filters"]
 
 _ORIENTATION = 0x0112
 _TAIL = 64  # bytes; some writers pad behind the end marker
@@ -91,8 +91,20 @@ DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT
 
 
 def gpu_count() -> int:
-    """How many GPUs this process may use; 0 if there is no driver."""
-    return GetCUDADeviceCount()
+    """How many GPUs this process may use; 0 if there is no driver, or one that DALI cannot use: see `no_gpu`."""
+    try:
+        return GetCUDADeviceCount()
+    except RuntimeError:
+        return 0
+
+
+def no_gpu() -> str:
+    """Why there is none, in DALI's words; empty if it just says so. It raises where a driver is there but too old."""
+    try:
+        GetCUDADeviceCount()
+    except RuntimeError as error:
+        return " ".join(str(error).split("Stacktrace")[0].split())[:200]
+    return ""
 
 
 def supports_filters(program: Program) -> bool:
@@ -110,7 +122,10 @@ def is_plain(program: Program, blob: Any, header: Header) -> bool:
     blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
     if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG
         return _all_there(blob) and _parses(blob)
-    return header.format in PLAIN and PLAIN[header.format](blob, *header.handle) and _parses(blob)
+    if header.format not in PLAIN:
+        return False
+    plain = PLAIN[header.format](blob, header.handle.look(blob), header.handle.orientation)
+    return plain and _parses(blob)
 
 
 def _parses(blob: bytes) -> bool:
@@ -139,6 +154,14 @@ class Graph:
     def encoded(self) -> bool:
         """Whether the graph decodes."""
         return self.program.decode is not None and not self.decoded
+
+    def refused(self, count: int) -> str:
+        """What to say where the decoder gives no image and no reason."""
+        decoder = "nvImageCodec" if self.decoded else "DALI"
+        return (
+            f"{decoder} decoded none of {count} images that the processor decodes; its "
+            'GPU may have no memory left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
+        )
 
     @property
     def chain(self) -> Chain:

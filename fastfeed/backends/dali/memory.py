@@ -14,11 +14,15 @@ import numpy as np
 from fastfeed.backends.cpu.reference import convert
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
+from fastfeed.proven import gpu_note, runs_on_gpu
 from fastfeed.runtime.buffers import Allocate, aligned
 
 __all__ = ["GpuMemory", "HostMemory"]
 
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
+# what NVIDIA's libraries say of it, as DALI 2.4 passes it on
+_FULL = ("out of memory", "CUDA allocation failed", "Can't allocate", "ALLOCATOR_FAILURE")
+_REFUSED = "cudaErrorMemoryAllocation"  # CuPy's words where it is not its OutOfMemoryError
 _HOLDERS = (
     "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "
     "first use; JAX takes three quarters, unless XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
@@ -28,7 +32,7 @@ _HOLDERS = (
 class HostMemory:
     """NumPy arrays."""
 
-    name = "memory"
+    name, place = "memory", "the processor"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
     device_context = staticmethod(nullcontext)
@@ -43,10 +47,16 @@ class HostMemory:
         convert(how, pixels, part)
         out[rows] = part
 
+    def check_room(self, error: Exception) -> None:
+        """Raise if the error says that there is no memory left."""
+        if _says_full(error):
+            raise error
+
     def synchronize(self) -> None:
         """Wait until all writes are visible to every thread."""
 
 
+@runs_on_gpu
 class GpuMemory:
     """CuPy arrays on one GPU.
 
@@ -63,22 +73,36 @@ class GpuMemory:
             raise MissingExtra(
                 "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
             ) from error
-        self.name, self._device = f"the memory of GPU {device}", self.xp.cuda.Device(device)
-        with self._device:
-            self._stream = self.xp.cuda.Stream(non_blocking=True)
-        free, total = self._free()
+        self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}")
+        self._device = self.xp.cuda.Device(device)
+        try:
+            with self._device:
+                self._stream = self.xp.cuda.Stream(non_blocking=True)
+            free, total = self._free()
+        except Exception as error:  # CuPy's class of it is known only once a driver is there
+            if not _says_full(error):
+                raise
+            reason = str(error).strip().split("\n", 1)[0]
+            raise DeviceMemory(
+                f"GPU {device} has no room to start on it ({reason}); make room there. {_HOLDERS}"
+            ) from error
         if free < _SCARCE * total:
             warnings.warn(f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}", stacklevel=6)
 
     @contextmanager
     def device_context(self) -> Iterator[None]:
-        """On this GPU and that stream, which every thread has to choose for itself."""
+        """On this GPU and that stream, which every thread has to choose for itself. No room there is DeviceMemory."""
         with self._device, self._stream:
-            yield
+            try:
+                yield
+            except (MemoryError, RuntimeError) as error:  # not the host's MemoryError, nor DALI's: see check_room
+                if isinstance(error, self.xp.cuda.memory.OutOfMemoryError) or _REFUSED in str(error):
+                    self.check_room(error)
+                raise
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         try:
-            with self.device_context():
+            with self._device, self._stream:
                 return self.xp.empty(shape, dtype)
         except self.xp.cuda.memory.OutOfMemoryError as error:
             need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
@@ -86,6 +110,15 @@ class GpuMemory:
                 f"{self.name} has no room for a batch of {need / 1e6:.1f} MB, {free / 1e9:.1f} of {total / 1e9:.1f} GB "
                 f"are free; lower the batch size or prefetch, or make room. {_HOLDERS}"
             ) from error
+
+    def check_room(self, error: Exception) -> None:
+        if isinstance(error, DeviceMemory) or not _says_full(error):
+            return
+        free, total = self._free()
+        raise DeviceMemory(
+            f"{self.name} has no room for DALI to decode and augment, {free / 1e9:.1f} of {total / 1e9:.1f} GB are "
+            f"free; lower the batch size, prefetch or GpuDecode(lanes=...), or make room. {_HOLDERS}"
+        ) from error
 
     def _free(self) -> tuple[int, int]:
         """Bytes: free, in all."""
@@ -107,3 +140,7 @@ class GpuMemory:
 
     def synchronize(self) -> None:
         self._stream.synchronize()
+
+
+def _says_full(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _FULL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,18 +15,20 @@ from fastfeed.backends.dali.windows import inner_windows, resize_inputs
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
 from fastfeed.ops.program.compile import Windows, Work
+from fastfeed.proven import runs_on_gpu
 
 __all__ = ["Lane"]
 
+_BUILDING = threading.Lock()  # it sets an environment variable, which is global to the process
 
+
+@runs_on_gpu
 class Lane:
     """Takes files, or pixels, and gives finished samples on its device."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        op = graph.program.decode
-        with _size_limit(3 * op.max_pixels if op is not None and graph.encoded else 0):
-            self._pipe = build(graph)
+        self._pipe: Any = self._built()  # None after a batch that was fed in part
         self._chain = graph.chain
         self._codec = NvImageCodec(graph.device, graph.threads) if graph.decoded else None
 
@@ -50,15 +53,34 @@ class Lane:
         window = resize_inputs(
             Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows]
         )
-        self._pipe.feed_input("window", window)
-        for name, value in self._chain.feed(work[rows]).items():
-            self._pipe.feed_input(name, value)
-        self._pipe.feed_input("data", [_array(blob) for blob in data])
-        images, shapes, *_ = self._pipe.run()  # all is there when it returns, so the decoder's images are free again
+        inputs = {"window": window, **self._chain.feed(work[rows]), "data": [_array(blob) for blob in data]}
+        images, shapes, fed, *_ = self._fed(inputs)  # all is there by now, so the decoder's images are free again
+        if not np.array_equal(np.asarray(fed.as_tensor()), window):
+            self._pipe = None
+            raise RuntimeError("DALI's graph gave the batch that was fed to it before; it is built again")
         decoded = np.asarray(shapes.as_tensor())[:, :2]
         if (decoded == want).all():
             return images, rows
         return images, [row if same else -1 for row, same in zip(rows, (decoded == want).all(axis=1), strict=True)]
+
+    def _built(self) -> Any:
+        op = self._graph.program.decode
+        with _BUILDING, _size_limit(3 * op.max_pixels if op is not None and self._graph.encoded else 0):
+            return build(self._graph)
+
+    def _fed(self, inputs: dict[str, Any]) -> Any:
+        """The outputs for these inputs, which DALI queues one by one: if one is refused, such as for want of memory,
+        the others would stay there and be taken for the next batch's."""
+        if self._pipe is None:
+            self._pipe = self._built()
+        pipe = self._pipe
+        try:
+            for name, value in inputs.items():
+                pipe.feed_input(name, value)
+        except BaseException:  # also Ctrl-C; the error is raised as it is
+            self._pipe = None
+            raise
+        return pipe.run()
 
 
 def _array(blob: Any) -> Any:

@@ -6,15 +6,14 @@ import copy
 import math
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -25,15 +24,19 @@ from fastfeed.faults import Failure
 from fastfeed.feed.helper_process.inbox import CLOSED, Inbox
 from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, receive, send, unpack_error
-from fastfeed.feed.helper_process.shared_memory import BufferKey, mapped
+from fastfeed.feed.helper_process.shared_memory import BufferKey
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.timeline import Span, Timeline
+from fastfeed.system.shared_memory import mapped
+from fastfeed.system.signals import died_of, is_kill, no_interrupt
 
 __all__ = ["HelperClient", "end"]
 
 _POLL_MS = 500  # how often to check that the helper lives: a process it started may keep the socket open
 _END_S = 1.0  # a helper that has not ended by itself after this is killed
+# what happened, bad samples, spans, and (bytes read, repeated reads) since the message before
+Message = tuple[Any, list[Failure], list[tuple[Any, ...]], tuple[int, int]]
 _STUCK_S = 5.0  # after this a daemon thread is abandoned in a `place` that does not return
 
 
@@ -76,7 +79,7 @@ class HelperClient:
         try:
             with self._sending:  # others' messages come after the first
                 self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                with theirs, _no_interrupt():  # a helper must not get Ctrl-C before it ignores it
+                with theirs, no_interrupt():  # a helper must not get Ctrl-C before it ignores it
                     self.process = _start(theirs.fileno(), path)
                 with suppress(ConnectionError):  # it has died already; `listen` will notice
                     send(self._socket, (("make", path, os.environ.get("PYTHONPATH"), job.sizes), []), [job.fd])
@@ -134,11 +137,12 @@ class HelperClient:
             elif self._released:
                 self.post("free")
 
-    def _handle(self, message: tuple[Any, list[Failure], list[tuple[Any, ...]]], fds: Sequence[int]) -> None:
+    def _handle(self, message: Message, fds: Sequence[int]) -> None:
         self._has_answered = True
-        (kind, number, *content), bad, spans = message
+        (kind, number, *content), bad, spans, read = message
         self._quarantine.merge(bad)
         self._timeline.merge([Span(*span) for span in spans])
+        self._timeline.progress.count(*read)
         buffer = self._buffer(content[0], content[1], content[2], fds) if kind == "batch" else None
         inbox = self._inboxes.get(number)
         if inbox is None:  # the stream was closed meanwhile
@@ -239,16 +243,6 @@ def _start(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd], env=environ)
 
 
-@contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Block SIGINT; a process started meanwhile inherits that."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _listen(client: HelperClient) -> None:
     error: Exception | None = None
     try:
@@ -267,12 +261,8 @@ def _listen(client: HelperClient) -> None:
 
 
 def _died(process: subprocess.Popen[bytes] | None, status: int) -> FastfeedError:
-    if status < 0:
-        names = {number.value: number.name for number in signal.Signals}  # not all numbers have one
-        how = f"killed by {names.get(-status, f'signal {-status}')}"
-        how += ", which the system also sends where memory runs out" if -status == signal.SIGKILL else ""
-    else:
-        how = f"with exit status {status}"
+    how = died_of(status) if status < 0 else f"with {died_of(status)}"
+    how += ", which the system also sends where memory runs out" if is_kill(status) else ""
     return FastfeedError(
         f"the helper process {process.pid if process else ''} of this feed died, {how}; "
         "a new iteration continues from feed.state() with a new helper process"

@@ -18,9 +18,9 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.config import FeedConfig
-from fastfeed.feed.helper_process.shared_memory import anonymous, mapped
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.system.shared_memory import anonymous, mapped
 
 __all__ = ["HelperJob", "PickledJob"]
 
@@ -50,7 +50,9 @@ class HelperJob:
     def builders(self) -> tuple[BatchBuilder, BatchBuilder]:
         """In the helper: the builder of batches and that of raw ones, with their own quarantine and timeline."""
         source, rank = self.config.source, self.config.plan.world.rank
-        quarantine = Quarantine(self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri)
+        quarantine = Quarantine(
+            self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri, tells=False
+        )
         return self.config.builders(quarantine, Timeline(**self.timeline))
 
 

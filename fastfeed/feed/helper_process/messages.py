@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from fastfeed.feed.helper_process.shared_memory import anonymous
+from fastfeed.system.shared_memory import anonymous
 
 __all__ = ["Closed", "pack_error", "receive", "send", "unpack_error"]
 

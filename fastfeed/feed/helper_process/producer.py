@@ -16,6 +16,7 @@ from fastfeed.feed.producer import BatchStream, PlaceFunction
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.system.shared_memory import is_available
 
 __all__ = ["HelperProducer"]
 
@@ -24,7 +25,7 @@ class HelperProducer:
     """One helper process, started with the first batch, and started again if it has died."""
 
     def __init__(self, job: HelperJob, depth: int, quarantine: Quarantine, timeline: Timeline) -> None:
-        if not hasattr(os, "memfd_create") or not sys.executable:
+        if not is_available() or not sys.executable:
             raise ConfigError(
                 "side_process=True needs Linux and an interpreter that can be started (sys.executable), "
                 f"got {sys.platform} and {sys.executable!r}; leave it out"
@@ -41,6 +42,11 @@ class HelperProducer:
 
     def use_memory(self, allocate: Allocate) -> None:
         """Does nothing: no framework allocates memory that another process writes. Adapters page-lock what arrives."""
+
+    @property
+    def helper_pid(self) -> int:
+        process = None if self._client is None else self._client.process
+        return 0 if process is None else process.pid
 
     def client(self) -> HelperClient:
         """The helper, which is started if there is none."""

@@ -22,6 +22,8 @@ from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send
 from fastfeed.feed.helper_process.shared_memory import BufferKey, SharedBuffers
 from fastfeed.runtime.thread_pool import ThreadPool
+from fastfeed.storage.retry import sent_again
+from fastfeed.system.signals import unblock_interrupt
 
 _POLL_MS = 500  # how often to check that the parent lives: a process it forked may keep the socket open
 
@@ -29,7 +31,7 @@ _POLL_MS = 500  # how often to check that the parent lives: a process it forked 
 def main() -> None:
     """Serve until the feed is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C interrupts the trainer, which decides what happens
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    unblock_interrupt()
     parent = os.getppid()
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
@@ -65,6 +67,7 @@ class _Helper:
         self._buffers = (SharedBuffers(False), SharedBuffers(True))
         self._senders: dict[int, BatchSender] = {}
         self._reported = 0  # bad samples that the feed has been sent
+        self._sent_again = 0  # requests that were repeated, likewise
 
     def handle(self, message: tuple[tuple[Any, ...], list[BufferKey]], fds: list[int]) -> None:
         """Handle a message, after releasing the buffers that the feed no longer uses."""
@@ -115,12 +118,20 @@ class _Helper:
     def _send(self, message: tuple[Any, ...], fds: Sequence[int]) -> None:
         """Send a message with the bad samples and spans since the last one."""
         with self._sending:
-            bad, spans = [], []
+            bad, spans, read = [], [], (0, 0)
             if self._builders is not None:
+                read = self._read()
                 bad = self._builders[0].quarantine.failures[self._reported :]
                 spans = [tuple(span) for span in self._builders[0].timeline.drain()]
             self._reported += len(bad)
-            send(self._to, (message, bad, spans), fds)
+            send(self._to, (message, bad, spans, read), fds)
+
+    def _read(self) -> tuple[int, int]:
+        """Bytes read, and reads and requests repeated, since the last message."""
+        assert self._builders is not None
+        read_bytes, retries = self._builders[0].timeline.progress.drain()
+        before, self._sent_again = self._sent_again, sent_again()
+        return read_bytes, retries + self._sent_again - before
 
     def end(self) -> None:
         """Write pending spans."""

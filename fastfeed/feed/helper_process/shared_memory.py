@@ -1,14 +1,8 @@
-"""Anonymous shared memory as arrays. It has no name in any folder and is freed with the last process that maps it.
-
-Mapped by the C library: a mapping made by Python's `mmap` keeps a file descriptor for as long as it lives, and a
-trainer that keeps a thousand batches would run out of them.
-"""
+"""Arrays in shared memory: which of them the feed has, and when they are free again."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-import mmap
 import os
 import weakref
 from itertools import count
@@ -16,48 +10,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BufferKey", "SharedBuffers", "anonymous", "mapped"]
+from fastfeed.system.shared_memory import anonymous, mapped
+
+__all__ = ["BufferKey", "SharedBuffers"]
 
 BufferKey = tuple[bool, int]  # (of raw batches?, number in order of allocation)
-
-_MAP_POPULATE = 0x8000
-_C = ctypes.CDLL(None, use_errno=True)
-_C.mmap.restype = ctypes.c_void_p
-_C.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_C.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-
-
-def anonymous(size: int) -> int:
-    """A descriptor of `size` bytes, which any process that receives it may map."""
-    fd = os.memfd_create("fastfeed", os.MFD_CLOEXEC)
-    try:
-        os.ftruncate(fd, max(1, size))
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def mapped(fd: int, size: int, *, populate: bool = False, private: bool = False) -> np.ndarray:
-    """The memory as uint8 (size,), page aligned, writable, mapped as long as any view of it lives.
-
-    `populate`: its pages exist already, so map them all at once. `private`: writes stay in this process.
-    """
-    return np.asarray(_Mapping(fd, size, populate, private))
-
-
-class _Mapping:
-    """One mapping, held by its arrays."""
-
-    def __init__(self, fd: int, size: int, populate: bool, private: bool) -> None:
-        flags = (mmap.MAP_PRIVATE if private else mmap.MAP_SHARED) | (_MAP_POPULATE if populate else 0)
-        address = _C.mmap(None, max(1, size), mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
-        if address == ctypes.c_void_p(-1).value:
-            code = ctypes.get_errno()
-            raise OSError(code, f"cannot map {size} bytes of shared memory: {os.strerror(code)}")
-        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
-        end = weakref.finalize(self, _C.munmap, address, max(1, size))
-        end.atexit = False  # threads may still use it then
 
 
 class SharedBuffers:

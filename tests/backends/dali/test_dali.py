@@ -228,7 +228,7 @@ def test_what_the_parser_refuses_stays_out_of_the_batch():
     odd = good[:start] + b"\0" + good[start:]  # libjpeg skips what lies between segments
     blobs = [*files()[:8] * 3, odd]
     headers = engine_for(program, "pillow").probe(blobs)
-    assert graph.PLAIN["JPEG"](odd, *headers[-1].handle)
+    assert graph.PLAIN["JPEG"](odd, headers[-1].handle.look(odd), 1)
     assert not graph.is_plain(program, odd, headers[-1])
     out = np.empty((25, 48, 64, 3), np.uint8)
     assert runner.render(blobs, headers, Work(whole_windows(25)), out, threading.Event()) == [None] * 25

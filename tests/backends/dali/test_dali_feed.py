@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.real_data import real_data
 from helpers.side_by_side import encoded, needs_dali, on_the_processor, picture
 
 import fastfeed as ff
@@ -166,7 +167,7 @@ def test_without_dali_the_error_names_the_command(monkeypatch):
 @needs_dali
 def test_real_files_end_alike():
     """Every file of the malformed collection: the same verdict, and what is handed over has the same pixels."""
-    data = Path(os.environ.get("FASTFEED_TEST_DATA", Path(__file__).parents[4] / "shared" / "data")) / "bad-images"
+    data = real_data() / "bad-images"
     if not data.is_dir():
         pytest.skip("needs the collection of bad images: FASTFEED_TEST_DATA is not set")
     done = subprocess.run(

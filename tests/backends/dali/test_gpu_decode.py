@@ -1,4 +1,4 @@
-"""Who decodes beside DALI: nvImageCodec with a status per image, the kernel for a share. Here on the processor."""
+"""What decodes alongside DALI: nvImageCodec with a status per image, the kernel for a share. Here on the processor."""
 
 import importlib
 import json
@@ -232,7 +232,7 @@ def test_without_a_gpu_gpu_decoding_is_an_error(folder, decode):
 
 
 @needs_dali
-def test_the_same_sample_whoever_else_is_in_the_batch():
+def test_the_same_sample_whatever_else_is_in_the_batch():
     """Also files of other kinds, which stay with the engine."""
     dali = importlib.import_module("fastfeed.backends.dali.backend")
     from fastfeed.decode import engine_for

@@ -58,12 +58,17 @@ def cupy(monkeypatch):
     return made
 
 
-def test_a_slot_is_used_again_once_nobody_holds_it(cupy):
+def test_a_slot_is_used_again_once_no_one_holds_it(cupy):
     pool = BufferPool((100, 100), "uint8", 2, GpuMemory(0).empty)
     for _ in range(20):
         view = pool.take()[3:]
         del view
     assert cupy.free == 10**6 - 10_000
+
+
+def test_print_says_that_no_gpu_has_run_it(cupy):
+    assert GpuMemory(0).place == "GPU 0 (experimental: not run on a GPU yet)"
+    assert HostMemory().place == "the processor"
 
 
 def test_no_room_says_how_much_is_free_and_who_may_hold_it(cupy):

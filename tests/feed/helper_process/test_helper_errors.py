@@ -108,7 +108,7 @@ def test_sys_path_is_passed_on(tmp_path, monkeypatch):
         ("odd", RuntimeError, r"(?s)does not pickle:\nTraceback.*Odd: a sample in the source"),
     ],
 )
-def test_an_error_of_the_source_is_raised_in_its_place_and_the_feed_goes_on(error, kind, text):
+def test_an_error_of_the_source_is_raised_in_its_place_and_the_feed_continues(error, kind, text):
     with side(Failing(error), shuffle=False) as data:
         walk = iter(data)
         assert [next(walk).step, next(walk).step] == [0, 1]
@@ -137,7 +137,7 @@ def test_no_framework_is_imported():
         assert not modules & {"torch", "jax", "tensorflow", "keras", "multiprocessing.spawn"}
 
 
-def test_a_killed_helper_is_an_error_and_the_next_iteration_goes_on():
+def test_a_killed_helper_is_an_error_and_the_next_iteration_continues():
     with side(prefetch=0) as data, side(side_process=False) as alone:
         walk = iter(data)
         next(walk)
@@ -152,7 +152,6 @@ def test_a_killed_helper_is_an_error_and_the_next_iteration_goes_on():
         )
         assert data.error is error.value
         assert gone(pid)
-        data.restore(data.state())
         assert equal(list(data), list(alone.batches(0, 1)))
         assert helper(data) != pid
 

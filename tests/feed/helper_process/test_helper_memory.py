@@ -12,9 +12,10 @@ import pytest
 from helpers.feeds import NUMBERS
 from helpers.helper_feeds import helper, shared_bytes, side
 
-from fastfeed.feed.helper_process.shared_memory import SharedBuffers, anonymous, mapped
+from fastfeed.feed.helper_process.shared_memory import SharedBuffers
 from fastfeed.runtime.buffers import BufferPool
 from fastfeed.sources import Arrays
+from fastfeed.system.shared_memory import anonymous, mapped
 
 PAGE = 4096
 BATCH = 10 * 64 * 64 * 3  # bytes
@@ -126,7 +127,7 @@ def test_memory_has_no_name():
         assert sum("memfd:fastfeed" in link for link in links) <= 1 + len(links)
 
 
-def test_large_arrays_travel_beside_the_pickle():
+def test_large_arrays_travel_next_to_the_pickle():
     images = np.zeros((50, 64, 64, 3), np.uint8)
     with side(Arrays(images)) as data:
         sizes = data._producer._job.sizes

@@ -13,9 +13,9 @@ from helpers.helper_feeds import Odd
 from fastfeed.errors import TooManyFailures
 from fastfeed.faults import Failure
 from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send, unpack_error
-from fastfeed.feed.helper_process.shared_memory import anonymous, mapped
 from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.timeline import Span, Timeline
+from fastfeed.system.shared_memory import anonymous, mapped
 
 Pair = tuple[socket.socket, socket.socket]
 

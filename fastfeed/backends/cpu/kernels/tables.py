@@ -14,17 +14,8 @@ import numpy as np
 
 from fastfeed.backends.cpu.kernels.lookup import count
 from fastfeed.backends.cpu.kernels.scratch import planes, split
-from fastfeed.ops.color import (
-    LUT,
-    AutoContrast,
-    Brightness,
-    Contrast,
-    Equalize,
-    Gamma,
-    Invert,
-    Posterize,
-    Solarize,
-)
+from fastfeed.ops.color import Brightness, Contrast
+from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
 
 __all__ = ["ALONE", "MEASURED", "NARROW", "TABLES"]
 

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.backends.cpu.kernels.scratch import planes
+from fastfeed.backends.cpu.kernels.warp_arrays import warp_pixels
 from fastfeed.ops.base import shade
 from fastfeed.ops.warp import Affine, Perspective, Rotate
 
@@ -20,6 +21,8 @@ _FLAGS = {
 }
 _SAME = np.eye(3).tolist()
 _MOST = 32_766  # OpenCV counts coordinates in 16 bits with a sign
+# OpenCV 4 rounds coordinates to 1/32 of a pixel: levels are off by up to 2, a mask's pixel may be its neighbor's
+_EXACT = int(cv2.__version__.split(".")[0]) >= 5
 
 
 def warp(
@@ -43,12 +46,16 @@ def warp(
     size, flags = image.shape[1::-1], _FLAGS[filter]
     if g == h == 0.0:
         move = np.array(((a / i, b / i, c / i + (a + b) / i / 2 - 0.5), (d / i, e / i, f / i + (d + e) / i / 2 - 0.5)))
-        result = cv2.warpAffine(image, move, size, dst=out, flags=flags, borderValue=fill)
+        take = cv2.warpAffine
     else:  # half a pixel back, the matrix, half a pixel on
         ahead = ((a, b, c + (a + b) / 2), (d, e, f + (d + e) / 2), (g, h, i + (g + h) / 2))
         move = np.array([[v - w / 2 for v, w in zip(row, ahead[2], strict=True)] for row in ahead[:2]] + [ahead[2]])
-        result = cv2.warpPerspective(image, move, size, dst=out, flags=flags, borderValue=fill)
-    return result.reshape(image.shape)
+        take = cv2.warpPerspective
+    if not _EXACT:
+        out = np.empty_like(image) if out is None else out
+        warp_pixels(image, move, filter == "nearest", fill, out)
+        return out
+    return take(image, move, size, dst=out, flags=flags, borderValue=fill).reshape(image.shape)
 
 
 def _by_pillow(image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ...]) -> np.ndarray:

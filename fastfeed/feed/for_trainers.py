@@ -1,0 +1,121 @@
+"""A feed in the form that each framework's trainers take."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from fastfeed.proven import runs_on_gpu
+from fastfeed.runtime.misuse import TrainerInput
+
+__all__ = ["ForTrainers"]
+
+
+class ForTrainers(TrainerInput):
+    """The part of a feed that hands it to an adapter; each framework is imported with its first call."""
+
+    @runs_on_gpu
+    def to_keras(self, **options: Any) -> Any:
+        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
+
+        Args:
+            **options (Any): As for `fastfeed.adapters.keras.to_keras`.
+
+        Returns:
+            A data set for Keras, one epoch per iteration.
+
+        Raises:
+            MissingExtra: If Keras is not installed.
+
+        Example:
+            >>> model.fit(feed.to_keras(), epochs=90)  # doctest: +SKIP
+        """
+        return _adapter("keras").to_keras(self, **options)
+
+    def keras_backup(self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", **options: Any) -> Any:
+        """A Keras callback like BackupAndRestore that also saves the data position.
+
+        Args:
+            folder (str | os.PathLike[str]): Where model and position are saved.
+            save_freq (str | int): "epoch", or a number of batches. Default: "epoch".
+            **options (Any): delete_checkpoint=False keeps the backup after training has ended.
+
+        Returns:
+            The callback.
+
+        Raises:
+            MissingExtra: If Keras is not installed.
+
+        Example:
+            >>> model.fit(feed.to_keras(), callbacks=[feed.keras_backup("backup")])  # doctest: +SKIP
+        """
+        return _adapter("keras_backup").keras_backup(self, folder, save_freq, **options)
+
+    @runs_on_gpu
+    def to_tfdata(self, device: str | None = None) -> Any:
+        """A `tf.data.Dataset` of one epoch per iteration.
+
+        Args:
+            device (str | None): "/GPU:0" prefetches two batches to that device. Default: None, in host memory.
+
+        Returns:
+            The data set.
+
+        Raises:
+            MissingExtra: If TensorFlow is not installed.
+
+        Example:
+            >>> for images, labels in feed.to_tfdata():  # doctest: +SKIP
+            ...     train_step(images, labels)
+        """
+        return _adapter("tfdata").to_tfdata(self, device=device)
+
+    @runs_on_gpu
+    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
+        """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to a device.
+
+        Args:
+            sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans processes yields global
+                arrays. Default: None, this process's first device.
+            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied;
+                "auto" does so unless the device is the CPU. Default: "auto".
+
+        Returns:
+            The iterable.
+
+        Raises:
+            MissingExtra: If JAX is not installed.
+
+        Example:
+            >>> for images, labels in feed.to_jax():  # doctest: +SKIP
+            ...     state = train_step(state, images, labels)
+        """
+        return _adapter("jax").to_jax(self, sharding=sharding, convert=convert)
+
+    @runs_on_gpu
+    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
+        """An iterable of tensor tuples, one epoch per iteration, prefetched to a device.
+
+        Images are (n, height, width, channels); with `ToLayout("CHW")` among the ops (n, channels, height, width), as
+        PyTorch's own models take them. The result has `state_dict()` and `load_state_dict()`.
+
+        Args:
+            device (Any): A torch.device or its name. Default: None, this rank's GPU.
+            convert (str): As in `to_jax`. Default: "auto".
+
+        Returns:
+            The iterable.
+
+        Raises:
+            MissingExtra: If PyTorch is not installed.
+
+        Example:
+            >>> for images, labels in feed.to_torch("cuda"):  # doctest: +SKIP
+            ...     loss = criterion(model(images), labels)
+        """
+        return _adapter("torch").to_torch(self, device=device, convert=convert)
+
+
+def _adapter(name: str) -> Any:
+    return importlib.import_module(f"fastfeed.adapters.{name}")

@@ -1,0 +1,209 @@
+"""Tells a storage that is down from a file that is bad, and waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from fastfeed.errors import StorageError
+from fastfeed.faults import STORAGE, Failure, Outage
+from fastfeed.feed.endpoints import Endpoints, endpoint_of
+from fastfeed.runtime.progress import Progress
+from fastfeed.runtime.thread_pool import Stop
+
+__all__ = ["Outages", "ReadIds"]
+
+_log = logging.getLogger("fastfeed")
+
+_FILE_FAULTS = 3  # reads of one file that fail while its endpoint answers, before it counts as bad
+_PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds before repeating a read; the last one from then on
+_TOLD_S = 2.0  # of an outage before the first line about it
+_AGAIN_S = 60.0  # between lines about the same outage
+_PROBES = 2  # other samples read to see whether an endpoint answers
+_POLL_S = 0.1  # how often a waiting thread checks whether it should stop
+_DAY_S, _YEAR_S = 86_400, 365 * 86_400
+
+ReadIds = Callable[[list[int]], list[Any]]  # ids -> bytes, an array or a Failure each
+
+
+@dataclass(slots=True)
+class _Down:
+    """An endpoint of which no read has succeeded since then."""
+
+    since: float
+    told: float = 0.0  # when a line about it was last written; 0: not yet
+    given_up: bool = False
+
+
+class Outages:
+    """What the reads of one feed say about each endpoint: a bucket, a host, or the local disks.
+
+    A read that fails for a reason of `faults.STORAGE` is repeated. If its endpoint answers other reads meanwhile, it is
+    the file's fault, and the failure stays. If it answers none, storage is down: all threads that need it wait. Of a
+    small endpoint, one host of a list of web addresses, nothing is waited for as long as other endpoints answer.
+    """
+
+    def __init__(
+        self, outage: Outage, length: int, uri: Callable[[int], Any], progress: Progress | None = None
+    ) -> None:
+        """`progress` counts the reads that are repeated."""
+        self._outage, self._endpoints = outage, Endpoints(length, uri)
+        self._progress = Progress() if progress is None else progress
+        self._down: dict[str, _Down] = {}
+        self._waiting: Counter[str] = Counter()  # threads, by endpoint
+        self._lock = threading.Lock()
+
+    def settle(self, ids: Sequence[int], entries: list[Any], read: ReadIds, stop: Stop) -> list[Any]:
+        """What was read of these ids, with failures of storage replaced by what later reads gave.
+
+        An entry is None where `stop` was set first. Once patience is at its end, StorageError is raised, or it is a
+        Failure with the reason "outage".
+        """
+        self._note(ids, entries)
+        failed = [k for k, entry in enumerate(entries) if _is_storage(entry)]
+        if failed:
+            entries = list(entries)
+            for k in failed:
+                entries[k] = self._insist(ids[k], entries[k], read, stop)
+        return entries
+
+    def error(self, failure: Failure) -> StorageError:
+        """For a sample that storage does not give."""
+        endpoint = endpoint_of(failure.uri)
+        down = self._down.get(endpoint)
+        passed = f" for {time.monotonic() - down.since:.0f} s" if down is not None else ""
+        return StorageError(
+            f"{_name(endpoint)} has not answered{passed}: {failure}; feed.state() holds the position, and the next "
+            f"iteration continues there; Feed(outage=ff.Outage(wait=...)) waits longer than {self._outage.wait:g} s"
+        )
+
+    def _insist(self, id: int, failure: Failure, read: ReadIds, stop: Stop) -> Any:
+        endpoint, faults = endpoint_of(failure.uri), 0
+        with self._waits(endpoint):
+            for pause in _pauses():
+                since = time.monotonic()
+                if not _wait(pause, stop):
+                    return None
+                down = self._begin(endpoint)
+                self._progress.count(retries=1)
+                (entry,) = read([id])
+                if not _is_storage(entry):
+                    if not isinstance(entry, Failure) and entry is not None:  # it did need a request: it has failed
+                        self._is_up(endpoint)
+                    return entry
+                failure = entry
+                if self._is_the_files_fault(endpoint, id, since, read):
+                    faults += 1
+                    if faults == _FILE_FAULTS:
+                        return failure
+                elif self._give_up(endpoint, down, failure):
+                    return replace(failure, reason="outage", detail=f"{failure.reason}: {failure.detail}")
+        raise AssertionError("pauses never end")
+
+    @contextmanager
+    def _waits(self, endpoint: str) -> Iterator[None]:
+        """Counts the threads that wait. After the last one no outage remains, but one that is known to be given up."""
+        with self._lock:
+            self._waiting[endpoint] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting[endpoint] -= 1
+                down = self._down.get(endpoint)
+                if not self._waiting[endpoint] and down is not None and not (down.given_up and self._replaces):
+                    del self._down[endpoint]  # its time does not run while nothing is read
+
+    @property
+    def _replaces(self) -> bool:
+        return self._outage.then == "substitute"
+
+    def _begin(self, endpoint: str) -> _Down:
+        with self._lock:
+            return self._down.setdefault(endpoint, _Down(time.monotonic()))
+
+    def _is_the_files_fault(self, endpoint: str, id: int, since: float, read: ReadIds) -> bool:
+        """Whether its endpoint, or for a small one any other, has answered since then, or does so now."""
+        small = self._endpoints.is_small(endpoint)
+        for other in [None, *islice(self._endpoints.candidates(None if small else endpoint, id), _PROBES)]:
+            if other is not None:
+                self._note([other], read([other]))
+            if self._endpoints.answered(endpoint, since):
+                self._is_up(endpoint)
+                return True
+            if small and self._endpoints.others_answered(endpoint, since):
+                return True
+        return False
+
+    def _note(self, ids: Sequence[int], entries: Sequence[Any]) -> None:
+        """See which of these were read: neither a failure, which may need no request, nor stopped before."""
+        read = [id for id, entry in zip(ids, entries, strict=True) if not (entry is None or isinstance(entry, Failure))]
+        if read:
+            self._endpoints.note(read[0])
+            if self._down:
+                for endpoint in self._endpoints.note_read(read):
+                    self._is_up(endpoint)
+
+    def _is_up(self, endpoint: str) -> None:
+        with self._lock:
+            down = self._down.pop(endpoint, None)
+        if down is not None and down.told:
+            _log.warning("%s answers again after %.0f s", _name(endpoint), time.monotonic() - down.since)
+
+    def _give_up(self, endpoint: str, down: _Down, failure: Failure) -> bool:
+        """Whether the feed waits no longer; raises where that ends it. Writes the lines about it."""
+        now = time.monotonic()
+        with self._lock:
+            left = down.since + self._outage.wait - now
+            down.given_up = left <= 0
+            tell = now - down.since >= _TOLD_S and (not down.told or now - down.told >= _AGAIN_S) and left > 0
+            down.told = now if tell else down.told
+        if tell:
+            _log.warning(
+                "waiting for %s: no read has succeeded since %s; %s at %s, or Feed(outage=...); last error: %s",
+                _name(endpoint),
+                _at(down.since - now),
+                "its samples are replaced" if self._replaces else "StorageError",
+                _at(left),
+                failure,
+            )
+        if down.given_up and not self._replaces:
+            raise self.error(failure)
+        return down.given_up
+
+
+def _wait(seconds: float, stop: Stop) -> bool:
+    """False where the feed is being closed, or the batch has failed for another reason."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not stop.is_set():
+        time.sleep(min(left, _POLL_S))
+    return not stop.is_set()
+
+
+def _pauses() -> Iterator[float]:
+    yield from _PAUSES
+    while True:
+        yield _PAUSES[-1]
+
+
+def _is_storage(entry: Any) -> bool:
+    return isinstance(entry, Failure) and entry.reason in STORAGE
+
+
+def _name(endpoint: str) -> str:
+    return endpoint or "the source"
+
+
+def _at(seconds: float) -> str:
+    """The time so many seconds from now: of the day, with the date where that is another one."""
+    if abs(seconds) > _YEAR_S:
+        return "no time"
+    form = "%H:%M:%S" if abs(seconds) < _DAY_S / 2 else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(time.time() + seconds))

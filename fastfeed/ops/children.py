@@ -1,0 +1,98 @@
+"""The ops that an op is composed of: what they may be, their kind, their draws, their window where all are geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import Kind
+from fastfeed.ops.function import as_op
+from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.program.window import Window
+from fastfeed.spec import Spec
+
+__all__ = [
+    "check_keeps_size",
+    "child",
+    "children",
+    "filter_of",
+    "filters_of",
+    "kind_of",
+    "split_draws",
+    "unmoved",
+    "window_choices",
+    "window_layers",
+]
+
+
+def child(where: str, op: Any) -> Any:
+    op = as_op(op)
+    if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
+        what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
+        raise ConfigError(f"{where} must be an op such as RandomFlip() or a function, got {what}")
+    if op.kind not in ("geometry", "change"):
+        raise ConfigError(
+            f"{where} must be an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4), "
+            f"got {op!r}; write it into the list of ops itself, where all samples take it"
+        )
+    return op
+
+
+def children(name: str, ops: Any) -> tuple[Any, ...]:
+    if not isinstance(ops, (list, tuple)) or not ops:
+        raise ConfigError(f"{name} ops must be a list of one op or more, such as [RandomFlip()], got {ops!r}")
+    return tuple(child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
+
+
+def kind_of(ops: Sequence[Any]) -> Kind:
+    """Geometry if all ops fold into one window that needs no border."""
+    folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
+    return "geometry" if folds else "change"
+
+
+def filters_of(ops: Sequence[Any]) -> list[str]:
+    return [op.filter for op in ops if hasattr(op, "filter")]
+
+
+def filter_of(name: str, ops: Sequence[Any]) -> str:
+    """The last one, as in a list of ops."""
+    for filter in reversed(filters_of(ops)):
+        return filter
+    raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
+
+
+def check_keeps_size(parent: Any, op: Any, spec: Spec) -> None:
+    """Raise if an op would give some samples a different size from the rest."""
+    name, after = type(parent).__name__, op.out(spec)
+    if after != spec:
+        raise SpecError(
+            f"{name} needs ops that keep the size, but {op!r} makes {after} of {spec}; "
+            f"write it into the list of ops itself, before {name}"
+        )
+
+
+def split_draws(u: np.ndarray, first: int, ops: Sequence[Any]) -> list[np.ndarray]:
+    """Each op's own columns, after the `first` ones."""
+    ends = np.cumsum([first, *(op.draws for op in ops)])
+    return [u[:, a:b] for a, b in pairwise(ends)]
+
+
+def window_layers(op: Any) -> tuple[Layer, ...]:
+    return (Layer((Window.of(op),)),)
+
+
+def window_choices(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
+    """Choices of a composite of geometry on pixels of one size: one window, or none where it changes nothing."""
+    values = op.params(u, sizes)
+    full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
+    moves = (values["box"] != full_box).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
+    return [Choices(np.where(moves, 0, -1), (values | {"limit": full_box},))]
+
+
+def unmoved(sizes: np.ndarray) -> dict[str, np.ndarray]:
+    box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
+    return {"box": box, "size": sizes.astype(np.int64), "flip": np.zeros(sizes.shape, bool)}

@@ -1,0 +1,87 @@
+"""What is refused of a feed, with what to write instead: copies in loader workers, and being taken for an array."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+from fastfeed.errors import ConfigError
+
+__all__ = ["TrainerInput", "check_workers"]
+
+
+class TrainerInput:
+    """Base of what yields batches: says what to pass where a library takes it for an array, a list or a value."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """A DataLoader asks for samples by index."""
+        raise ConfigError(
+            f"{type(self).__name__} yields whole batches in its own order and has no samples by index, got "
+            f"[{index!r:.40}]; iterate it without a DataLoader: for images, labels in feed.to_torch()"
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        """Keras takes what converts to an array as the images themselves."""
+        raise _NotAnArray(self)
+
+    @property
+    def shape(self) -> NoReturn:
+        """There is none; Keras asks for it before it converts."""
+        raise _NotAnArray(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            f"{type(self).__name__} has threads and cannot be pickled or copied; pickle its source, its ops and "
+            "feed.state(), make a Feed of them where it is used, and call restore(state) there"
+        )
+
+
+class _NotAnArray(ConfigError, AttributeError):
+    """An AttributeError, so that `hasattr(feed, "shape")` is False."""
+
+    def __init__(self, data: object) -> None:
+        super().__init__(
+            f"{type(data).__name__} is not an array; pass feed.to_keras() to model.fit, evaluate and predict, and "
+            "iterate feed.to_torch(), feed.to_jax() or feed.to_tfdata() in a loop of your own"
+        )
+
+
+def check_workers(explicit_world: bool) -> None:
+    """ConfigError where each of several workers would yield every sample. Imports no framework.
+
+    Args:
+        explicit_world: The user has passed `world`, and so has split the samples.
+    """
+    if explicit_world:
+        return
+    data = sys.modules.get("torch.utils.data")
+    worker = data.get_worker_info() if data is not None else None
+    if worker is not None and worker.num_workers > 1:
+        raise ConfigError(
+            f"this Feed is made in worker {worker.id} of {worker.num_workers} of a torch DataLoader, and each worker "
+            "would yield every sample; iterate feed.to_torch() in the training process without a DataLoader (it has "
+            "threads of its own), set num_workers=0, or pass Feed(..., world=World(rank=worker.id, "
+            "size=worker.num_workers)) with worker = torch.utils.data.get_worker_info()"
+        )
+    size = _ray_train_size()
+    if size > 1 and not os.environ.get("WORLD_SIZE") and not os.environ.get("TF_CONFIG"):
+        raise ConfigError(
+            f"this Feed is made in one of {size} workers of Ray Train, and each would yield every sample; pass "
+            "Feed(..., world=World(rank=context.get_world_rank(), size=context.get_world_size(), "
+            "local_rank=context.get_local_rank(), local_size=context.get_local_world_size())) with context = "
+            "ray.train.get_context()"
+        )
+
+
+def _ray_train_size() -> int:
+    """Workers of the Ray Train job that this process belongs to; 1 where it belongs to none."""
+    train = sys.modules.get("ray.train")
+    if train is None:
+        return 1
+    try:
+        return int(train.get_context().get_world_size())
+    except Exception:  # outside of a job, what is raised depends on Ray's version
+        return 1

@@ -88,7 +88,7 @@ def _rendered(setting: Setting, program: Program, blobs: list[Any], work: Work |
     for backend in (cpu, dali):
         runner = backend.compile(program, engine, Timeline(), len(blobs), setting.cores, decode=_decode(backend))
         if backend is dali and program.decode is None:
-            runner._by_engine = _nobody
+            runner._by_engine = _no_engine
         out = runner.empty((len(blobs), *(side or 0 for side in program.spec.shape)), program.spec.dtype)
         bad = runner.render(blobs, engine.probe(blobs), work, out, threading.Event())
         runner.synchronize()
@@ -97,7 +97,7 @@ def _rendered(setting: Setting, program: Program, blobs: list[Any], work: Work |
     return outs
 
 
-def _nobody(batch: Any, rows: list[int]) -> None:
+def _no_engine(batch: Any, rows: list[int]) -> None:
     if rows:
         raise AssertionError(f"DALI refused {len(rows)} arrays, which cannot be bad")
 

@@ -1,0 +1,108 @@
+"""What is here: GPUs, their driver, packages. Asked of programs and of a process of its own; nothing is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["LEAST_DRIVER", "Machine", "look"]
+
+LEAST_DRIVER = 580  # that wheels for CUDA 13 run with
+_QUERY = "name,driver_version,memory.total,memory.free"
+_NAMES = (
+    "numpy",
+    "cv2",
+    "PIL",
+    "torch",
+    "torchvision",
+    "jax",
+    "keras",
+    "cupy",
+    "fastfeed",
+    "nvidia.dali",
+    "nvidia.nvimgcodec",
+)
+_PROBE = f"""
+import importlib.util, json
+def here(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except Exception:
+        return False
+print(json.dumps([name for name in {_NAMES!r} if here(name)]))
+"""
+
+
+@dataclass(slots=True)
+class Machine:
+    """What steps may count on."""
+
+    gpus: list[dict[str, str]] = field(default_factory=list)
+    modules: set[str] = field(default_factory=set)
+    sentences: list[str] = field(default_factory=list)  # for people: what is missing
+    old_driver: str = ""  # empty, or the sentence
+
+    def lacks(self, needs: tuple[str, ...], stand_in: bool) -> str:
+        """Empty, or why a step with these needs cannot run here."""
+        for need in needs:
+            if need == "gpu" and not self.gpus and not stand_in:
+                return "no GPU is here"
+            if need == "gpus" and len(self.gpus) < 2 and not stand_in:
+                return f"two GPUs or more are needed, {len(self.gpus) or 'none'} here"
+            if need == "DALI" and self.old_driver and not stand_in:
+                return self.old_driver
+            names = {"DALI": ("nvidia.dali", "nvidia.nvimgcodec"), "gpu": (), "gpus": ()}.get(need, (need,))
+            absent = [name for name in names if name not in self.modules]
+            if absent:
+                return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not here"
+        return ""
+
+
+def look(environ: dict[str, str], stand_in: bool, folder: Path) -> Machine:
+    """Ask the machine; folder: an empty one, or Python would find packages where the call was made."""
+    found = Machine(modules=_modules(environ, folder))
+    rows, reason = _smi()
+    found.gpus = rows
+    if stand_in:
+        found.gpus, found.sentences = (
+            [],
+            ["stand-in: everything runs on the processor, no figure says anything of a GPU"],
+        )
+    elif not rows:
+        found.sentences.append(f"no GPU is here ({reason}): only what needs none will run")
+    for row in found.gpus:
+        driver = row["driver_version"]
+        if int(driver.split(".")[0] or 0) < LEAST_DRIVER:
+            found.old_driver = (
+                f"driver {driver} is older than packages for CUDA 13 want ({LEAST_DRIVER} or newer): "
+                "DALI, nvImageCodec and nvJPEG are left out"
+            )
+            found.sentences.append(found.old_driver)
+        free, total = (float(row[name].split()[0]) for name in ("memory.free", "memory.total"))
+        if free < 0.5 * total:
+            found.sentences.append(
+                f"{row['name']} has {free / 1e3:.1f} of {total / 1e3:.1f} GB free: someone else computes on it, "
+                "so rates are too low and some steps may run out of memory"
+            )
+    return found
+
+
+def _modules(environ: dict[str, str], folder: Path) -> set[str]:
+    command = [sys.executable, "-c", _PROBE]
+    done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return set(json.loads(done.stdout)) if done.returncode == 0 else set()
+
+
+def _smi() -> tuple[list[dict[str, str]], str]:
+    command = ["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"nvidia-smi: {type(error).__name__}"
+    if done.returncode:
+        return [], f"nvidia-smi: {(done.stdout + done.stderr).strip().splitlines()[:1] or done.returncode}"
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    return [dict(zip(_QUERY.split(","), (c.strip() for c in line.split(",")), strict=False)) for line in lines], ""

@@ -1,0 +1,87 @@
+"""What one H200 and 16 cores must reach, and whether results show that they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["MARKS", "judged"]
+
+Results = dict[str, dict[str, Any]]  # figures by step
+_MARKED = "ImageNet-size images/s"
+
+
+def _at(figures: Any, *path: str) -> Any:
+    for name in path:
+        figures = figures.get(name) if isinstance(figures, dict) else None
+    return figures
+
+
+def _hybrid(all: Results) -> tuple[bool, str] | None:
+    finals = _at(all, "hybrid", "imagenet", "finals") or {}
+    rates = [of["images_per_second"] for name, of in finals.items() if name.startswith("hybrid")]
+    return (max(rates) >= 25_000, f"{max(rates):,.0f}") if rates else None
+
+
+def _kernel(all: Results) -> tuple[bool, str] | None:
+    rates = [row["images_per_second"] for row in (_at(all, "kernel", "imagenet, plain") or {}).values()]
+    return (max(rates) >= 15_000, f"{max(rates):,.0f}") if rates else None
+
+
+def _real(all: Results) -> tuple[bool, str] | None:
+    ratios = {
+        int(threads): row["real / synthetic"]
+        for threads, row in (_at(all, "train-torch", "resnet50, kernel") or {}).items()
+        if threads.isdigit() and int(threads) <= 4  # others say why there are none
+    }
+    if not ratios:
+        return None
+    best = max(ratios, key=ratios.__getitem__)
+    return ratios[best] >= 0.98, f"{ratios[best]:.3f} with {best} threads"
+
+
+def _copies(all: Results) -> tuple[bool, str] | None:
+    hidden = _at(all, "overlap", "a feed, decoded by the kernel", "hidden")
+    return None if hidden is None else (hidden >= 0.99, f"{hidden:.1%}")
+
+
+def _verdicts(all: Results) -> tuple[bool, str] | None:
+    right = {name: _at(all, "profile", name, "right") for name in ("starved", "healthy")}
+    if None in right.values():
+        return None
+    return all_true(right), ", ".join(f"{name}: {'right' if was else 'wrong'}" for name, was in right.items())
+
+
+def _faults(all: Results) -> tuple[bool, str] | None:
+    found = all.get("faults")
+    if not found or "state" not in found:
+        return None
+    return found["state"] == "ok", "every path" if found["state"] == "ok" else str(found.get("reason"))[:200]
+
+
+def all_true(values: dict[str, Any]) -> bool:
+    """Every one of them."""
+    return all(values.values())
+
+
+MARKS: dict[str, Callable[[Results], tuple[bool, str] | None]] = {
+    f"hybrid >= 25,000 {_MARKED}": _hybrid,
+    f"kernel alone >= 15,000 {_MARKED}": _kernel,
+    "real / synthetic >= 0.98 for ResNet-50 with at most 4 threads": _real,
+    "copies hidden >= 99 %": _copies,
+    "a verdict that is right both times": _verdicts,
+    "1 % bad files on every GPU path: named exactly, nothing lost": _faults,
+}
+
+
+def judged(results: dict[str, dict[str, Any] | None]) -> dict[str, str]:
+    """mark -> met, missed or not measured, and the figure. What a stand-in found is never a mark."""
+    there = {name: found for name, found in results.items() if found and not found.get("stand_in", False)}
+    figures: Results = {name: found.get("figures", {}) for name, found in there.items()}
+    if there.get("faults", {}).get("state") in ("ok", "failed") and figures.get("faults"):
+        figures["faults"] = figures["faults"] | {k: there["faults"].get(k) for k in ("state", "reason")}
+    said = {}
+    for name, judge in MARKS.items():
+        found = judge(figures)
+        said[name] = "not measured" if found is None else f"{'met' if found[0] else 'missed'}: {found[1]}"
+    return said

@@ -1,0 +1,78 @@
+"""Training steps by framework and net; tiny ones on a processor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.gpu_check.nets import jax_step, torch_step
+
+__all__ = ["jax_net", "keras_model", "tiny_torch", "torch_net"]
+
+Step = Callable[[Any], None]
+
+
+def torch_net(name: str, batch: int, stand_in: bool) -> Step:
+    """One step of ResNet-18, ResNet-50 or ViT-B/16 on float32 (n, height, width, 3): bf16, channels last."""
+    if stand_in:
+        return _torch_steps(tiny_torch(), batch, "cpu")
+    try:
+        from torchvision import models
+    except ImportError:
+        if name == "resnet50":
+            return torch_step(batch)
+        raise
+    make = {"resnet18": models.resnet18, "resnet50": models.resnet50, "vit_b": models.vit_b_16}[name]
+    return _torch_steps(make(weights=None), batch, "cuda")
+
+
+def tiny_torch() -> Any:
+    """A net for a processor."""
+    from torch import nn
+
+    layers = (nn.Conv2d(3, 4, 7, 8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1000))
+    return nn.Sequential(*layers)
+
+
+def _torch_steps(model: Any, batch: int, where: str) -> Step:
+    import torch
+
+    torch.backends.cudnn.benchmark = True
+    model = model.to(where, memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    labels = torch.randint(0, 1000, (batch,), device=where)
+
+    def step(images: Any) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(where, dtype=torch.bfloat16):
+            scores = model(images.permute(0, 3, 1, 2))  # in memory already channels last
+            loss = torch.nn.functional.cross_entropy(scores, labels[: len(images)])
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def jax_net(batch: int, stand_in: bool) -> tuple[Step, Callable[[], Any]]:
+    """(a step of a convolutional net in JAX, what waits for it)."""
+    return jax_step(batch, (4, 8) if stand_in else (64, 128, 256, 512))
+
+
+def keras_model(backend: str, stand_in: bool) -> Any:
+    """A compiled ResNet-50 on this backend."""
+    os.environ["KERAS_BACKEND"] = backend
+    import keras
+
+    if not stand_in:
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        model = keras.applications.ResNet50(weights=None, input_shape=(224, 224, 3))
+    else:
+        layers = [
+            keras.layers.Input((None, None, 3)),
+            keras.layers.Conv2D(4, 7, 8),
+            keras.layers.GlobalAveragePooling2D(),
+        ]
+        model = keras.Sequential([*layers, keras.layers.Dense(1000, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model

@@ -1,0 +1,147 @@
+"""Step rates on photographs against a batch that lies on the device: how many cores a GPU needs."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_check.setting import NotRun, Wrong, busy_seconds
+from benchmarks.gpu_kit.steps.feeds import OPS, SIDE, TINY, TINY_OPS, endless, feed, threads_here
+from benchmarks.gpu_kit.steps.nets import jax_net, torch_net
+from fastfeed.backends.options import GpuDecode
+
+__all__ = ["contest", "run"]
+
+THREADS = (4, 2, 8, 16)  # in order of worth: the mark is at 4
+BATCH = {"resnet18": 256, "resnet50": 256, "vit_b": 128}
+_ENOUGH = 0.98  # real / synthetic
+_DRAINED = 4  # batches that lay ready
+
+Take = Callable[[], Any]
+
+
+def run(context: Any) -> None:
+    folder = next(iter(context.setting().sets.values()))
+    (_jax if context.name == "train-jax" else _torch)(context, folder)
+
+
+def _torch(context: Any, folder: Path) -> None:
+    import torch
+
+    nets, ways = ("resnet18",) if context.stand_in else ("resnet50", "resnet18", "vit_b"), {"kernel": "cpu"}
+    if context.name == "train-torch-gpu":
+        nets, ways = nets[:1], {"hybrid": GpuDecode(cpu_share=None), "GPU": GpuDecode()}
+    for (way, decode), net in itertools.product(ways.items(), nets):
+        name = f"{net}, {way}"
+        batch = 8 if context.stand_in else BATCH[net]
+        try:
+            step = torch_net(net, batch, context.stand_in)
+            device = "cpu" if context.stand_in else "cuda"
+            still = torch.randn(batch, *_size(context), 3, device=device)
+            _by_threads(
+                context,
+                name,
+                folder,
+                batch,
+                decode,
+                step,
+                context.setting().sync,
+                still,
+                lambda f, where=device: f.to_torch(where),
+            )
+        except Exception as error:  # the other nets are worth having
+            context.note(name, {"error": f"{type(error).__name__}: {error}"[:300]})
+        gc.collect()
+        if not context.stand_in:
+            torch.cuda.empty_cache()
+    _cores(context)
+    if wrong := [f"{name}: {rows['error']}" for name, rows in context.figures.items() if "error" in rows]:
+        raise Wrong(wrong, context.figures)
+
+
+def _jax(context: Any, folder: Path) -> None:
+    import jax
+
+    if jax.default_backend() != "gpu" and not context.stand_in:
+        raise NotRun(f"JAX computes on {jax.default_backend()}, not on a GPU")
+    batch = 8 if context.stand_in else 256
+    step, wait = jax_net(batch, context.stand_in)
+    still = jax.random.normal(jax.random.key(1), (batch, *_size(context), 3))
+    _by_threads(context, "a small net, kernel", folder, batch, "cpu", step, wait, still, lambda f: f.to_jax())
+    _cores(context)
+
+
+def _by_threads(
+    context: Any, name: str, folder: Path, batch: int, decode: Any, step: Any, wait: Any, still: Any, deliver: Any
+) -> None:
+    found: dict[str, Any] = {}
+    for threads in [n for n in THREADS if n in threads_here(context.stand_in, tuple(sorted(THREADS)))] or [1]:
+        if context.skips(f"{name}, {threads} threads", 1 if context.stand_in else 8):
+            continue
+        with feed(folder, batch, threads, decode, TINY_OPS if context.stand_in else OPS) as made:
+            batches = endless(deliver(made))
+            found[str(threads)] = contest(
+                step, wait, lambda: still, lambda b=batches: next(b), batch, _seconds(context)
+            )
+            batches.close()
+        context.note(name, found)
+
+
+def _size(context: Any) -> tuple[int, int]:
+    return (TINY, TINY) if context.stand_in else (SIDE, SIDE)
+
+
+def _seconds(context: Any) -> float:
+    return 0.1 if context.stand_in else 1.5
+
+
+def contest(step: Any, wait: Any, still: Take, real: Take, batch: int, seconds: float) -> dict[str, Any]:
+    """Both in turn, forth and back, as many steps each."""
+    for take in (still, real, still, real):
+        step(take())
+    wait()
+    start, tried = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds / 3:
+        step(still())
+        tried += 1
+        if tried % 8 == 0:
+            wait()
+    wait()
+    steps = max(4, int(seconds * tried / (time.perf_counter() - start)))
+    rates: dict[str, list[float]] = {"synthetic": [], "real": []}
+    busy = 0.0
+    for name in ("synthetic", "real", "real", "synthetic"):
+        take = real if name == "real" else still
+        for _ in range(_DRAINED):
+            step(take())
+        wait()
+        start, used = time.perf_counter(), busy_seconds()
+        for _ in range(steps):
+            step(take())
+        wait()
+        rates[name].append(batch * steps / (time.perf_counter() - start))
+        busy += busy_seconds() - used if name == "real" else 0
+    synthetic, fed = (statistics.median(rates[name]) for name in ("synthetic", "real"))
+    return {
+        "synthetic_images_per_second": round(synthetic, 1),
+        "real_images_per_second": round(fed, 1),
+        "real / synthetic": round(fed / synthetic, 4),
+        "spread": round(max(rates["real"]) / min(rates["real"]) - 1, 4),
+        "cpu_ms per image": round(1e3 * busy / (2 * steps * batch), 3),
+    }
+
+
+def _cores(context: Any) -> None:
+    """The fewest threads that are enough, by net and way to decode."""
+    enough: dict[str, Any] = {}
+    for name, rows in context.figures.items():
+        if isinstance(rows, dict) and "error" not in rows:
+            there = [int(n) for n, row in rows.items() if n.isdigit() and row["real / synthetic"] >= _ENOUGH]
+            enough[name] = min(there) if there else "more than were tried"
+    if not context.stand_in:
+        context.note(f"threads per GPU for real / synthetic >= {_ENOUGH}", enough)

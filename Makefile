@@ -1,7 +1,11 @@
 # make demo       the main job, end to end: photographs -> decode and augmentation -> Keras fit
 # make test       what is not marked slow, in minutes        make test-all   everything, as CI does
 # make lint       style, types, import rules                 make bench      the figures
-# make gpu-check   all that needs a GPU, on a machine that has one: benchmarks/results/README.md
+# make wheel      what installs without a compiler; ARCH=aarch64 for that      make wheel-test   tries it without one
+# make docs       the site, into build/docs
+# make sdist      the archive of the source     make test-lowest   tests with the oldest dependencies
+# make gpu-kit     all that needs a GPU, in parts to take to a machine that has one: benchmarks/gpu_check/README.md
+# make gpu-kit-dry   the same here, on the processor, with tiny sizes      make gpu-check   a part of it, in place
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +17,7 @@ PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(W
 JPEGLIB ?= /usr/include/jpeglib.h
 HIGHWAY ?= /usr/include/hwy/highway.h
 
-.PHONY: demo test test-all test-needs lint bench gpu-check fuzz clean kernel-needs launcher-needs browser-needs nsys
+.PHONY: docs demo test test-all test-needs lint bench wheel wheel-test same-bytes sdist reproducible test-lowest test-libjpeg gpu-kit gpu-kit-dry gpu-check fuzz clean kernel-needs nasm-needs launcher-needs browser-needs nsys
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -28,6 +32,11 @@ kernel-needs:
 	packages="g++ libjpeg-dev libhwy-dev python3-dev"; $(INSTALL); \
 	if [ -z "$$may" ]; then echo "The kernel will not be built: install g++ and the headers of libjpeg-turbo, Highway and Python" \
 	    "(Debian, Ubuntu: apt-get install $$packages), then: make clean. Going on with Pillow."; fi
+
+nasm-needs:
+	@if command -v nasm >/dev/null; then exit 0; fi; \
+	packages=nasm; $(INSTALL); \
+	if [ -z "$$may" ]; then echo "libjpeg-turbo needs NASM for its SIMD code (Debian, Ubuntu: apt-get install nasm)." >&2; exit 1; fi
 
 # one test starts its ranks with mpirun
 launcher-needs:
@@ -63,11 +72,37 @@ test-all: test-needs
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/helpers/words.py
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+# the site in build/docs, which opens from the disk; its environment has no kernel, since nothing is decoded
+DOCS := build/docs-env
+docs: $(DOCS)/.docs
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict $(ARGS)
+	$(DOCS)/bin/python docs/site/check.py build/docs
+
+$(DOCS)/.docs: pyproject.toml
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip --disable-pip-version-check install -q -C wheel.cmake=false -e '.[docs]'
+	@touch $@
+
 bench: $(VENV)/.dev
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench $(ARGS) || exit 1; done
+
+# docs/installing.md; LIBJPEG_SOURCE and HIGHWAY_SOURCE name archives, which are else downloaded. Those of PYTHONS that are here
+ARCH ?= $(shell uname -m)
+PYTHONS ?= python3.10 python3.11 python3.12
+export LIBJPEG_SOURCE LIBJPEG_SHA256 HIGHWAY_SOURCE HIGHWAY_SHA256
+wheel: nasm-needs
+	$(PYTHON) packaging/$(if $(filter $(shell uname -m),$(ARCH)),wheels.py --python $(PYTHONS),$(ARCH).py) $(ARGS)
+
+wheel-test:
+	$(PYTHON) packaging/clean_room.py $(ARGS)
+
+# pixels of this tree's build and of the wheel in dist/ (or WHEEL), of every kind of JPEG and of the folders PHOTOS
+same-bytes: $(VENV)/.dev
+	$(BIN)/python packaging/same_bytes.py $(WHEEL) --photos $(PHOTOS)
 
 # For a machine with packages of its own and no registry: no virtual environment is made, nothing is fetched. A fastfeed
 # that is installed with its kernel is used; else this one is built, if the build tools are there.
@@ -82,6 +117,32 @@ gpu-check:
 	    echo "fastfeed was built into $(GPU_SITE), with its JPEG kernel."; \
 	else echo "The JPEG kernel was not built: going on with Pillow, which is slower, in all that says cpu kernel."; fi
 	PYTHONPATH=$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
+
+# its wheel wants Python 3.12 or newer, a compiler and NASM; without them the source travels
+gpu-kit:
+	@$(MAKE) -s nasm-needs || true
+	$(PYTHON) -m benchmarks.gpu_kit.pack $(ARGS)
+
+gpu-kit-dry: test-needs
+	$(BIN)/python -m benchmarks.gpu_kit.dry $(ARGS)
+
+test-lowest:
+	$(PYTHON) packaging/clean_room.py --lowest $(ARGS)
+
+sdist: $(VENV)/bin/python
+	$(PIP) install -q build
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build -q --sdist --outdir dist
+
+# the same source gives the same wheel, built in two places
+reproducible: nasm-needs
+	rm -rf build/again
+	$(PYTHON) packaging/wheels.py --python $(firstword $(PYTHONS)) --out build/again/one --work build/wheels
+	$(PYTHON) packaging/wheels.py --python $(firstword $(PYTHONS)) --out build/again/two --work build/again/elsewhere/wheels
+	for wheel in build/again/one/*.whl; do cmp $$wheel build/again/two/$${wheel##*/} || exit 1; done; sha256sum build/again/one/*.whl
+
+# ARCHIVES: sources of versions of libjpeg-turbo, which take the place of the one that is installed
+test-libjpeg: $(VENV)/.dev nasm-needs
+	$(BIN)/python packaging/libjpeg_versions.py $(ARCHIVES)
 
 # the kernel under fuzzers, files and programs, SECONDS each; tests/fuzz/README.md has more of the kind
 SECONDS ?= 1200

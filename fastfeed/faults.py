@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["REASONS", "TRANSIENT", "Failure", "FaultPolicy", "too_many"]
+__all__ = ["REASONS", "STORAGE", "TRANSIENT", "Failure", "FaultPolicy", "Outage", "fault_policies", "too_many"]
 
 REASONS = {
     "not_found": "no file there",
+    "denied": "storage refuses to give it",
     "io_error": "the file could not be read",
+    "not_allowed": "a table may not read it",
     "empty": "zero bytes",
     "not_image": "the content is no image",
     "unsupported_format": "an image of a kind that is not decoded here",
@@ -22,49 +24,87 @@ REASONS = {
     "corrupt": "the decoder refused the content",
     "bomb": "more pixels or bytes than allowed",
     "timeout": "reading took too long",
+    "outage": "storage answered no read at all",
     "changed": "the shard is not the one that was indexed",
     "label_missing": "the sample has no label",
     "op_failed": "a function in the list of ops failed",
 }
-# read again in the next epoch: a function may fail for some random numbers only, or be repaired by then
-TRANSIENT = frozenset({"io_error", "timeout", "op_failed"})
+# of the way to a file rather than of the file: reads that fail so are repeated, and waited for while all of them do
+STORAGE = frozenset({"io_error", "timeout"})
+# read again in the next epoch: a file may be back by then, a function fails for some random numbers only, or is mended
+TRANSIENT = STORAGE | {"not_found", "denied", "op_failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One bad sample."""
+    """One bad sample.
+
+    Args:
+        id (int): Sample id.
+        uri (str): Where it lies.
+        stage (str): "read", "decode" or "augment".
+        reason (str): A key of `fastfeed.faults.REASONS`, such as "truncated".
+        detail (str): What the system or the decoder said. Default: "".
+        offset (int | None): Bytes into the shard. Default: None, the source has no shards.
+
+    Raises:
+        ConfigError: If `reason` is unknown.
+
+    Example:
+        >>> print(ff.Failure(3, "photos/a.jpg", "decode", "truncated"))
+        photos/a.jpg: truncated (the file ends too early)
+    """
 
     id: int
     uri: str
-    stage: str  # "read", "decode" or "augment"
-    reason: str  # a key of REASONS
+    stage: str
+    reason: str
     detail: str = ""
-    offset: int | None = None  # bytes into the shard, for sources that have shards
+    offset: int | None = None
 
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
             raise ConfigError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
 
     def __str__(self) -> str:
-        return f"{self.uri}: {self.reason} ({self.detail or REASONS[self.reason]})"
+        text = f"{self.uri}: {self.reason} ({self.detail or REASONS[self.reason]})"
+        return text.encode("utf-8", "backslashreplace").decode()  # names that are not UTF-8 can be printed, too
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPolicy:
     """What happens to a bad sample, and when the run stops.
 
-    "substitute" puts another sample in its place (chosen by (seed, epoch, id), so it does not depend on ranks, batches
-    or threads); "mask" keeps a black image with weight 0; "raise" ends the run.
+    Args:
+        action (str): "substitute" puts another sample in its place, chosen by (seed, epoch, id), so it does not depend
+            on ranks, batches or threads; "mask" keeps a black image with weight 0; "raise" ends the run. Default:
+            "substitute".
+        max_share (float): Share of bad samples, in [0, 1], above which the run stops, once chance cannot explain it; 1
+            switches the limit off. Default: 0.25.
+        max_run (int): Bad samples in a row at which the run stops, at least 1. Default: 1000.
+        attempts (int): Substitutes tried for one bad sample, at least 1. Default: 16.
+        on_error (str): What an error raised by a function of yours means: "raise" ends the run with it, "bad" makes the
+            sample a bad one with the reason `op_failed`. A MemoryError always ends the run. Default: "raise".
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.FaultPolicy.of("mask")
+        FaultPolicy(action='mask', max_share=0.25, max_run=1000, attempts=16, on_error='raise')
     """
 
     action: Literal["substitute", "mask", "raise"] = "substitute"
-    max_share: float = 0.25  # of the scheduled samples; exceeded when chance cannot explain it
-    max_run: int = 1000  # bad samples in a row
-    attempts: int = 16  # substitutes tried for one bad sample
+    max_share: float = 0.25
+    max_run: int = 1000
+    attempts: int = 16
+    on_error: Literal["raise", "bad"] = "raise"
 
     def __post_init__(self) -> None:
         if self.action not in ("substitute", "mask", "raise"):
             raise ConfigError(f'on_bad must be "substitute", "mask" or "raise", got {self.action!r}')
+        if self.on_error not in ("raise", "bad"):
+            raise ConfigError(f'on_error must be "raise" or "bad", got {self.on_error!r}')
         if not 0 <= self.max_share <= 1:
             raise ConfigError(f"max_share must be in [0, 1], got {self.max_share!r}; 1 switches the limit off")
         if self.max_run < 1 or self.attempts < 1:
@@ -72,8 +112,57 @@ class FaultPolicy:
 
     @classmethod
     def of(cls, on_bad: str | FaultPolicy) -> FaultPolicy:
-        """A policy from its name, or as it is."""
+        """A policy from its name, or as it is.
+
+        Args:
+            on_bad (str | FaultPolicy): An action, or a policy.
+
+        Returns:
+            The policy.
+        """
         return on_bad if isinstance(on_bad, cls) else cls(on_bad)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What a feed does while storage answers none of its reads.
+
+    It waits, with a line in the log ("fastfeed", level WARNING), and reads on when storage answers again: batches are
+    what they would have been.
+
+    Args:
+        wait (float): Seconds from the first read that failed, >= 0; `float("inf")` waits for ever. Default: 900.0.
+        then (str): "raise": StorageError, and `feed.state()` holds the position. "substitute": samples are replaced in
+            this epoch as bad ones are, without being listed. Default: "raise".
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.Outage.of(60)
+        Outage(wait=60, then='raise')
+    """
+
+    wait: float = 900.0
+    then: Literal["raise", "substitute"] = "raise"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.wait, bool) or not isinstance(self.wait, (int, float)) or not self.wait >= 0:
+            raise ConfigError(f"Outage(wait=...) must be seconds >= 0, got {self.wait!r}; float('inf') waits for ever")
+        if self.then not in ("raise", "substitute"):
+            raise ConfigError(f'Outage(then=...) must be "raise" or "substitute", got {self.then!r}')
+
+    @classmethod
+    def of(cls, outage: float | Outage) -> Outage:
+        """An outage from its seconds, or as it is.
+
+        Args:
+            outage (float | Outage): Seconds to wait, or an outage.
+
+        Returns:
+            The outage.
+        """
+        return outage if isinstance(outage, cls) else cls(outage)  # type: ignore[arg-type]
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:
@@ -82,3 +171,16 @@ def too_many(bad: int, handled: int, max_share: float) -> bool:
     The margin keeps a data set at four fifths of the limit from being stopped by an unlucky start.
     """
     return bad > handled * max_share + 3 * (handled * max_share * (1 - max_share)) ** 0.5
+
+
+def fault_policies(
+    on_bad: str | FaultPolicy, on_error: Literal["raise", "bad"] | None, outage: float | Outage
+) -> tuple[FaultPolicy, Outage]:
+    """From the arguments of a feed. ConfigError where one contradicts another."""
+    policy, outage = FaultPolicy.of(on_bad), Outage.of(outage)
+    if policy.action == "raise" and outage.then == "substitute":
+        raise ConfigError(
+            'on_bad="raise" ends the run at the first bad sample, but outage=Outage(then="substitute") replaces '
+            'samples; use Outage(then="raise"), or another on_bad'
+        )
+    return (policy if on_error is None else replace(policy, on_error=on_error)), outage

@@ -38,9 +38,25 @@ def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -
 
     torchvision's `references/classification` (presets.py, ClassificationPresetTrain). The recipe of its newer weights
     is policy=TrivialAugmentWide(), erase=0.1; that of its MobileNetV3 policy=AutoAugment(), erase=0.2.
-    size    height and width, pixels
-    policy  what is done to the crop's pixels, such as RandAugment() or ColorJitter(0.4, 0.4, 0.4)
-    erase   how likely a random rectangle is hidden, in [0, 1]
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 224.
+        policy (Op | Callable | None): What is done to the crop's pixels, such as `RandAugment()`; several as one
+            `Sequential`. Default: None, nothing.
+        erase (float): Probability that a random rectangle is hidden, in [0, 1]. Default: 0.0.
+
+    Returns:
+        A list of ops, which ends with float32 HWC.
+
+    Raises:
+        ConfigError: If a value is out of range, or `policy` does not change pixels.
+
+    Example:
+        >>> for op in ff.recipes.imagenet_train(224):
+        ...     print(op)
+        RandomResizedCrop(size=224, scale=(0.08, 1.0), ratio=(0.75, 1.3333333333333333), filter='bilinear')
+        RandomFlip(p=0.5, direction='horizontal')
+        Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     """
     check_p("imagenet_train erase", erase)
     erasing = [RandomErasing(erase, fill=_MEAN)] if erase else []
@@ -53,6 +69,22 @@ def imagenet_eval(size: int = 224) -> list[Any]:
 
     224 is cut from a short side of 256, 299 from 342: torchvision's `references/classification` (presets.py,
     ClassificationPresetEval).
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 224.
+
+    Returns:
+        A list of ops, which ends with float32 HWC.
+
+    Raises:
+        ConfigError: If `size` is out of range.
+
+    Example:
+        >>> for op in ff.recipes.imagenet_eval(224):
+        ...     print(op)
+        Resize(size=256, filter='bilinear')
+        CenterCrop(size=224)
+        Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     """
     side = _side("imagenet_eval", size)
     return [Resize(round(side * 256 / 224)), CenterCrop(side), Normalize.imagenet()]
@@ -62,7 +94,20 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
     """Train on CIFAR-10 or CIFAR-100: moved by up to four pixels, mirrored or not.
 
     He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2. Mean and deviation are CIFAR-10's.
-    policy  what is done to the crop's pixels, such as AutoAugment("cifar10")
+
+    Args:
+        policy (Op | Callable | None): What is done to the crop's pixels, such as `AutoAugment("cifar10")`. Default:
+            None, nothing.
+
+    Returns:
+        A list of ops, which ends with float32 HWC.
+
+    Raises:
+        ConfigError: If `policy` does not change pixels.
+
+    Example:
+        >>> [type(op).__name__ for op in ff.recipes.cifar_train()]
+        ['RandomCrop', 'RandomFlip', 'Normalize']
     """
     normalize = Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
     return [RandomCrop(32, padding=4), RandomFlip(), *_policy_ops("cifar_train", policy), normalize]
@@ -71,10 +116,23 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
 def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
     """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never upside down.
 
-    A crop keeps a third of the photograph or more, so that what it shows is still in it, and hues stay: they tell
-    stone from brick. Values are in [-1, 1], as Inception's and Xception's weights expect them.
-    size    height and width, pixels
-    policy  what is done to the crop's pixels instead of the jitter
+    A crop keeps a third of the photograph or more, so that what it shows is still in it, and hues stay: they tell stone
+    from brick. Values are in [-1, 1], as Inception's and Xception's weights expect them.
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 299.
+        policy (Op | Callable | None): What is done to the crop's pixels. Default: None, a jitter of brightness,
+            contrast and saturation by 0.2.
+
+    Returns:
+        A list of ops, which ends with float32 HWC.
+
+    Raises:
+        ConfigError: If `size` is out of range, or `policy` does not change pixels.
+
+    Example:
+        >>> [type(op).__name__ for op in ff.recipes.stock_photo_train(299)]
+        ['RandomResizedCrop', 'RandomFlip', 'ColorJitter', 'Normalize']
     """
     crop = RandomResizedCrop(_side("stock_photo_train", size), scale=(0.35, 1.0))
     colors = _policy_ops("stock_photo_train", policy) or [ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)]

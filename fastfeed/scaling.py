@@ -49,19 +49,39 @@ RULES: dict[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Batch size and learning rate; `print(plan)` says how they follow from the recipe, and whose rule that is."""
+    """Batch size and learning rate; `print(plan)` says how they follow from the recipe, and whose rule that is.
 
-    local_batch: int  # samples per rank per step
-    global_batch: int  # samples per step over all ranks; for `Feed(global_batch=...)`
-    lr: float  # after warm-up
-    base_batch: int  # global batch of the recipe
-    base_lr: float  # learning rate of the recipe; warm-up begins here
+    Made by `plan_batch`.
+
+    Args:
+        local_batch (int): Samples per rank per step.
+        global_batch (int): Samples per step over all ranks; for `Feed(global_batch=...)`.
+        lr (float): Learning rate after warm-up.
+        base_batch (int): Global batch of the recipe.
+        base_lr (float): Learning rate of the recipe; warm-up begins here.
+        rule (str): "linear", "sqrt", "power-2/3" or "fixed-global".
+        warmup_epochs (float): Length of the warm-up, epochs. Default: 0.0.
+
+    Example:
+        >>> plan = ff.scaling.plan_batch(base_batch=256, base_lr=0.1, world=8)
+        >>> plan.global_batch, plan.lr, plan.warmup_steps(steps_per_epoch=100)
+        (2048, 0.8, 500)
+        >>> plan.lr_at(0, steps_per_epoch=100), plan.at_epoch(5), plan.factor(steps_per_epoch=100)(500)
+        (0.1, 0.8, 1.0)
+        >>> plan.check(ff.Plan(samples=10_000, global_batch=2048))
+    """
+
+    local_batch: int
+    global_batch: int
+    lr: float
+    base_batch: int
+    base_lr: float
     rule: Rule
     warmup_epochs: float = 0.0
 
     @property
     def size(self) -> int:
-        """Ranks."""
+        """Number of ranks."""
         return self.global_batch // self.local_batch
 
     @property
@@ -78,30 +98,66 @@ class BatchPlan:
         return text
 
     def warmup_steps(self, steps_per_epoch: int) -> int:
-        """Steps until `lr` is reached; 0 means no warm-up."""
+        """Steps until `lr` is reached.
+
+        Args:
+            steps_per_epoch (int): `len(feed)`, at least 1.
+
+        Returns:
+            Steps; 0 means no warm-up.
+        """
         _check_integer("steps_per_epoch", steps_per_epoch, 1, "pass len(feed)")
         return round(self.warmup_epochs * steps_per_epoch)
 
     def lr_at(self, step: int, steps_per_epoch: int) -> float:
-        """Learning rate of a step, counted from 0 over all epochs: equal increments from `base_lr` to `lr`.
+        """Learning rate of a step: equal increments from `base_lr` to `lr`.
 
         Goyal et al. 2017 (arXiv 1706.02677), section 2.2, gradual warm-up.
+
+        Args:
+            step (int): Counted from 0 over all epochs.
+            steps_per_epoch (int): `len(feed)`, at least 1.
+
+        Returns:
+            The learning rate.
         """
         _check_integer("step", step, 0, "count steps from 0 over all epochs")
         return self._ramp(step, self.warmup_steps(steps_per_epoch))
 
     def factor(self, steps_per_epoch: int) -> Callable[[int], float]:
-        """step -> share of `lr`, for torch's `LambdaLR`; multiply it with a decay of your own."""
+        """The warm-up as a function, for torch's `LambdaLR`; multiply it with a decay of your own.
+
+        Args:
+            steps_per_epoch (int): `len(feed)`, at least 1.
+
+        Returns:
+            A function from a step, counted from 0 over all epochs, to the share of `lr`.
+        """
         self.warmup_steps(steps_per_epoch)  # checks
         return lambda step: self.lr_at(step, steps_per_epoch) / self.lr
 
     def at_epoch(self, epoch: int, lr: float | None = None) -> float:
-        """Learning rate at the beginning of an epoch, for Keras' `LearningRateScheduler`, which also passes `lr`."""
+        """Learning rate at the beginning of an epoch, for Keras's `LearningRateScheduler`.
+
+        Args:
+            epoch (int): Counted from 0.
+            lr (float | None): Ignored; Keras passes it. Default: None.
+
+        Returns:
+            The learning rate.
+        """
         _check_integer("epoch", epoch, 0, "count epochs from 0")
         return self._ramp(epoch, self.warmup_epochs)
 
     def check(self, feed: Feed | Plan) -> None:
-        """ConfigError where a feed has another global batch than this learning rate was planned for."""
+        """Refuse a feed with another global batch than this learning rate was planned for.
+
+        Args:
+            feed (Feed | Plan): The feed, or its plan.
+
+        Raises:
+            ConfigError: If its global batch differs.
+        """
         got = getattr(feed, "plan", feed).global_batch  # pyright: ignore[reportAttributeAccessIssue]
         if got != self.global_batch:
             raise ConfigError(
@@ -122,23 +178,40 @@ class BatchPlan:
 
 
 def plan_batch(
-    base_batch: int,  # global batch of the recipe
-    base_lr: float,  # its learning rate
-    world: World | int | None = None,  # default: what the launcher's environment says
+    base_batch: int,
+    base_lr: float,
+    world: World | int | None = None,
     rule: Rule = "linear",
     *,
-    local_batch: int | None = None,  # samples per rank; default: base_batch, a recipe for one GPU
+    local_batch: int | None = None,
     warmup_epochs: float = 5,
 ) -> BatchPlan:
-    """Scale a recipe to `world` ranks; the learning rate follows k = global batch / base batch.
+    """Scale a recipe to more ranks; the learning rate follows k = global batch / base batch.
 
-    - "linear": lr * k. Goyal et al. 2017 (arXiv 1706.02677), Krizhevsky 2014 (arXiv 1404.5997).
-    - "sqrt": lr * sqrt(k). Krizhevsky 2014, Hoffer et al. 2017 (arXiv 1705.08741).
-    - "power-2/3": lr * k**(2/3). Between linear and sqrt; an empirical choice.
-    - "fixed-global": the global batch stays and is split over the ranks; so does lr. ConfigError if it does not divide.
+    A rule is a start, not a promise: linear held up to a global batch of 8192 on ImageNet. A learning rate that does
+    not rise needs no warm-up and gets none.
 
-    A rule is a start, not a promise: linear held up to a global batch of 8k on ImageNet. A learning rate that does not
-    rise needs no warm-up and gets none.
+    Args:
+        base_batch (int): Global batch of the recipe, at least 1.
+        base_lr (float): Learning rate of the recipe, > 0.
+        world (World | int | None): The ranks, or their number. Default: None, what the launcher's environment says.
+        rule (str): "linear": lr * k (Goyal et al. 2017, arXiv 1706.02677; Krizhevsky 2014, arXiv 1404.5997). "sqrt": lr
+            * sqrt(k) (Krizhevsky 2014; Hoffer et al. 2017, arXiv 1705.08741). "power-2/3": lr * k**(2/3), an empirical
+            choice. "fixed-global": the global batch stays and is split over the ranks; so does lr. Default: "linear".
+        local_batch (int | None): Samples per rank, at least 1. Default: None, `base_batch`, a recipe for one GPU.
+        warmup_epochs (float): Length of the warm-up, epochs, >= 0. Default: 5.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ConfigError: If a value is out of range, or the ranks do not divide the batch under "fixed-global".
+
+    Example:
+        >>> print(ff.scaling.plan_batch(base_batch=256, base_lr=0.1, world=8))
+        global batch 2048 = 8 ranks x 256, learning rate 0.8 (recipe: 256 and 0.1), after 5 epochs of warm-up from 0.1
+        linear: Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and ...
+        warm-up: Goyal et al. 2017, section 2.2
     """
     _check_integer("base_batch", base_batch, 1)
     if world is None:

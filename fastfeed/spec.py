@@ -14,7 +14,22 @@ DTYPES = ("uint8", "float16", "float32")
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Shape, dtype and layout of one sample; a length of None differs from sample to sample."""
+    """Shape, dtype and layout of one sample.
+
+    Args:
+        shape (tuple[int | None, ...]): In the order of `layout`, pixels; a length of None differs from sample to
+            sample.
+        dtype (str): "uint8", "float16" or "float32".
+        layout (str): "encoded" (a file's bytes), "HWC" or "CHW".
+
+    Raises:
+        ConfigError: If dtype or layout is another one.
+
+    Example:
+        >>> spec = ff.Spec((480, 640, 3), "uint8", "HWC")
+        >>> print(spec, spec.with_size(224, 224), ff.Spec((3, 8, 8), "float32", "CHW").as_bytes())
+        HWC uint8[480, 640, 3] HWC uint8[224, 224, 3] HWC uint8[8, 8, 3]
+    """
 
     shape: tuple[int | None, ...]
     dtype: str
@@ -49,13 +64,25 @@ class Spec:
         return not self.encoded and None not in self.shape
 
     def with_size(self, height: int | None, width: int | None) -> Spec:
-        """The same with another image size."""
+        """The same spec with another image size.
+
+        Args:
+            height (int | None): Pixels; None differs from sample to sample.
+            width (int | None): Pixels; None differs from sample to sample.
+
+        Returns:
+            The spec.
+        """
         channels = self.channels
         shape = (height, width, channels) if self.layout == "HWC" else (channels, height, width)
         return Spec(shape, self.dtype, self.layout)
 
     def as_bytes(self) -> Spec:
-        """uint8 HWC pixels of the same size and channels."""
+        """The spec of the same images as bytes.
+
+        Returns:
+            uint8 HWC of the same size and channels.
+        """
         return Spec((*self.size, self.channels), "uint8", "HWC")
 
     def __str__(self) -> str:

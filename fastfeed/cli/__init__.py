@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fastfeed.cli import streams
 from fastfeed.cli.analyze import analyze
 from fastfeed.cli.demo import demo
 from fastfeed.cli.diff import diff
@@ -15,8 +16,10 @@ from fastfeed.cli.index import index
 from fastfeed.cli.plan import plan
 from fastfeed.cli.preprocess import preprocess
 from fastfeed.cli.profile import profile
+from fastfeed.cli.prove import prove
 from fastfeed.cli.show import show
-from fastfeed.errors import FastfeedError
+from fastfeed.cli.watch import watch
+from fastfeed.errors import FastfeedError, TraceError
 from fastfeed.version import __version__
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -29,6 +32,8 @@ COMMANDS = {
     "plan": plan,  # what every rank of a cluster will read
     "doctor": doctor,  # what this machine offers
     "profile": profile,  # record a command and explain why its GPU was idle
+    "watch": watch,  # the same while it runs
+    "prove": prove,  # measure a trainer with and without its input
     "analyze": analyze,  # the same for existing traces
     "diff": diff,  # compare two runs
 }
@@ -44,8 +49,8 @@ for _name, _command in COMMANDS.items():
     if isinstance(_command, typer.Typer):
         app.add_typer(_command, name=_name)
         continue
-    # after the first word, options are those of the command that `profile` runs
-    _settings = {"allow_interspersed_args": False} if _command is profile else None
+    # after the first word, options are those of the command that `profile` and `prove` run
+    _settings = {"allow_interspersed_args": False} if _command in (profile, prove) else None
     app.command(_name, context_settings=_settings)(_command)
 
 
@@ -69,7 +74,8 @@ def main() -> None:
     try:
         app()
     except FastfeedError as error:
-        print(f"fastfeed: {error}", file=sys.stderr)
+        line_ends = "" if isinstance(error, TraceError) else "\n"  # some errors are several lines
+        print(f"fastfeed: {streams.visible(str(error), keep=line_ends)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

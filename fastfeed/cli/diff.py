@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from fastfeed.cli import trace_io
-from fastfeed.cli.trace_io import AsJson, InputRange, Steps
+from fastfeed.cli import report_files, streams, trace_io
+from fastfeed.cli.trace_io import AsJson, Force, InputRange, MaxEvents, Steps
+from fastfeed.errors import ConfigError
 
 __all__ = ["diff"]
 
@@ -26,17 +26,28 @@ def diff(
             help="A limit for the run after, such as 'input>5%'. Exit code 3 if exceeded, 4 if there is no verdict.",
         ),
     ] = None,
+    max_events: MaxEvents = 0,
     as_json: AsJson = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write an HTML page with both timelines, aligned by step.")
+    ] = None,
+    force: Force = False,
 ) -> None:
     """Compare the idle time of two runs, by cause and per step, and say which differences are noise."""
     from fastfeed.profiler.compare import compare
-    from fastfeed.profiler.reports import difference
+    from fastfeed.profiler.reports import difference, difference_page
 
     limits = trace_io.parse_limits(fail_on)
-    results = [trace_io.analyze_files([path], input_range, steps) for path in (before, after)]
+    if before == after == Path("-"):
+        raise ConfigError("standard input can be read once; give the other trace as a file")
+    report_files.check([before, after], html, None, force)
+    results = [trace_io.analyze_files([path], input_range, steps, max_events=max_events) for path in (before, after)]
     compared = compare.compare(*results)
-    if as_json:
-        trace_io.show_json(difference.as_dict(compared))
-    else:
-        difference.render(compared, Console())
+    with streams.report() as console:
+        if as_json:
+            trace_io.show_json(difference.as_dict(compared))
+        else:
+            difference.render(compared, console)
+    if html is not None:
+        streams.say(report_files.save_page(html, difference_page.page(compared)))
     raise typer.Exit(trace_io.exit_code(limits, results[1]))

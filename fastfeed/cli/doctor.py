@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module, metadata, util
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -19,9 +20,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fastfeed.cli.doctor_kernel import KernelInfo, find_kernel, kernel_rows
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
+from fastfeed.system.processes import memory_bytes, open_files, usable_cores
 
 __all__ = ["Advice", "GpuInfo", "MachineReport", "collect", "doctor", "render"]
 
@@ -31,10 +34,6 @@ OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-head
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
-NOT_BUILT = (
-    "not built: JPEGs decode through Pillow. For the fast one: apt-get install g++ libjpeg-dev libhwy-dev python3-dev, "
-    "then install fastfeed again"
-)
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 
 
@@ -68,7 +67,7 @@ class MachineReport:
     open_files: tuple[int, int] | None  # (soft, hard) limit of descriptors, -1 is none
     pillow: str | None
     codecs: dict[str, str]  # Pillow's libraries, with versions
-    native: bool  # our JPEG kernel
+    kernel: KernelInfo | None  # our JPEG kernel
     opencv: dict[str, str]
     dali: dict[str, str]
     frameworks: dict[str, str]
@@ -107,9 +106,10 @@ def collect(
     version: Callable[[str], str | None] = installed,
     has_module: Callable[[str], bool] = lambda name: util.find_spec(name) is not None,
     nvml: Any = "pynvml",
+    kernel: str | ModuleType = "fastfeed._native",
     root: Path = Path("/"),
 ) -> MachineReport:
-    """Inspect this machine. The arguments let tests replace the environment, packages, NVML and the root folder."""
+    """Inspect this machine. The arguments let tests replace the environment, packages, NVML, kernel and root folder."""
     try:
         world, world_error = World.detect(environ), None
     except ConfigError as error:
@@ -123,14 +123,14 @@ def collect(
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
         cores=cores,
-        cores_affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
+        cores_affinity=min(usable_cores(), cores),
         cores_quota=quota,
-        memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None,
+        memory=memory_bytes(),
         memory_limit=memory_limit,
-        open_files=_open_files(),
+        open_files=open_files(),
         pillow=pillow,
         codecs=_codecs() if pillow else {},
-        native=has_module("fastfeed._native"),
+        kernel=find_kernel(kernel),
         opencv=opencv,
         dali=_versions(DALI, version),
         vips=version("pyvips"),
@@ -196,10 +196,11 @@ def render(report: MachineReport, console: Console) -> None:
     console.print(Text(f"{fastfeed}, Python {report.python}, {report.platform}", style="bold"))
     for title, rows in sections(report):
         table = Table.grid(padding=(0, 2))
-        table.add_column(min_width=16, style="cyan", no_wrap=True)
+        table.add_column(style="cyan", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in rows:
-            table.add_row(Text(f"  {name}"), Text(value))  # Text: brackets are not markup here
+            # Text: brackets are not markup here; filled up, as versions of Rich differ in what a least width includes
+            table.add_row(Text(f"  {name}".ljust(16)), Text(value))
         console.print(Text(f"\n{title}", style="bold"))
         console.print(table)
     if not report.advice:
@@ -234,7 +235,7 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
         machine.append(("driver", f"{report.driver}, runs CUDA {report.cuda[0]}.{report.cuda[1]}"))
     codecs = ", ".join(f"{name} {version}" for name, version in report.codecs.items())
     decode = [
-        ("JPEG kernel", "built" if report.native else NOT_BUILT),
+        *kernel_rows(report.kernel),
         ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
         ("OpenCV", _listed(report.opencv) or "not installed"),
         ("DALI", _listed(report.dali) or "not installed"),
@@ -269,11 +270,6 @@ def _gpu_memory(nvml: Any, handle: Any) -> int | None:
         return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
     except nvml.NVMLError:
         return None
-
-
-def _open_files() -> tuple[int, int] | None:
-    resource = import_module("resource") if util.find_spec("resource") else None  # Windows has none
-    return resource.getrlimit(resource.RLIMIT_NOFILE) if resource else None
 
 
 def _gib(size: int | None) -> str:

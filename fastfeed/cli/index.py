@@ -52,8 +52,9 @@ def index(
     ] = None,
 ) -> None:
     """List the images of a folder, or index shards, and save the result. If interrupted, run it again to resume."""
-    from fastfeed.cli.open_source import kind_of, storage_options
+    from fastfeed.cli.open_source import storage_options
     from fastfeed.errors import ConfigError
+    from fastfeed.sources.detect import kind_of
     from fastfeed.storage.storage import Storage
 
     kind, opened, console = kind_of(source), Storage(storage_options(storage or [])), Console()

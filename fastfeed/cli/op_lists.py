@@ -13,7 +13,7 @@ __all__ = ["FAMILIES", "OpSection", "arguments", "sections"]
 # the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users write them
 FAMILIES: dict[str, tuple[str, ...]] = {
     "geometry": ("geometry", "crops", "warp"),
-    "color": ("color", "jitter"),
+    "color": ("color", "levels", "jitter"),
     "filters": ("filters",),
     "erasing": ("erasing",),
     "policies": ("policy", "augmix", "compose"),

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.detect import kind_of
 
 if TYPE_CHECKING:
     from fastfeed.sources.base import Source
 
-__all__ = ["kind_of", "open_source", "storage_options"]
+__all__ = ["allowed", "open_source", "storage_options"]
 
 
-def open_source(source: str, label: str | None, options: list[str], image: str | None = None) -> Source:
+Allow = Mapping[str, Any]  # what a table may name besides, by the name of its argument
+
+
+def allowed(path: list[str] | None, host: list[str] | None, scheme: list[str] | None) -> Allow:
+    """From the values of --allow-path, --allow-host and --allow-scheme."""
+    return {"allow_path": path or (), "allow_host": host or (), "allow_scheme": scheme or ()}
+
+
+def open_source(
+    source: str,
+    label: str | None,
+    options: list[str],
+    image: str | None = None,
+    labeled: bool = False,
+    allow: Allow | None = None,
+) -> Source:
     """Open shards, a table, a folder, or the output of `fastfeed preprocess`.
 
     Without `label` samples have no labels, except for the output of `fastfeed preprocess`, which knows its own.
+    `labeled`: use the label that a source of its kind has by default, if it is there.
     """
     from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
     from fastfeed.preprocess.inputs.previous_job import open_previous_job
+    from fastfeed.sources.detect import kind_of
     from fastfeed.storage.storage import Storage
 
     storage = Storage(storage_options(options))
@@ -31,10 +48,12 @@ def open_source(source: str, label: str | None, options: list[str], image: str |
         from fastfeed.sources.folder import ImageFolder
 
         return ImageFolder(source, labeled=label is not None, storage=storage)
+    if labeled:
+        return open_shards(kind, source, ColumnNames(label, image, ""), (), storage, allow=allow)[0]
     if kind == "table":
         from fastfeed.sources.table import Table
 
-        return Table(source, image=image or "path", label=label, storage=storage)
+        return Table(source, image=image or "path", label=label, storage=storage, **(allow or {}))
     return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage)[0]
 
 

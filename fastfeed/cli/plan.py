@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fastfeed.feed.cluster_plan import Simulation
+    from fastfeed.sources.base import Source
 
 __all__ = ["plan"]
 
+_RANKS, _BATCH = 8, 128  # by default, where there is data enough
+_MEASURED = 1000  # files whose sizes stand for all
 _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
 
@@ -23,8 +26,16 @@ def plan(
     source: Annotated[
         str, typer.Argument(help="Folder of images, shards ('train-{000..099}.tar') or a table, local or s3://...")
     ],
-    world_size: Annotated[int, typer.Option("--world-size", "-w", min=1, help="Number of ranks.")] = 8,
-    batch: Annotated[int, typer.Option("--batch", "-b", min=1, help="Samples per rank per step.")] = 128,
+    world_size: Annotated[
+        int | None,
+        typer.Option("--world-size", "-w", min=1, help="Number of ranks. Default: 8, or as many as the data allows."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", "-b", min=1, help="Samples per rank per step. Default: 128, or as many as the data allows."
+        ),
+    ] = None,
     ranks_per_node: Annotated[int, typer.Option(min=1, help="Ranks per machine; they share a disk cache.")] = 8,
     speed: Annotated[float, typer.Option(min=0.001, help="Training speed of one rank, in images per second.")] = 1000.0,
     blocks: Annotated[
@@ -44,6 +55,15 @@ def plan(
     storage: Annotated[
         list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
     ] = None,
+    allow_path: Annotated[
+        list[str] | None, typer.Option(help="Folder that a table may name files in.", metavar="DIR", show_default=False)
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Private host that a table may name.", metavar="HOST", show_default=False)
+    ] = None,
+    allow_scheme: Annotated[
+        list[str] | None, typer.Option(help="Scheme that a table may use, such as http.", show_default=False)
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Also draw which rank reads which shard when, as a PNG.")
     ] = None,
@@ -52,7 +72,7 @@ def plan(
     """Compute what each rank reads in an epoch: samples, bytes, shards, requests per second. Reads no images."""
     import json
 
-    from fastfeed.cli.open_source import open_source
+    from fastfeed.cli.open_source import allowed, open_source
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
     from fastfeed.feed.cluster_plan import simulate
@@ -60,10 +80,12 @@ def plan(
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")
-    opened = open_source(source, label, storage or [])
+    opened = open_source(source, label, storage or [], allow=allowed(allow_path, allow_host, allow_scheme))
     shuffle: Shuffle = Blocks(window=blocks, lanes=lanes).bind(opened) if blocks else "full"
-    plan = Plan.make(len(opened), batch=batch, seed=seed, world=World(0, world_size), shuffle=shuffle)
-    simulation = simulate(opened, plan, epoch, ranks_per_node)
+    ranks = min(_RANKS, len(opened) // (batch or 1) or 1) if world_size is None else world_size
+    per_rank = min(_BATCH, len(opened) // ranks or 1) if batch is None else batch
+    plan = Plan.make(len(opened), batch=per_rank, seed=seed, world=World(0, ranks), shuffle=shuffle)
+    simulation = _with_file_sizes(simulate(opened, plan, epoch, ranks_per_node))
     if as_json:
         typer.echo(json.dumps(figures(simulation, speed, ranks_per_node), indent=1))
     else:
@@ -81,6 +103,7 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
     seconds = plan.steps * plan.batch / speed  # rank 0's batch; others differ by one sample at most
     per_node = min(ranks_per_node, plan.world.size)
     chunks = simulation.node_units_read * max(1.0, -(-simulation.unit_bytes // _CHUNK))
+    known = bool(simulation.bytes.any())
     return {
         "ranks": plan.world.size,
         "steps": plan.steps,
@@ -89,7 +112,7 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
         "followed_steps": len(simulation.steps),
         "units": simulation.units,
         "samples_per_rank": _range(simulation.samples),
-        "bytes_per_rank": _range(simulation.bytes),
+        "bytes_per_rank": _range(simulation.bytes) if known else None,
         "imbalance": simulation.imbalance,
         "units_per_rank_epoch": _range(simulation.units_read),
         "units_per_rank_step": _range(simulation.per_step),
@@ -97,12 +120,44 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
         "units_per_node_epoch": _range(simulation.node_units_read),
         "requests_per_s_rank": speed,
         "requests_per_s_all": speed * plan.world.size,
-        "bytes_per_s_rank": float(simulation.bytes.mean()) / seconds,
-        "bytes_per_s_all": float(simulation.bytes.sum()) / seconds,
+        "bytes_per_s_rank": float(simulation.bytes.mean()) / seconds if known else None,
+        "bytes_per_s_all": float(simulation.bytes.sum()) / seconds if known else None,
         "cached_requests_per_s_node": float(chunks.mean()) / seconds,
-        "cached_bytes_per_s_node": float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds,
+        "cached_bytes_per_s_node": float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds
+        if known
+        else None,
         "ranks_per_node": per_node,
     }
+
+
+def _lies_in_files(source: Source) -> bool:
+    """Each sample is a file of its own, in a folder or named by a table."""
+    from fastfeed.sources.base import Sharded
+
+    return not isinstance(source, Sharded) or getattr(source, "paths", None) is not None
+
+
+def _with_file_sizes(simulation: Simulation) -> Simulation:
+    """With bytes by the mean size of some files, where the source knows no sizes and the files are local."""
+    import os
+    import re
+    from dataclasses import replace
+
+    import numpy as np
+
+    source = simulation.source
+    if simulation.bytes.any() or not _lies_in_files(source):
+        return simulation
+    ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), _MEASURED), dtype=np.int64))
+    listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
+    sizes = []
+    for id, size in zip(ids.tolist(), listed, strict=True):
+        try:
+            sizes.append(size if size > 0 else os.stat(re.sub(r"#row \d+$", "", source.uri(id))).st_size)
+        except OSError:  # remote, or missing
+            continue
+    mean = sum(sizes) / len(sizes) if sizes else 0.0
+    return replace(simulation, bytes=simulation.samples * mean, unit_bytes=mean * len(source) / simulation.units)
 
 
 def _range(values: np.ndarray) -> dict[str, float]:
@@ -111,7 +166,7 @@ def _range(values: np.ndarray) -> dict[str, float]:
 
 def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
-    console.print(f"{simulation.source!r}", soft_wrap=True, highlight=False)
+    console.print(str(simulation.source), soft_wrap=True, highlight=False, markup=False)
     console.print(
         f"{plan.world.size} ranks x batch {plan.batch} = {plan.global_batch:,} samples per step, {plan.steps:,} steps, "
         f"shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} at {speed:g} images/s per rank",
@@ -125,13 +180,20 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "least", "mean", "most"):
         table.add_column(name, justify="left" if not name else "right")
-    rows = (
+    files = _lies_in_files(simulation.source)
+    rows = [
         ("samples per rank and epoch", simulation.samples, _count),
-        ("bytes per rank and epoch", simulation.bytes, _size),
-        ("shards per rank and epoch", simulation.units_read, _count),
-        ("shards per rank and step", simulation.per_step, _count),
-        ("shards in a global batch", simulation.in_batch, _count),
-        (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", simulation.node_units_read, _count),
+        ("bytes per rank and epoch", simulation.bytes, _size if simulation.bytes.any() else _unknown),
+    ]
+    rows += (
+        []
+        if files
+        else [
+            ("shards per rank and epoch", simulation.units_read, _count),
+            ("shards per rank and step", simulation.per_step, _count),
+            ("shards in a global batch", simulation.in_batch, _count),
+            (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", simulation.node_units_read, _count),
+        ]
     )
     for name, values, text in rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))
@@ -142,6 +204,10 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
         rates.add_column(name, justify="left" if not name else "right")
     rates.add_row("one read per sample, per rank", _count(speed), _size(f["bytes_per_s_rank"]))
     rates.add_row("one read per sample, all ranks", _count(f["requests_per_s_all"]), _size(f["bytes_per_s_all"]))
+    if files:
+        console.print(rates)
+        console.print("files lie one by one: each sample is a request; shards need fewer", highlight=False)
+        return
     rates.add_row(
         f"through a disk cache of {_CHUNK >> 20} MiB chunks, per machine",
         _count(f["cached_requests_per_s_node"]),
@@ -155,7 +221,13 @@ def _count(value: object) -> str:
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
 
 
+def _unknown(value: object) -> str:
+    return "unknown"
+
+
 def _size(value: object) -> str:
+    if value is None:
+        return "unknown"
     number = float(value)  # type: ignore[arg-type]
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if number < 1000 or unit == "TB":

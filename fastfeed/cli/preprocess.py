@@ -10,7 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from fastfeed.cli.preprocess_inspect import preview, stats, status, verify
+from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.cli.preprocess_run import ARGUMENTS, resume, retry, run
+from fastfeed.errors import ConfigError, SourceError
 
 __all__ = ["preprocess"]
 
@@ -36,6 +38,15 @@ class WithRun(TyperGroup):
                 err=True,
             )
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Errors name options."""
+        try:
+            return super().invoke(ctx)
+        except (ConfigError, SourceError) as error:
+            if len(error.args) == 1:
+                error.args = (in_options(str(error)),)
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Options of `run`, then commands."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 from fastfeed.cli import preprocess_options as options
+from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,15 +27,18 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     """Process a sample and print an estimate of the job."""
     import numpy as np
 
-    from fastfeed.cli.preprocess_inspect import _print, _say
+    from fastfeed.cli.preprocess_inspect import _print, _say, _status
     from fastfeed.preprocess.engines.named import engine_for
     from fastfeed.preprocess.engines.parts import select_part
+    from fastfeed.preprocess.planning import planned_input, unmixed
     from fastfeed.preprocess.reports.estimate import estimate
     from fastfeed.preprocess.targets.overlap import check_overlap
 
     check_overlap(src, dst)
     job, free = _existing_job(dst, recipe, values)
     source = options.opener(src, values)(None if job is None else job.target)
+    if job is not None:
+        source = planned_input(job.plan, source)
     ids = None
     part = options.part_of(values["part"])
     if job is not None:
@@ -48,18 +50,24 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
             return
     engine = engine_for("local", values["workers"], values["memory"], values["timeout"])
     workers = getattr(engine, "workers", 1)
-    with _ProgressBar() as on_sample:
-        estimated = estimate(source, recipe, engine, ids=ids, free=free, on_sample=on_sample)
+    with _status("processing a sample") as bar:
+        estimated = estimate(
+            source, recipe, engine, ids=ids, free=free,
+            on_sample=lambda done, of: bar.update(f"processing a sample: {done} of {of} photographs"),
+        )  # fmt: skip
     if values["as_json"]:
         typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
         return
     _print(f"{src} -> {dst} (dry run, nothing is written)", _facts(estimated, source, recipe, job, workers))
-    for sentence in _warnings(estimated, recipe, dst):
+    labels = source.source.label(np.arange(len(source.source)))
+    hints = [*source.hints, *unmixed(labels, recipe)] if job is None else []
+    for sentence in (*map(in_options, hints), *_warnings(estimated, recipe, dst)):
         _say(sentence, style="yellow")
 
 
 def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[Job | None, int | None]:
     """The job in DST, if there is one, and the free space there."""
+    from fastfeed.preprocess.layout import is_job_file
     from fastfeed.preprocess.planning import check_plan
     from fastfeed.preprocess.state import load_plan, open_job
     from fastfeed.preprocess.targets.target import open_target
@@ -77,7 +85,7 @@ def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[
         return None, None  # an empty place in a bucket
     plan, free = load_plan(target), target.free_bytes()
     if plan is None:
-        if other_files := sorted(name for name in target.files() if not name.startswith("_job/")):
+        if other_files := sorted(name for name in target.files() if not is_job_file(name)):
             raise ConfigError(f"{dst} is not empty: it holds {other_files[0]} and no job; choose an empty folder")
         return None, free
     check_plan(target, plan, recipe)
@@ -158,18 +166,3 @@ def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
     if estimated.sampled and estimated.bad.total() == estimated.sampled:
         warnings.append("all photographs of the sample are bad: check the reasons before you start")
     return warnings
-
-
-class _ProgressBar:
-    """Shows the progress of the sample on a terminal."""
-
-    def __enter__(self) -> Any:
-        self._status = Console(stderr=True, emoji=False).status("processing a sample") if sys.stderr.isatty() else None
-        if self._status is None:
-            return None
-        self._status.start()
-        return lambda done, of: self._status and self._status.update(f"processing a sample: {done} of {of} photographs")
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["preview", "stats", "status", "verify"]
 
+LINES_S = 10.0  # between plain lines
 _BAR = 24  # columns of the longest bar of a histogram
 
 Place = Annotated[str, typer.Argument(metavar="DST", help="Target of the job.", show_default=False)]
@@ -97,7 +99,7 @@ def verify(
     from fastfeed.preprocess.reports.verify import repair, verify
 
     job = _job(dst, target_option)
-    with Console(stderr=True, emoji=False).status("reading") if sys.stderr.isatty() else _NoStatus() as bar:
+    with _status("reading") as bar:
         result = verify(job, lambda done, of: bar.update(f"reading shard {done:,} of {of:,}"))
     fixed = repair(job, result) if fix else []
     if as_json:
@@ -129,12 +131,17 @@ def preview(
     side: Annotated[int, typer.Option(min=32, max=1024, help="Pixels per sample.")] = 160,
     target_option: Options = None,
 ) -> None:
-    """Write contact sheets of shards, and a page with statistics and bad images, to _job/preview/."""
+    """Write contact sheets of shards, and a page with statistics and bad images, to __job/preview/."""
     from fastfeed.preprocess.reports.preview import preview as draw
 
-    written = draw(_job(dst, target_option), shards=shards, count=count, side=side)
-    for name in written:
-        _say(f"{dst.rstrip('/')}/{name}")
+    job = _job(dst, target_option)
+    with _status("drawing") as bar:
+        names = draw(
+            job, shards=shards, count=count, side=side,
+            on_shard=lambda done, of: bar.update(f"drawing shard {done:,} of {of:,}"),
+        )  # fmt: skip
+    for name in names:
+        _say(f"{dst.rstrip('/')}/{job.target.layout.path(name)}")
 
 
 def _job(dst: str, storage_options: list[str] | None) -> Job:
@@ -173,14 +180,22 @@ def _say(text: str, style: str = "") -> None:
     Console(soft_wrap=True, emoji=False).print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
-class _NoStatus:
-    """Instead of a status line."""
+def _status(text: str) -> Any:
+    """A status line on a terminal, else plain lines."""
+    return Console(stderr=True, emoji=False).status(text) if sys.stderr.isatty() else _Lines()
 
-    def __enter__(self) -> _NoStatus:
+
+class _Lines:
+    """Instead of a status line: a plain line every LINES_S."""
+
+    def __enter__(self) -> _Lines:
+        self._last = monotonic()
         return self
 
     def __exit__(self, *_: Any) -> None:
         pass
 
     def update(self, text: str) -> None:
-        pass
+        if monotonic() - self._last >= LINES_S:
+            self._last = monotonic()
+            typer.echo(text, err=True)

@@ -14,9 +14,8 @@ from fastfeed.cli.open_source import storage_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.inputs.inputs import Input
+    from fastfeed.preprocess.inputs.request import InputRequest
     from fastfeed.preprocess.recipe import Recipe
-    from fastfeed.preprocess.targets.target import Target
 
 __all__ = ["engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_options", "with_job_options"]
 
@@ -40,6 +39,9 @@ Mode = Annotated[
 ]
 Filter = Annotated[str, _option(_SCALE, "lanczos, bicubic or area; always antialiased.", metavar="NAME")]
 Enlarge = Annotated[bool, _option(_SCALE, "Enlarge small images, too.", "--enlarge")]
+FullDecode = Annotated[
+    bool, _option(_SCALE, "Decode JPEGs at full size: exact in saturated colors, slower.", "--full-decode")
+]
 Buckets = Annotated[str, _option(_SCALE, "HxW,HxW: cover the nearest shape.", metavar="SIZES", show_default=False)]
 Matte = Annotated[str, _option(_SCALE, "Color behind transparent pixels.", metavar="COLOR")]
 Fill = Annotated[str, _option(_SCALE, "Color of the borders in contain.", metavar="COLOR")]
@@ -52,6 +54,10 @@ KeepSmall = Annotated[bool, _option(_FILES, "Pass files through that need no cha
 Format = Annotated[
     str, _option(_SHARDS, "webdataset, tfrecord, parquet, mds or raw.", "--format", "-f", metavar="FORMAT")
 ]
+AbsoluteUri = Annotated[
+    bool, _option(_SHARDS, "Name source files by full path, not relative to SRC.", "--absolute-uri")
+]
+Exif = Annotated[str, _option(_SHARDS, "time,camera,lens,gps: as columns.", metavar="NAMES", show_default=False)]
 ShardSamples = Annotated[int, _option(_SHARDS, "Photographs per shard.", metavar="N")]
 Shuffle = Annotated[int | None, _option(_SHARDS, "Shuffle with this seed.", metavar="SEED", show_default=False)]
 Val = Annotated[float, _option(_SHARDS, "Fraction for val/, the rest to train/.", metavar="SHARE")]
@@ -73,6 +79,15 @@ Caption = Annotated[str | None, _option(_SOURCE, "Column or member of the text."
 Columns = Annotated[str, _option(_SOURCE, "A,B: metadata columns to keep.", metavar="NAMES", show_default=False)]
 Labels = Annotated[str | None, _option(_SOURCE, "Table of labels for a folder.", metavar="FILE", show_default=False)]
 DropUnlabeled = Annotated[bool, _option(_SOURCE, "Files without a row are bad, not an error.", "--drop-unlabeled")]
+AllowPath = Annotated[
+    list[str] | None, _option(_SOURCE, "Folder that links and tables may lead to.", metavar="DIR", show_default=False)
+]
+AllowHost = Annotated[
+    list[str] | None, _option(_SOURCE, "Private host a table may name.", metavar="HOST", show_default=False)
+]
+AllowScheme = Annotated[
+    list[str] | None, _option(_SOURCE, "Such as http; https is allowed.", metavar="NAME", show_default=False)
+]
 StorageOption = Annotated[
     list[str] | None, _option(_SOURCE, "name=value for fsspec.", metavar="N=V", show_default=False)
 ]
@@ -87,10 +102,15 @@ PartOption = Annotated[
 ]
 MaxBad = Annotated[str | None, _option(_WORK, "Stop beyond: 1% or 100.", metavar="LIMIT", show_default=False)]
 Timeout = Annotated[float, _option(_WORK, "Seconds for one photograph.", metavar="S")]
+Patience = Annotated[
+    float,
+    _option(_WORK, "Seconds to wait for SRC's storage while it answers nothing; then its reads fail.", metavar="S"),
+]
 TargetOption = Annotated[
     list[str] | None, _option(_WORK, "name=value for fsspec, of DST.", metavar="N=V", show_default=False)
 ]
 JsonLog = Annotated[Path | None, _option(_WORK, "Append one JSON object per shard.", metavar="FILE")]
+Append = Annotated[bool, _option(_WORK, "Add what is new in SRC to a complete job.", "--append")]
 DryRun = Annotated[bool, _option(_WORK, "Only estimate from a sample; write nothing.", "--dry-run")]
 AsJson = Annotated[bool, _option(_WORK, "The report as JSON.", "--json")]
 
@@ -102,6 +122,9 @@ _JOB_OPTIONS: dict[str, tuple[Any, Any]] = {  # annotation and default, by name
     "columns": (Columns, ""),
     "labels": (Labels, None),
     "drop_unlabeled": (DropUnlabeled, False),
+    "allow_path": (AllowPath, None),
+    "allow_host": (AllowHost, None),
+    "allow_scheme": (AllowScheme, None),
     "storage_option": (StorageOption, None),
     "workers": (Workers, None),
     "memory": (Memory, None),
@@ -109,6 +132,7 @@ _JOB_OPTIONS: dict[str, tuple[Any, Any]] = {  # annotation and default, by name
     "part": (PartOption, None),
     "max_bad": (MaxBad, None),
     "timeout": (Timeout, 120.0),
+    "patience": (Patience, 60.0),
     "target_option": (TargetOption, None),
     "json_log": (JsonLog, None),
     "as_json": (AsJson, False),
@@ -140,41 +164,45 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def recipe_of(values: Mapping[str, Any]) -> Recipe:
     """The recipe from the options, by name. ConfigError."""
-    from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Packing, Recipe, Scaling
+    from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Metadata, Packing, Recipe, Scaling
 
     buckets, mode = tuple(_sides("--buckets", text) for text in _names(values["buckets"])), values["mode"]
     if buckets and mode == "short":  # the default mode
         mode = "buckets"
+    image_format, enlarge = values["image_format"], values["enlarge"]
+    if values["format"] == "raw":  # pixels, and all of one size
+        mode = "cover" if mode == "short" else mode
+        image_format, enlarge = "raw" if image_format == "jpeg" else image_format, enlarge or mode in ("cover", "exact")
     return Recipe(
         Scaling(
-            _size(values["size"]), mode, values["filter"], values["enlarge"], buckets,
-            _color("--matte", values["matte"]), _color("--fill", values["fill"]),
+            _size(values["size"]), mode, values["filter"], enlarge, buckets,
+            _color("--matte", values["matte"]), _color("--fill", values["fill"]), values["full_decode"],
         ),
-        Encoding(values["image_format"], values["quality"], values["subsampling"], values["keep_small"]),
+        Encoding(image_format, values["quality"], values["subsampling"], values["keep_small"]),
         Limits(values["min_side"], values["max_aspect"], _names(values["only_formats"]), values["max_pixels"]),
         Packing(values["format"], values["shard_samples"]),
         Choice(
             values["shuffle"], values["val"], values["split_seed"], values["split_by"], values["dedupe"],
             values["distance"],
         ),
+        Metadata(values["absolute_uri"], _names(values["exif"])),
     )  # fmt: skip
 
 
-def opener(path: str, values: Mapping[str, Any]) -> Callable[[Target | None], Input]:
-    """A function that opens the source when it is needed: listing it may take long."""
-    storage = storage_options(values["storage_option"] or [])
-    columns = _names(values["columns"])
+def opener(path: str, values: Mapping[str, Any]) -> InputRequest:
+    """The source, to be opened when it is needed: listing it may take long."""
+    from fastfeed.preprocess.inputs.request import InputRequest
+    from fastfeed.storage.retry import RetryPolicy
+    from fastfeed.storage.storage import Storage
 
-    def open_source(target: Target | None) -> Input:
-        from fastfeed.preprocess.inputs.inputs import listing_prefix, open_input
-
-        return open_input(
-            path, label=values["label"], image=values["image"], caption=values["caption"], columns=columns,
-            labels_file=values["labels"], missing="drop" if values["drop_unlabeled"] else "error", storage=storage,
-            keep=None if target is None else listing_prefix(target),
-        )  # fmt: skip
-
-    return open_source
+    policy = RetryPolicy.patient(values["patience"])
+    allow = {name: tuple(values[name] or ()) for name in ("allow_path", "allow_host", "allow_scheme")}
+    return InputRequest(
+        path, label=values["label"], image=values["image"], caption=values["caption"],
+        columns=_names(values["columns"]), labels_file=values["labels"],
+        missing="drop" if values["drop_unlabeled"] else "error", **allow,
+        storage=Storage(storage_options(values["storage_option"] or []), policy=policy),
+    )  # fmt: skip
 
 
 def target_options(values: Mapping[str, Any]) -> dict[str, object] | None:

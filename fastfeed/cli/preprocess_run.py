@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import glob
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from fastfeed.cli import preprocess_options as options
+from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def run(
     mode: options.Mode = "short",
     filter: options.Filter = "lanczos",
     enlarge: options.Enlarge = False,
+    full_decode: options.FullDecode = False,
     buckets: options.Buckets = "",
     matte: options.Matte = "#ffffff",
     fill: options.Fill = "#000000",
@@ -64,7 +67,10 @@ def run(
     max_pixels: options.MaxPixels = 300_000_000,
     dedupe: options.Dedupe = "none",
     distance: options.Distance = 4,
+    exif: options.Exif = "",
+    absolute_uri: options.AbsoluteUri = False,
     *,
+    append: options.Append = False,
     dry_run: options.DryRun = False,
 ) -> None:
     """Turn photographs into training shards. If interrupted, run the same command again to resume; SRC is only read."""
@@ -74,7 +80,7 @@ def run(
 
         print_estimate(src, dst, recipe, ctx.params)
         return
-    _run_job(ctx, src, dst, recipe)
+    _run_job(ctx, src, dst, recipe, append=append)
 
 
 @options.with_job_options
@@ -126,8 +132,11 @@ def _job_in_plan(paths: Sequence[str], values: Mapping[str, Any]) -> tuple[str, 
     return (paths[0] if len(paths) == 2 else plan.source), dst, plan.recipe
 
 
-def _run_job(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = ()) -> None:
+def _run_job(
+    ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = (), append: bool = False
+) -> None:
     from fastfeed.preprocess.job import run as run_job
+    from fastfeed.preprocess.report import STAGES
     from fastfeed.preprocess.reports.progress import show_progress
     from fastfeed.preprocess.targets.overlap import check_overlap
 
@@ -135,20 +144,22 @@ def _run_job(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Co
     storage_options, source = options.target_options(values), options.opener(src, values)
     part, engine = options.part_of(values["part"]), options.engine_of(values["ray"])
     limit = options.limit_of(values["max_bad"])
+    log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
     check_overlap(src, dst)
     started = False
     try:
-        with _sigterm_as_exception(), show_progress(errors, values["json_log"]) as on_progress:
+        with _sigterm_as_exception(), show_progress(errors, log) as on_progress:
 
             def listen(now: Progress) -> None:
                 nonlocal started
-                started = True
+                started = started or now.phase not in STAGES
                 on_progress(now)
 
             report = run_job(
                 source, dst, recipe, engine=engine, workers=values["workers"], memory=values["memory"], max_bad=limit,
-                part=part, timeout_s=values["timeout"], retry=reasons, target_storage=storage_options,
-                on_progress=listen,
+                part=part, timeout_s=values["timeout"], retry=reasons, append=append,
+                target_storage=storage_options,
+                on_progress=listen, on_hint=lambda hint: _printer(errors)(f"fastfeed: {in_options(hint)}"),
             )  # fmt: skip
     except KeyboardInterrupt as error:
         raise _stop(errors, ctx, "stopped", ENDED if isinstance(error, _Terminated) else STOPPED) from None
@@ -169,7 +180,7 @@ def _run_job(ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Co
 
 def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
     print_line = _printer(errors)
-    print_line(f"fastfeed: {message}")
+    print_line(f"fastfeed: {in_options(message)}")
     limit = ", with a larger --max-bad" if code == TOO_BAD else ""
     kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
     print_line(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
@@ -186,17 +197,17 @@ def _print_report(report: Report, dst: str, part: tuple[int, int] | None, as_jso
         print_line(f"    {bad}")
     if len(report.bad) > _MAX_SHOWN:
         print_line(
-            f"    and {len(report.bad) - _MAX_SHOWN:,} more" + (f", all in {dst}/bad.jsonl" if report.complete else "")
+            f"    and {len(report.bad) - _MAX_SHOWN:,} more"
+            + (f", all in {dst.rstrip('/')}/{report.bad_list}" if report.bad_list else "")
         )
     for note in report.notes[:_MAX_SHOWN]:
-        print_line(f"  of the source: {note}")
+        print_line(f"  of the source: {in_options(note)}")
     if len(report.notes) > _MAX_SHOWN:
         print_line(f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of --json")
     from fastfeed.faults import TRANSIENT
-    from fastfeed.preprocess.reports.preview import DUPLICATES
 
-    if any(why.startswith("duplicate") for why in report.left_out):
-        print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{DUPLICATES}")
+    if report.duplicates:
+        print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
     if retryable := sorted(TRANSIENT & report.reasons.keys()):
         print_line(f"  some may succeed now:  fastfeed preprocess retry {quoted_dst} --reason {','.join(retryable)}")
     if not report.complete:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import enum
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from fastfeed.cli import trace_io
-from fastfeed.cli.trace_io import InputRange, Steps
+from fastfeed.cli import report_files, streams, trace_io
+from fastfeed.cli.streams import say
+from fastfeed.cli.trace_io import Force, InputRange, Steps
 from fastfeed.errors import ConfigError, FastfeedError
 
 if TYPE_CHECKING:
@@ -52,11 +53,19 @@ def profile(
         ),
     ] = None,
     nsys: Annotated[Path | None, typer.Option(help="Path of nsys. Default: $NSYS, else searched for.")] = None,
+    force: Force = False,
 ) -> None:
     """Run a command under a low-overhead profiler, and explain why its GPU was idle.
 
-    Returns the exit code of the command. The report goes to standard error.
+    Returns the exit code of the command; if that is 0, the one of --fail-on. An nsys that hangs after the command has
+    ended is killed after two minutes, and 137 returned where the command's own is not known. The report goes to
+    standard error.
     """
+    if os.name != "posix":
+        raise ConfigError(
+            f"fastfeed profile needs Linux, got {sys.platform}; record with the framework's profiler, then: "
+            "fastfeed analyze TRACE"
+        )
     from fastfeed.profiler import runner
 
     limits = trace_io.parse_limits(fail_on)
@@ -67,15 +76,17 @@ def profile(
         raise ConfigError("--delay and --duration need nsys; nvprof records from beginning to end")
     bad = runner.unrunnable(command)
     if bad is not None:
-        _say(f"fastfeed: {bad[1]}")
+        say(f"fastfeed: {bad[1]}")
         raise typer.Exit(bad[0])
     folder = (out or runner.free_folder(os.environ)).absolute()
     with _nsys_variable(nsys):
         recording = runner.record(
-            runner.Settings(tuple(command), folder, tool.value, delay, duration, nsys.absolute() if nsys else None)
+            runner.Settings(
+                tuple(command), folder, tool.value, delay, duration, nsys.absolute() if nsys else None, force
+            )
         )
         for note in recording.notes:
-            _say(f"fastfeed: {note}")
+            say(f"fastfeed: {note}")
         code = 0
         if not rank:  # the first rank reports for its machine; the others only record
             again = shlex.join(["fastfeed", "profile", "--", *command])
@@ -92,17 +103,18 @@ def _report(
 
     files = [*recording.traces, *recording.timelines]
     if not files:
-        _say("fastfeed: there is nothing to analyze: no GPU work was recorded, and the command used no fastfeed.Feed")
+        say("fastfeed: there is nothing to analyze: no GPU work was recorded, and the command used no fastfeed.Feed")
         return ABSTAINED if limits else 0
     try:
         result = trace_io.analyze_files(files, input_range, steps, again)
-        text.render(result, Console(stderr=True))
-        for line in trace_io.save(result, folder / "report.html" if html else None, None):
-            _say(line)
+        with streams.report(stderr=True) as console:
+            text.render(result, console)
+        for line in report_files.save(result, folder / "report.html" if html else None, None):
+            say(line)
     except FastfeedError as error:  # the command itself has finished: its exit code counts
-        _say(f"fastfeed: {error}")
+        say(f"fastfeed: {error}")
         return ABSTAINED if limits else 0
-    _say(f"recording: {folder}")
+    say(f"recording: {folder}")
     return trace_io.exit_code(limits, result)
 
 
@@ -118,7 +130,3 @@ def _nsys_variable(nsys: Path | None) -> Iterator[None]:
         if nsys is not None:
             os.environ.pop("NSYS")
             os.environ.update({"NSYS": before} if before is not None else {})
-
-
-def _say(text: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
+    from fastfeed.cli.open_source import Allow
     from fastfeed.runtime.batch import Batch
     from fastfeed.sources import ImageFolder
+    from fastfeed.sources.base import Source
 
 __all__ = ["contact_sheet", "folder", "show"]
 
@@ -27,7 +29,13 @@ _LONGEST = 4  # times its short side: the middle is shown of what is longer
 
 
 def show(
-    directory: Annotated[Path, typer.Argument(help="Folder of images; its class folders become labels.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of images, whose class folders become labels, shards ('train-{000..099}.tar') or a table, "
+            "local or s3://..."
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Picture to write. Default: contact-sheet.png, or ops.png with --ops."),
@@ -49,34 +57,63 @@ def show(
     ] = 0.08,
     seed: Annotated[int, typer.Option(help="Seed of the training run.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Epoch of the training run.")] = 0,
+    label: Annotated[
+        str | None, typer.Option(help="Label of shards or of a table, as their class takes it.", show_default=False)
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Column or feature that holds the image.", show_default=False)
+    ] = None,
+    storage: Annotated[
+        list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
+    ] = None,
+    allow_path: Annotated[
+        list[str] | None, typer.Option(help="Folder that a table may name files in.", metavar="DIR", show_default=False)
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Private host that a table may name.", metavar="HOST", show_default=False)
+    ] = None,
+    allow_scheme: Annotated[
+        list[str] | None, typer.Option(help="Scheme that a table may use, such as http.", show_default=False)
+    ] = None,
 ) -> None:
     """Draw the first samples of a training run, augmented and labeled, or with --ops what each op does."""
+    from fastfeed.cli.open_source import allowed
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
     from fastfeed.feed.feed import Feed
     from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
 
     console = Console()
-    source = folder(directory)
-    console.print(f"{source!r}", soft_wrap=True, highlight=False)
+    opened = _opened(str(source), label, image, storage or [], allowed(allow_path, allow_host, allow_scheme))
+    console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
     out = out or Path("ops.png" if ops else "contact-sheet.png")
     if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():
         raise ConfigError(f"--out must be a {', '.join(_SUFFIXES)} in an existing folder, got {out}")
     if ops:
-        _grid(source, ops, size, out, console)
+        _grid(opened, ops, size, out, console)
         return
     chosen = [Resize(round(size * 256 / 224)), CenterCrop(size)] if evaluate else [
         RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]  # fmt: skip
-    with Feed(source, chosen, batch=min(count, len(source)), seed=seed, world=World()) as feed:
+    with Feed(opened, chosen, batch=min(count, len(opened)), seed=seed, world=World()) as feed:
         batch = next(feed.batches(epoch))
         bad = feed.stats().bad
-    contact_sheet(batch, source.classes).save(out)
+    contact_sheet(batch, opened.classes).save(out)
     console.print(f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False)
     for failure in bad:
         console.print(f"  left out, bad: {failure}", style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
-def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console) -> None:
+def _opened(source: str, label: str | None, image: str | None, options: list[str], allow: Allow) -> Source:
+    from fastfeed.cli.open_source import open_source
+    from fastfeed.sources.detect import kind_of
+    from fastfeed.storage.byte_range import is_local
+
+    if kind_of(source) == "folder" and is_local(source):
+        return folder(Path(source))
+    return open_source(source, label, options, image, labeled=kind_of(source) != "folder", allow=allow)
+
+
+def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> None:
     """Draw the ops of --ops. Ops without random numbers share a row."""
     from dataclasses import replace
 
@@ -117,7 +154,7 @@ def _grid(source: ImageFolder, text: str, side: int, out: Path, console: Console
     console.print(f"{count} rows -> [bold]{out}[/]", highlight=False)
 
 
-def _photographs(source: ImageFolder) -> list[tuple[str, np.ndarray]]:
+def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
     """A few readable photographs with their names, spread over the folder."""
     from fastfeed.errors import SourceError
 
@@ -135,7 +172,7 @@ def _photographs(source: ImageFolder) -> list[tuple[str, np.ndarray]]:
     return photos
 
 
-def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
+def _photograph(source: Source, id: int) -> np.ndarray | None:
     """The photograph in RGB, no larger than needed; the middle of a long one. None if it cannot be decoded."""
     import threading
 
@@ -147,6 +184,8 @@ def _photograph(source: ImageFolder, id: int) -> np.ndarray | None:
     from fastfeed.ops.program.compile import fuse
 
     (blob,) = source.read([id])
+    if isinstance(blob, np.ndarray):
+        return np.repeat(blob, 3, axis=2) if blob.shape[2] == 1 else blob
     engine = engine_for(fuse([Resize(_SHORT)], source.spec, fixed=False))
     header = Bad("missing") if isinstance(blob, Failure) else engine.probe([blob])[0]
     if isinstance(header, Bad):

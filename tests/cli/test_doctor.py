@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fastfeed.cli.doctor import GpuInfo, MachineReport, advise, collect, doctor, render
+from fastfeed.cli.doctor_kernel import find_kernel
 
 BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "opencv-python-headless": "4.12.0"}
 BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
@@ -58,7 +59,11 @@ def look(
 ) -> MachineReport:
     """collect() on a machine that is the same wherever the tests run."""
     report = collect(
-        environ=environ or {}, version=(BASE | dict(packages or {})).get, has_module=lambda name: False, nvml=gpu
+        environ=environ or {},
+        version=(BASE | dict(packages or {})).get,
+        has_module=lambda name: False,
+        nvml=gpu,
+        kernel="no_such_module",
     )
     codecs = {"libjpeg-turbo": "3.1.1", "libwebp": "1.6.0"}
     report = replace(
@@ -85,9 +90,9 @@ def test_a_machine_without_gpu_is_fine() -> None:
         "  GPU             none: no NVIDIA driver answers (NVML Shared Library Not Found)\n"
         "\n"
         "Decode\n"
-        "  JPEG kernel     not built: JPEGs decode through Pillow. For the fast one:\n"
-        "                  apt-get install g++ libjpeg-dev libhwy-dev python3-dev, then\n"
-        "                  install fastfeed again\n"
+        "  JPEG kernel     not built: JPEGs decode through Pillow. For the fast one\n"
+        "                  install a wheel, or: apt-get install g++ libjpeg-dev\n"
+        "                  libhwy-dev python3-dev, then install fastfeed again\n"
         "  Pillow          12.0.0 (libjpeg-turbo 3.1.1, libwebp 1.6.0)\n"
         "  OpenCV          4.12.0 (opencv-python-headless)\n"
         "  DALI            not installed\n"
@@ -190,9 +195,34 @@ def test_few_open_files() -> None:
     assert advice.command == "ulimit -n 4096"
 
 
-def test_native_kernel_is_found_by_its_module() -> None:
-    report = collect(environ={}, version=BASE.get, has_module=lambda name: name == "fastfeed._native", nvml=NO_NVML)
-    assert "  JPEG kernel     built\n" in text(report)
+def kernel(**other: object) -> ModuleType:
+    """fastfeed._native as it describes itself."""
+    module = ModuleType("native")
+    facts = {"LIBJPEG_TURBO": "3.1.3", "LIBJPEG_SIMD": True, "LIBJPEG_BUNDLED": True}
+    calls = {"instruction_sets": lambda: ["AVX2", "SSE4"], "libjpeg_huffman_reason": lambda: ""}
+    vars(module).update(facts | calls | other)
+    return module
+
+
+def test_the_kernel_names_its_libjpeg_and_instruction_set() -> None:
+    wheel = replace(look(), kernel=find_kernel(kernel()))
+    assert "  JPEG kernel     built, libjpeg-turbo 3.1.3 (bundled, with SIMD), instruction set AVX2\n" in text(
+        wheel, 120
+    )
+    system = kernel(LIBJPEG_TURBO="2.1.5", LIBJPEG_BUNDLED=False, LIBJPEG_SIMD=False, instruction_sets=list)
+    shown = text(replace(look(), kernel=find_kernel(system)), 120)
+    assert "  JPEG kernel     built, libjpeg-turbo 2.1.5 (the system's, without SIMD)\n  Pillow" in shown
+
+
+def test_a_libjpeg_that_decodes_alone_is_told_of() -> None:
+    reason = "libjpeg-turbo 9.9.0 is not one of the known versions, 2.0 to 3.2"
+    info = find_kernel(kernel(libjpeg_huffman_reason=lambda: reason))
+    shown = text(replace(look(), kernel=info), 160)
+    assert f"\n  Huffman         decoded by libjpeg, at half the speed: {reason}\n" in shown
+
+
+def test_a_kernel_built_earlier_is_shown_without_its_version() -> None:
+    assert "  JPEG kernel     built\n" in text(replace(look(), kernel=find_kernel(ModuleType("native"))))
 
 
 def test_nvml_may_fail_halfway() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from helpers.commands import STRICT
 from helpers.records import record_folder
 from helpers.remotes import uploaded
 from helpers.shards import shard_folder
@@ -136,7 +137,7 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
     tree(tmp_path / "photos", "a/1.jpg")
     program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, "index", *arguments],
+        [sys.executable, *STRICT, "-c", program, "index", *arguments],
         capture_output=True, text=True, timeout=60, check=False, env=environment(),
     )  # fmt: skip
     assert done.returncode == 2

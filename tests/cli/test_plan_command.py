@@ -13,8 +13,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
-from fastfeed.cli.open_source import kind_of, storage_options
+from fastfeed.cli.open_source import storage_options
 from fastfeed.errors import ConfigError
+from fastfeed.sources.detect import kind_of
 
 
 def plan(*arguments: object) -> str:
@@ -66,7 +67,7 @@ def test_refuses(shards: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match=r"--out must be a .png in an existing folder"):
         plan(shards / "*.tar", "-o", tmp_path / "no" / "plan.png")
     with pytest.raises(ConfigError, match=r"the global batch must not exceed the data: got 1024"):
-        plan(shards / "*.tar")
+        plan(shards / "*.tar", "-w", 8, "-b", 128)
 
 
 @pytest.mark.parametrize(

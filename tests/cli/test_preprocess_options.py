@@ -46,6 +46,7 @@ def test_without_options_it_is_the_recipe_of_python(asked):
 def test_all_options(asked):
     words = """
         src dst --size 512x768 --mode contain --filter area --enlarge --matte #102030 --fill black
+        --full-decode
         --image-format webp --quality 80 --subsampling 4:4:4 --keep-small -f parquet --shard-samples 50
         --shuffle 3 --val 0.05 --split-seed 7 --min-side 100 --max-aspect 3 --only-formats jpeg,PNG
         --max-pixels 1000000 --dedupe near --distance 6 -w 3 --memory 2GB --ray auto --part 1/4
@@ -53,7 +54,7 @@ def test_all_options(asked):
     """
     _, recipe, more = asked(*words.split())
     assert recipe == Recipe(
-        Scaling((512, 768), "contain", "area", True, (), (16, 32, 48), (0, 0, 0)),
+        Scaling((512, 768), "contain", "area", True, (), (16, 32, 48), (0, 0, 0), full_decode=True),
         Encoding("webp", 80, "4:4:4", True),
         Limits(100, 3.0, ("JPEG", "PNG"), 1_000_000),
         Packing("parquet", 50),
@@ -102,7 +103,7 @@ def test_max_bad_is_a_share_or_a_count(asked, text, value):
         ("--storage-option key", "--storage-option must be name=value, such as anon=true, got 'key'"),
         ("--target-option key", "--target-option must be name=value, such as anon=true, got 'key'"),
         ("--json-log none/log", "cannot write the log none/log: No such file or directory"),
-        ("--size 64 --mode cover --format raw", 'format "raw" holds one array per shard'),
+        ("--size 64 --mode long --format raw", 'format "raw" holds one array per shard'),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_done(asked, words, error, tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from helpers.commands import STRICT
 from helpers.profiler import fake_nsys
 from helpers.profiler.simulator.judged import run_of
 from helpers.profiler.simulator.to_nsys import write_nsys
@@ -63,7 +64,7 @@ def starved(here: Path) -> Path:
 
 def profile(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROFILE, "profile", *map(str, arguments)],
+        [sys.executable, *STRICT, "-c", PROFILE, "profile", *map(str, arguments)],
         env=environment(COLUMNS="120", **environ),
         capture_output=True,
         text=True,
@@ -92,10 +93,10 @@ def test_limits_apply_to_commands_that_succeed(here: Path, starved: Path, code: 
 
 def test_without_nsys_the_feed_tells_what_it_knows(here: Path):
     done = profile("--no-html", "--fail-on", "input>5%", "--", sys.executable, "feed.py", 0)
-    assert done.stdout == "64\n" and done.returncode == 4
+    assert done.stdout == "64\n" and done.returncode == 3
     assert re.search(r"there is no nsys: install Nsight Systems \(.+\) or name its program with --nsys", done.stderr)
     assert "NO VERDICT" in done.stderr and "8 batches" in done.stderr
-    assert "input>5% cannot be judged" in done.stderr
+    assert "input>5% is exceeded: no GPU was recorded, and the trainer" in done.stderr
 
 
 def test_without_a_gpu_the_feed_tells_what_it_knows(here: Path):

@@ -1,0 +1,58 @@
+"""Messages of the library in the words of the command line: options instead of arguments of Python."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["in_options"]
+
+_NAMES = {  # options by argument or field, where they differ from it
+    "labels_file": "labels",
+    "samples": "shard-samples",
+    "formats": "only-formats",
+    "image_format": "image-format",
+    "split_by": "split-by",
+    "timeout_s": "timeout",
+    "target_storage": "target-option",
+    "storage": "storage-option",
+}
+_SAME = (
+    *("label", "image", "caption", "columns", "size", "mode", "filter", "enlarge", "buckets", "matte", "fill"),
+    *("quality", "subsampling", "format", "shuffle", "val", "min_side", "max_aspect", "max_pixels", "dedupe"),
+    *("distance", "full_decode", "workers", "memory", "max_bad", "part", "split_seed", "append"),
+    *("allow_path", "allow_host", "allow_scheme"),
+)
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {k: f"--{v}" for k, v in _NAMES.items()}
+_PHRASES = (  # what is not written as an assignment, or is something else on the command line
+    ('missing="drop"', "--drop-unlabeled"),
+    ("label='its name'", "--label NAME"),
+    ("image='its name'", "--image NAME"),
+    ('use mode "contain", or "cover" or "exact" with', "use --mode contain, or --mode cover or exact with"),
+    ("enlarge=True", "--enlarge"),
+    ('use Encoding("raw")', "use --image-format raw"),
+    ("pass labels_file", "pass --labels FILE"),
+    ("leave append out", "leave --append out"),
+    ("append=True (--append)", "--append"),
+    ("allow_path (--allow-path)", "--allow-path"),
+    ('pass "" for none', "pass --label '' for none"),
+)
+_BOTH = re.compile(r"pass allow_\w+=\[.*?\](?:, allow_\w+=\[.*?\])* \((--allow-.*?)\)(?=$|[\s;.,])")
+_ASSIGNED = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|[\w.%]+)")
+_FIRST = re.compile(rf"^({'|'.join(_OPTIONS)})(?= (?:must|needs|is long|is for|\"))")
+_AFTER = re.compile(r"(?<![\w-])(max_bad|labels_file|allow_path|allow_host|allow_scheme)(?!\w)")
+
+
+def in_options(message: str) -> str:
+    """The message with `--label x` for `label='x'`, and so on."""
+    for phrase, option in _PHRASES:
+        message = message.replace(phrase, option)
+    message = _BOTH.sub(r"pass \1", message)
+    message = _ASSIGNED.sub(lambda m: f"{_OPTIONS[m[1]]} {_word(m[2])}", message)
+    message = _FIRST.sub(lambda m: _OPTIONS[m[1]], message)
+    return _AFTER.sub(lambda m: _OPTIONS[m[1]], message)
+
+
+def _word(value: str) -> str:
+    """As a shell takes it."""
+    text = value.strip("'\"")
+    return text if re.fullmatch(r"[\w./:@%+-]+", text) else f"'{text}'"

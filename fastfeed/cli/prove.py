@@ -1,0 +1,171 @@
+"""`fastfeed prove -- python train.py`: measures how much of a trainer's step is its input."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastfeed.cli import streams
+from fastfeed.cli.streams import say
+from fastfeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fastfeed.proof.modes import Mode
+    from fastfeed.proof.ranks import Scaling
+    from fastfeed.proof.result import Proof
+    from fastfeed.proof.runner import Job
+
+__all__ = ["prove"]
+
+_LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
+EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
+
+
+def prove(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The trainer, with its arguments.")],
+    seconds: Annotated[
+        float, typer.Option(min=1, max=86_400, help="How long to measure, after the first steps.")
+    ] = 60.0,
+    feed: Annotated[
+        str | None, typer.Option(help="Name of the feed to measure. Default: the first that is iterated.")
+    ] = None,
+    cold: Annotated[bool, typer.Option(help="Also measure without the page cache, by dropping the files read.")] = True,
+    ranks: Annotated[
+        str | None,
+        typer.Option(metavar="1,2,4", help="Start the trainer with these numbers of ranks, and print one table."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the report as a page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if that is not decided."),
+    ] = None,
+) -> None:
+    """Run a trainer with five kinds of input in turn, and say which part of a step each thing costs.
+
+    The run ends itself when the proof is complete. What it has trained is worthless, and saving it is refused.
+    """
+    from fastfeed.proof.runner import Job, concluded, run
+
+    counts, limit = _counts(ranks), _limit(fail_on)
+    _check(html, bool(counts))
+    _check_command(command)
+    if counts:
+        _several(command, counts, Job(seconds, cold, feed, _ends()), limit, as_json)
+        return
+    job = Job(seconds, cold, feed)
+    say(f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are worthless")
+    outcome = run(command, job)
+    proof = concluded(outcome, job)
+    _show(proof, as_json)
+    if html is not None:
+        _write(html, proof.html())
+        say(f"report: {html}")
+    _exit(limit, proof.input.low / proof.real.ns, proof.input.high / proof.real.ns)
+
+
+def _several(command: list[str], counts: list[int], job: Job, limit: float | None, as_json: bool) -> None:
+    from fastfeed.proof.ranks import RankCount, Scaling
+    from fastfeed.proof.runner import concluded, run
+
+    rows = []
+    for count in counts:
+        say(f"fastfeed prove: {count} rank{'s' * (count != 1)}")
+        outcome = run(command, job, count)
+        concluded(outcome, job)  # says what went wrong
+        rows.append(RankCount.of(count, outcome.records))
+    scaling = Scaling(tuple(rows))
+    _print_table(scaling, as_json)
+    _exit(limit, max(row.wait_low for row in rows), max(row.wait_high for row in rows))
+
+
+def _ends() -> tuple[Mode, ...]:
+    """The two kinds of input of a table of ranks, and the cold one."""
+    from fastfeed.proof.modes import Mode
+
+    return (Mode.RESIDENT, Mode.WARM, Mode.COLD)
+
+
+def _show(proof: Proof, as_json: bool) -> None:
+    from fastfeed.proof import text
+
+    with streams.report() as console:
+        if as_json:
+            print(json.dumps(proof.as_dict(), indent=1, allow_nan=False))
+        else:
+            text.render(proof, console)
+
+
+def _print_table(scaling: Scaling, as_json: bool) -> None:
+    with streams.report() as console:
+        if as_json:
+            print(json.dumps(scaling.as_dict(), indent=1, allow_nan=False))
+        else:
+            console.print(scaling.table())
+
+
+def _exit(limit: float | None, low: float, high: float) -> None:
+    """By the interval: above the limit, below it, or neither."""
+    if limit is None or high <= limit:
+        return
+    if low > limit:
+        say(f"fastfeed: the input costs more than {limit:.1%} of a step")
+        raise typer.Exit(EXCEEDED)
+    say(f"fastfeed: whether the input costs more than {limit:.1%} of a step is not decided; measure for longer")
+    raise typer.Exit(UNDECIDED)
+
+
+def _counts(ranks: str | None) -> list[int]:
+    if ranks is None:
+        return []
+    parts = ranks.split(",")
+    if not all(part.strip().isdecimal() and 0 < int(part) <= 1024 for part in parts):
+        raise ConfigError(f"--ranks must be numbers of processes such as 1,2,4,8, got {ranks!r}")
+    return sorted({int(part) for part in parts})
+
+
+def _limit(fail_on: str | None) -> float | None:
+    if fail_on is None:
+        return None
+    found = _LIMIT.fullmatch(fail_on.replace(" ", ""))
+    if found is None or float(found[1]) > 100:
+        raise ConfigError(f"--fail-on must be a limit such as 'input>5%', got {fail_on!r}")
+    return float(found[1]) / 100
+
+
+def _check(html: Path | None, several: bool) -> None:
+    if html is None:
+        return
+    if several:
+        raise ConfigError("--html shows one proof, and --ranks makes a table of several; leave one of them out")
+    if html.suffix.lower() not in (".html", ".htm") or html.is_dir() or not html.absolute().parent.is_dir():
+        raise ConfigError(f"--html must be a .html in an existing folder, got {html}")
+    if html.exists() and html.stat().st_size and not _is_own(html):
+        raise ConfigError(f"--html would overwrite {html}, which fastfeed did not write; choose another name")
+
+
+def _is_own(path: Path) -> bool:
+    from fastfeed.proof.page import TITLE
+
+    with path.open("rb") as file:
+        return f"<title>{TITLE}".encode() in file.read(2048)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}; choose another path") from error
+
+
+def _check_command(command: list[str]) -> None:
+    from fastfeed.profiler.runner import unrunnable
+
+    bad = unrunnable(command)
+    if bad is not None:
+        say(f"fastfeed: {bad[1].replace('fastfeed profile', 'fastfeed prove')}")
+        raise typer.Exit(bad[0])

@@ -1,0 +1,91 @@
+"""The files that `analyze`, `diff` and `profile` write: checked before any long work starts, written at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastfeed.errors import ConfigError, TraceError
+
+if TYPE_CHECKING:
+    from fastfeed.profiler.model.result import Result
+
+__all__ = ["check", "save", "save_page"]
+
+_HTML, _PERFETTO = "--html", "--perfetto"
+_SUFFIXES = {_HTML: (".html", ".htm"), _PERFETTO: (".json", ".json.gz")}
+_TITLES = (b"<title>Why is this GPU idle", b"<title>Before and after: ")  # of every page
+
+
+def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, force: bool) -> None:
+    """ConfigError for a path that cannot be written, that is an input, or that is somebody else's file.
+
+    `force` allows to overwrite any file that is not an input.
+    """
+    outputs = {option: path for option, path in ((_HTML, html), (_PERFETTO, perfetto)) if path is not None}
+    for option, path in outputs.items():
+        suffixes = _SUFFIXES[option]
+        if not path.name.lower().endswith(suffixes) or path.is_dir() or not path.absolute().parent.is_dir():
+            raise ConfigError(f"{option} must be a {' or '.join(suffixes)} in an existing folder, got {path}")
+    for option, path in outputs.items():
+        if not path.exists():
+            continue
+        if _is_one_of(path, inputs):
+            raise ConfigError(f"{option} would overwrite {path}, which is read; choose another name")
+        if not force and not _is_own(path):
+            raise ConfigError(
+                f"{option} would overwrite {path}, which fastfeed did not write; choose another name, or add --force"
+            )
+
+
+def save(result: Result, html: Path | None, perfetto: Path | None) -> list[str]:
+    """Write the HTML page and the Perfetto tracks. Returns a line of text for each file written."""
+    from fastfeed.profiler.reports import page
+    from fastfeed.profiler.reports import perfetto as tracks
+
+    lines = []
+    for path in filter(None, (html, perfetto)):
+        if path is html:
+            lines.append(save_page(path, page.page(result)))
+            continue
+        try:
+            tracks.write(result, path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        lines.append(f"tracks for ui.perfetto.dev: {path}")
+    return lines
+
+
+def save_page(path: Path, html: str) -> str:
+    """Write one HTML page. Returns a line of text about it."""
+    try:
+        path.write_text(html, "utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return f"report: {path}"
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot write {path}: {error.strerror}; choose another path")
+
+
+def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
+    """Whether this file, by whatever name or link, is an input or a trace in a folder that is one."""
+    from fastfeed.profiler.readers.folders import expand
+
+    files = expand(inputs)
+    return any(file.exists() and file.samefile(path) for file in files)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether an earlier run wrote this, or it is empty."""
+    from fastfeed.profiler.readers import decompress, sniff
+
+    if not path.stat().st_size:
+        return True
+    try:
+        head = decompress.head(path, 4096)
+    except TraceError:  # no regular file, or not readable: nothing of ours
+        return False
+    return any(title in head for title in _TITLES) or sniff.is_own_tracks(head)

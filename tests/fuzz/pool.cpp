@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   const std::vector<uint8_t> blob(100, 0xFF);
   long calls = 0;
   for (int round = 0; round < rounds; ++round) {
-    // every task once, whoever asks for it
+    // every task once, whichever thread asks for it
     Pool pool(1 + round % 4);
     std::atomic<long> sum{0};
     at_once(4, [&](int) {
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
       alarm(20);
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-      _exit(0);  // ThreadSanitizer allows no threads in a child; `run.sh leaks` goes on from here
+      _exit(0);  // ThreadSanitizer allows no threads in a child; `run.sh leaks` covers the rest
 #endif
 #endif
       std::atomic<int> sum{0};

@@ -3,19 +3,26 @@
 #   run.sh fuzz [SECONDS]     libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer: files, then programs
 #   run.sh decode [SECONDS]   only files: headers, decoding, re-encoding
 #   run.sh program [SECONDS]  only programs of the executor
+#   run.sh traces [SECONDS]   what the profiler reads natively: events of Chrome traces, pages of databases
+#   run.sh readers [SECONDS] [SEED] [--reader NAME]  trace files of every dialect, or of one, bent at random, read and
+#                             analyzed; needs no clang
 #   run.sh files [FOLDER]     every file of a folder, whole and through many windows, once, same build
 #   run.sh tsan [SECONDS]     the thread pool and batches in flight under ThreadSanitizer
 #   run.sh leaks [CALLS]      decode calls, the pool and its forks, and batches under LeakSanitizer; and Valgrind where installed
-# DATA: the shared test data. LIBJPEG_SOURCE: libjpeg-turbo's source; where it is given, the sanitizers see inside it.
+# DATA: a folder of test data; else that of FASTFEED_TEST_DATA. LIBJPEG_SOURCE: libjpeg-turbo's source; where it is given, the sanitizers see inside it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 native=$root/fastfeed/native
-data=${DATA:-$root/../shared/data}
+data=${DATA:-$("${PYTHON:-python3}" "$root/tests/helpers/real_data.py")}
 build=$root/build/fuzz
 CXX=${CLANGXX:-clang++}
 CC=${CLANG:-clang}
 mkdir -p "$build/corpus" "$build/found" "$build/seeds" "$build/program-corpus" "$build/program-seeds"
+if [ "${1:-}" = readers ]; then
+  shift
+  PYTHONPATH=$root/tests exec "${PYTHON:-python}" "$here/fuzz_readers.py" --data "$data" "$@"
+fi
 command -v "$CXX" >/dev/null || { echo "needs clang (Debian: clang libclang-rt-14-dev)"; exit 2; }
 
 asan="-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
@@ -37,7 +44,7 @@ libjpeg() {
 # kernel FLAVOR FLAGS: sets $objects to the kernel's object files; what has not changed is not compiled again
 kernel() {
   mkdir -p "$build/kernel-$1/ops"
-  flags="-std=c++17 -O1 -gline-tables-only -fno-omit-frame-pointer -ffp-contract=off -fno-math-errno"
+  flags="-std=c++17 -O1 -gline-tables-only -gdwarf-4 -fno-omit-frame-pointer -ffp-contract=off -fno-math-errno"
   flags="$flags -DHWY_WANT_AVX3_DL -DHWY_BROKEN_EMU128=1 -DFASTFEED_EXACT_SCRATCH -I$native $2"
   [ "$(cat "$build/kernel-$1/flags" 2>/dev/null)" = "$flags" ] || rm -f "$build/kernel-$1"/*.o "$build/kernel-$1"/ops/*.o
   echo "$flags" >"$build/kernel-$1/flags"
@@ -122,6 +129,13 @@ program)
   program_seeds
   fuzz fuzz_program "${2:-1200}" program-corpus program-seeds
   ;;
+traces)
+  libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
+  program fuzz_traces fuzz_traces.cpp fuzz "$asan -fsanitize=fuzzer-no-link -fsanitize=fuzzer"
+  mkdir -p "$build/traces-corpus" "$build/traces-seeds"
+  PYTHONPATH=$root/tests "${PYTHON:-python}" "$here/fuzz_readers.py" --seeds "$build/traces-seeds"
+  fuzz fuzz_traces "${2:-1200}" traces-corpus traces-seeds
+  ;;
 files)
   libjpeg fuzz "-fsanitize=address -fsanitize=fuzzer-no-link"
   program files files.cpp fuzz "$asan -fsanitize=fuzzer-no-link"
@@ -152,7 +166,7 @@ leaks)
   fi
   ;;
 *)
-  sed -n '2,9p' "$0"
+  sed -n '2,12p' "$0"
   exit 2
   ;;
 esac

@@ -1,0 +1,62 @@
+// libFuzzer target: what the profiler reads natively. The first byte says what follows: an even one is a piece of a
+// Chrome trace, an odd one an SQLite database, whose pages are all taken for the root of a table in turn.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "expect.h"
+#include "sqlite_table.h"
+#include "trace_events.h"
+
+using namespace fastfeed;
+
+namespace {
+
+void scan(const char* data, size_t size) {
+  const std::string piece(data, size);  // of its own, so that AddressSanitizer sees its end
+  EventColumns rows;
+  std::vector<std::pair<size_t, size_t>> others;
+  EventScanner scanner;
+  scanner.scan(piece, rows, others);
+  const size_t count = rows.cat.size();
+  expect(count == rows.start.size() && count == rows.args_size.size() && count == rows.stream.size(), "columns of one length");
+  for (size_t i = 0; i < count; ++i) {
+    expect(size_t(rows.cat[i]) < scanner.cats().size() && size_t(rows.name[i]) < scanner.names().size(), "texts that exist");
+    expect(rows.start[i] >= 0 && rows.end[i] >= rows.start[i], "times in order");
+    expect(size_t(rows.args_at[i] + rows.args_size[i]) <= size, "arguments in the piece");
+  }
+  size_t before = 0;
+  for (const auto& [at, length] : others) {
+    expect(at >= before && at + length <= size, "texts in order");
+    before = at + length;
+  }
+}
+
+void query(const char* data, size_t size) {
+  static FILE* const file = std::tmpfile();
+  expect(file && !ftruncate(fileno(file), 0) && pwrite(fileno(file), data, size, 0) == ssize_t(size), "a temporary file");
+  for (uint32_t root = 1; root < 12; ++root) {
+    try {
+      const auto columns = integer_columns(fileno(file), root, {0, 3, 1});
+      expect(columns.size() == 3 && columns[0].size() == columns[2].size(), "columns of one length");
+    } catch (const std::runtime_error&) {
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (!size) return 0;
+  const char* rest = reinterpret_cast<const char*>(data) + 1;
+  if (data[0] % 2)
+    query(rest, size - 1);
+  else
+    scan(rest, size - 1);
+  return 0;
+}

@@ -43,6 +43,8 @@ model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=args.epochs * len(loader))
 
+watch = ff.StepWatch(loader)  # how long training waits for batches; `fastfeed watch` shows it from outside
+
 for epoch in range(args.epochs):
     for images, labels in loader:
         loss = nn.functional.cross_entropy(model(images), labels)
@@ -50,7 +52,8 @@ for epoch in range(args.epochs):
         loss.backward()
         optimizer.step()
         schedule.step()
-    print(f"epoch {epoch}: loss {loss.item():.2f}")
+        watch.step()
+    print(f"epoch {epoch}: loss {loss.item():.2f} {watch.values}")
 
 model.eval()
 with torch.inference_mode():

@@ -37,6 +37,7 @@ middle = [ff.Resize(args.size * 8 // 7), ff.CenterCrop(args.size), ff.Normalize.
 feed = ff.Feed(train, crops, global_batch=plan.global_batch, seed=0)
 held_out = ff.Feed(val, middle, global_batch=plan.global_batch, shuffle=False, tail="pad", on_bad="mask")
 batches = feed.to_jax(over_devices)
+watch = ff.StepWatch(batches, every=5)  # how long training waits; `fastfeed watch` shows it from outside
 if world.main:
     print(plan, batches, sep="\n")
 
@@ -90,6 +91,9 @@ for _ in range(args.epochs):
         lr = plan.lr_at(done, len(feed))
         done += 1
         weights, moments = step(weights, moments, images, labels, lr, done)
+        watch.step()
+if world.main:
+    print(watch.values)
 
 correct, seen = sum(right(weights, *batch) for batch in held_out.to_jax(over_devices))
 if world.main:

@@ -48,10 +48,10 @@ def loaders():
     return feed, feed.to_torch(), held_out.to_torch()
 
 
-def trainer(*callbacks):
+def trainer(feed, *callbacks):
     return lightning.Trainer(
         max_epochs=args.epochs,
-        callbacks=[*callbacks],
+        callbacks=[*callbacks, ff.StepWatch(feed).to_lightning()],  # feed_wait and feed_rate in the log
         use_distributed_sampler=False,  # a feed gives every rank its own part
         logger=False,
         enable_checkpointing=bool(callbacks),
@@ -73,12 +73,12 @@ with tempfile.TemporaryDirectory() as folder:
     saving = ModelCheckpoint(folder, every_n_train_steps=20, save_top_k=1)
     feed, loader, val = loaders()
     try:
-        trainer(saving, Crash()).fit(Classifier(), loader, val)
+        trainer(feed, saving, Crash()).fit(Classifier(), loader, val)
     except ConnectionError as error:
         print(f"{error}, at epoch {feed.state()['epoch']} step {feed.state()['step']}")
 
     feed, loader, val = loaders()  # as a new process would
-    again = trainer()
+    again = trainer(feed)
     again.fit(Classifier(), loader, val, ckpt_path=saving.best_model_path, weights_only=False)
 
 print(

@@ -23,6 +23,11 @@ HELPERS = {"made.py", "horovod/hvd.py"}
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 ACCELERATE = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
 ACCELERATE += ("--mixed_precision", "no", "--dynamo_backend", "no")
+PROVE = (
+    "-c",
+    "import sys; sys.argv[1:1] = ['prove', '--seconds', '1', '--', sys.executable]; "
+    "from fastfeed.cli import main; main()",
+)
 MPIRUN = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2")
 
 
@@ -129,6 +134,24 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
     assert ("images/s" in text) == (run.script != "horovod/before.py")
 
 
+PROOFS = [  # what is trained is worthless
+    Run("prove_torch.py", ("torch",), (*PHOTOS, "--seconds", "1")),
+    Run("prove_jax.py", ("jax",), (*PHOTOS, "--seconds", "1")),
+    Run(
+        "prove_keras.py",
+        ("keras", "tensorflow"),
+        PHOTOS,
+        PROVE,
+    ),
+]
+
+
+@pytest.mark.parametrize("run", PROOFS, ids=str)
+def test_a_trainer_is_proved(run: Run, photos: Path) -> None:
+    text = output(run, photos)
+    assert "95 % interval" in text and "together" in text
+
+
 RECIPES = [  # nothing is trained
     Run("augmentations_torchvision.py", ("torch",), PHOTOS, says=("images (16, 3, 96, 96) torch.float32",)),
     Run("augmentations_keras.py", (), PHOTOS, says=("images (16, 96, 96, 3) float32",)),
@@ -164,7 +187,7 @@ def test_two_ranks_go_on_inside_an_epoch(run: Run, photos: Path) -> None:
         assert words in text
 
 
-def test_keras_goes_on_from_a_backup(photos: Path) -> None:
+def test_keras_resumes_from_a_backup(photos: Path) -> None:
     run = Run("landmarks_keras.py", ("keras", "tensorflow"), (*PHOTOS, "--epochs", "1", "--backup", "backup"))
     assert "accuracy" in output(run, photos)
     assert not (photos.parent / "backup").exists(), "a run that has ended needs no backup"

@@ -42,6 +42,28 @@ def test_a_feed_loads_no_framework(python):
     assert done.returncode == 0, done.stderr
 
 
+def test_every_module_can_be_imported(python):
+    """Also those that only another process imports, by each Python that is supported; or the extra is named."""
+    done = python(
+        "import importlib, pkgutil, sys\n"
+        "import fastfeed\n"
+        "failed = []\n"
+        "for module in pkgutil.walk_packages(fastfeed.__path__, 'fastfeed.', onerror=lambda name: None):\n"
+        "    if module.name.startswith(('fastfeed.adapters', 'fastfeed.backends.dali')) or '__main__' in module.name:\n"
+        "        continue\n"
+        "    try:\n"
+        "        importlib.import_module(module.name)\n"
+        "    except ModuleNotFoundError as error:\n"
+        "        if (error.name or '').startswith('fastfeed') and '_native' not in error.name: raise\n"
+        "    except fastfeed.errors.MissingExtra:\n"
+        "        continue\n"
+        "    except ImportError as error:\n"
+        "        failed.append((module.name, str(error)))\n"
+        "assert not failed, failed\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", fastfeed.__all__)
 def test_public_name(name):
     assert getattr(fastfeed, name) is getattr(fastfeed, name)

@@ -1,0 +1,135 @@
+"""Pages of the reference that are generated: Python from the public names, the command line from its commands."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from typing import Any
+
+import typer
+
+import fastfeed
+from fastfeed.cli import app
+
+PREPROCESS = importlib.import_module("fastfeed.preprocess")
+# what else a feed has, adapters call
+FEED = [
+    "batches",
+    "seek",
+    "state",
+    "restore",
+    "stats",
+    "error",
+    "explain",
+    "close",
+]
+FEED += ["to_keras", "keras_backup", "to_tfdata", "to_jax", "to_torch"]
+MODULES = ("errors", "recipes", "scaling")
+SHORT = {"__version__", *MODULES}
+PYTHON = {  # page -> title, first words, public names; ops are those of fastfeed.ops
+    "feed": ("Feed", "Samples become batches.", "Feed Batch Boxes FeedStats Spec GpuDecode prefetch_to_device"),
+    "sources": (
+        "Sources",
+        "Where samples come from: [with examples](../sources.md).",
+        "ImageFolder TarShards TFRecords Table Arrays MDSShards RawShards Mixture Objects Cache Storage",
+    ),
+    "order": ("Order and resume", "[What they mean](../concepts/order.md).",
+              "Plan Blocks Balanced Weighted Repeated save_state load_state"),
+    "faults": ("Faults and errors", "[What happens when something fails](../failures.md).",
+               "FaultPolicy Failure Outage errors"),
+    "watch": ("Watch", "Whether a trainer waits, while it runs: [the command](../watching.md).",
+              "Watch Watched StepWatch watched GPUStarved"),
+    "prove": ("Prove", "What a step's input costs: [the command](../proving.md).", "prove Proof"),
+    "ranks": ("Ranks and recipes", "[How to launch ranks](../launching.md).", "World pin_gpu scaling recipes"),
+}  # fmt: skip
+
+
+@functools.cache
+def pages() -> dict[str, str]:
+    """Every generated page: its name below docs/, and its Markdown."""
+    ops = importlib.import_module("fastfeed.ops").__all__
+    named = {name for _, _, names in PYTHON.values() for name in names.split()}
+    public = set(fastfeed.__all__) - set(ops)  # type: ignore[attr-defined]
+    if missing := public - named - SHORT:
+        raise ValueError(f"docs/site/reference.py: a page of PYTHON should have {', '.join(sorted(missing))}")
+    if gone := named - public:
+        raise ValueError(f"docs/site/reference.py: not public, so not to be in PYTHON: {', '.join(sorted(gone))}")
+    texts = {page: python(title, words, names.split()) for page, (title, words, names) in PYTHON.items()}
+    texts["ops"] = python("Ops", "What can be done to an image: [with pictures](../augmentations.md).", sorted(ops))
+    texts["preprocess"] = python(
+        "Preprocess", "Photographs into shards: [the whole of it](../preprocess.md).", PREPROCESS.__all__, PREPROCESS
+    )
+    texts["cli"] = command_line()
+    return {f"reference/{page}.md": text for page, text in texts.items()}
+
+
+def python(title: str, words: str, names: list[str], package: Any = fastfeed) -> str:
+    """A page of public names, for mkdocstrings."""
+    lines = [f"# {title}", "", words, ""]
+    prefix = "ff" if package is fastfeed else package.__name__
+    for name in names:
+        value = getattr(package, name)
+        if inspect.ismodule(value):
+            public = [key for key in value.__all__ if callable(getattr(value, key))]
+            entries = [(f"{value.__name__}.{key}", f"{prefix}.{name}.{key}") for key in public]
+        elif hasattr(value, "__qualname__"):
+            entries = [(f"{value.__module__}.{value.__qualname__}", f"{prefix}.{name}")]
+        else:
+            entries = [(f"{package.__name__}.{name}", f"{prefix}.{name}")]
+        for path, heading in entries:
+            lines += [f"::: {path}", "    options:", f'      heading: "{heading}"', f'      toc_label: "{heading}"']
+            if title == "Ops" or name == "Feed":
+                lines += [
+                    f"      members: {FEED if name == 'Feed' else members(value)}",
+                    "      inherited_members: true",
+                ]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def members(op: type) -> list[str] | str:
+    """What a user calls of an op; the rest is for the compiler of ops."""
+    methods = [name for name, value in vars(op).items() if isinstance(value, classmethod) and name[0] != "_"]
+    return methods or "false"
+
+
+def command_line() -> str:
+    """Commands with their arguments and options, as Typer knows them."""
+    lines = ["# Command line", "", "`fastfeed COMMAND --help` says the same.", ""]
+    root: Any = typer.main.get_command(app)
+    for name, command in root.commands.items():
+        lines += section(f"fastfeed {name}", command)
+        for below, inner in getattr(command, "commands", {}).items():
+            lines += section(f"fastfeed {name} {below}", inner, "###")
+    return "\n".join(lines)
+
+
+def section(name: str, command: Any, level: str = "##") -> list[str]:
+    """One command: usage, help, a table."""
+    context = typer.Context(command, info_name=name)
+    usage = " ".join([name, *command.collect_usage_pieces(context)])
+    lines = [f"{level} {name}", "", "```text", usage, "```", "", plain(command.help or ""), ""]
+    rows = []
+    for param in command.params:
+        record = None if getattr(param, "hidden", False) else param.get_help_record(context)
+        if record and record[0]:
+            rows.append(f"| `{cell(record[0])}` | {cell(plain(record[1] or ''))} |")
+        elif param.param_type_name == "argument":
+            rows.append(f"| `{cell(param.make_metavar(ctx=context))}` | {cell(plain(param.help or ''))} |")
+    if rows:
+        lines += ["| argument or option | |", "|---|---|", *rows, ""]
+    epilog = getattr(command, "epilog", None)
+    return [*lines, plain(epilog), ""] if epilog else lines
+
+
+def plain(text: str) -> str:
+    """Help without Typer's markers; an angle bracket is one."""
+    return (
+        re.sub(r"\s*\n\s*", "\n\n" if "\b" not in text else "\n", text.replace("\b", "")).replace("<", "&lt;").strip()
+    )
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -16,7 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-DATA = Path(os.environ.get("FASTFEED_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from helpers.real_data import real_data
+
+DATA = real_data()
 
 
 def parser(doc: str | None, rounds: int) -> argparse.ArgumentParser:

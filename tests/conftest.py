@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import re
@@ -16,9 +17,12 @@ from typing import Any
 
 import pytest
 from helpers.photos import BROKEN, broken, folder
+from helpers.real_data import VARIABLE, real_data
 from helpers.s3 import s3, s3_process  # noqa: F401  fixtures
 from hypothesis import HealthCheck, settings
 
+from fastfeed.decode.memory_limit import DECODING, DEFAULT_BYTES, limit_decoding
+from fastfeed.profiler.readers import native
 from fastfeed.sources import ImageFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +44,15 @@ settings.load_profile("fastfeed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests come first, so that no worker is left with them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What went wrong the first time in tests that passed when they were repeated."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"first run of {report.nodeid}", "-")
+        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-60:]))
+        for name, text in report.sections:
+            terminalreporter.write_line(f"{name}:\n" + "\n".join(text.splitlines()[-60:]))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -77,6 +90,32 @@ def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 
 
 @pytest.fixture(autouse=True)
+def no_live_pages_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live pages of feeds in tests are not those that `fastfeed watch` shows."""
+    monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path_factory.getbasetemp() / "live"))
+
+
+@pytest.fixture(autouse=True)
+def default_memory_limit() -> Iterator[None]:
+    """`Feed(memory=...)` changes the limit of the process."""
+    yield
+    if DECODING.bytes != DEFAULT_BYTES // 2:
+        limit_decoding(DEFAULT_BYTES)
+
+
+@pytest.fixture(autouse=True)
+def no_silenced_log() -> Iterator[None]:
+    """A test that changed what fastfeed logs would hide lines from those that look for them."""
+    log = logging.getLogger("fastfeed")
+    before = (log.level, log.propagate, log.disabled, log.handlers[:])
+    yield
+    after = (log.level, log.propagate, log.disabled, log.handlers[:])
+    log.setLevel(before[0])
+    log.propagate, log.disabled, log.handlers[:] = before[1:]
+    assert after == before, f"the logger of fastfeed was left changed: {after}, it was {before}"
+
+
+@pytest.fixture(autouse=True)
 def no_leaked_threads() -> Iterator[None]:
     """Every thread of fastfeed's has ended when a test has."""
     yield
@@ -98,10 +137,20 @@ def _ours() -> list[threading.Thread]:
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Real files, which are not part of this repository."""
-    folder = Path(os.environ.get("FASTFEED_TEST_DATA") or ROOT.parent / "shared" / "data")
+    folder = real_data()
     if not folder.is_dir():
-        pytest.skip(f"no test data at {folder}; set FASTFEED_TEST_DATA to the folder that holds it")
+        pytest.skip(f"no test data at {folder}; set {VARIABLE} to the folder that holds it")
     return folder
+
+
+@pytest.fixture(params=["native", "python"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Readers of traces with the native kernel, where it is built, and without it."""
+    if request.param == "python":
+        monkeypatch.setattr(native, "kernel", lambda: None)
+    elif native.kernel() is None:
+        pytest.skip("the kernel is not built")
+    return request.param
 
 
 @pytest.fixture

@@ -42,14 +42,14 @@ def composed() -> list[Any]:
     return [op for op in CHANGES if hasattr(op, "layers") and not functions(op)] + OF_OPS
 
 
-def alone(given: Spec) -> tuple[Any, ...]:
+def alone(encoding: Spec) -> tuple[Any, ...]:
     """Simple ops that can follow this, but for AugMix, which has a graph of its own."""
     found = []
     for op in SIMPLE:
         if ON_DALI[type(op)] is None or isinstance(op, ff.AugMix):
             continue
         try:
-            op.out(given)
+            op.out(encoding)
         except SpecError:
             continue
         found.append(op)

@@ -41,12 +41,12 @@ def relaid(height: int, width: int, sampling: int, seed: int) -> bytes:
     """
     across, down = sampling >> 4, sampling & 15
     units = -(-height // (8 * down)), -(-width // (8 * across))
-    given = {2: (1, 2), 4: (2, 2)}[across * down]  # rows, columns of luma blocks per unit, as Pillow writes
-    pixels = textured(units[0] * 8 * given[0], units[1] * 8 * given[1], seed)
+    blocks = {2: (1, 2), 4: (2, 2)}[across * down]  # rows, columns of luma blocks per unit, as Pillow writes
+    pixels = textured(units[0] * 8 * blocks[0], units[1] * 8 * blocks[1], seed)
     blob = bytearray(encoded(pixels, subsampling={2: 1, 4: 2}[across * down]))
     frame = blob.index(b"\xff\xc0")
     blob[frame + 5 : frame + 9] = height.to_bytes(2, "big") + width.to_bytes(2, "big")
-    assert blob[frame + 11] == given[1] << 4 | given[0]
+    assert blob[frame + 11] == blocks[1] << 4 | blocks[0]
     blob[frame + 11] = sampling
     return bytes(blob)
 

@@ -93,15 +93,15 @@ class LakeFileSystem(AsyncFileSystem):
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         self.lake.call("ls")
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for name in self.lake.files:
             if name.startswith(path + "/"):
                 first, _, rest = name[len(path) + 1 :].partition("/")
                 whole = f"{path}/{first}"
-                found[whole] = {"name": whole, "size": 0, "type": "directory"} if rest else self.lake.info(whole)
-        if not found:
+                entries[whole] = {"name": whole, "size": 0, "type": "directory"} if rest else self.lake.info(whole)
+        if not entries:
             raise FileNotFoundError(path)
-        return list(found.values())[::-1] if detail else list(found)[::-1]
+        return list(entries.values())[::-1] if detail else list(entries)[::-1]
 
 
 class BlockingFileSystem(fsspec.AbstractFileSystem):

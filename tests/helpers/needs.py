@@ -9,14 +9,14 @@ import pytest
 
 def needs(*packages: str) -> pytest.MarkDecorator:
     """A mark for a test, a parameter, or as `pytestmark` a file."""
-    found = missing(*packages)
-    return pytest.mark.skipif(bool(found), reason=found or "nothing is missing")
+    absent = missing(*packages)
+    return pytest.mark.skipif(bool(absent), reason=absent or "nothing is missing")
 
 
 def require(*packages: str) -> None:
     """The same, inside a test."""
-    if found := missing(*packages):
-        pytest.skip(found)
+    if absent := missing(*packages):
+        pytest.skip(absent)
 
 
 def missing(*packages: str) -> str:

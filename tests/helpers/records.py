@@ -28,11 +28,11 @@ def frame(data: bytes) -> bytes:
 def varint(number: int) -> bytes:
     """An integer, as protobuf writes it."""
     number &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*encoded, number])
 
 
 def field(number: int, data: bytes) -> bytes:

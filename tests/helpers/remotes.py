@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,21 @@ class Watched(MemoryFileSystem):
     cachable = False
     asked: Counter[tuple[str, str]] = Counter()  # (what, the path's last name)
     refused: set[str] = set()  # last names of folders that may not be listed
+    _inside = threading.local()
 
     def find(self, path: str, *args: Any, **options: Any) -> Any:
         """List all below a folder."""
         self._note("find", path)
-        return super().find(path, *args, **options)
+        self._inside.find = True  # older fsspec calls ls for it
+        try:
+            return super().find(path, *args, **options)
+        finally:
+            self._inside.find = False
 
     def ls(self, path: str, *args: Any, **options: Any) -> Any:
         """List a folder."""
-        self._note("ls", path)
+        if not getattr(self._inside, "find", False):
+            self._note("ls", path)
         return super().ls(path, *args, **options)
 
     def cat_file(self, path: str, *args: Any, **options: Any) -> Any:

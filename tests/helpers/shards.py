@@ -23,11 +23,11 @@ def tar_of(members: Iterable[tuple[str, bytes]], format: int = tarfile.USTAR_FOR
 
 def samples(ids: Sequence[int], changed: int | None = None) -> list[tuple[str, bytes]]:
     """Image and class of each: sample i is photograph i, or another one where it is the changed one."""
-    found = []
+    pairs = []
     for i in ids:
-        found.append((f"{i:06d}.jpg", jpeg(i + 1000 * (i == changed), (48 + i % 5, 64))))
-        found.append((f"{i:06d}.cls", str(i % 3).encode()))
-    return found
+        pairs.append((f"{i:06d}.jpg", jpeg(i + 1000 * (i == changed), (48 + i % 5, 64))))
+        pairs.append((f"{i:06d}.cls", str(i % 3).encode()))
+    return pairs
 
 
 def shard_folder(root: Path, counts: Sequence[int], changed: int | None = None) -> Path:

@@ -73,14 +73,14 @@ def on_the_processor() -> dict[str, str]:
     return os.environ | {"CUDA_VISIBLE_DEVICES": ""}
 
 
-def compiled(backend, ops: list, given: Spec, batch: int = 32):
-    program = fuse(ops, given)
+def compiled(backend, ops: list, encoding: Spec, batch: int = 32):
+    program = fuse(ops, encoding)
     return program, backend.compile(program, engine_for(program, "pillow"), Timeline(), batch, 2)
 
 
-def rendered(backend, ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, list[Bad | None]]:
+def rendered(backend, ops: list, encoding: Spec, blobs: list) -> tuple[np.ndarray, list[Bad | None]]:
     """Pixels, and what is bad."""
-    program, runner = compiled(backend, ops, given)
+    program, runner = compiled(backend, ops, encoding)
     headers = engine_for(program, "pillow").probe(blobs)
     assert all(isinstance(h, Header) for h in headers), headers
     sizes = np.array([(h.height, h.width) for h in headers])
@@ -91,14 +91,14 @@ def rendered(backend, ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, 
     return out, done
 
 
-def levels(ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, np.ndarray]:
+def levels(ops: list, encoding: Spec, blobs: list) -> tuple[np.ndarray, np.ndarray]:
     """By the cpu backend and by dali: (n, height, width, channels) in levels of 255."""
     dali = importlib.import_module("fastfeed.backends.dali.backend")
-    want, bad = rendered(cpu, ops, given, blobs)
-    got, also_bad = rendered(dali, ops, given, blobs)
+    want, bad = rendered(cpu, ops, encoding, blobs)
+    got, also_bad = rendered(dali, ops, encoding, blobs)
     assert bad == also_bad == [None] * len(blobs)
     assert got.dtype == want.dtype
-    how = fuse(ops, given).convert
+    how = fuse(ops, encoding).convert
     both = [np.moveaxis(made, 1, 3) if how.layout == "CHW" else made for made in (want, got)]
     scale, offset = np.array(how.scale), np.array(how.offset)
     return (both[0].astype(np.float64) - offset) / scale, (both[1].astype(np.float64) - offset) / scale

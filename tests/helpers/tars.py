@@ -85,15 +85,15 @@ def opened(path: Path, data: bytes, **options: Any) -> TarShards:
 
 def served(source: TarShards) -> dict[str, bytes | tuple[str, int | None]]:
     """By name: the bytes, or reason and offset of the failure. Every failure names its shard."""
-    found: dict[str, bytes | tuple[str, int | None]] = {}
+    entries: dict[str, bytes | tuple[str, int | None]] = {}
     for i, blob in enumerate(source.read(range(len(source)))):
         shard, name = source.uri(i).split("#")[0], source.uri(i).split(":", 1)[1]
         if isinstance(blob, Failure):
             assert (blob.id, blob.uri, blob.stage) == (i, source.uri(i), "read")
             assert str(blob).startswith(f"{shard}#{blob.offset}:{name}: {blob.reason} (")
             blob = (blob.reason, blob.offset)
-        found[name] = blob
-    return found
+        entries[name] = blob
+    return entries
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -66,7 +66,7 @@ def test_no_position_depends_on_others(plan, epoch, data):
 
 
 @given(plans(), st.integers(0, 1000), st.data())
-def test_a_run_goes_on_in_another_process_at_another_world_size(plan, epoch, data):
+def test_a_run_resumes_in_another_process_at_another_world_size(plan, epoch, data):
     step = data.draw(st.integers(0, plan.steps - 1))
     saved = json.loads(json.dumps(plan.state(epoch, step, "abc")))
     size = data.draw(st.integers(1, min(5, plan.global_batch)))

@@ -13,17 +13,17 @@ import lzma
 import random
 import zipfile
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from helpers.profiler.soundness import outcome
 from helpers.traces import DIALECTS, MARK, Work, steady
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
-from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
+from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.runner import nsight
 
 READABLE = sorted(set(DIALECTS) - {"nsys_report"})  # without Nsight Systems
@@ -55,37 +55,6 @@ def outcomes(path: Path, dialect: str) -> list[Trace | None]:
         f"fastfeed.profiler.readers.{readers.READERS[dialect]}"
     ).read
     return [outcome(path, readers.read), outcome(path, direct)]
-
-
-def outcome(path: Path, read: Callable[[Path], Trace]) -> Trace | None:
-    try:
-        trace = read(path)
-    except TraceError as error:
-        text = str(error)
-        assert path.name in text and "\n" not in text and 20 < len(text) < 800, text
-        return None
-    assert_sound(trace)
-    return trace
-
-
-def assert_sound(trace: Trace) -> None:
-    """Columns of one length, indexes of rows that exist, nothing that ends before it begins."""
-    limits = {"device": trace.devices, "process": trace.processes, "thread": trace.threads, "name": trace.names}
-    limits |= {"domain": trace.names, "group": trace.names}
-    for table in (trace.ops, trace.calls, trace.ranges, trace.waits, trace.overheads, trace.sched):
-        columns: dict[str, Any] = {one.name: getattr(table, one.name) for one in fields(table)}
-        assert len({len(column) for column in columns.values()}) == 1
-        for name, rows in limits.items():
-            if name in columns and len(columns[name]):
-                assert columns[name].min() >= -1 and columns[name].max() < len(rows), name
-        if "start" in columns:
-            assert (columns["start"] <= columns["end"]).all()
-    for table, name in ((trace.ops, "device"), (trace.ops, "process"), (trace.calls, "thread")):
-        assert (getattr(table, name) >= 0).all(), name
-    assert np.isin(trace.ops.kind, list(Kind)).all() and np.isin(trace.ranges.kind, list(RangeKind)).all()
-    assert all(one.process < len(trace.processes) for one in trace.threads)
-    assert all(isinstance(text, str) for text in trace.names)
-    assert all(note and "\n" not in note for note in trace.origin.notes), trace.origin.notes
 
 
 def times(trace: Trace) -> np.ndarray:

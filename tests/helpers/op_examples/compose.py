@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from fastfeed.ops.color import Brightness, Equalize, Invert, Solarize
+from fastfeed.ops.color import Brightness
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
-from fastfeed.ops.geometry import CenterCrop, RandomFlip, Resize
+from fastfeed.ops.crops import CenterCrop
+from fastfeed.ops.geometry import RandomFlip, Resize
+from fastfeed.ops.levels import Equalize, Invert, Solarize
 from helpers.meaning import ROUNDED
 
 FLIP = RandomFlip(0.4, "both")

@@ -1,7 +1,7 @@
 """Examples of the ops that cut, scale, mirror and pad."""
 
-from fastfeed.ops.crops import Crop, Pad, RandomCrop
-from fastfeed.ops.geometry import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+from fastfeed.ops.crops import CenterCrop, Crop, Pad, RandomCrop
+from fastfeed.ops.geometry import RandomFlip, RandomResizedCrop, Resize
 
 EXAMPLES = {
     Resize: [

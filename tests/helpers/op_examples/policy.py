@@ -10,8 +10,9 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.base import shade
-from fastfeed.ops.color import AutoContrast, Brightness, Contrast, Equalize, Invert, Posterize, Saturation, Solarize
+from fastfeed.ops.color import Brightness, Contrast, Saturation
 from fastfeed.ops.filters import Sharpness
+from fastfeed.ops.levels import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastfeed.ops.policy import AutoAugment, RandAugment, TrivialAugmentWide
 from fastfeed.ops.warp import Affine
 from helpers.meaning import AFTER_EACH_OTHER, Meaning

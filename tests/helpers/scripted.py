@@ -1,0 +1,160 @@
+"""A trainer and a feed whose every cost is known: time is a number, which only they move.
+
+The feed is real but for its producer, which takes scripted times instead of working. So adapters, frameworks and the
+proof run as they are, and nothing depends on how busy the machine is.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import fastfeed as ff
+from fastfeed.feed.feed import Feed
+from fastfeed.proof.modes import Mode
+from fastfeed.proof.page_cache import ColdCheck
+from fastfeed.runtime.batch import Batch
+
+BATCH, SIZE = 4, 4
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Milliseconds per step."""
+
+    step: float  # of the trainer
+    copy: float  # more, if the batch is not on the device
+    contention: float  # more, while the feed works
+    make: float  # of the feed, per batch whose files are in memory
+    fetch: float  # more, if they are not
+    noise: float = 0.02  # standard deviation of each, as a share
+
+    @property
+    def truth(self) -> dict[str, float]:
+        """What a proof should find. Holds where the feed is clearly faster or clearly slower than the step."""
+        busy = self.step + self.copy + self.contention
+        warm, cold = max(busy, self.make), max(busy, self.make + self.fetch)
+        parts = {"copy": self.copy, "contention": self.contention, "preparation": warm - busy, "fetch": cold - warm}
+        return parts | {"input": cold - self.step}
+
+
+class Script:
+    """The clock, and what happens in it."""
+
+    def __init__(self, costs: Costs, seed: int = 0) -> None:
+        self.costs, self.now = costs, 1_000_000_000
+        self.cold, self.working = True, 0
+        self._random = random.Random(seed)
+
+    def __call__(self) -> int:
+        return self.now
+
+    def spend(self, ms: float) -> None:
+        self.now += self.noisy(ms)
+
+    def noisy(self, ms: float) -> int:
+        """Nanoseconds; the mean of many is `ms`."""
+        sigma = self.costs.noise
+        return round(ms * 1e6 * math.exp(self._random.gauss(-sigma * sigma / 2, sigma)))
+
+    def train(self, resident: bool) -> None:
+        """One step of the trainer."""
+        self.spend(self.costs.step)
+        if not resident:
+            self.spend(self.costs.copy)
+        if self.working:
+            self.spend(self.costs.contention)
+
+    def train_on(self, feed: Feed) -> None:
+        """One step; the proof knows where its batch lies."""
+        running = getattr(feed.proof, "_running", None)
+        self.train(running is not None and running.mode is Mode.RESIDENT)
+
+
+class Producer:
+    """Makes batches one after the other, `depth` ahead."""
+
+    helper_pid = 0
+
+    def __init__(self, script: Script, depth: int) -> None:
+        self._script, self._depth = script, depth
+
+    def start(self, epoch: int, step: int, epochs: int | None, place: Any, raw: bool) -> Stream:
+        return Stream(self._script, self._depth, place)
+
+    def use_memory(self, allocate: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Stream:
+    def __init__(self, script: Script, depth: int, place: Any) -> None:
+        self._script, self._depth, self._place = script, depth, place
+        self._cost = script.costs.make + (script.costs.fetch if script.cold else 0.0)
+        self._ends: deque[int] = deque()  # when each batch under way is ready
+        self._free, self._number, self.closed = 0, 0, False
+        script.working += 1
+
+    def __next__(self) -> Any:
+        script = self._script
+        while len(self._ends) <= self._depth:
+            self._free = max(self._free, script.now) + script.noisy(self._cost)
+            self._ends.append(self._free)
+        script.now = max(script.now, self._ends.popleft())
+        images = np.zeros((BATCH, SIZE, SIZE, 3), np.uint8)
+        labels, ids = np.zeros(BATCH, np.int64), np.arange(BATCH)
+        batch = Batch(images, labels, np.ones(BATCH, np.float32), ids, 0, self._number)
+        self._number += 1
+        return batch if self._place is None else self._place(batch)
+
+    @property
+    def ready(self) -> int:
+        return sum(end <= self._script.now for end in self._ends)
+
+    def close(self) -> None:
+        self._script.working -= not self.closed
+        self.closed = True
+
+
+class Pages:
+    """Instead of FilePages: the script's files."""
+
+    script: Script  # the one that runs
+
+    def __init__(self, source: Any) -> None:
+        pass
+
+    def check(self, ids: np.ndarray) -> ColdCheck:
+        return ColdCheck(verified=True)
+
+    def warm(self, ids: np.ndarray) -> None:
+        self.script.cold = False
+
+    def drop(self, ids: np.ndarray) -> float:
+        self.script.cold = True
+        return 0.0
+
+
+def scripted_feed(script: Script, **more: Any) -> Feed:
+    """A feed of this script; set `fastfeed.proof.session.FilePages` to Pages before a proof."""
+    Pages.script = script
+    source = ff.Arrays(np.zeros((400, SIZE, SIZE, 3), np.uint8), np.zeros(400, np.int64))
+    feed = Feed(source, [], batch=BATCH, threads=1, **more)
+    feed.timeline.clock = script
+    feed._producer = feed._cursor._producer = Producer(script, feed.prefetch)  # type: ignore[assignment]
+    return feed
+
+
+STARVED = Costs(step=40, copy=4, contention=6, make=80, fetch=30)
+FED = Costs(step=40, copy=2, contention=3, make=20, fetch=5)
+FETCHING = Costs(step=40, copy=0, contention=0, make=30, fetch=50)
+COPYING = Costs(step=20, copy=15, contention=2, make=25, fetch=4)
+EVEN = Costs(step=30, copy=3, contention=12, make=60, fetch=0)
+ALL = [STARVED, FED, FETCHING, COPYING, EVEN]

@@ -1,0 +1,112 @@
+"""`fastfeed plan` and `fastfeed show` of what lies around: small folders, tables, shards of any kind."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from helpers.photos import jpeg
+from helpers.records import record_folder
+from helpers.shards import shard_folder
+from helpers.tables import write
+from PIL import Image
+from typer.testing import CliRunner
+
+from fastfeed.cli import app
+from fastfeed.errors import ConfigError
+from fastfeed.sources.detect import kind_of
+
+
+def run(*words: object) -> str:
+    done = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "160"})
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for i in range(12):
+        path = tmp_path / "photos" / "ab"[i % 2] / f"{i}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(i, (24, 32)))
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def table(photos):
+    paths = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.jpg"))
+    return write(photos / "list.csv", {"path": paths, "label": [path[0] for path in paths]})
+
+
+def test_a_small_folder_is_planned_without_a_number_no_one_asked_for(photos):
+    found = json.loads(run("plan", photos, "--json"))
+    assert found["ranks"] == 8 and found["global_batch"] == 8
+    sizes = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+    read = found["bytes_per_rank"]["mean"] * 8 / (8 * found["steps"]) * 12
+    assert read == pytest.approx(sizes)
+    with pytest.raises(ConfigError, match="got 128 samples per step"):
+        run("plan", photos, "--batch", 128)
+
+
+def test_bytes_of_folders_and_tables_are_measured(photos, table):
+    for source in (photos, table):
+        out = run("plan", source, "-w", 2, "-b", 2)
+        row = next(line for line in out.splitlines() if line.startswith("bytes per rank"))
+        assert " 0 B" not in out and row.split()[-1] in ("kB", "B")
+        assert "files lie one by one" in out
+        assert "shards per rank" not in out
+
+
+def test_bytes_that_are_not_known_are_said_to_be_unknown(tmp_path):
+    gone = write(tmp_path / "t.csv", {"path": [f"{i}.jpg" for i in range(8)]})
+    out = run("plan", gone, "-w", 2, "-b", 2)
+    assert "unknown" in next(line for line in out.splitlines() if line.startswith("bytes per rank"))
+    assert json.loads(run("plan", gone, "-w", 2, "-b", 2, "--json"))["bytes_per_rank"] is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["train-*-of-01024", "gs://b/train-*-of-01024", "train-{00000..01023}-of-01024", "train-00000-of-00002"],
+)
+def test_names_of_tfrecords_without_an_extension(name):
+    assert kind_of(name) == "tfrecord"
+
+
+def test_names_that_look_like_them():
+    assert kind_of("train-00000-of-00002.parquet") == "table"
+    assert kind_of("photos-of-2019/cats") == "folder"
+    assert kind_of("best-of-2019") == "folder"
+
+
+@pytest.mark.parametrize("command", ["plan", "index"])
+def test_tfrecords_without_an_extension(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for k, path in enumerate(sorted(record_folder(tmp_path / "r", (3, 3)).glob("*.tfrecord"))):
+        path.rename(tmp_path / f"train-{k:05d}-of-00002")
+    assert "TFRecords" in run(command, "train-*-of-00002")
+
+
+def test_shows_shards_and_tables(tmp_path, photos, table):
+    shards = shard_folder(tmp_path / "shards", [3, 3])
+    records = record_folder(tmp_path / "records", (3, 3))
+    for source, said in (
+        (shards / "*.tar", "TarShards"), (records, "TFRecords"), (table, "Table"), (photos, "ImageFolder")
+    ):  # fmt: skip
+        out = run("show", source, "--out", tmp_path / "sheet.png", "-n", 4, "--size", 32)
+        assert said in out and "4 samples of epoch 0" in out
+        with Image.open(tmp_path / "sheet.png") as sheet:
+            assert len(np.unique(np.asarray(sheet.convert("RGB")).reshape(-1, 3), axis=0)) > 20
+    grid = run("show", shards / "*.tar", "--ops", "RandomFlip()", "--out", tmp_path / "ops.png", "--size", 32)
+    assert "1 rows" in grid or "1 row" in grid
+
+
+def test_shows_what_a_source_leaves_out(tmp_path):
+    shards = shard_folder(tmp_path / "shards", [3, 3])
+    path = shards / "s-001.tar"
+    path.write_bytes(path.read_bytes()[:1500])
+    for words in (("plan", shards / "*.tar", "-w", 1, "-b", 1),
+                  ("show", shards / "*.tar", "--out", tmp_path / "sheet.png", "-n", 2, "--size", 32)):  # fmt: skip
+        out = run(*words)
+        assert "s-001.tar: " in out and "see .notes" not in out

@@ -137,12 +137,7 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
 PROOFS = [  # what is trained is worthless
     Run("prove_torch.py", ("torch",), (*PHOTOS, "--seconds", "1")),
     Run("prove_jax.py", ("jax",), (*PHOTOS, "--seconds", "1")),
-    Run(
-        "prove_keras.py",
-        ("keras", "tensorflow"),
-        PHOTOS,
-        PROVE,
-    ),
+    Run("prove_keras.py", ("keras", "tensorflow"), PHOTOS, PROVE),
 ]
 
 
@@ -195,7 +190,7 @@ def test_keras_resumes_from_a_backup(photos: Path) -> None:
 
 def test_every_example_is_run_and_explained() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    assert files == {run.script for run in (*RUNS, *RECIPES)} | HELPERS, "a new example needs a row in RUNS"
+    assert files == {run.script for run in (*RUNS, *PROOFS, *RECIPES)} | HELPERS, "a new example needs a row in RUNS"
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []
 

@@ -43,14 +43,26 @@ def analyze(
     """Find out why the devices of these traces were idle, and whether input is to blame.
 
     Args:
-        traces: of one run; several ranks may be in one trace or in one each. Merge timelines first (see `merge`).
-        input_range: a regular expression; ranges whose names match count as waiting for input.
-        last_steps: judge only this many of the last steady steps.
-        again: the command to measure again, shown in the report.
+        traces (Sequence[Trace]): Traces of one run; several ranks may be in one trace or in one each. Merge timelines
+            first (see `merge`).
+        input_range (str): A regular expression; ranges whose names match count as waiting for input, as do known
+            names. Default: "".
+        last_steps (int | None): Judge only this many of the last steady steps. At least 1. Default: None, all of them.
+        again (str): The command to measure again, shown in the report. Default: "".
+
+    Returns:
+        A `Result`: the verdict, for each device where its idle time went (causes sum to it exactly, in nanoseconds),
+        ranks, feeds, and notes of the readers.
 
     Raises:
-        TraceError: the traces cannot be of one run.
+        TraceError: The traces cannot be of one run.
         ConfigError: `input_range` is not a regular expression.
+
+    Example:
+        >>> from fastfeed import profiler
+        >>> result = profiler.analyze([profiler.read("trace.json")])
+        >>> result.verdict.word, result.verdict.headline
+        ('severe', 'The GPU is severely starved: 30.0 % of the time it waits for input (idle 30.1 %).')
     """
     analyses = [analysis for index, trace in enumerate(traces) for analysis in _devices(index, trace, input_range)]
     names = labels([(traces[analysis.trace], analysis.device) for analysis in analyses], len(traces))

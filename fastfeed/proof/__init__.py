@@ -6,5 +6,5 @@ session        which batch comes next, and when a block of steps begins and ends
 modes, design  the five modes, their order, and how many steps of each
 page_cache     makes the files of coming batches warm or cold
 statistics     block means into parts with intervals; `result` what is known in the end, `whatif` what would help
-text, web      the report; `ranks` one row per number of ranks; `runner` starts the trainer
+text, page     the report (`sentences`: what both say); `ranks` one row per number of ranks; `runner` starts the trainer
 """

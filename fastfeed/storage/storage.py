@@ -6,27 +6,25 @@ that one policy decides how often and how long.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import REASONS
 from fastfeed.storage.byte_range import ByteRange, Stat, is_local, stat_of
-from fastfeed.storage.cached_reads import CachedRead, ChunkFetches
-from fastfeed.storage.clients import connect, explain, parse_uri
-from fastfeed.storage.disk_cache import Cache, Chunk
-from fastfeed.storage.event_loop import Submissions, completed, defer, launch, results
-from fastfeed.storage.filesystem import DaemonThreads, call, list_files, read_range
-from fastfeed.storage.health import Health
+from fastfeed.storage.clients import explain
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.endpoints import Endpoint, Endpoints
+from fastfeed.storage.event_loop import Submissions, defer, launch, results
+from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.pending import Pending
+from fastfeed.storage.range_reads import RangeReads
 from fastfeed.storage.request_limit import Limiter
-from fastfeed.storage.retry import Latencies, RetryPolicy, Unread, retry
-from fastfeed.storage.s3 import S3Reader, is_s3
+from fastfeed.storage.retry import RetryPolicy, Unread, retry
 from fastfeed.system.forks import after_fork
 
 __all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
@@ -38,28 +36,29 @@ _STAT_ATTEMPTS = 10  # for stat and listings: a wrong path should fail soon, at 
 
 _PUBLIC_OPTIONS = ("anon", "endpoint_url", "project", "requester_pays")  # options without secrets
 
-_writers = DaemonThreads(4, "storage-cache")
 _storages: weakref.WeakSet[Storage] = weakref.WeakSet()
 _inherited: list[Any] = []  # file systems of the process that this one was forked from
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Endpoint:
-    """A file system and its latencies."""
-
-    system: Any
-    s3: S3Reader | None  # reads, where it is S3
-    health: Health
-    reads: Latencies = field(default_factory=Latencies)
-    stats: Latencies = field(default_factory=Latencies)
-    calls: Latencies = field(default_factory=Latencies)
-
-
 class Storage:
-    """Reads, stats and lists objects. Connects on first use; pickles; thread-safe.
+    """Reads, stats and lists objects on S3, Google Cloud, Azure, the web, or any other file system of fsspec.
 
-    `options` go to fsspec: key, secret, endpoint_url, anon, token... Up to `in_flight` requests run at once, plus
-    hedged requests for those that lag.
+    It connects on first use, can be pickled, and may be used by many threads.
+
+    Args:
+        options (dict[str, Any] | None): Passed to fsspec's client: key, secret, endpoint_url, anon, token...
+            Default: None, what the client finds itself (environment, profiles, machine roles).
+        cache (Cache | None): Keeps what was read on a local disk. Default: None, nothing is kept.
+        in_flight (int): Requests that run at once, plus hedged requests for those that lag. At least 1. Default: 64.
+        policy (RetryPolicy | None): How long and how often a read is tried. Default: None, `RetryPolicy()`, a minute.
+
+    Raises:
+        ConfigError: `in_flight` is less than 1.
+
+    Example:
+        >>> storage = ff.sources.Storage({"anon": True}, in_flight=8)
+        >>> storage
+        Storage(anon=True)
     """
 
     def __init__(
@@ -77,11 +76,9 @@ class Storage:
         self._forget()
 
     def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._endpoints: dict[str, _Endpoint] = {}
-        self._systems: dict[str, _Endpoint] = {}
+        self._endpoints = Endpoints(self.options, self.in_flight, cached=self.cache is not None)
         self._limiter = Limiter(self.in_flight)
-        self._chunks = ChunkFetches(self._fetch_chunk)
+        self._reads = RangeReads(self._endpoints, self._limiter, self.cache, self.policy)
         _storages.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,73 +91,72 @@ class Storage:
     # -- reading
 
     def fetch(self, spans: Sequence[ByteRange]) -> list[Pending]:
-        """Start reading; each result is all of the requested bytes, or Unread."""
+        """Start to read; does not wait.
+
+        Args:
+            spans (Sequence[ByteRange]): What to read.
+
+        Returns:
+            One `Pending` per range, in their order; its `result()` is all of the requested bytes, or an `Unread` that
+            says why there are none.
+
+        Raises:
+            ConfigError: A range ends before it starts, or its address has an unknown protocol.
+            MissingExtra: The client of this protocol is not installed.
+
+        Example:
+            >>> from fastfeed.storage.storage import ByteRange
+            >>> (pending,) = ff.sources.Storage().fetch([ByteRange("photos.csv", 0, 4)])
+            >>> pending.result(timeout=10)
+            b'path'
+        """
         submissions: Submissions = []
-        pendings = [self._prepare(span, submissions) for span in spans]
+        pendings = [self._reads.begin(span, submissions) for span in spans]
         launch(submissions)
         return pendings
 
     def read(self, spans: Sequence[ByteRange]) -> list[bytes | Unread]:
-        """Read and wait."""
+        """Read, and wait for it.
+
+        Args:
+            spans (Sequence[ByteRange]): What to read.
+
+        Returns:
+            For each range all of the requested bytes, or an `Unread` that says why there are none.
+
+        Raises:
+            ConfigError: A range ends before it starts, or its address has an unknown protocol.
+            MissingExtra: The client of this protocol is not installed.
+
+        Example:
+            >>> from fastfeed.storage.storage import ByteRange
+            >>> ff.sources.Storage().read([ByteRange("photos.csv", 5, 11), ByteRange("missing.csv")])[0]
+            b'animal'
+        """
         return results(self.fetch(spans))
-
-    def _prepare(self, span: ByteRange, submissions: Submissions) -> Pending:
-        stat = span.stat
-        if stat is not None and span.stop is None:
-            span = replace(span, stop=stat.size)
-        if span.start < 0 or (span.stop is not None and span.stop < span.start):
-            raise ConfigError(f"a byte range must have 0 <= start <= stop, got {span.start}, {span.stop}")
-        if stat is not None and span.stop is not None and span.stop > stat.size:
-            return completed(Unread("truncated", f"it ends at {stat.size}, bytes up to {span.stop} were asked for"))
-        if span.start == span.stop:
-            return completed(b"")
-        if self.cache is None or stat is None or span.stop is None:
-            return defer(submissions, partial(self._get, *self._endpoint(span.uri), span))
-        self._endpoint(span.uri)  # connects here, where an error can be raised
-        missing = self.cache.missing(span.uri, stat.version, span.start, span.stop, stat.size)
-        work = defer(submissions, partial(self._chunks.pieces, span, missing)) if missing else None
-        return CachedRead(span, self.cache, work, partial(self._refetch, span))
-
-    def _refetch(self, span: ByteRange, chunks: Sequence[Chunk]) -> Future[Any]:
-        submissions: Submissions = []
-        work = defer(submissions, partial(self._chunks.pieces, span, chunks))
-        launch(submissions)
-        return work
-
-    async def _get(self, endpoint: _Endpoint, path: str, span: ByteRange) -> bytes | Unread:
-        size = 0 if span.stop is None else span.stop - span.start
-        async with self._limiter.permit() as permit:
-            request = partial(read_range, endpoint.system, endpoint.s3, path, span)
-            latencies = endpoint.reads if size else None  # where the size is not known, none can be said to lag
-            return _checked(
-                span, await retry(request, size, explain, self.policy, latencies, permit.pause, endpoint.health)
-            )
-
-    async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
-        """Fetch a chunk and cache it while holding the permit: a slow disk slows the network down."""
-        endpoint, path = self._endpoint(span.uri)
-        request = partial(
-            read_range, endpoint.system, endpoint.s3, path, replace(span, start=chunk.start, stop=chunk.stop)
-        )
-        async with self._limiter.permit() as permit:
-            size = chunk.stop - chunk.start
-            data = await retry(request, size, explain, self.policy, endpoint.reads, permit.pause, endpoint.health)
-            if isinstance(data, bytes) and self.cache is not None and span.stat is not None:
-                stat = span.stat
-                put = partial(self.cache.put, span.uri, stat.version, chunk.number, data, stat.size)
-                await _writers.run(put)
-        return _checked(span, data)
 
     # -- stat and listing
 
     def stat(self, uris: Sequence[str]) -> list[Stat | Unread]:
-        """Size and version of each object."""
+        """Ask for size and version of objects.
+
+        Args:
+            uris (Sequence[str]): Addresses, such as "s3://bucket/a.jpg", or paths.
+
+        Returns:
+            For each a `Stat`, or an `Unread` that says why there is none.
+
+        Example:
+            >>> stat, missing = ff.sources.Storage().stat(["photos.csv", "missing.csv"])
+            >>> stat.size > 100, missing.reason
+            (True, 'not_found')
+        """
         submissions: Submissions = []
-        pending = [defer(submissions, partial(self._stat, *self._endpoint(uri))) for uri in uris]
+        pending = [defer(submissions, partial(self._stat, *self._endpoints.at(uri))) for uri in uris]
         launch(submissions)
         return results(pending)
 
-    async def _stat(self, endpoint: _Endpoint, path: str) -> Stat | Unread:
+    async def _stat(self, endpoint: Endpoint, path: str) -> Stat | Unread:
         async with self._limiter.permit() as permit:
             request = partial(call, endpoint.system, "info", path)
             policy = replace(self.policy, attempts=min(self.policy.attempts, _STAT_ATTEMPTS))
@@ -174,10 +170,29 @@ class Storage:
         return stat_of(info)
 
     def find(self, pattern: str) -> list[tuple[str, Stat]]:
-        """Files that match a pattern (*, ?, [) or lie below a folder, sorted: (uri, stat) each. SourceError."""
+        """List the files that match a pattern, or lie below a folder.
+
+        Args:
+            pattern (str): The address of a folder, or one with `*`, `?` (not on the web) and `[...]`; not a path.
+
+        Returns:
+            (address, `Stat`) of each file, sorted by address. Empty where nothing matches.
+
+        Raises:
+            SourceError: The listing failed, or a file's size cannot be learned.
+
+        Example:
+            >>> import fsspec
+            >>> fsspec.filesystem("memory").pipe({"/cats/1.jpg": b"..", "/cats/2.jpg": b"...", "/cats/list.txt": b""})
+            >>> [(uri, stat.size) for uri, stat in ff.sources.Storage().find("memory://cats/*.jpg")]
+            [('memory://cats/1.jpg', 2), ('memory://cats/2.jpg', 3)]
+        """
         magic = "*[" if pattern.startswith("http") else "*?["  # an address on the web may have a query
         verb = "glob" if any(mark in pattern for mark in magic) else "find"
-        infos, spell = self._list(pattern, partial(list_files, verb=verb), default={}), self._spelling(pattern)
+        infos, spell = (
+            self._list(pattern, partial(list_files, verb=verb), default={}),
+            self._endpoints.spelling(pattern),
+        )
         files = {spell(name): info for name, info in infos.items() if info.get("type", "file") == "file"}
         unsized = [uri for uri, info in files.items() if info.get("size") is None]  # of web servers
         stats: dict[str, Stat] = {uri: stat_of(info) for uri, info in files.items()}
@@ -188,10 +203,26 @@ class Storage:
         return sorted(stats.items())
 
     def folder(self, address: str) -> list[dict[str, Any]]:
-        """Entries directly in a folder, sorted by name: fsspec's infos, with a `uri` added. SourceError."""
+        """List what is directly in a folder.
+
+        Args:
+            address (str): The folder.
+
+        Returns:
+            fsspec's info of each entry, with its address added as "uri"; sorted by name.
+
+        Raises:
+            SourceError: The listing failed, or there is no such folder.
+
+        Example:
+            >>> import fsspec
+            >>> fsspec.filesystem("memory").pipe({"/dogs/small/1.jpg": b"..", "/dogs/list.txt": b""})
+            >>> [(info["uri"], info["type"]) for info in ff.sources.Storage().folder("memory://dogs")]
+            [('memory://dogs/list.txt', 'file'), ('memory://dogs/small', 'directory')]
+        """
         infos: list[dict[str, Any]] = self._list(address, lambda system, path: call(system, "ls", path, detail=True))
-        spell = self._spelling(address)
-        _, path = self._endpoint(address)
+        spell = self._endpoints.spelling(address)
+        _, path = self._endpoints.at(address)
         entries = [info for info in infos if info["name"].rstrip("/") != path.rstrip("/")]
         return sorted((info | {"uri": spell(info["name"])} for info in entries), key=lambda info: info["name"])
 
@@ -209,8 +240,23 @@ class Storage:
     def submit(
         self, address: str, operation: Callable[[Any, str], Awaitable[T]], policy: RetryPolicy | None = None
     ) -> Future[T | Unread]:
-        """Start `operation(file system, path)` in the event loop; it is retried when it fails."""
-        (endpoint, path), policy = self._endpoint(address), policy or self.policy
+        """Start an operation of one's own in the event loop; it is repeated when it fails.
+
+        Args:
+            address (str): Says which file system, and which path.
+            operation (Callable[[Any, str], Awaitable[T]]): Called with fsspec's file system and the path.
+            policy (RetryPolicy | None): How long and how often to try. Default: None, the policy of this storage.
+
+        Returns:
+            A future of what the operation returned, or of an `Unread`.
+
+        Example:
+            >>> from fastfeed.storage.storage import call
+            >>> storage = ff.sources.Storage()
+            >>> storage.submit("photos.csv", lambda system, path: call(system, "exists", path)).result()
+            True
+        """
+        (endpoint, path), policy = self._endpoints.at(address), policy or self.policy
         request, latencies = partial(operation, endpoint.system, path), endpoint.calls if policy.hedge else None
 
         async def work() -> T | Unread:
@@ -222,50 +268,9 @@ class Storage:
         launch(submissions)
         return future
 
-    # -- connecting
-
-    def _endpoint(self, uri: str) -> tuple[_Endpoint, str]:
-        """The file system of an address, and the path in it."""
-        protocol, _, remainder = uri.partition("://")
-        key = f"{protocol}://{remainder.partition('/')[0]}" if remainder else "file"
-        endpoint = self._endpoints.get(key)
-        if endpoint is None:
-            with self._lock:
-                system = repr(parse_uri(uri))
-                if system not in self._systems:
-                    client = connect(uri, self.options, self.in_flight)
-                    reader = S3Reader(client) if is_s3(client) else None
-                    self._systems[system] = _Endpoint(client, reader, Health(key))
-                # hosts of the web share a client, not their health
-                health = Health(key, cached=self.cache is not None)
-                endpoint = self._endpoints[key] = replace(self._systems[system], health=health)
-        return endpoint, endpoint.system._strip_protocol(uri)
-
-    def _spelling(self, address: str) -> Callable[[str], str]:
-        """A function that writes paths in the file system of `place` as addresses like it."""
-        protocol, _, remainder = address.partition("://")
-        host = remainder.partition("/")[0]
-        (endpoint, _), about = self._endpoint(address), parse_uri(address)
-
-        def spell(path: str) -> str:
-            bare = path.lstrip("/")
-            for uri in (f"{protocol}://{bare}", f"{protocol}://{path}", f"{protocol}://{host}/{bare}"):
-                if "://" not in path and parse_uri(uri) == about and endpoint.system._strip_protocol(uri) == path:
-                    return uri
-            return endpoint.system.unstrip_protocol(path)
-
-        return spell
-
     def __repr__(self) -> str:
         options = ", ".join(f"{k}={v!r}" if k in _PUBLIC_OPTIONS else f"{k}=..." for k, v in self.options.items())
         return f"Storage({options})"
-
-
-def _checked(span: ByteRange, data: bytes | Unread) -> bytes | Unread:
-    """An object that is shorter than when it was listed has been replaced."""
-    if isinstance(data, Unread) and data.reason == "truncated" and span.stat is not None:
-        return Unread("changed", f"{data.detail}; it had {span.stat.size} bytes when it was listed")
-    return data
 
 
 def _message(why: Unread) -> str:
@@ -274,7 +279,7 @@ def _message(why: Unread) -> str:
 
 def _forked() -> None:
     for storage in list(_storages):
-        _inherited.append(storage._systems)  # closing them would close connections that the parent still uses
+        _inherited.append(storage._endpoints)  # closing them would close connections that the parent still uses
         storage._forget()
 
 

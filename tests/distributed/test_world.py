@@ -10,7 +10,8 @@ import random
 
 import pytest
 
-from fastfeed.distributed.world import LAUNCHERS, World, tasks_per_node
+from fastfeed.distributed.launchers import LAUNCHERS, tasks_per_node
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from helpers.mosaic import mds_folder, raw_folder
 from helpers.photos import folder
+from helpers.profiler.kineto_files import starved_steps, write
 from helpers.records import record_folder
 from helpers.shards import shard_folder
 
 
 def example_files(root: Path) -> Path:
-    """photos/ with two classes, photos.csv and boxes.json about it, shards in every format, MNIST, CIFAR-10."""
+    """photos/ with two classes, photos.csv, boxes.json, shards in every format, MNIST, CIFAR-10, a trace."""
     photos = folder(root / "photos", {"cat": 3, "dog": 3})
     names = [path.relative_to(photos).as_posix() for path in sorted(photos.rglob("*.jpg"))]
     rows = [f"photos/{name},{name.split('/')[0]},{1 + i % 2}" for i, name in enumerate(names)]
@@ -31,6 +32,7 @@ def example_files(root: Path) -> Path:
     record_folder(root / "tfrecord", [4, 4])
     mds_folder(root / "mds", [4, 4])
     raw_folder(root / "raw", [4, 4])
+    write(root / "trace.json", starved_steps())
     mnist(root / "mnist")
     _cifar(root / "cifar-10-batches-bin")
     return root

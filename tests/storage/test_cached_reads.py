@@ -249,7 +249,7 @@ def test_a_pending_read_holds_its_own_bytes_alone(cache):
         store.read([cached(500, 501)])
         references = sys.getrefcount(came[0])
     assert references == 2, "the list here, and the argument of the call"
-    assert not store._chunks._flights
+    assert not store._reads._chunks._flights
 
 
 def test_a_slow_disk_holds_back_the_network(cache, monkeypatch):

@@ -131,7 +131,7 @@ def test_it_connects_once(monkeypatch):
     monkeypatch.setattr("helpers.lakes.LakeFileSystem.__init__", lambda self, water, **_: made.append(time.sleep(0.01)))
     store = storage(Lake())
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: store._endpoint(f"lake://bucket{i}/x"), range(30)))
+        list(pool.map(lambda i: store._endpoints.at(f"lake://bucket{i}/x"), range(30)))
     assert len(made) == 1
 
 
@@ -141,7 +141,7 @@ def test_hosts_are_told_apart(monkeypatch):
         "helpers.lakes.LakeFileSystem._get_kwargs_from_urls", lambda uri: {"host": uri[7:].partition("/")[0]}
     )
     store = storage(Lake())
-    first, second, again = (store._endpoint(f"lake://{host}/x")[0] for host in ("one", "two", "one"))
+    first, second, again = (store._endpoints.at(f"lake://{host}/x")[0] for host in ("one", "two", "one"))
     assert first is again
     assert first is not second
 

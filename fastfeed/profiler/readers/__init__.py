@@ -45,7 +45,26 @@ def detect(path: str | os.PathLike[str]) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
-    """The trace in a file of any dialect."""
+    """Read a trace file of any dialect: its content says which, not its name.
+
+    Args:
+        path (str | os.PathLike[str]): An export of Nsight Systems (SQLite, or a report where nsys is installed), a file
+            or printed table of nvprof, a Chrome trace of PyTorch, JAX or TensorFlow, an XPlane, or a timeline of
+            fastfeed; also compressed (gzip, zip, xz, bzip2, zstd).
+
+    Returns:
+        The `Trace`: device operations, calls and ranges of the host, in nanoseconds.
+
+    Raises:
+        TraceError: The file is not a trace, or too damaged to tell anything; the message says what it is.
+        OSError: The file cannot be opened.
+
+    Example:
+        >>> from fastfeed import profiler
+        >>> trace = profiler.read("trace.json")
+        >>> len(trace.ops.start), trace.name(trace.ranges.name[0])
+        (56, 'ProfilerStep#0')
+    """
     path = Path(path)
     head = _head(path)
     if not (head.startswith(SQLITE) and decompress.is_compressed(path)):

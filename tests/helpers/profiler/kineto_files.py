@@ -90,6 +90,19 @@ def training() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def starved_steps(steps: int = 8) -> list[dict[str, Any]]:
+    """Steps of 100 ms that wait 30 ms for their batch."""
+    events = []
+    for step in range(steps):
+        start, waits = step * 100_000, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        events.append(event("user_annotation", f"ProfilerStep#{step}", start, 100_000))
+        events.append(event("user_annotation", waits, start, 30_000))
+        for k in range(7):
+            at, corr = start + 30_000 + k * 10_000, step * 10 + k
+            events += [launch(corr, at), kernel(corr, at + 5, 9_990)]
+    return events
+
+
 _CALL = """  {
     "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": %(pid)d, "tid": %(pid)d,
     "ts": %(call)s, "dur": 4.211,

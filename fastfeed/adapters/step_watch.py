@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from fastfeed.feed.live_status import LiveStatus
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import State
+from fastfeed.system.clocks import steady_ns
 
 __all__ = ["GPUStarved", "StepWatch"]
 
@@ -44,7 +44,7 @@ class StepWatch:
         warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was spent waiting;
             None: never. Default: 0.2.
         every (int): Steps between new values. Default: 50.
-        clock (Callable): Nanoseconds that never go back. Default: time.monotonic_ns.
+        clock (Callable): Nanoseconds that never go back. Default: time.perf_counter_ns.
 
     Raises:
         ConfigError: `data` cannot be watched, or another argument is not allowed.
@@ -59,7 +59,7 @@ class StepWatch:
     """
 
     def __init__(
-        self, data: Any, warn: float | None = 0.2, every: int = 50, clock: Callable[[], int] = time.monotonic_ns
+        self, data: Any, warn: float | None = 0.2, every: int = 50, clock: Callable[[], int] = steady_ns
     ) -> None:
         if warn is not None and (isinstance(warn, bool) or not isinstance(warn, (int, float)) or not 0 < warn <= 1):
             raise ConfigError(f"warn must be a share of the time in (0, 1], or None, got {warn!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +10,7 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.feed.live_status import LiveStatus, SlowCounts
 from fastfeed.feed.stats import Meter
+from fastfeed.system.clocks import steady_ns
 from fastfeed.version import __version__
 
 __all__ = ["Watched", "watched"]
@@ -99,7 +99,7 @@ class Watched(Generic[T]):
             >>> list(loader.walk(batch * 2 for batch in [1, 2, 3]))
             [2, 4, 6]
         """
-        meter, live, clock = self._meter, self.live, time.monotonic_ns
+        meter, live, clock = self._meter, self.live, steady_ns
         batches, epoch, step = iter(data), self._epoch, 0
         self._epoch += 1
         meter.pause()
@@ -131,7 +131,7 @@ class Watched(Generic[T]):
             >>> next(batches)
             2
         """
-        now = time.monotonic_ns()
+        now = steady_ns()
         self._meter.record_request(now, 0)
         self.live.paused(now)
 

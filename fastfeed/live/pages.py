@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from fastfeed.runtime.live_folder import is_alive
 from fastfeed.runtime.live_page import Page, PageError, read_page
+from fastfeed.system.clocks import steady_ns
 
 __all__ = ["KEPT_S", "FoundPage", "Pages", "find_pages"]
 
@@ -42,7 +42,7 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
         pid: Only pages of this process.
         now_ns: CLOCK_MONOTONIC, for tests.
     """
-    now_ns = time.monotonic_ns() if now_ns is None else now_ns
+    now_ns = steady_ns() if now_ns is None else now_ns
     pages: list[FoundPage] = []
     problems: list[str] = []
     removed = denied = 0

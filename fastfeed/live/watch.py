@@ -19,6 +19,7 @@ from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.runtime.live_page import read_page
+from fastfeed.system.clocks import steady_ns
 
 __all__ = ["Row", "View", "Watch"]
 
@@ -71,7 +72,7 @@ class Watch:
         folders: Sequence[str],
         pid: int | None = None,
         gpus: Gpus | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
+        clock: Callable[[], int] = steady_ns,
         root: Path = Path("/"),
         wall: Callable[[], float] = time.time,
     ) -> None:

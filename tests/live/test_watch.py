@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -47,6 +48,22 @@ def test_states_follow_within_twenty_seconds(tmp_path, trainer):
     assert states[59] is State.FED
     changes = sum(a is not b for a, b in pairwise(states))
     assert changes <= 8  # over TIGHT and STARVED, never back and forth
+
+
+@pytest.mark.parametrize("step_s", [-3600, -3, 86_400])
+def test_a_clock_that_steps_changes_times_of_day_alone(tmp_path, trainer, step_s):
+    day = 1_800_000_000.0
+    steady = looks(tmp_path, trainer)
+    stepping = Watch([str(tmp_path)], clock=lambda: trainer.now, wall=lambda: day)
+    for second in range(30):
+        day += 1 + step_s * (second == 15)
+        trainer.train(1, 0.1)
+        view, expected = stepping.look(), steady.look()
+        assert view.wall_s == day
+        assert view.rows[0].short == expected.rows[0].short
+        assert view.rows[0].waits == expected.rows[0].waits
+        assert view.rows[0].judgment.state is expected.rows[0].judgment.state
+    assert view.rows[0].judgment.state is State.STARVED
 
 
 def test_the_windows_and_the_remedy(tmp_path, trainer):
@@ -184,6 +201,28 @@ def test_the_command(tmp_path, trainer):
     assert max(len(line) for line in once.stdout.splitlines()) <= 40
     data = json.loads(watch_command(tmp_path, os.getpid(), "--once", "--json").stdout)
     assert data["feeds"][0]["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("term", ["dumb", None])
+def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
+    trainer.train(1)
+    environment = os.environ | {"FASTFEED_LIVE": str(tmp_path), "PYTHONUNBUFFERED": "1", "TERM": term or ""}
+    if term is None:
+        del environment["TERM"]
+    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "watch", "--every", "0.2"]
+    watch = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    screens = 0
+    lines = []
+    while screens < 3:
+        lines.append(watch.stdout.readline())
+        assert lines[-1], watch.stderr.read()
+        screens += "rank 0" in lines[-1]
+    watch.send_signal(signal.SIGINT)
+    rest, errors = watch.communicate(timeout=60)
+    assert "\x1b" not in "".join(lines) + rest
+    assert errors == ""
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -148,6 +149,7 @@ def main() -> int:
     kept = ROOT / "build" / "fuzz" / "readers" / (options.reader or "all")
     kept.mkdir(parents=True, exist_ok=True)
     dice, outcomes, findings = random.Random(options.seed), Counter[str](), dict[str, str]()
+    warnings.simplefilter("error", RuntimeWarning)  # of NumPy: a figure that is not one
     signal.signal(signal.SIGVTALRM, _too_long)
     nsight.find = lambda: None  # Nsight Systems is not ours to bend
     with tempfile.TemporaryDirectory() as made:

@@ -77,11 +77,12 @@ def _copies(trace: Trace, attribution: Attribution, rows: np.ndarray, steps: int
         return {}
     size, span = ops.bytes[copies], spans(ops.start[copies], ops.end[copies])
     spent = int((span[:, 1] - span[:, 0]).sum())
-    metrics = {"h2d_gbps": float(size.sum()) / max(spent, 1)}
+    total = float(size.sum(dtype=float))  # a damaged trace may claim more than 64 bits hold
+    metrics = {"h2d_gbps": total / max(spent, 1)}
     if steps:
-        metrics["h2d_mb_per_step"] = float(size.sum()) / steps / 1e6
+        metrics["h2d_mb_per_step"] = total / steps / 1e6
     if (ops.pageable[copies] >= 0).any():
-        metrics["h2d_pageable"] = float(size[ops.pageable[copies] == 1].sum() / size.sum())
+        metrics["h2d_pageable"] = float(size[ops.pageable[copies] == 1].sum(dtype=float)) / total
     copying = union(span)
     metrics["prefetched"] = measure(intersect(copying, attribution.busy["compute"])) / max(measure(copying), 1)
     return metrics

@@ -77,6 +77,16 @@ def test_copies_by_their_bytes():
     assert "h2d_mb_per_step" not in device.metrics
 
 
+def test_copies_that_claim_more_bytes_than_64_bits_hold():
+    builder = TraceBuilder()
+    for at, pageable in ((0, 1), (2, 0), (4, 0), (6, 0)):
+        builder.op(at * MS, (at + 1) * MS, (-5, -4), kind=Kind.H2D, bytes=1 << 62, pageable=pageable, stream=9)
+    builder.op(7 * MS, 10 * MS, (-1, 0))
+    (device,) = analyze([builder.trace()]).devices
+    assert device.metrics["h2d_pageable"] == 0.25
+    assert device.metrics["h2d_gbps"] == pytest.approx(2**62 / MS)
+
+
 def test_synchronizing_counts_only_the_idle_part_as_lost():
     builder = TraceBuilder()
     builder.call(20 * MS, 102 * MS, "cudaDeviceSynchronize")

@@ -73,11 +73,13 @@ def merge(trace: Trace, side: Trace) -> Trace:
     if not inside.any():
         distance = _time_distance(start[is_mapped], end[is_mapped], window)
         return trace.with_notes(f"{name} is not used: {distance}; is it of this run?")
-    duplicate = np.zeros(len(inside), bool)
-    for key in side_rows.keys() & trace_rows.keys():
-        duplicate[side_rows[key][nearest(ranges_by_key[0][key], ranges_by_key[1][key] + alignment.shift)[1]]] = True
-    new = inside & ~duplicate
     names, name_index = _merge_names(trace.names, side.names)
+    duplicate, domain = np.zeros(len(inside), bool), trace.ranges.domain.copy()
+    for key in side_rows.keys() & trace_rows.keys():
+        ours, theirs = nearest(ranges_by_key[0][key], ranges_by_key[1][key] + alignment.shift)
+        duplicate[side_rows[key][theirs]] = True
+        domain[trace_rows[key][ours]] = name_index[side.ranges.domain[side_rows[key][theirs]]]  # the feed's id
+    new = inside & ~duplicate
     ranges = table(
         Ranges, start=start[new], end=end[new], thread=mapping.thread[side.ranges.thread[new]],
         name=name_index[side.ranges.name[new]], kind=side.ranges.kind[new], domain=name_index[side.ranges.domain[new]],
@@ -92,7 +94,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
     feeds = [*_feeds_of(trace), *_shifted_feeds(side, mapping.process, alignment.shift)]
     merged = replace(
         trace, names=names, processes=mapping.processes, threads=mapping.threads,
-        ranges=_concatenated(trace.ranges, ranges), metadata={**trace.metadata, "feeds": feeds},
+        ranges=_concatenated(replace(trace.ranges, domain=domain), ranges), metadata={**trace.metadata, "feeds": feeds},
     )  # fmt: skip
     return merged.with_notes(*notes, *filter(None, [how]), *mapping.notes)
 

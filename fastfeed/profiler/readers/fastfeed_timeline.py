@@ -1,6 +1,6 @@
 """Reads fastfeed's own timeline: JSON lines of several feeds, ranks and processes, as one trace on the wall clock.
 
-Spans become Ranges named "fastfeed:<stage>". `Trace.metadata["feeds"]` has one dict per feed: feed, pid, name, rank,
+Spans become Ranges named "fastfeed:<stage>", their domain is the id of their feed. `Trace.metadata["feeds"]` has one dict per feed: feed, pid, name, rank,
 host, start, end (on the trace's clock), batches, waited_ns, stages {stage: (spans, ns)}, threads (that decoded),
 busiest, and `waits`, int64 (n, 3): batch, start, end of each time the trainer waited. `Trace.metadata["batches"]` is
 the batch number of each row of `Trace.ranges`. A helper process of a feed has its own dict, with the first five keys.
@@ -186,8 +186,9 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
             threads.setdefault((processes[hosts[pid], pid], tid), len(threads)) for pid, tid in rows[:, (0, 5)].tolist()
         ]
         shifted = rows[:, 3:5] + offsets.get(feed.id, 0)
-        columns.append(np.column_stack([shifted, np.array(thread, np.int64).reshape(-1, 1), rows[:, 1:3]]))
-    all_rows = np.concatenate([np.empty((0, 5), np.int64), *columns])
+        of_feed = np.full((len(rows), 1), strings[feed.id])
+        columns.append(np.column_stack([shifted, np.array(thread, np.int64).reshape(-1, 1), rows[:, 1:3], of_feed]))
+    all_rows = np.concatenate([np.empty((0, 6), np.int64), *columns])
     base = int(all_rows[:, 0].min()) if len(all_rows) else 0
     all_rows[:, :2] -= base
     summaries: list[dict[str, Any]] = []
@@ -203,7 +204,7 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
         tuple(Thread(process, tid) for process, tid in threads),
         ranges=table(
             Ranges, start=all_rows[:, 0], end=all_rows[:, 1], thread=all_rows[:, 2], name=all_rows[:, 3],
-            kind=np.full(len(all_rows), RangeKind.FEED),
+            kind=np.full(len(all_rows), RangeKind.FEED), domain=all_rows[:, 5],
         ),
         metadata={"feeds": summaries, "batches": all_rows[:, 4]},
     )  # fmt: skip
@@ -232,7 +233,7 @@ def _median(values: list[int]) -> int:
 
 
 def _feed_summaries(feed: _FeedSpans, rows: np.ndarray, base: int, strings: Strings) -> list[dict[str, Any]]:
-    """Summaries of one feed and of its helper processes; rows are start, end, thread, stage, batch."""
+    """Summaries of one feed and of its helper processes; rows are start, end, thread, stage, batch, feed."""
     headers = {header[0]: header for header in feed.headers}.values()
     summaries = [
         {"feed": feed.id, "pid": pid, "name": name, "rank": rank, "host": host} for pid, rank, host, name in headers

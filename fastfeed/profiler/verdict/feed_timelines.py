@@ -33,10 +33,15 @@ def _of(trace: Trace) -> list[FeedResult]:
     if not feeds:  # NVTX ranges alone: one feed per process
         feeds = [{"feed": "", "pid": process.pid, "rank": process.rank or 0} for process in trace.processes]
     process = np.array([thread.process for thread in trace.threads] or [0])
+    by_feed = _by_feed(feeds)
+    ids = [trace.names.index(id) if id in trace.names else -2 for id, _ in by_feed]
+    is_told = np.isin(ranges.domain, ids)  # which feed it is of; NVTX ranges that no timeline has do not say
     results = []
-    for pids, feed in _by_feed(feeds).items():
-        processes = [index for index, item in enumerate(trace.processes) if item.pid in pids[1]]
-        rows = np.flatnonzero(is_feed & np.isin(process[ranges.thread], processes))
+    for id, ((_, pids), feed) in zip(ids, by_feed.items(), strict=True):
+        processes = [index for index, item in enumerate(trace.processes) if item.pid in pids]
+        alone = sum(bool(pids & others) for _, others in by_feed) == 1
+        mine = np.where(is_told, ranges.domain == id, alone)
+        rows = np.flatnonzero(is_feed & mine & np.isin(process[ranges.thread], processes))
         if len(rows):
             results.append(_result(trace, rows, feed))
     return results

@@ -111,15 +111,17 @@ def judge(
 
 
 def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) -> Verdict:
-    waited = max((feed.wait_share for feed in feeds), default=0.0)
+    feeds = sorted(feeds, key=lambda feed: -feed.waited_ns)  # the first is most likely the one of training
     headline = "The recording has no device activity."
     if feeds:
-        headline += f" By the feed's own timeline the trainer waited for batches {percent(waited)} of the time."
+        whose = f"feed {feeds[0].name or feeds[0].feed}" if len(feeds) > 1 else "the feed"
+        share = percent(feeds[0].wait_share)
+        headline += f" By the timeline of {whose} the trainer waited for batches {share} of the time."
     return Verdict(
         word="abstained",
         headline=headline,
         bound="",
-        share=Share(waited if feeds else 0.0),
+        share=Share(feeds[0].wait_share if feeds else 0.0),
         confidence="",
         evidence=tuple(
             f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "

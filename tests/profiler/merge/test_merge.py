@@ -100,6 +100,16 @@ def test_refined_and_not_twice() -> None:
     assert "12 spans of it are in the trace as NVTX ranges already" in notes
 
 
+def test_ranges_that_both_have_are_told_whose_they_are() -> None:
+    """NVTX does not say which feed of a process waits; the timeline does."""
+    side = feed()
+    side = replace(side, names=(*side.names, "f0"), ranges=replace(side.ranges, domain=np.full(24, 2)))
+    trace = gpu(nvtx=30_000)
+    merged = merge(trace, side)
+    assert {merged.name(domain) for domain in merged.ranges.domain.tolist()} == {"f0"}
+    assert set(trace.ranges.domain.tolist()) == {-1}, "the trace itself stays as it is"
+
+
 @pytest.mark.parametrize("skip", [0, 3])
 def test_by_the_pattern(skip: int) -> None:
     """Without a wall clock, by the distances of the ranges that both saw; the trace may have begun later."""

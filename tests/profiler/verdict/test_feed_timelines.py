@@ -57,3 +57,29 @@ def test_stats_and_report_agree(tmp_path: Path, monkeypatch, read_ms: int, step_
     assert reported.wait_share == pytest.approx(stats.wait_share, abs=0.002)
     assert reported.training_ns == pytest.approx(stats.seconds * 1e9, rel=0.01)
     assert f"waited for batches {100 * share:.1f} %" in result.verdict.headline
+
+
+def test_feeds_of_one_process_are_told_apart(tmp_path: Path, monkeypatch):
+    """One for training and one for validation, as most trainers have."""
+    path, clock = tmp_path / "feed.jsonl", Clock()
+    monkeypatch.setenv("FASTFEED_TIMELINE", str(path))
+    options: dict[str, Any] = {"batch": 1, "threads": 1, "prefetch": 0}
+    with (
+        ff.Feed(Slow(clock, 30), [], name="train", **options) as train,
+        ff.Feed(Slow(clock, 10), [], name="val", **options) as val,
+    ):
+        train.timeline.clock = val.timeline.clock = clock
+        for _epoch in range(2):
+            for feed, step_ms in ((train, 10), (val, 30)):
+                for _batch in feed:
+                    clock.spend(step_ms)
+        shares = {"train": train.stats().wait_share, "val": val.stats().wait_share}
+    result = analyze([readers.read(path)])
+    reported = {feed.name: feed for feed in result.feeds}
+    assert "the timeline of feed train the trainer waited for batches 75.0 % " in result.verdict.headline
+    assert shares == {"train": pytest.approx(0.75), "val": pytest.approx(0.25)}
+    for name, share in shares.items():
+        assert reported[name].batches == 80
+        assert reported[name].waited_ns == (80 * 30_000_000 if name == "train" else 80 * 10_000_000)
+        assert reported[name].wait_share == pytest.approx(share, abs=0.01)
+        assert reported[name].stages["read"] == (80, reported[name].waited_ns)

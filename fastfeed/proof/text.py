@@ -41,7 +41,7 @@ def render(proof: Proof, console: Console) -> None:
 def plain(proof: Proof, width: int = 100) -> str:
     """The same as text without colors."""
     out = io.StringIO()
-    render(proof, Console(file=out, width=width, color_system=None, force_terminal=False))
+    render(proof, Console(file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False))
     return out.getvalue().rstrip("\n")
 
 

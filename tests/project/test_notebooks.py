@@ -1,0 +1,53 @@
+"""The notebooks run from the first cell to the last, as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+pytestmark = pytest.mark.slow
+
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+SAYS = {
+    "train_and_profile": ("feed_wait", "6 bad samples", "By the timeline of feed train", "95 % interval"),
+    "preprocess_and_duplicates": ("left out: 2 duplicate_exact, 3 duplicate_near", "different labels!", "6 bad:"),
+}
+
+
+def printed(notebook: Any) -> str:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return "".join(output.get("text", "") for output in outputs)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    text = printed(notebook)
+    for words in SAYS[path.stem]:
+        assert words in text
+    pictures = [
+        output for cell in notebook.cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})
+    ]
+    assert pictures
+
+
+def test_every_notebook_is_listed() -> None:
+    assert {path.stem for path in NOTEBOOKS} == SAYS.keys()
+    table = (ROOT / "examples" / "README.md").read_text()
+    assert [path.name for path in NOTEBOOKS if f"`notebooks/{path.name}`" not in table] == []
+    for path in NOTEBOOKS:
+        assert '"outputs": []' in path.read_text(), (
+            "commit it without outputs: they hold paths and figures of a machine"
+        )

@@ -44,8 +44,9 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """1 step, 1,000 steps."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """1 step, 1,000 steps, 2 batches."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def multiple(times: float) -> str:

@@ -1,8 +1,9 @@
 """Reads fastfeed's own timeline: JSON lines of several feeds, ranks and processes, as one trace on the wall clock.
 
 Spans become Ranges named "fastfeed:<stage>", their domain is the id of their feed. `Trace.metadata["feeds"]` has one
-dict per feed: feed, pid, name, rank, host, start, end (on the trace's clock), batches, waited_ns, stages {stage: (spans,
-ns)}, threads (that decoded), busiest, and `waits`, int64 (n, 3): batch, start, end of each time the trainer waited.
+dict per feed: feed, pid, name, rank, host, start, end (on the trace's clock), batches, waited_ns, stages {stage:
+(spans, ns)}, threads (that decoded), busiest, and `waits`, int64 (n, 3): batch, start, end of each time the trainer
+waited.
 `Trace.metadata["batches"]` is the batch number of each row of `Trace.ranges`. A helper process of a feed has its own
 dict, with the first five keys.
 """

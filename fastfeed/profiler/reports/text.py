@@ -252,7 +252,7 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     for feed in result.feeds[:3]:
         busiest = f"; most work: {one_line(feed.busiest, 24)}" if feed.busiest else ""
         text = (
-            f"{one_line(feed.name or feed.feed, 40)}: {feed.batches:,} batches in {duration(feed.span_ns)}, "
+            f"{one_line(feed.name or feed.feed, 40)}: {plural(feed.batches, 'batch')} in {duration(feed.span_ns)}, "
             f"trainer waited {percent(feed.wait_share)} of its time; {plural(feed.threads, 'thread')}{busiest}"
         )
         lines += sheet.labeled("" if lines else "Feed", text, lines=min(2, detail.wrap))

@@ -124,7 +124,7 @@ def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) ->
         share=Share(feeds[0].wait_share if feeds else 0.0),
         confidence="",
         evidence=tuple(
-            f"Feed {feed.name or feed.feed}, rank {feed.rank}: {feed.batches:,} batches, "
+            f"Feed {feed.name or feed.feed}, rank {feed.rank}: {plural(feed.batches, 'batch')}, "
             f"{duration(feed.waited_ns)} waited. {feed_advice(feed) if feed.busiest else ''}".strip()
             for feed in feeds[:3]
         )

@@ -7,11 +7,12 @@ name imported before) is not refused.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any, NoReturn
 
 from fastfeed.errors import ProofError
 
-__all__ = ["refuse_keras", "refuse_torch"]
+__all__ = ["refuse_keras", "refuse_loaded", "refuse_torch"]
 
 
 def refuse_keras() -> None:
@@ -24,6 +25,13 @@ def refuse_keras() -> None:
 def refuse_torch() -> None:
     """Also Lightning, Accelerate and others that call it by its module."""
     _replace(importlib.import_module("torch"), "save", "torch.save")
+
+
+def refuse_loaded() -> None:
+    """Those that this process has imported, for trainers that iterate the feed itself."""
+    for name, refuse in (("keras", refuse_keras), ("torch", refuse_torch)):
+        if name in sys.modules:
+            refuse()
 
 
 def _replace(owner: Any, name: str, shown: str) -> None:

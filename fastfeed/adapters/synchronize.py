@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["frameworks", "synchronize"]
+__all__ = ["frameworks", "synchronize", "uses_gpu"]
 
 
 def synchronize() -> None:
@@ -21,6 +21,18 @@ def synchronize() -> None:
     tf: Any = sys.modules.get("tensorflow")
     if tf is not None and hasattr(tf, "test") and tf.config.list_logical_devices("GPU"):
         tf.test.experimental.sync_devices()
+
+
+def uses_gpu() -> bool:
+    """Whether a framework of this process computes on a device other than the CPU."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        return True
+    backends = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None) or {}
+    if any(platform != "cpu" for platform in backends):
+        return True
+    tf: Any = sys.modules.get("tensorflow")
+    return tf is not None and hasattr(tf, "config") and bool(tf.config.list_logical_devices("GPU"))
 
 
 def frameworks() -> list[str]:

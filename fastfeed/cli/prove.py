@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,8 @@ import typer
 
 from fastfeed.cli import streams
 from fastfeed.cli.streams import say
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, ProofError
+from fastfeed.runtime.atomic_write import atomic_write
 
 if TYPE_CHECKING:
     from fastfeed.proof.modes import Mode
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["prove"]
 
 _LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
+_MAX_RANKS = 1024
 EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
 
 
@@ -51,6 +55,8 @@ def prove(
     """
     from fastfeed.proof.runner import Job, concluded, run
 
+    if math.isnan(seconds):
+        raise ConfigError("--seconds must be a number, got nan")
     counts, limit = _counts(ranks), _limit(fail_on)
     _check(html, bool(counts))
     _check_command(command)
@@ -61,10 +67,11 @@ def prove(
     say(f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are worthless")
     outcome = run(command, job)
     proof = concluded(outcome, job)
-    _show(proof, as_json)
-    if html is not None:
-        _write(html, proof.html())
-        say(f"report: {html}")
+    try:
+        _show(proof, as_json)
+    finally:  # minutes were spent on it
+        if html is not None:
+            _write(html, proof.html())
     _exit(limit, proof.input.low / proof.real.ns, proof.input.high / proof.real.ns)
 
 
@@ -72,14 +79,20 @@ def _several(command: list[str], counts: list[int], job: Job, limit: float | Non
     from fastfeed.proof.ranks import RankCount, Scaling
     from fastfeed.proof.runner import concluded, run
 
-    rows = []
-    for count in counts:
-        say(f"fastfeed prove: {count} rank{'s' * (count != 1)}")
-        outcome = run(command, job, count)
-        concluded(outcome, job)  # says what went wrong
-        rows.append(RankCount.of(count, outcome.records))
-    scaling = Scaling(tuple(rows))
-    _print_table(scaling, as_json)
+    rows: list[RankCount] = []
+    try:
+        for count in counts:
+            ranks = f"{count} rank{'s' * (count != 1)}"
+            say(f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are worthless")
+            try:
+                outcome = run(command, job, count)
+                concluded(outcome, job)  # says what went wrong
+                rows.append(RankCount.of(count, outcome.records))
+            except ProofError as error:
+                raise ProofError(f"with {ranks}: {error}") from error
+    finally:  # minutes were spent on those before
+        if rows:
+            _print_table(Scaling(tuple(rows)), as_json)
     _exit(limit, max(row.wait_low for row in rows), max(row.wait_high for row in rows))
 
 
@@ -123,8 +136,8 @@ def _counts(ranks: str | None) -> list[int]:
     if ranks is None:
         return []
     parts = ranks.split(",")
-    if not all(part.strip().isdecimal() and 0 < int(part) <= 1024 for part in parts):
-        raise ConfigError(f"--ranks must be numbers of processes such as 1,2,4,8, got {ranks!r}")
+    if not all(re.fullmatch(r"[1-9][0-9]{0,3}", part.strip()) and int(part) <= _MAX_RANKS for part in parts):
+        raise ConfigError(f"--ranks must be numbers of processes such as 1,2,4,8, up to {_MAX_RANKS}, got {ranks!r}")
     return sorted({int(part) for part in parts})
 
 
@@ -144,7 +157,13 @@ def _check(html: Path | None, several: bool) -> None:
         raise ConfigError("--html shows one proof, and --ranks makes a table of several; leave one of them out")
     if html.suffix.lower() not in (".html", ".htm") or html.is_dir() or not html.absolute().parent.is_dir():
         raise ConfigError(f"--html must be a .html in an existing folder, got {html}")
-    if html.exists() and html.stat().st_size and not _is_own(html):
+    try:
+        is_own = not html.exists() or not html.stat().st_size or _is_own(html)
+        with tempfile.TemporaryFile(dir=html.absolute().parent):
+            pass
+    except OSError as error:
+        raise _unwritable(html, error) from error
+    if not is_own:
         raise ConfigError(f"--html would overwrite {html}, which fastfeed did not write; choose another name")
 
 
@@ -157,9 +176,15 @@ def _is_own(path: Path) -> bool:
 
 def _write(path: Path, page: str) -> None:
     try:
-        path.write_text(page, "utf-8")
+        with atomic_write(path) as file:
+            file.write(page.encode())
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}; choose another path") from error
+        raise _unwritable(path, error) from error
+    say(f"report: {path}")
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot write {path}: {error.strerror or error}; choose another path")
 
 
 def _check_command(command: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -194,9 +195,8 @@ class Feed(ForAdapters, ForTrainers):
         Returns:
             An iterator of batches.
         """
-        if self.is_proving:
-            return self.placed(place, raw)  # type: ignore[return-value]
-        return self._cursor.open(epoch, start, epochs, place, raw)
+        opened = partial(self._cursor.open, epoch, start, epochs, place, raw)
+        return self._proven(place, raw, opened) if self.is_proving else opened()  # type: ignore[return-value]
 
     def seek(self, epoch: int, step: int = 0) -> None:
         """Start the next iteration at this position.

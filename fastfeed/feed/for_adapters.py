@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,30 +67,17 @@ class ForAdapters:
             [384, 384]
         """
         if self.is_proving:
-            return importlib.import_module("fastfeed.proof.trainer").iterate(self, place, raw)
+            return self._proven(place, raw, lambda: self._cursor.iterate(place, raw))
         return self._cursor.iterate(place, raw)
+
+    def _proven(self, place: PlaceFunction | None, raw: bool, unproven: Callable[[], Any]) -> LockedIterator[Any]:
+        """What the proof gives instead; `unproven` begins the iteration if another feed is measured."""
+        return importlib.import_module("fastfeed.proof.trainer").iterate(self, place, raw, unproven)
 
     @property
     def is_proving(self) -> bool:
         """Training is only measured: what it learns is worthless and must not be saved."""
-        return self.proof is not None or PROVE in os.environ
-
-    def iterate_unproven(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
-        """As `placed`, whatever is being proved.
-
-        Args:
-            place (Callable[[Batch], Any] | None): As in `placed`.
-            raw (bool): As in `placed`.
-
-        Returns:
-            An iterator that threads may share.
-
-        Example:
-            >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
-            >>> len(list(feed.iterate_unproven(None, False)))
-            2
-        """
-        return self._cursor.iterate(place, raw)
+        return self.proof is not None or bool(os.environ.get(PROVE))
 
     def open_batches(self, epoch: int, step: int, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
         """Endless batches from a position, counted and recorded; this feed's own position does not change.

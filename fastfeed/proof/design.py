@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["MIN_ROUNDS", "Design", "choose", "settling_steps"]
+__all__ = ["MIN_ROUNDS", "Design", "choose", "least_block", "settling_steps", "shortened"]
 
 MIN_ROUNDS = 4  # below that an interval of 95 % is wider than what it is about
-_MAX_ROUNDS = 20
+_MAX_ROUNDS = 20  # rather longer blocks than more of them,
+_MANY_ROUNDS = 200  # unless blocks cannot be longer
 _MIN_STEPS = 5
 _MAX_STEPS = 500
 
@@ -39,13 +40,30 @@ def choose(seconds: float, step_s: float, modes: int, prefetch: int, longest: in
         step_s: Of a step with real input, the slowest mode.
         modes: How many take turns.
         prefetch: Batches that the feed works ahead.
-        longest: Steps that an iteration of the trainer lasts; None: as many as are needed.
+        longest: Steps that a block may have; None: as many as fit. Shorter blocks make more rounds.
     """
     warmup = settling_steps(prefetch)
     per_mode = seconds / max(step_s, 1e-6) / modes  # steps
-    rounds = int(per_mode / (warmup + 4 * warmup))  # then four fifths of the time count
-    rounds = max(MIN_ROUNDS, min(_MAX_ROUNDS, rounds - rounds % 2))
-    steps = max(_MIN_STEPS, min(_MAX_STEPS, int(per_mode / rounds) - warmup))
-    if longest is not None:
-        steps = max(_MIN_STEPS, min(steps, longest - 1 - warmup))
+    rounds = _even(per_mode / (warmup + 4 * warmup), _MAX_ROUNDS)  # then four fifths of the time count
+    most = _MAX_STEPS if longest is None else max(_MIN_STEPS, min(_MAX_STEPS, longest - warmup))
+    steps = max(_MIN_STEPS, min(most, int(per_mode / rounds) - warmup))
+    if steps == most:
+        rounds = max(rounds, _even(per_mode / (warmup + steps), _MANY_ROUNDS))
     return Design(rounds, warmup, steps)
+
+
+def shortened(design: Design, longest: int) -> Design | None:
+    """With blocks of at most so many steps, and more of them; None where that is too few for any."""
+    steps = min(design.steps, longest - design.warmup)
+    if steps < _MIN_STEPS:
+        return None
+    return replace(design, steps=steps, rounds=_even(design.rounds * design.steps / steps, _MANY_ROUNDS))
+
+
+def least_block(prefetch: int) -> int:
+    """Steps of the smallest block."""
+    return settling_steps(prefetch) + _MIN_STEPS
+
+
+def _even(rounds: float, most: int) -> int:
+    return max(MIN_ROUNDS, min(most, int(rounds) - int(rounds) % 2))

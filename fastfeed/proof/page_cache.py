@@ -63,13 +63,14 @@ class FilePages:
             with _opened(path) as fd:
                 if fd is None:
                     continue
-                os.lseek(fd, first, os.SEEK_SET)
                 remaining = length or (1 << 62)
-                while remaining > 0 and left > 0:
-                    size = len(os.read(fd, min(_READ, remaining)))
-                    if not size:
-                        break
-                    remaining, left = remaining - size, left - size
+                with suppress(OSError):  # it cannot be read: the feed will say so
+                    os.lseek(fd, first, os.SEEK_SET)
+                    while remaining > 0 and left > 0:
+                        size = len(os.read(fd, min(_READ, remaining)))
+                        if not size:
+                            break
+                        remaining, left = remaining - size, left - size
 
     def drop(self, ids: np.ndarray) -> float | None:
         """Let the page cache forget them. The share of those looked at that it still has; None: it does not say.
@@ -84,13 +85,13 @@ class FilePages:
             with _opened(path) as fd:
                 if fd is None:
                     continue
-                page_cache.forget(fd)
+                with suppress(OSError):  # no regular file
+                    page_cache.forget(fd)
+                    if looked < _SAMPLED and any(page_cache.is_held(fd, middle) for middle in middles):
+                        os.fsync(fd)  # not written yet, perhaps
+                        page_cache.forget(fd)
                 if looked >= _SAMPLED:
                     continue
-                if any(page_cache.is_held(fd, middle) for middle in middles):  # not written yet, perhaps
-                    with suppress(OSError):
-                        os.fsync(fd)
-                    page_cache.forget(fd)
                 found = [has for middle in middles if (has := page_cache.is_held(fd, middle)) is not None]
                 looked, held = looked + len(found), held + sum(found)
         return held / looked if looked else None

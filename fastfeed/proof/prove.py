@@ -37,7 +37,7 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
 
     Raises:
         ConfigError: If an argument is wrong.
-        ProofError: If another proof of this feed is under way, or another feed is iterated in turn with it.
+        ProofError: If another proof of this feed is under way.
 
     Example:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), np.uint8)), [ff.ToFloat()], batch=8)
@@ -57,6 +57,8 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
         raise ConfigError(f"step must be a function that takes a batch, got {step!r}")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 1 <= seconds < 1e6:
         raise ConfigError(f"seconds must be a number >= 1, got {seconds!r}")
+    if not isinstance(cold, bool):
+        raise ConfigError(f"cold must be True or False, got {cold!r}")
     if held.is_proving:
         raise ProofError("this feed is being proved already, by `fastfeed prove` or another ff.prove(); do one of them")
     held.proof = session = Session(held, Settings(float(seconds), cold), synchronize)

@@ -23,7 +23,7 @@ class RankCount:
     ranks: int
     synthetic: float  # images/s of all ranks, one batch on each device
     real: float  # images/s of all ranks, with real input
-    input_share: float  # of a step, of the rank with the largest
+    input_share: float  # of a step, of the slowest rank
     wait_low: float  # of the same, ends of the 95 % interval
     wait_high: float
 

@@ -45,6 +45,7 @@ class Record:
     no_cold: str = ""  # why files could not be made cold
     cold_verified: bool = False
     cores: int = 0  # that the feed's threads may use
+    gpu: bool = False  # the trainer uses one
     notes: list[str] = field(default_factory=list)
 
     @classmethod

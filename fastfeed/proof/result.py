@@ -10,7 +10,7 @@ from typing import Any
 from fastfeed.errors import ProofError
 from fastfeed.proof.modes import Mode
 from fastfeed.proof.record import Record
-from fastfeed.proof.sentences import verdict
+from fastfeed.proof.sentences import steps_text, verdict
 from fastfeed.proof.statistics import Estimate, difference, mean, parts
 from fastfeed.proof.whatif import Measured, WhatIf, what_if
 
@@ -97,6 +97,7 @@ class Proof:
                 cores=record.cores,
                 warm_stage_ms=stage_ms[Mode.WARM],
                 cold_stage_ms=stage_ms[real],
+                gpu=record.gpu,
             )
         return cls(
             steps={mode.value: mean(blocks) for mode, blocks in means.items()},
@@ -208,11 +209,11 @@ def _notes(record: Record) -> list[str]:
 def _too_short(record: Record) -> str:
     if record.design is None:
         return (
-            f"the run was too short for a proof: it ended after {record.steps} steps, while it was still settling; let "
-            "the trainer run for longer"
+            f"the run was too short for a proof: it ended after {steps_text(record.steps)}, while it was still "
+            "settling; let the trainer run for longer"
         )
     needed = record.design.block * len(record.modes) * record.design.rounds
     return (
-        f"the run was too short for a proof: it ended after {record.steps} steps, and a proof of {record.seconds:g} s "
-        f"takes about {needed:,} here; let the trainer run for longer, or lower --seconds"
+        f"the run was too short for a proof: it ended after {steps_text(record.steps)}, and a proof of "
+        f"{record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or lower --seconds"
     )

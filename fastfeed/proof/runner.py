@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastfeed.errors import ProofError
 from fastfeed.feed.for_adapters import PROVE
+from fastfeed.proof import launch
 from fastfeed.proof.modes import Mode
 from fastfeed.proof.record import Record
 from fastfeed.proof.result import Proof
-from fastfeed.proof.trainer import JOB, OTHERS, PROBLEM, record_name
+from fastfeed.proof.sentences import steps_text
+from fastfeed.proof.trainer import JOB, OTHERS, PROBLEM, complete_name
+from fastfeed.system.signals import died_of, is_kill
 
 __all__ = ["Job", "Outcome", "concluded", "run"]
-
-_POLL_S = 0.1
-_AFTER_S = 60.0  # that a trainer may take to exit when its proof is complete
-_KILL_S = 10.0  # after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +42,9 @@ class Job:
 class Outcome:
     """What a run of the trainer has left."""
 
-    code: int  # the first exit code that is not 0
+    code: int  # the first exit code that is not 0; negative: the signal that killed it
     records: tuple[Record, ...]  # by rank; those that have begun
-    others: tuple[str, ...]  # names of feeds that were not measured
+    others: tuple[str, ...]  # feeds that were not measured
     problem: str  # why the trainer could not be measured, in its own words
 
 
@@ -62,22 +56,22 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
         job: What to measure.
         ranks: Start so many processes with the environment of torchrun; None: one, with the environment as it is.
     """
-    with tempfile.TemporaryDirectory(prefix="fastfeed-prove-") as name:
-        folder = Path(name)
-        (folder / JOB).write_text(json.dumps(job.as_dict()), "utf-8")
+    with launch.orderly(), _folder(job) as folder:
         port = _free_port() if ranks else 0
-        processes: list[subprocess.Popen[bytes]] = []
+        processes: list[launch.Process[bytes]] = []
+        interrupted = True
         try:
             for rank in range(ranks or 1):
-                more = {PROVE: name} | (_torchrun(rank, ranks, port) if ranks else {})
-                processes.append(_start(command, more))
-            codes = _wait(processes, lambda: _is_complete(folder, ranks or 1))
+                more = {PROVE: str(folder)} | (_torchrun(rank, ranks, port) if ranks else {})
+                processes.append(launch.start(command, more))
+            codes = launch.wait(processes, lambda: _is_complete(folder, ranks or 1))
+            interrupted = False
         finally:
-            _end(processes)
+            launch.end(processes, interrupted)
         texts = {path.name: path.read_text("utf-8") for path in folder.iterdir() if path.suffix in (".json", ".txt")}
     names = sorted((n for n in texts if n.startswith("record-")), key=lambda n: int(n[7:-5]))
     records = tuple(Record.from_dict(json.loads(texts[n])) for n in names)
-    others = tuple(json.loads(texts.get(OTHERS, "[]")))
+    others = tuple(name or f"{source} (without a name)" for name, source in json.loads(texts.get(OTHERS, "[]")))
     return Outcome(next((code for code in codes if code), 0), records, others, texts.get(PROBLEM, ""))
 
 
@@ -87,27 +81,49 @@ def concluded(outcome: Outcome, job: Job) -> Proof:
         raise ProofError(outcome.problem)
     if not outcome.records:
         raise ProofError(_no_feed(outcome, job))
-    record, notes = outcome.records[0], []
-    if outcome.others:
-        names = ", ".join(outcome.others)
-        notes.append(f"other feeds were iterated and not measured: {names}")
+    record, others = outcome.records[0], ", ".join(outcome.others)
     if not record.complete and outcome.code:
-        raise ProofError(
-            f"the command ended with exit code {outcome.code} after {record.steps} steps, before its proof was "
-            "complete; its own message is above"
-        )
-    return Proof.of(record, notes)
+        after = f" after {steps_text(record.steps)}," if outcome.code > 0 else ""  # killed, it cannot count
+        raise ProofError(f"the command {_ended(outcome.code)}{after} before its proof was complete{_above(outcome)}")
+    try:
+        return Proof.of(record, [f"other feeds were iterated and not measured: {others}"] if others else [])
+    except ProofError as error:
+        if not others:
+            raise
+        raise ProofError(f"{error}; other feeds were iterated as well, and --feed NAME chooses: {others}") from error
+
+
+@contextmanager
+def _folder(job: Job) -> Iterator[Path]:
+    """For what a run leaves, with its job in it."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="fastfeed-prove-", ignore_cleanup_errors=True)
+        (Path(folder.name) / JOB).write_text(json.dumps(job.as_dict()), "utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise ProofError(f"cannot write temporary files: {reason}; set TMPDIR to a folder with room") from error
+    with folder:
+        yield Path(folder.name)
+
+
+def _ended(code: int) -> str:
+    if code > 0:
+        return f"ended with exit code {code}"
+    return f"was {died_of(code)}{', as the system does when memory runs out' * is_kill(code)}"
+
+
+def _above(outcome: Outcome) -> str:
+    return "; its own message is above" if outcome.code > 0 else ""
 
 
 def _no_feed(outcome: Outcome, job: Job) -> str:
     if outcome.code:
-        return (
-            f"the command ended with exit code {outcome.code} before it took a batch from a feed; its own message is "
-            "above"
-        )
+        return f"the command {_ended(outcome.code)} before it took a batch from a feed{_above(outcome)}"
     if job.feed is not None and outcome.others:
-        names = ", ".join(outcome.others)
-        return f"no feed is named {job.feed!r}; the command iterated {names}: --feed takes one of these"
+        return (
+            f"no feed is named {job.feed!r}; the command iterated {', '.join(outcome.others)}: --feed takes a name "
+            'that the trainer gives, as in Feed(name="train")'
+        )
     return (
         "the command ended without taking a batch from a fastfeed.Feed: there is nothing to measure; train with one, "
         "or try `fastfeed profile` for other loaders"
@@ -126,42 +142,5 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _start(command: Sequence[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        stdout = sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL
-        return subprocess.Popen(list(command), env={**os.environ, **more}, stdout=stdout)
-    except OSError as error:
-        raise ProofError(f"cannot run {command[0]}: {error.strerror}; name a program after --") from error
-
-
 def _is_complete(folder: Path, ranks: int) -> bool:
-    found = [folder / record_name(rank) for rank in range(ranks)]
-    with suppress(OSError, ValueError):
-        return all(json.loads(path.read_text("utf-8"))["complete"] for path in found)
-    return False
-
-
-def _wait(processes: Sequence[subprocess.Popen[bytes]], is_complete: Callable[[], bool]) -> list[int]:
-    """Until all have ended, one has failed, or a complete proof's processes have had their time to exit."""
-    complete_at: float | None = None
-    while any(process.poll() is None for process in processes):
-        if any(process.returncode for process in processes):
-            break  # the others would wait for it
-        if complete_at is None and is_complete():
-            complete_at = time.monotonic()
-        if complete_at is not None and time.monotonic() - complete_at > _AFTER_S:
-            break
-        time.sleep(_POLL_S)
-    return [process.returncode or 0 for process in processes]
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(_KILL_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    return all((folder / complete_name(rank)).exists() for rank in range(ranks))

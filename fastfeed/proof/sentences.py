@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastfeed.proof.result import Proof
 
-__all__ = ["MODES", "PARTS", "cannot", "faster", "headline", "longer", "ms", "percent", "verdict", "word"]
+__all__ = ["MODES", "PARTS", "cannot", "faster", "headline", "longer", "ms", "percent", "steps_text", "verdict", "word"]
 
 PARTS = {
     "step": "the trainer itself, with a batch that is on the device already",
@@ -30,13 +30,20 @@ _STARVED, _SEVERE = 0.05, 0.20  # the marks of the profiler and of `fastfeed wat
 
 def percent(share: float) -> str:
     """0.123 -> "12.3 %"."""
-    return f"{100 * share:.1f} %" if abs(share) < 0.9995 else f"{100 * share:.0f} %"
+    value = round(100 * share, 1 if abs(share) < 0.9995 else 0) + 0.0  # no "-0.0"
+    return f"{value:.1f} %" if abs(share) < 0.9995 else f"{value:,.0f} %"
 
 
 def ms(ns: float) -> str:
     """Milliseconds, to three digits or so."""
     value = ns / 1e6
-    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+    digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # no "-0.000"
+
+
+def steps_text(steps: int) -> str:
+    """1 -> "1 step"."""
+    return f"{steps:,} step{'s' * (steps != 1)}"
 
 
 def faster(gain: float) -> str:

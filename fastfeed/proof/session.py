@@ -11,25 +11,23 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
+from fastfeed.adapters.synchronize import uses_gpu
 from fastfeed.errors import ProofError
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
-from fastfeed.proof.batches import Batches, Busy, Cached, Real, Resident
-from fastfeed.proof.design import Design, choose, settling_steps
+from fastfeed.proof.batches import Batches
+from fastfeed.proof.design import Design, choose, least_block, shortened
 from fastfeed.proof.first_steps import FirstSteps
+from fastfeed.proof.inputs import Inputs
 from fastfeed.proof.modes import Mode, order
 from fastfeed.proof.page_cache import FilePages
 from fastfeed.proof.record import Block, Record
-from fastfeed.runtime.thread_pool import ThreadPool
 
-__all__ = ["Agree", "Session", "Settings"]
+__all__ = ["Agree", "Scheme", "Session", "Settings"]
 
 _DISTURBED = 3  # times that another feed was asked within one block: they are trained together
+_ELSEWHERE = 200  # batches in a row of other feeds, before the first steps are done: this one is not trained with
 _RESTARTS = 3  # blocks in a row that an ending iteration has cut short
-
-Agree = Callable[[Design], Design]  # of several ranks, all must take the design of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,18 @@ class Settings:
     seconds: float = 60.0
     cold: bool = True
     modes: tuple[Mode, ...] = tuple(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """What the first steps have shown to be possible."""
+
+    design: Design
+    modes: tuple[Mode, ...]
+    no_cold: str  # why COLD is not among them
+
+
+Agree = Callable[[Scheme], Scheme]  # of several ranks, all must take the scheme of one
 
 
 class OnChange(Protocol):
@@ -66,25 +76,22 @@ class Session:
         settings: Settings,
         synchronize: Callable[[], None],
         on_change: OnChange = lambda record: None,
-        agree: Agree = lambda design: design,
+        agree: Agree = lambda scheme: scheme,
     ) -> None:
         """synchronize: waits until the devices have nothing left to do."""
         self._feed, self._settings, self._synchronize = feed, settings, synchronize
         self._on_change, self._agree = on_change, agree
-        self._pages = FilePages(feed.source)
-        self._pool = ThreadPool(1, name="fastfeed-proof")
         self._first = FirstSteps(feed, synchronize)
-        self._resident: Any = None
+        self._inputs = Inputs(feed, FilePages(feed.source), self._first.batches)
         self._place: PlaceFunction | None = None
         self._raw = False
         self._design: Design | None = None
-        self._modes: list[Mode] = []
+        self._modes: tuple[Mode, ...] = ()
         self._queue: list[Mode] = []  # of this round
         self._round: list[Block] = []
         self._running: _Running | None = None
-        self._windows = 0  # of steps that the blocks of a round share
-        self._iterations, self._asked = 0, 0  # requests in this iteration
-        self._restarts, self._disturbed, self._longest = 0, 0, 0
+        self._asked = 0  # requests in this iteration
+        self._restarts, self._disturbed, self._longest, self._elsewhere = 0, 0, 0, 0
         self._was_disturbed = False
         self.record = Record.of(feed, settings.seconds)
         self.done = False
@@ -101,26 +108,35 @@ class Session:
 
     def disturb(self) -> None:
         """Another feed was asked for a batch."""
-        self._was_disturbed = True
+        if self._design is not None:
+            self._was_disturbed = True
+            return
+        self._elsewhere += 1
+        if self._elsewhere >= _ELSEWHERE:
+            steps = self.record.steps
+            raise ProofError(
+                f"the first feed that was iterated gave {steps} batch{'es' * (steps != 1)}, and then another one gave "
+                f'{_ELSEWHERE}; say which of them to measure with --feed NAME (Feed(name="train"))'
+            )
 
     def close(self) -> None:
         """End all threads of the proof."""
         self._end_running()
         self._first.close()
-        self._pool.close()
+        self._inputs.close()
         self._first.batches.clear()
 
     def _enter(self, place: PlaceFunction | None, raw: bool) -> None:
-        if self._iterations and self._running is not None:
+        if self._running is not None:
             self._longest = max(self._longest, self._asked)
             self._restart()
-        self._iterations += 1
         self._asked = 0
         self._place, self._raw = place, raw
-        self._resident = None
+        self._inputs.place_with(place, raw)
 
     def _next(self) -> Any:
         self._asked += 1
+        self._elsewhere = 0
         self._check_disturbed()
         if self._design is None:
             batch = self._first.next(self._place, self._raw)
@@ -137,25 +153,37 @@ class Session:
         if running is None:
             if not self._queue and not self._begin_round():
                 return None
-            running = self._running = self._begin_block(self._queue[0])
+            mode = self._queue[0]
+            running = self._running = _Running(mode, self._inputs.open(mode))
         running.taken += 1
         return running.batches.next()
 
     def _plan(self, step_s: float) -> None:
-        settings, feed = self._settings, self._feed
-        modes = [mode for mode in settings.modes if mode is not Mode.COLD]
+        settings, feed, record = self._settings, self._feed, self.record
+        record.gpu = uses_gpu()
+        modes = tuple(mode for mode in settings.modes if mode is not Mode.COLD)
+        problem, longest = "", None
         if Mode.COLD in settings.modes:
-            problem = "it was not asked for" if not settings.cold else ""
+            problem = "it was not asked for"
             if settings.cold:
-                found = self._pages.check(self._ids(range(settling_steps(feed.prefetch) + 5)))
-                problem, self.record.cold_verified = found.problem, found.verified
-            if problem:
-                self.record.no_cold = problem
-            else:
-                modes.append(Mode.COLD)
-        self._modes = modes
-        self._design = self._agree(choose(settings.seconds, step_s, len(modes), feed.prefetch))
-        self.record.design, self.record.modes = self._design, [mode.value for mode in modes]
+                found = self._inputs.check_cold()
+                problem, record.cold_verified = found.problem, found.verified
+            if not problem:
+                modes = (*modes, Mode.COLD)
+                longest = self._inputs.longest_cold
+        scheme = self._agree(
+            Scheme(choose(settings.seconds, step_s, len(modes), feed.prefetch, longest), modes, problem)
+        )
+        self._modes, record.modes, record.no_cold = scheme.modes, [mode.value for mode in scheme.modes], scheme.no_cold
+        if Mode.COLD in scheme.modes and scheme.design.block > self._inputs.longest_cold:
+            record.notes.append(
+                f"an epoch has {feed.plan.steps} steps, fewer than a block: files of a cold block were read from the "
+                "storage once and then from memory, so fetch is more than is shown"
+            )
+        self._take(scheme.design)
+
+    def _take(self, design: Design) -> None:
+        self._design = self.record.design = design
         self._on_change(self.record)
 
     def _begin_round(self) -> bool:
@@ -171,40 +199,9 @@ class Session:
             self._on_change(self.record)
             self.close()
             return False
-        self._windows += 1
+        self._inputs.begin_round(design.block)
         self._queue = order(self._modes, self.record.rounds)
         return True
-
-    def _begin_block(self, mode: Mode) -> _Running:
-        feed, depth = self._feed, self._feed.prefetch
-        if self._resident is None:
-            self._resident = self._first.batches[0] if self._place is None else self._place(self._first.batches[0])
-        if mode is Mode.RESIDENT:
-            return _Running(mode, Resident(self._resident))
-        if mode is Mode.CACHED:
-            return _Running(mode, Cached(self._pool, self._first.batches, self._place, depth))
-        steps = self._window()
-        ids = self._ids(steps)
-        if mode is Mode.COLD:
-            self._pages.drop(ids)
-        else:
-            self._pages.warm(ids)
-        epoch, step = divmod(steps[0], feed.plan.steps)
-        if mode is Mode.BUSY:
-            cached = Cached(self._pool, self._first.batches, self._place, depth)
-            return _Running(mode, Busy(cached, feed.start_batches(epoch, step, None, self._raw), depth))
-        return _Running(mode, Real(feed.open_batches(epoch, step, self._place, self._raw)))
-
-    def _window(self) -> range:
-        """The steps of the plan that this round's blocks are made of: the same for all, and others in each round."""
-        length = self._known_design().block + self._feed.prefetch + 2
-        first = (self._windows - 1) * length
-        return range(first, first + length)
-
-    def _ids(self, steps: range) -> np.ndarray:
-        """Samples of this rank in these steps, counted from epoch 0."""
-        plan = self._feed.plan
-        return np.concatenate([plan.ids(*divmod(step, plan.steps)) for step in steps])
 
     def _end_block(self, running: _Running) -> None:
         now, design = self._counters(), self._known_design()
@@ -249,14 +246,21 @@ class Session:
             self._feed.live.paused(self._clock())
 
     def _restart(self) -> None:
-        """The block under way does not count; the same mode is tried again."""
+        """The block under way does not count; the same mode is tried again, in a shorter block if need be."""
         self._end_running()
         self._restarts += 1
-        if self._restarts >= _RESTARTS and self._design is not None and self._longest <= self._design.block:
+        design = self._known_design()
+        if self._restarts < _RESTARTS or self._longest > design.block:
+            return
+        shorter = shortened(design, self._longest - 1)
+        if shorter is None:
+            least = least_block(self._feed.prefetch) + 1
             raise ProofError(
-                f"the trainer ends an epoch after {self._longest} steps, and a proof needs {self._design.block + 1} "
-                f"steps in a row here; raise steps_per_epoch to {self._design.block + 1}, or lower --seconds"
+                f"the trainer ends an epoch after {self._longest} steps, and a proof needs {least} steps in a row "
+                f"here; raise steps_per_epoch to {least}"
             )
+        self._restarts, self._queue, self._round = 0, [], []
+        self._take(shorter)
 
     def _check_disturbed(self) -> None:
         if not self._was_disturbed:

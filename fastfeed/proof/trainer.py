@@ -12,10 +12,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from fastfeed.adapters.no_saving import refuse_loaded
 from fastfeed.adapters.synchronize import synchronize
 from fastfeed.distributed.cores import cores_for
 from fastfeed.errors import ProofError
@@ -23,18 +26,20 @@ from fastfeed.feed.for_adapters import PROVE
 from fastfeed.proof.design import Design
 from fastfeed.proof.modes import Mode
 from fastfeed.proof.record import Record
-from fastfeed.proof.session import Session, Settings
+from fastfeed.proof.session import Scheme, Session, Settings
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.runtime.thread_pool import LockedIterator
+from fastfeed.system.processes import process_exists
 
 if TYPE_CHECKING:
     from fastfeed.feed.feed import Feed
     from fastfeed.feed.producer import PlaceFunction
 
-__all__ = ["JOB", "OTHERS", "PROBLEM", "ProofDone", "iterate", "record_name"]
+__all__ = ["JOB", "OTHERS", "PROBLEM", "ProofDone", "complete_name", "iterate", "record_name"]
 
 JOB, OTHERS, PROBLEM = "job.json", "others.json", "problem.txt"  # in the folder
-_DESIGN = "design.json"
+_SCHEME = "scheme.json"
+Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
 _AGREE_S = 300.0  # that ranks wait for the first one
 _lock = threading.Lock()
 _run: list[_Run] = []  # of this process, once it has begun
@@ -52,16 +57,21 @@ def record_name(rank: int) -> str:
     return f"record-{rank}.json"
 
 
-def iterate(feed: Feed, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
-    """Instead of the feed's own iteration."""
+def complete_name(rank: int) -> str:
+    """File that is there when the record is complete."""
+    return f"complete-{rank}"
+
+
+def iterate(feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven) -> LockedIterator[Any]:
+    """Instead of the feed's own iteration, which `unproven` begins."""
     folder = os.environ.get(PROVE)
-    if folder is None:  # ff.prove()
+    if not folder:  # ff.prove()
         session: Session = feed.proof
         return LockedIterator(session.iterate(place, raw), session.close)
     with _lock:
         if not _run:
             _run.append(_Run(Path(folder)))
-    return _run[0].iterate(feed, place, raw)
+    return _run[0].iterate(feed, place, raw, unproven)
 
 
 class _Run:
@@ -80,58 +90,90 @@ class _Run:
             ) from error
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
-        self._others: set[str] = set()
+        self._others: set[tuple[str, str]] = set()  # name and source
 
-    def iterate(self, feed: Feed, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
+    def iterate(self, feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven) -> LockedIterator[Any]:
         with _lock:
             session = self._session_of(feed)
         if session is None:
-            return LockedIterator(self._other(feed, feed.iterate_unproven(place, raw)), _nothing)
+            batches = unproven()
+            return LockedIterator(self._other(batches), batches.close)
         return LockedIterator(self._measured(session, place, raw), session.close)
 
     def _session_of(self, feed: Feed) -> Session | None:
         name = feed.timeline.helper_arguments["name"]
         if self._feed is None and self._name in (None, name):
-            self._feed = weakref.ref(feed)
             self._rank = feed.plan.world.rank
+            self._claim()
+            self._feed = weakref.ref(feed)
             feed.proof = self._session = Session(feed, self._settings, synchronize, self._write, self._agree)
             self._session.record.cores = cores_for(feed.plan.world)
+            self._write(self._session.record)  # a run that is killed leaves at least this
+            refuse_loaded()
         if self._feed is not None and self._feed() is feed:
             return self._session
-        self._others.add(name or type(feed.source).__name__)
+        self._others.add((name, type(feed.source).__name__))
         _write_json(self._folder / OTHERS, sorted(self._others))
         return None
+
+    def _claim(self) -> None:
+        """One process measures a rank; those that come after the proof end at once."""
+        if (self._folder / complete_name(self._rank)).exists():
+            self._end(f"fastfeed prove: process {os.getpid()} ends here, as the proof is complete")
+        claim = self._folder / f"process-{self._rank}"
+        with suppress(OSError, ValueError):
+            other = int(claim.read_text("ascii"))
+            if other != os.getpid() and process_exists(other):
+                raise self._told(
+                    ProofError(
+                        f"processes {other} and {os.getpid()} both train as rank {self._rank}; start them with "
+                        "torchrun or another launcher that fastfeed.World.detect() knows, or say which feed to "
+                        "measure with --feed NAME"
+                    )
+                )
+        claim.write_text(str(os.getpid()), "ascii")
 
     def _measured(self, session: Session, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
         try:
             yield from session.iterate(place, raw)
         except ProofError as error:
-            (self._folder / PROBLEM).write_text(str(error), "utf-8")
-            raise
+            raise self._told(error) from None
         finally:
             if not session.done:
                 self._write(session.record)
-        self._end(session.record)
+        steps = session.record.steps
+        self._end(f"fastfeed prove: done after {steps} steps; this run ends here, its weights are worthless")
 
-    def _other(self, feed: Feed, batches: Iterator[Any]) -> Generator[Any, None, None]:
+    def _other(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
         """A feed that is not measured. Where none was chosen by name, it must not be asked within a block."""
         for batch in batches:
             if self._name is None and self._session is not None:
-                self._session.disturb()
+                try:
+                    self._session.disturb()
+                except ProofError as error:
+                    raise self._told(error) from None
             yield batch
+
+    def _told(self, error: ProofError) -> ProofError:
+        """The error, after `fastfeed prove` can read it."""
+        with suppress(OSError):
+            (self._folder / PROBLEM).write_text(str(error), "utf-8", "backslashreplace")
+        return error
 
     def _write(self, record: Record) -> None:
         _write_json(self._folder / record_name(self._rank), record.as_dict())
+        if record.complete:
+            (self._folder / complete_name(self._rank)).touch()
 
-    def _agree(self, design: Design) -> Design:
-        """All ranks take the first one's design: they step together, and must change modes at the same step."""
+    def _agree(self, scheme: Scheme) -> Scheme:
+        """All ranks take the first one's scheme: they step together, and must change modes at the same step."""
         feed: Feed = self._feed()
-        path = self._folder / _DESIGN
+        path = self._folder / _SCHEME
         if feed.plan.world.size == 1:
-            return design
+            return scheme
         if feed.plan.world.rank == 0:
-            _write_json(path, {"rounds": design.rounds, "warmup": design.warmup, "steps": design.steps})
-            return design
+            _write_json(path, asdict(scheme))
+            return scheme
         end = time.monotonic() + _AGREE_S
         while not path.exists():
             if time.monotonic() > end:
@@ -140,15 +182,13 @@ class _Run:
                     "and share the folder for temporary files"
                 )
             time.sleep(0.05)
-        return Design(**json.loads(path.read_text("utf-8")))
+        first = json.loads(path.read_text("utf-8"))
+        return Scheme(Design(**first["design"]), tuple(map(Mode, first["modes"])), first["no_cold"])
 
-    def _end(self, record: Record) -> None:
-        if not record.feed["rank"]:
-            print(
-                f"\nfastfeed prove: done after {record.steps} steps; this run ends here, its weights are worthless",
-                file=sys.stderr,
-                flush=True,
-            )
+    def _end(self, sentence: str) -> NoReturn:
+        """Of the trainer; one rank says why."""
+        if not self._rank:
+            print(f"\n{sentence}", file=sys.stderr, flush=True)
         if threading.current_thread() is threading.main_thread():
             raise ProofDone
         sys.stdout.flush()
@@ -159,7 +199,3 @@ class _Run:
 def _write_json(path: Path, values: Any) -> None:
     with atomic_write(path) as file:
         file.write(json.dumps(values).encode())
-
-
-def _nothing() -> None:
-    pass

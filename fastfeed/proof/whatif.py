@@ -2,7 +2,8 @@
 
 A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at best. Where that is
 longer than the step with a busy feed, the trainer waits for the rest. The model is scaled so that it gives the measured
-step for the feed as it is; no estimate is below the part that was measured, or above it.
+step for the feed as it is; no estimate is below the part that was measured, or above it. Where the threads are fast
+enough by their time, the wait has another reason, and nothing that spares them time changes it.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Measured:
     cores: int
     warm_stage_ms: Mapping[str, float]  # thread time per image
     cold_stage_ms: Mapping[str, float]
+    gpu: bool  # the trainer uses one
 
     @property
     def real(self) -> float:
@@ -72,7 +74,7 @@ class Measured:
         stall = max(0.0, now - self.busy)
         before = self.make(now_ms, self.threads) - self.busy
         after = self.make(stage_ms, threads) - self.busy
-        left = stall * (after / before) if before > 0 else 0.0
+        left = stall * (after / before) if before > 0 else stall  # it is not the threads that are too slow
         return min(now, self.busy + max(0.0, left))
 
 
@@ -89,14 +91,11 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     row("a feed that costs nothing", measured.resident)
     if stage_ms:
         needed = _threads_needed(measured, stage_ms)
-        more = f"threads={needed} instead of {measured.threads}" + (
-            f", on {needed} cores instead of {measured.cores}" if needed > measured.cores > 0 else ""
-        )
         doubled = measured.threads * _CORES
         row(
             f"{_CORES} times the cores and threads",
             measured.scaled(stage_ms, doubled, real, stage_ms),
-            more if needed > measured.threads else "",
+            _more_threads(measured, needed, doubled) if needed > measured.threads else "",
         )
     if measured.cold is not None:
         cache = "memory or a local disk for all files: fastfeed.Cache" if measured.fetches else ""
@@ -113,10 +112,11 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     if decode >= _SHARE * sum(stage_ms.values()) > 0:
         share = _gpu_share(measured, stage_ms, decode)
         rest = {stage: 0.0 if stage in _DECODE else ms for stage, ms in stage_ms.items()}
+        remedy = f'decode="hybrid": the GPU must take {share:.0%} of them' if share is not None else 'decode="gpu"'
         row(
-            "JPEGs decoded by the GPU alone",
+            "JPEGs decoded by the GPU alone" if measured.gpu else "JPEGs decoded by a GPU (none is used here)",
             measured.scaled(rest, measured.threads, real, stage_ms),
-            f'decode="hybrid": the GPU must take {share:.0%} of them' if share is not None else 'decode="gpu"',
+            remedy if measured.gpu else "",
         )
     contention = measured.contention
     if contention > 0:
@@ -131,6 +131,13 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
 def _threads_needed(measured: Measured, stage_ms: Mapping[str, float]) -> int:
     """So that a batch is made in no more time than the step takes."""
     return max(1, math.ceil(measured.batch * sum(stage_ms.values()) * 1e6 / measured.busy))
+
+
+def _more_threads(measured: Measured, needed: int, doubled: int) -> str:
+    threads = min(needed, doubled)
+    cores = f", on {threads} cores instead of {measured.cores}" if threads > measured.cores > 0 else ""
+    rest = f"; {needed} for no wait at all" if needed > doubled else ""
+    return f"threads={threads} instead of {measured.threads}{cores}{rest}"
 
 
 def _gpu_share(measured: Measured, stage_ms: Mapping[str, float], decode: float) -> float | None:

@@ -106,7 +106,7 @@ BAD = {
     "saving": (
         "train = feed()\nfor batch in train: train.state()",
         (),
-        "exit code 1 after 1 steps, before its proof was complete",
+        "exit code 1 after 1 step, before its proof was complete",
     ),
 }
 

@@ -142,10 +142,10 @@ class Pages:
         return 0.0
 
 
-def scripted_feed(script: Script, **more: Any) -> Feed:
+def scripted_feed(script: Script, samples: int = 400, **more: Any) -> Feed:
     """A feed of this script; set `fastfeed.proof.session.FilePages` to Pages before a proof."""
     Pages.script = script
-    source = ff.Arrays(np.zeros((400, SIZE, SIZE, 3), np.uint8), np.zeros(400, np.int64))
+    source = ff.Arrays(np.zeros((samples, SIZE, SIZE, 3), np.uint8), np.zeros(samples, np.int64))
     feed = Feed(source, [], batch=BATCH, threads=1, **more)
     feed.timeline.clock = script
     feed._producer = feed._cursor._producer = Producer(script, feed.prefetch)  # type: ignore[assignment]

@@ -7,7 +7,7 @@ import pytest
 
 from fastfeed.errors import ProofError
 from fastfeed.proof import sentences
-from fastfeed.proof.design import Design, choose
+from fastfeed.proof.design import Design, choose, least_block, shortened
 from fastfeed.proof.modes import PARTS, Mode, order
 from fastfeed.proof.ranks import RankCount, Scaling
 from fastfeed.proof.record import Block, Record
@@ -47,13 +47,25 @@ def test_every_mode_comes_at_every_place_and_every_second_round_runs_backwards()
 @pytest.mark.parametrize("step_s", [0.001, 0.02, 0.2, 3.0])
 def test_a_design_fits_into_its_time_where_the_smallest_does(step_s):
     design = choose(60.0, step_s, 5, 2)
-    assert design.rounds % 2 == 0 and 4 <= design.rounds <= 20 and design.steps >= 5
+    assert design.rounds % 2 == 0 and 4 <= design.rounds <= 24 and design.steps >= 5
     smallest = 4 * 5 * 10 * step_s
     assert design.rounds * 5 * design.block * step_s <= max(60.0, smallest) * 1.01
 
 
 def test_a_design_fits_into_short_epochs():
-    assert choose(60.0, 0.02, 5, 2, longest=12).block <= 12
+    """Blocks of 12 steps instead of 60, so five times as many: the time is used all the same."""
+    free, short = choose(60.0, 0.01, 5, 2), choose(60.0, 0.01, 5, 2, longest=12)
+    assert free.rounds == 20 and short.block == 12
+    assert short.rounds * short.block == pytest.approx(free.rounds * free.block, rel=0.02)
+    assert shortened(free, 12) == Design(156, 5, 7)
+    assert shortened(free, 9) is None and least_block(2) == 10
+
+
+@pytest.mark.parametrize("step_s", [0.0005, 0.002, 0.05])
+def test_more_time_gives_more_steps_that_count(step_s):
+    """A proof that does not decide says to measure for longer, so that must help."""
+    counted = [(d := choose(seconds, step_s, 5, 2)).rounds * d.steps for seconds in (60.0, 120.0, 240.0)]
+    assert counted[1] >= 1.8 * counted[0] and counted[2] >= 1.8 * counted[1]
 
 
 def test_quantiles_of_student():
@@ -86,15 +98,35 @@ def test_parts_without_cold_add_up_to_the_rest():
 
 def test_what_if_says_how_many_threads():
     """7 ms of thread time per image, 8 images, 2 threads: 28 ms per batch; 12 ms need 5 threads."""
-    proof = Proof.of(record(STARVED))
+    proof = Proof.of(record(STARVED, gpu=True))
     rows = {row.change: row for row in proof.whatif}
     assert rows["a feed that costs nothing"].gain == pytest.approx(1.8)
     doubled = rows["2 times the cores and threads"]
     assert doubled.step_ns == pytest.approx(14 * MS)
-    assert doubled.remedy == "threads=5 instead of 2, on 5 cores instead of 4"
+    assert doubled.remedy == "threads=4 instead of 2; 5 for no wait at all"
     # 12 ms leave room for 3 of 7 ms, so the GPU must take 4 of the 6 ms that decoding takes
     assert "67%" in rows["JPEGs decoded by the GPU alone"].remedy
     assert proof.remedy is not None and proof.remedy.gain == max(row.gain for row in proof.whatif if row.remedy)
+
+
+def test_what_if_says_how_many_cores():
+    rows = {row.change: row for row in Proof.of(record(STARVED, cores=2)).whatif}
+    remedy = rows["2 times the cores and threads"].remedy
+    assert remedy == "threads=4 instead of 2, on 4 cores instead of 2; 5 for no wait at all"
+
+
+def test_a_gpu_that_is_not_there_is_no_remedy():
+    row = Proof.of(record(STARVED)).whatif[-2]
+    assert (row.change, row.remedy) == ("JPEGs decoded by a GPU (none is used here)", "")
+
+
+def test_threads_that_are_fast_enough_are_not_why_the_trainer_waits():
+    """7 ms per image, 8 images, 16 threads: 3.5 ms per batch, and still it waits; more of them would not help."""
+    waiting = record(STARVED, gpu=True)
+    waiting.feed["threads"] = 16
+    proof = Proof.of(waiting)
+    for row in proof.whatif[1:3]:
+        assert (row.step_ns, row.gain, row.remedy) == (28 * MS, 0.0, "")
 
 
 def test_what_if_with_cold_files():
@@ -110,6 +142,7 @@ def test_what_if_with_cold_files():
         cores=2,
         warm_stage_ms={"read": 0.1, "decode": 1.9},
         cold_stage_ms={"read": 3.1, "decode": 1.9},
+        gpu=True,
     )
     rows = {row.change: row for row in what_if(measured)}
     assert rows["a cache that holds all files"].step_ns == 20e6
@@ -173,8 +206,17 @@ def test_an_incomplete_proof_says_so():
 def test_the_text_and_the_page_have_the_figures():
     proof = Proof.of(record(STARVED))
     for text in (str(proof), proof.html()):
-        assert "28.00" in text and "IT IS THE INPUT" in text and "threads=5 instead of 2" in text
+        assert "28.00" in text and "IT IS THE INPUT" in text and "threads=4 instead of 2" in text
     assert "<script" not in proof.html() and "https://" not in proof.html()
+
+
+def test_figures_have_no_negative_zero():
+    assert (sentences.ms(-400), sentences.ms(-600), sentences.percent(-0.0003)) == ("0.000", "-0.001", "0.0 %")
+    assert (sentences.percent(-0.001), sentences.percent(12.3), sentences.ms(1.2345e9)) == (
+        "-0.1 %",
+        "1,230 %",
+        "1,234.5",
+    )
 
 
 def test_names_do_not_become_markup():

@@ -11,6 +11,10 @@ import fastfeed as ff
 import fastfeed.proof.session
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.live.rates import Reading, rates
+from fastfeed.proof.design import Design
+from fastfeed.proof.modes import Mode
+from fastfeed.proof.result import Proof
+from fastfeed.proof.session import Scheme, Session, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +128,82 @@ def test_saving_the_position_is_refused_meanwhile():
             ff.prove(lambda batch: ff.prove(print, feed), feed, seconds=5)
 
 
+def in_epochs_of(steps, script, feed, between=lambda session: None):
+    """The record of a proof whose trainer leaves each iteration after this many steps."""
+    feed.proof = session = Session(feed, Settings(40.0), lambda: None)
+    while not session.done:
+        for _ in zip(range(steps), session.iterate(None, False), strict=False):
+            script.train_on(feed)
+        between(session)
+    feed.proof = None
+    return session.record
+
+
+def test_epochs_that_are_shorter_than_a_block_make_shorter_blocks():
+    script = Script(STARVED, 2)
+    with scripted_feed(script) as feed:
+        record = in_epochs_of(12, script, feed)
+    assert record.complete and record.design is not None and record.design.block == 11
+    proof = Proof.of(record)
+    assert proof.parts["preparation"].ms == pytest.approx(STARVED.truth["preparation"], rel=0.1)
+    assert len(record.blocks) == record.rounds * 5 == record.design.rounds * 5
+
+
+def test_epochs_that_are_too_short_for_any_block():
+    script = Script(STARVED)
+    with scripted_feed(script) as feed, pytest.raises(ProofError, match="after 9 steps, and a proof needs 11 steps"):
+        in_epochs_of(9, script, feed)
+
+
+def test_validation_after_short_epochs_is_no_second_trainer():
+    """Another feed is asked after each 5 steps while the first ones settle."""
+    script, asked = Script(FED), []
+
+    def validate(session):
+        if session.record.design is None:
+            asked.append(session.disturb())
+
+    with scripted_feed(script) as feed, pytest.raises(ProofError, match="after 5 steps, and a proof needs 11 steps"):
+        in_epochs_of(5, script, feed, validate)
+    assert len(asked) >= 2
+
+
+def test_a_feed_that_is_only_looked_at_is_not_waited_for():
+    """A batch was taken to see its shape; the trainer then trains with another feed."""
+    with scripted_feed(Script(FED)) as feed:
+        session = Session(feed, Settings(), lambda: None)
+        next(session.iterate(None, False))
+        with pytest.raises(ProofError, match="gave 1 batch, and then another one gave 200; say which of them"):
+            for _ in range(300):
+                session.disturb()
+        session.close()
+
+
+@pytest.mark.parametrize(("samples", "notes"), [(400, 0), (160, 0), (40, 1)])
+def test_cold_blocks_read_no_file_twice_where_the_data_set_allows(samples, notes, monkeypatch):
+    dropped = []
+    monkeypatch.setattr(Pages, "drop", lambda self, ids: dropped.append(ids) or setattr(self.script, "cold", True))
+    script = Script(STARVED, 3)
+    with scripted_feed(script, samples=samples) as feed:
+        proof = ff.prove(lambda batch: script.train_on(feed), feed, seconds=200)
+    assert sum("fewer than a block" in note for note in proof.notes) == notes
+    assert all(len(set(ids.tolist())) == len(ids) for ids in dropped) == (not notes)
+    assert len({ids.tobytes() for ids in dropped}) > 1
+
+
+def test_all_ranks_take_the_first_ones_modes():
+    """Else one of them would end before the others, which would wait for it."""
+    first = Scheme(Design(4, 5, 7), (Mode.RESIDENT, Mode.WARM), "it was not asked for")
+    script = Script(STARVED)
+    with scripted_feed(script) as feed:
+        feed.proof = session = Session(feed, Settings(40.0), lambda: None, agree=lambda scheme: first)
+        for _ in session.iterate(None, False):
+            script.train_on(feed)
+        feed.proof = None
+    assert session.record.modes == ["resident", "warm"] and session.record.no_cold == first.no_cold
+    assert session.record.design == first.design and len(session.record.blocks) == 8
+
+
 def test_an_error_in_the_step_ends_the_proof():
     script = Script(FED)
     with scripted_feed(script) as feed:
@@ -139,7 +219,9 @@ def test_wrong_arguments():
             ff.prove(print, [1, 2])
         with pytest.raises(ConfigError, match="step must be a function"):
             ff.prove(3, feed)  # type: ignore[arg-type]
-        wrong: list[Any] = [0, True, "5"]
+        with pytest.raises(ConfigError, match="cold must be True or False, got 'no'"):
+            ff.prove(print, feed, cold="no")  # type: ignore[arg-type]
+        wrong: list[Any] = [0, True, "5", float("nan")]
         for seconds in wrong:
             with pytest.raises(ConfigError, match="seconds must be a number >= 1"):
                 ff.prove(print, feed, seconds=seconds)

@@ -64,9 +64,7 @@ def plan(
     allow_scheme: Annotated[
         list[str] | None, typer.Option(help="Scheme that a table may use, such as http.", show_default=False)
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also draw which rank reads which shard when, as a PNG.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also draw what is read when, as a PNG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Compute what each rank reads in an epoch: samples, bytes, shards, requests per second. Reads no images."""
@@ -94,7 +92,7 @@ def plan(
         from fastfeed.cli.plan_picture import draw
 
         draw(simulation).save(out)
-        Console(stderr=as_json).print(f"ranks, time and shards -> [bold]{out}[/]", highlight=False)
+        Console(stderr=as_json).print(f"picture -> [bold]{out}[/]", highlight=False)
 
 
 def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[str, object]:

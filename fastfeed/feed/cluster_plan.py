@@ -35,6 +35,7 @@ class Simulation:
     most_read: np.ndarray  # int32 (ranks, columns): the unit that a rank reads most from, over time
     traces: dict[int, np.ndarray]  # of some ranks: bool (rows, columns), the units that it reads from, over time
     unit_bytes: float  # mean
+    listing: np.ndarray  # int64 (rows, columns): samples from each stretch of the listing, over time
 
     @property
     def is_complete(self) -> bool:
@@ -74,9 +75,12 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
     per_step = np.empty((len(steps), size), np.int64)
     in_batch = np.empty(len(steps), np.int64)
     most_read = np.zeros((size, columns), np.int32)
+    stretches = min(len(source), _ROWS)
+    listing = np.zeros((stretches, columns), np.int64)
     for i, step in enumerate(steps.tolist()):
         ids = alone.ids(epoch, step)
         unit = np.searchsorted(bounds, ids, side="right") - 1
+        listing[:, column_of[i]] += np.bincount(ids * stretches // len(source), minlength=stretches)
         if isinstance(source, Sharded):
             weight += np.bincount(rank_of, source.sizes(ids), minlength=size)
         both, counts = np.unique(rank_of * units + unit, return_counts=True)
@@ -105,4 +109,5 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
         most_read=most_read,
         traces=traces,
         unit_bytes=float(weight.sum() * scale / max(units, 1)),
+        listing=listing,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.photos import folder
 from helpers.shards import shard_folder
 from PIL import Image
 from typer.testing import CliRunner
@@ -61,6 +62,16 @@ def test_draws_a_picture(shards: Path, tmp_path: Path):
     with Image.open(out) as picture:
         pixels = np.asarray(picture.convert("RGB"))
     assert len(np.unique(pixels[70:480, 95:1080].reshape(-1, 3), axis=0)) >= 8  # a color for every shard
+
+
+def test_draws_where_in_a_folder_batches_come_from(tmp_path: Path):
+    source, out = folder(tmp_path / "photos", {"cat": 30, "dog": 30}), tmp_path / "plan.png"
+    plan(source, "-w", 2, "-b", 3, "-o", out)
+    with Image.open(out) as picture:
+        pixels = np.asarray(picture.convert("RGB")).astype(int)
+    panel = pixels[70:480:7, 95:1080:100]  # 59 of 60 rows, and each of 10 steps
+    read = (panel.sum(axis=-1) < 600).sum(axis=0)
+    assert read.tolist() == [pytest.approx(6, abs=1)] * 10, "each step reads 6 samples, from anywhere"
 
 
 def test_refuses(shards: Path, tmp_path: Path):

@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import MODES, PARTS, cannot, faster, headline, ms, percent, verdict, word
+from fastfeed.proof.sentences import MODES, PARTS, cannot, faster, headline, ms, percent, rate, verdict, word
 from fastfeed.proof.statistics import Estimate
 
 __all__ = ["TITLE", "page"]
@@ -134,7 +134,7 @@ def _modes(proof: Proof) -> str:
         [
             _text(MODES[name]),
             _text(ms(step.ns)),
-            _text(f"{proof.images_per_second(name):,.0f}"),
+            _text(rate(proof.images_per_second(name))),
             _text(f"{proof.cores.get(name, 0.0):.1f}"),
         ]
         for name, step in proof.steps.items()

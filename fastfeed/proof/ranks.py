@@ -11,7 +11,7 @@ from rich.table import Table
 from fastfeed.errors import ProofError
 from fastfeed.proof.record import Record
 from fastfeed.proof.result import SCHEMA, Proof
-from fastfeed.proof.sentences import percent
+from fastfeed.proof.sentences import percent, rate
 
 __all__ = ["RankCount", "Scaling"]
 
@@ -87,7 +87,7 @@ class Scaling:
         for row in self.rows:
             cells = [str(row.ranks)]
             for kind in ("synthetic", "real"):
-                cells.append(f"{getattr(row, kind):,.0f}")
+                cells.append(rate(getattr(row, kind)))
                 cells += [f"{self.speed_up(row, kind):.2f}", percent(self.efficiency(row, kind))]
             table.add_row(*cells, percent(row.input_share))
         return table

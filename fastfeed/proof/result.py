@@ -116,7 +116,12 @@ class Proof:
     @property
     def real(self) -> Estimate:
         """Step time with real input: cold where that was measured, else warm."""
-        return self.steps.get("cold") or self.steps["warm"]
+        return self.steps[self.slowest]
+
+    @property
+    def slowest(self) -> str:
+        """The kind of real input that `real` is of: "cold" where that was measured, else "warm"."""
+        return "cold" if "cold" in self.steps else "warm"
 
     @property
     def input_share(self) -> float:

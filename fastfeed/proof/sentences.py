@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastfeed.proof.result import Proof
 
-__all__ = ["MODES", "PARTS", "cannot", "faster", "headline", "longer", "ms", "percent", "steps_text", "verdict", "word"]
+__all__ = [
+    "MODES",
+    "PARTS",
+    "cannot",
+    "faster",
+    "headline",
+    "longer",
+    "ms",
+    "percent",
+    "rate",
+    "steps_text",
+    "verdict",
+    "word",
+]
 
 PARTS = {
     "step": "the trainer itself, with a batch that is on the device already",
@@ -39,6 +52,11 @@ def ms(ns: float) -> str:
     value = ns / 1e6
     digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # no "-0.000"
+
+
+def rate(images: float) -> str:
+    """Images per second."""
+    return f"{images:,.0f}" if images >= 100 else f"{images:.1f}" if images >= 10 else f"{images:.2f}"
 
 
 def steps_text(steps: int) -> str:
@@ -85,8 +103,8 @@ def headline(proof: Proof) -> str:
     if word(proof) == "unsure":
         return f"{found}: too little is known to say. {longer(proof)}"
     return (
-        f"{found}: with the fastest feed training could {faster(proof.gain)} at most, {ms(real.ns)} to "
-        f"{ms(resident.ns)} ms per step."
+        f"{found}: with the fastest feed training could {faster(proof.gain)} at most, {ms(resident.ns)} ms per step "
+        f"instead of {ms(real.ns)}."
     )
 
 
@@ -102,9 +120,8 @@ def longer(proof: Proof) -> str:
 
 def cannot(proof: Proof) -> str:
     """What a faster feed could not gain."""
-    resident = proof.steps["resident"]
-    share = resident.ns / proof.real.ns if proof.real.ns else 1.0
-    return (
-        f"No feed can make it faster than {ms(resident.ns)} ms per step, {proof.images_per_second('resident'):,.0f} "
-        f"images/s: the other {percent(min(1.0, share))} is the trainer's own."
-    )
+    mode = "resident" if proof.steps["resident"].ns < proof.real.ns else proof.slowest
+    left = percent(1.0 - proof.input_share) if proof.input_share >= 0.0005 else ""
+    limit = f"{ms(proof.steps[mode].ns)} ms per step, {rate(proof.images_per_second(mode))} images/s"
+    own = f"the other {left}" if left else "all of it"
+    return f"No feed can make it faster than {limit}: {own} is the trainer's own."

@@ -10,31 +10,35 @@ from rich.text import Text
 
 from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import MODES, PARTS, cannot, headline, ms, percent, verdict, word
+from fastfeed.proof.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, verdict, word
 from fastfeed.proof.statistics import Estimate
 
 __all__ = ["plain", "render"]
 
 _STYLES = {"not_starved": "green", "starved": "red", "severe": "bold red", "unsure": "yellow"}
-_WIDE = 76  # columns from which there is room for bars
 _BAR = 16
+_TABLES = 75  # columns from which there is room for tables,
+_BARS = 76  # for bars in them,
+_WORDS = 140  # and for what the parts are
 
 
 def render(proof: Proof, console: Console) -> None:
     """Print the report."""
-    width = min(console.width, 110)
-    sheet = Sheet(console, width, lines=6)
+    sheet = Sheet(console, min(console.width, 110), lines=12)
+    label = verdict(proof).upper()
     for line in [
-        *sheet.labeled(verdict(proof).upper(), headline(proof), style=_STYLES[word(proof)], indent=12, lines=8),
-        *sheet.sentence(cannot(proof), lines=8),
+        *sheet.labeled(label, headline(proof), style=_STYLES[word(proof)], indent=len(label) + 2),
+        *sheet.sentence(cannot(proof)),
     ]:
         console.print(encodable(line, console), highlight=False, soft_wrap=True)
-    for text in [*_parts(proof, width, sheet.ascii), *_steps(proof), *_what_if(proof, width)]:
+    wide = console.width >= _TABLES
+    parts = _parts(proof, console.width, sheet.ascii) if wide else _narrow_parts(proof)
+    for text in [*parts, *_steps(proof, sheet, wide), *_what_if(proof, sheet, wide)]:
         style = "bold" if text and not text.startswith(" ") else ""
         console.print(encodable(Text(text, style=style), console), highlight=False, soft_wrap=True)
     tail = [f"note: {note}" for note in proof.notes]
     for sentence in [_how(proof), *tail]:
-        for line in sheet.sentence(sentence, style="dim", lines=6):
+        for line in sheet.sentence(sentence, style="dim"):
             console.print(encodable(line, console), highlight=False, soft_wrap=True)
 
 
@@ -57,31 +61,53 @@ def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
     for name, part in rows:
         share = part.ns / real if real else 0.0
         line = f"  {name:11}{ms(part.ns):>9}  {_range(part):>20}{percent(share):>9}"
-        if width >= _WIDE:
+        if width >= _BARS:
             line += "  " + fitted(bar(share, _BAR, ascii), _BAR)
-        if width >= _WIDE + 30 and name in PARTS:
-            line += "  " + fitted(PARTS[name], width - len(line) - 2).rstrip()
+        if width >= _WORDS:
+            line += "  " + PARTS.get(name, "")
         yield line.rstrip()
 
 
-def _steps(proof: Proof) -> Iterator[str]:
+def _narrow_parts(proof: Proof) -> Iterator[str]:
     yield ""
-    yield f"{'measured with':46}{'ms':>9}{'images/s':>12}{'cores':>8}"
+    yield f"{'a step':13}{'ms':>10}{'share':>10}"
+    for name, part in [("step", proof.steps["resident"]), *proof.parts.items(), ("together", proof.real)]:
+        share = part.ns / proof.real.ns if proof.real.ns else 0.0
+        yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
+        yield f"    {_range(part)}"
+
+
+def _steps(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
+    yield ""
+    yield f"{'measured with':46}{'ms':>9}{'images/s':>12}{'cores':>8}" if wide else "measured with"
     for name, step in proof.steps.items():
-        rate, cores = proof.images_per_second(name), proof.cores.get(name, 0.0)
-        yield f"  {MODES[name]:44}{ms(step.ns):>9}{rate:>12,.0f}{cores:>8.1f}"
+        images, cores = rate(proof.images_per_second(name)), f"{proof.cores.get(name, 0.0):.1f}"
+        if wide:
+            yield f"  {MODES[name]:44}{ms(step.ns):>9}{images:>12}{cores:>8}"
+            continue
+        yield from _indented(sheet, MODES[name], 2)
+        yield f"    {ms(step.ns)} ms, {images} images/s, {cores} cores"
 
 
-def _what_if(proof: Proof, width: int) -> Iterator[str]:
+def _what_if(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
     if not proof.whatif:
         return
     yield ""
-    yield f"{'what if (estimates)':46}{'ms':>9}{'gain':>12}"
+    yield f"{'what if (estimates)':46}{'ms':>9}{'gain':>12}" if wide else "what if (estimates)"
     for row in proof.whatif:
-        yield f"  {row.change:44}{ms(row.step_ns):>9}{percent(row.gain):>12}"
+        if wide:
+            yield f"  {row.change:44}{ms(row.step_ns):>9}{percent(row.gain):>12}"
+        else:
+            yield from _indented(sheet, row.change, 2)
+            yield f"    {ms(row.step_ns)} ms, gain {percent(row.gain)}"
         if row.remedy:
-            yield "    " + fitted(row.remedy, max(20, width - 4)).rstrip()
+            yield from _indented(sheet, row.remedy, 4)
     yield ""
+
+
+def _indented(sheet: Sheet, text: str, columns: int) -> Iterator[str]:
+    for line in sheet.sentence(text, width=sheet.width - columns):
+        yield " " * columns + line.plain
 
 
 def _how(proof: Proof) -> str:

@@ -84,7 +84,7 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     stage_ms = measured.warm_stage_ms if measured.cold is None else measured.cold_stage_ms
 
     def row(change: str, step: float, remedy: str = "") -> None:
-        step = min(step, real)
+        step = min(max(step, measured.resident), real)
         gain = real / step - 1 if step > 0 else 0.0
         rows.append(WhatIf(change, step, gain, remedy if gain >= _WORTH else ""))
 

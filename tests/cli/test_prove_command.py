@@ -8,49 +8,17 @@ import textwrap
 
 import pytest
 import typer
+from helpers.prove_command import FASTFEED, LONG, TRAINER, run, trainer
 
 from fastfeed.cli.prove import _exit
-
-FASTFEED = [
-    sys.executable,
-    "-c",
-    "import sys; sys.argv[0] = 'fastfeed'; from fastfeed.cli import main; main()",
-    "prove",
-]
-TRAINER = """
-    import sys, time
-    import numpy as np
-    import fastfeed as ff
-
-    def feed(name="", **more):
-        source = ff.Arrays(np.zeros((64, 4, 4, 3), np.uint8), np.zeros(64, np.int64))
-        return ff.Feed(source, [ff.ToFloat()], batch=4, threads=1, name=name, **more)
-"""
-LOOP = "for epoch in range({epochs}):\n    for batch in feed():\n        time.sleep(0.001)\nprint('ended by itself')\n"
 
 
 @pytest.fixture
 def prove(tmp_path):
-    def run(body, *options, code=0):
-        path = tmp_path / "train.py"
-        path.write_text(textwrap.dedent(TRAINER) + textwrap.dedent(body))
-        command = [*FASTFEED, "--seconds", "1", *options]
-        done = subprocess.run(
-            [*command, "--", sys.executable, str(path)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            cwd=tmp_path,
-            env={name: value for name, value in os.environ.items() if not name.startswith("FASTFEED")},
-        )
-        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-        return done
-
-    return run
-
-
-LONG = LOOP.replace("feed()", "train").format(epochs=1000).replace("for epoch", "train = feed()\nfor epoch", 1)
+    """Runs the command on a trainer with this body."""
+    return lambda body, *options, code=0, **more: run(
+        tmp_path, [sys.executable, str(trainer(tmp_path, body))], *options, code=code, **more
+    )
 
 
 def test_a_trainer_is_ended_when_its_proof_is_complete(prove, tmp_path):

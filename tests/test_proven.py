@@ -25,6 +25,7 @@ RUNS_NOTHING_THERE = {
     "runtime/placement.py:Placement": "the contract of placements, which say it",
     "runtime/placement.py:flatten": "looks for arrays",
     "runtime/placement.py:on_host": "copies to the processor, which CuPy does",
+    "runtime/placement.py:wait_until_written": "waits for CuPy, where it is loaded",
 }
 ON_GPU = {  # what runs there, and what it needs
     "fastfeed.feed.feed:Feed": (),

@@ -10,7 +10,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.placement import Placement, Rebuild, flatten
+from fastfeed.runtime.placement import Placement, Rebuild, flatten, wait_until_written
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 
 __all__ = ["prefetch_to_device"]
@@ -136,6 +136,8 @@ def _jobs(
             ended.append(True)
             raise
         arrays, rebuild = flatten(item)
+        for array in arrays:
+            wait_until_written(array)
         return placement.put(tuple(arrays), borrowed=True), rebuild
 
     while True:

@@ -153,13 +153,15 @@ class TorchPlacement:
         with self._lock:
             while self._copies and self._copies[0][0].query():
                 self._copies.popleft()
+        foreign = any(hasattr(array, "__cuda_array_interface__") for array in arrays)
+        if foreign and borrowed:  # tensors of PyTorch's own may still be written, on this thread's stream
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            tensors, hosts, foreign = [], [], False
+            tensors, hosts = [], []
             for array in arrays:
                 if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
                     # a number would be believed, also of memory on another GPU; without one it is looked up and copied
                     tensors.append(torch.as_tensor(array, device="cuda").clone())
-                    foreign = True
                     continue
                 host = _host(array)
                 host = host if host.is_pinned() else host.pin_memory()  # a copy

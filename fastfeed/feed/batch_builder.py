@@ -134,7 +134,8 @@ class BatchBuilder:
             return fill
 
         def finish() -> Batch:
-            self.backend.synchronize()
+            for branch in self.branches:  # a GPU's have a stream each
+                branch.backend.synchronize()
             if ahead is not None:
                 ahead.drop(tickets.values())  # they have turned out bad since they were requested
             return self._finished(batch)

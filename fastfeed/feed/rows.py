@@ -63,7 +63,8 @@ class RowMaker:
         if samples.bad:
             rows = sorted(samples.bad)
             for branch, out in zip(self._branches, outs, strict=True):
-                out[rows] = branch.black()
+                with branch.backend.device_context():  # on its own stream, as all that is written to its batches
+                    out[rows] = branch.black()
             clear(annotations, rows)
 
     def _render(
@@ -83,5 +84,6 @@ class RowMaker:
         blobs, headers = [samples.blobs[row] for row in good], [samples.headers[row] for row in good]
         results = backend.render(blobs, headers, work[good], target, batch.stop, batch.number)
         if target is not out:
-            out[good] = target
+            with backend.device_context():  # `target` is given back to this backend's memory
+                out[good] = target
         return zip(good, results, strict=True)

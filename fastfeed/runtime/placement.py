@@ -8,6 +8,7 @@ the one that is handed over, and the one in use.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ import numpy as np
 from fastfeed.errors import DeviceMemory
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Placement", "flatten", "is_full", "on_host", "out_of_memory", "size_of"]
+__all__ = ["Placement", "flatten", "is_full", "on_host", "out_of_memory", "size_of", "wait_until_written"]
 
 
 class Placement(Protocol):
@@ -59,6 +60,15 @@ def is_full(error: BaseException) -> bool:
 def on_host(array: Any) -> np.ndarray:
     """The same array, copied from a GPU if it lies there: for frameworks that compute on the processor."""
     return array.get() if hasattr(array, "__cuda_array_interface__") else array
+
+
+def wait_until_written(array: Any) -> None:
+    """Wait for the stream on which CuPy still writes to this array, if it does: its interface names that stream, and
+    neither PyTorch nor TensorFlow waits for it."""
+    stream = getattr(array, "__cuda_array_interface__", {}).get("stream")
+    cupy: Any = sys.modules.get("cupy")
+    if stream is not None and cupy is not None:
+        cupy.cuda.ExternalStream(stream).synchronize()
 
 
 def size_of(arrays: tuple[Any, ...]) -> int:

@@ -29,6 +29,8 @@ _PAGE = Template("""<!doctype html>
 $style
 .range { position: relative; display: block; height: 12px; min-width: 90px; margin-top: 5px; }
 .range i { position: absolute; height: 100%; border-radius: 2px; }
+td .soft { font-weight: 400; }
+.act p.soft { font-size: 14px; }
 .range b { position: absolute; top: 5px; height: 2px; background: var(--ink); }
 </style>
 </head>
@@ -61,8 +63,10 @@ def _head(proof: Proof) -> str:
         f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} batches ahead",
         f"{proof.rounds} rounds of blocks of {proof.block_steps} steps",
     ]
+    if feed["name"]:
+        facts.insert(0, f"feed {feed['name']}")
     if feed["world"] > 1:
-        facts.insert(1, f"rank {feed['rank']} of {feed['world']}")
+        facts.append(f"rank {feed['rank']} of {feed['world']}")
     return (
         f'<span class="word {word(proof)}">{_text(verdict(proof).upper())}</span>\n<h1>{_text(headline(proof))}</h1>\n'
         f"<p>{_text(cannot(proof))}</p>\n<ul class=facts>{''.join(f'<li>{_text(fact)}</li>' for fact in facts)}</ul>"

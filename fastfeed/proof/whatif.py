@@ -3,7 +3,8 @@
 A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at best. Where that is
 longer than the step with a busy feed, the trainer waits for the rest. The model is scaled so that it gives the measured
 step for the feed as it is; no estimate is below the part that was measured, or above it. Where the threads are fast
-enough by their time, the wait has another reason, and nothing that spares them time changes it.
+enough by their time, the wait has another reason, and nothing that spares them time changes it. Twice the cores leave no
+contention.
 """
 
 from __future__ import annotations
@@ -65,23 +66,29 @@ class Measured:
         """The slowest kind of input that was measured."""
         return self.warm if self.cold is None else self.cold
 
-    def make(self, stage_ms: Mapping[str, float], threads: float) -> float:
-        """Time to make a batch, by thread time; at least the step itself."""
-        return max(self.busy, self.batch * sum(stage_ms.values()) * 1e6 / threads)
+    @property
+    def stage_ms(self) -> Mapping[str, float]:
+        """Thread time per image with that."""
+        return self.warm_stage_ms if self.cold is None else self.cold_stage_ms
 
-    def scaled(self, stage_ms: Mapping[str, float], threads: float, now: float, now_ms: Mapping[str, float]) -> float:
-        """The same, so that it is `now` for what is; never less than the step with a busy feed, or more than now."""
-        stall = max(0.0, now - self.busy)
-        before = self.make(now_ms, self.threads) - self.busy
-        after = self.make(stage_ms, threads) - self.busy
-        left = stall * (after / before) if before > 0 else stall  # it is not the threads that are too slow
-        return min(now, self.busy + max(0.0, left))
+    def make(self, stage_ms: Mapping[str, float], threads: float) -> float:
+        """Time to make a batch, by thread time."""
+        return self.batch * sum(stage_ms.values()) * 1e6 / threads
+
+    def changed(self, stage_ms: Mapping[str, float], threads: float, contention: float) -> float:
+        """The step with this thread time, so many threads and so much contention; never more than it takes now."""
+        least = self.busy - self.contention + contention  # of the trainer
+        slack = self.make(self.stage_ms, self.threads) - self.busy
+        if slack <= 0:  # it is not the threads that are too slow
+            return min(self.real, self.real - self.busy + least)
+        stall = max(0.0, self.real - self.busy)
+        return min(self.real, max(least, self.busy + stall * (self.make(stage_ms, threads) - self.busy) / slack))
 
 
 def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     """All changes that can be estimated, each by itself."""
     real, rows = measured.real, []
-    stage_ms = measured.warm_stage_ms if measured.cold is None else measured.cold_stage_ms
+    stage_ms, threads, contention = measured.stage_ms, measured.threads, measured.contention
 
     def row(change: str, step: float, remedy: str = "") -> None:
         step = min(max(step, measured.resident), real)
@@ -91,18 +98,18 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     row("a feed that costs nothing", measured.resident)
     if stage_ms:
         needed = _threads_needed(measured, stage_ms)
-        doubled = measured.threads * _CORES
+        doubled = threads * _CORES
         row(
             f"{_CORES} times the cores and threads",
-            measured.scaled(stage_ms, doubled, real, stage_ms),
-            _more_threads(measured, needed, doubled) if needed > measured.threads else "",
+            measured.changed(stage_ms, doubled, 0.0),
+            _more_threads(measured, needed, doubled) if needed > threads else "",
         )
     if measured.cold is not None:
         cache = "memory or a local disk for all files: fastfeed.Cache" if measured.fetches else ""
         row("a cache that holds all files", measured.warm, cache)
         faster = {stage: ms / _FASTER if stage == "read" else ms for stage, ms in stage_ms.items()}
         half = measured.warm + max(0.0, measured.cold - measured.warm) / _FASTER
-        step = measured.scaled(faster, measured.threads, real, stage_ms) if stage_ms else half
+        step = measured.changed(faster, threads, contention) if stage_ms else half
         row(
             f"storage {_FASTER} times as fast",
             max(measured.warm, min(step, half)),
@@ -115,10 +122,9 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
         remedy = f'decode="hybrid": the GPU must take {share:.0%} of them' if share is not None else 'decode="gpu"'
         row(
             "JPEGs decoded by the GPU alone" if measured.gpu else "JPEGs decoded by a GPU (none is used here)",
-            measured.scaled(rest, measured.threads, real, stage_ms),
+            measured.changed(rest, threads, contention),
             remedy if measured.gpu else "",
         )
-    contention = measured.contention
     if contention > 0:
         row(
             "cores of its own for the feed",

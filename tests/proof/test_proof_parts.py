@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -120,9 +121,19 @@ def test_a_gpu_that_is_not_there_is_no_remedy():
     assert (row.change, row.remedy) == ("JPEGs decoded by a GPU (none is used here)", "")
 
 
+def test_twice_the_cores_leave_no_contention():
+    """A batch takes 28 ms of thread time, so 7 ms by four threads: then the trainer has 12 ms, without 2 for them."""
+    modes = {"resident": 10.0, "cached": 10.0, "busy": 12.0, "warm": 14.0}
+    first = record(modes)
+    first.blocks = [replace(b, stage_ns={"decode": 80 * 3 * MS + 80 * MS // 2}) for b in first.blocks]
+    rows = {row.change: row for row in Proof.of(first).whatif}
+    assert rows["2 times the cores and threads"].step_ns == 10 * MS
+    assert rows["cores of its own for the feed"].step_ns == 12 * MS
+
+
 def test_threads_that_are_fast_enough_are_not_why_the_trainer_waits():
     """7 ms per image, 8 images, 16 threads: 3.5 ms per batch, and still it waits; more of them would not help."""
-    waiting = record(STARVED, gpu=True)
+    waiting = record(STARVED | {"busy": 10.5}, gpu=True)
     waiting.feed["threads"] = 16
     proof = Proof.of(waiting)
     for row in proof.whatif[1:3]:

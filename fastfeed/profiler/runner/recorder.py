@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import fcntl
 import os
 import shutil
@@ -188,9 +189,10 @@ def _of_nsys(child: int, front: Foreground) -> set[int]:
 def _written(scratch: Path, log: Path, output: Path) -> int:
     """Bytes of the files that nsys writes, but for its messages: those of its scratch folder, and the recording."""
     size = 0
-    for path in (*scratch.rglob("*"), *output.parent.glob(f"{output.name}.*")):
+    files = (os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names)
+    for path in (*files, *glob.glob(f"{glob.escape(str(output))}.*")):
         with contextlib.suppress(OSError):  # it has just been removed
-            size += path.lstat().st_size if path != log else 0
+            size += os.lstat(path).st_size if path != str(log) else 0
     return size
 
 

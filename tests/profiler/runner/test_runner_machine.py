@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -106,3 +107,20 @@ def test_an_nsys_that_only_writes_does_not_hang(tmp_path: Path, monkeypatch: pyt
     log.write_text("Processing events...")  # messages are no work
     now[0] += 100
     assert monitor._hangs_at_its_end(1)
+
+
+def test_folders_that_nsys_removes_meanwhile_are_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    scratch, output = tmp_path / "scratch", tmp_path / "out" / "trace [1]"
+    for folder in (scratch / "session", scratch / "kept", output.parent):
+        folder.mkdir(parents=True)
+        (folder / "data").write_bytes(bytes(100))
+    output.with_name("trace [1].nsys-rep").write_bytes(bytes(7))
+    scandir = os.scandir
+
+    def removed(path: str | os.PathLike[str] = ".") -> Any:
+        if os.path.basename(path) == "session":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed)
+    assert recorder._written(scratch, scratch / "nsys.log", output) == 107

@@ -3,8 +3,8 @@
 A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at best. Where that is
 longer than the step with a busy feed, the trainer waits for the rest. The model is scaled so that it gives the measured
 step for the feed as it is; no estimate is below the part that was measured, or above it. Where the threads are fast
-enough by their time, the wait has another reason, and nothing that spares them time changes it. Twice the cores leave no
-contention.
+enough by their time, the wait has another reason, and nothing that spares them time changes it. Twice the cores
+leave no contention.
 """
 
 from __future__ import annotations

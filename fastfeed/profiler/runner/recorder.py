@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import fcntl
+import glob
 import os
 import shutil
 import signal

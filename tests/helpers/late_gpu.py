@@ -124,7 +124,7 @@ class Memory:
 
     @classmethod
     def recycled_at_once(cls, raw: np.ndarray) -> Memory:
-        """Whoever gets it next may write to it at any time."""
+        """Its next owner may write to it at any time."""
         return cls(raw, lambda raw, _: raw.fill(_GONE))
 
 

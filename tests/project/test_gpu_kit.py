@@ -1,7 +1,7 @@
 """`make gpu-kit`: parts that travel, and the runner on the other machine. No GPU, no packages: steps here are toys."""
 
+# ruff: noqa: F811  fixtures
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -9,91 +9,9 @@ import time
 import zipfile
 from pathlib import Path
 
-import pytest
+from helpers.gpu_kits import call, files, kit, packed, smi  # noqa: F401  fixtures
 
 ROOT = Path(__file__).parents[2]
-TOY = """
-import argparse, json, os, subprocess, sys, time
-parser = argparse.ArgumentParser()
-parser.add_argument("name")
-for option in ("--out", "--work", "--seconds"):
-    parser.add_argument(option)
-parser.add_argument("--stand-in", action="store_true")
-told = parser.parse_args()
-found = {"step": told.name, "state": "running", "stand_in": told.stand_in, "figures": {"first": 1}}
-json.dump(found, open(told.out, "w"))
-open(os.path.join(told.work, "ran"), "a").write(told.name + "\\n")
-if told.name == "hangs":
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    open(os.path.join(told.work, "child"), "w").write(str(child.pid))
-    time.sleep(600)
-if told.name == "dies":
-    print("something awful", flush=True)
-    os._exit(9)
-json.dump(found | {"state": "ok", "figures": {"first": 1, "second": 2}}, open(told.out, "w"))
-"""
-SMI = """#!/bin/sh
-echo "NVIDIA H200, {driver}, 143771 MiB, {free} MiB"
-"""
-
-
-@pytest.fixture
-def kit(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    return lambda name: importlib.import_module(f"benchmarks.gpu_kit.{name}")
-
-
-@pytest.fixture
-def files(tmp_path):
-    found = []
-    for name, size in (("one.bin", 10), ("large.bin", 2500), ("small.bin", 300), ("last.bin", 900)):
-        found.append(tmp_path / name)
-        found[-1].write_bytes(os.urandom(size))
-    return found
-
-
-@pytest.fixture
-def packed(kit, files, tmp_path):
-    """A kit of four files in four parts of 1,000 bytes; (folder, manifest)."""
-    folder = tmp_path / "kit"
-    manifest = kit("pack").packed(folder, files, 0.001, "{}.{}".format(*sys.version_info[:2]))
-    return folder, manifest
-
-
-@pytest.fixture
-def call(kit, monkeypatch, tmp_path, packed, capsys):
-    """One call of run.py with toy steps: call(steps, *options) -> (exit code, what it printed, results by step)."""
-    run, table = kit("run"), kit("table")
-    (tmp_path / "toys").mkdir()
-    (tmp_path / "toys" / "toy_step.py").write_text(TOY)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "toys"))
-    monkeypatch.setattr(kit("process"), "STEP", "toy_step")
-    monkeypatch.setattr(run, "KIT", packed[0])
-    monkeypatch.setattr(kit("unpack"), "kernel_loads", lambda *_: "")
-
-    def called(steps, *options):
-        rows = tuple(table.Step(name, "toy", f"what {name} asks", needs, 5, 1) for name, needs in steps.items())
-        monkeypatch.setattr(run, "STEPS", rows)
-        folders = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
-        code = run.main([*folders, *options])
-        found = {name: json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in steps}
-        return code, capsys.readouterr().out, found
-
-    return called
-
-
-@pytest.fixture
-def smi(monkeypatch, tmp_path):
-    """A fake nvidia-smi in front of all programs."""
-
-    def put(driver="580.159.04", free=140000):
-        folder = tmp_path / "bin"
-        folder.mkdir(exist_ok=True)
-        (folder / "nvidia-smi").write_text(SMI.format(driver=driver, free=free))
-        (folder / "nvidia-smi").chmod(0o755)
-        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    return put
 
 
 def test_parts_are_small_and_give_the_same_files_back(kit, packed, files, tmp_path):
@@ -118,70 +36,27 @@ def test_a_missing_part_costs_only_the_files_in_it(kit, packed, tmp_path):
     assert [path.name for path in complete] == ["one.bin", "small.bin", "last.bin"] and list(lost) == ["large.bin"]
 
 
-def test_a_damaged_part_is_one_sentence_and_the_steps_run(call, packed):
-    folder, _ = packed
-    content = bytearray((folder / "part-02").read_bytes())
-    content[500] ^= 1
-    (folder / "part-02").write_bytes(content)
-    code, said, found = call({"plain": (), "wants": ("no_such_module",)})
-    assert said.splitlines().count("part-02 is damaged (its SHA-256 is not the manifest's): copy it again.") == 1
-    assert found["plain"]["state"] == "ok" and found["wants"]["state"] == "not run" and code == 2
-    assert found["wants"]["reason"].startswith("no_such_module is not here; part-02 is damaged")
-
-
-def test_no_manifest_and_changed_code_are_said(call, packed):
-    folder, _ = packed
-    changed = folder / "benchmarks" / "gpu_kit" / "marks.py"
-    changed.write_text(changed.read_text() + "\n")
-    assert "benchmarks/gpu_kit/marks.py is not as it was packed" in call({"plain": ()})[1]
-    (folder / "manifest.json").write_text("{")
-    assert "manifest.json is damaged" in call({"plain": ()})[1]
-    (folder / "manifest.json").unlink()
-    assert "manifest.json is missing" in call({"plain": ()})[1]
-
-
-def test_no_gpu_is_one_sentence_and_the_rest_runs(call, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    code, said, found = call({"plain": (), "on-gpu": ("gpu",), "many": ("gpus",)})
-    assert said.count("no GPU is here (nvidia-smi: FileNotFoundError): only what needs none will run\n") == 1
-    assert (found["plain"]["state"], found["on-gpu"]["reason"]) == ("ok", "no GPU is here") and code == 2
-    assert found["many"]["reason"] == "two GPUs or more are needed, none here"
-
-
-def test_an_old_driver_leaves_out_what_needs_a_newer_one(call, smi, kit, monkeypatch):
-    smi(driver="535.230.02")
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
-    _, said, found = call({"on-gpu": ("gpu",), "dali": ("DALI",)})
-    sentence = "driver 535.230.02 is older than packages for CUDA 13 want (580 or newer)"
-    assert said.count(f"\n{sentence}") + said.startswith(sentence) == 1
-    assert found["on-gpu"]["state"] == "ok" and found["dali"]["reason"].startswith(sentence)
-
-
-def test_a_gpu_that_others_fill_is_said(call, smi):
-    smi(free=9000)
-    _, said, found = call({"on-gpu": ("gpu",)})
-    assert "NVIDIA H200 has 9.0 of 143.8 GB free: someone else computes on it" in said
-    assert found["on-gpu"]["state"] == "ok"
-
-
-def test_dali_that_is_absent_is_said_and_tried_again_when_it_came(call, smi, kit, monkeypatch):
-    smi()
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"torch"})
-    code, _, found = call({"plain": (), "dali": ("torch", "DALI")})
-    assert found["dali"]["reason"] == "nvidia.dali and nvidia.nvimgcodec are not here" and code == 2
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"torch", "nvidia.dali", "nvidia.nvimgcodec"})
-    code, said, found = call({"plain": (), "dali": ("torch", "DALI")})
-    assert found["dali"]["state"] == "ok" and "[plain] ok, from an earlier call" in said and code == 0
-
-
 def test_a_step_that_hangs_is_ended_with_all_it_started(call, kit, monkeypatch, tmp_path):
-    monkeypatch.setattr(kit("process"), "_GRACE", 1)
+    process, child = kit("process"), tmp_path / "work" / "child"
+
+    class Patient(subprocess.Popen):
+        """On a machine of any speed: the limit begins once the step hangs, and no other step reaches it."""
+
+        def wait(self, timeout=None):
+            if timeout == 3 and "hangs" in self.args:
+                while self.poll() is None and not (child.is_file() and child.read_text()):
+                    time.sleep(0.01)
+                return super().wait(0.1)
+            return super().wait(None if timeout == 3 else timeout)
+
+    monkeypatch.setattr(process.subprocess, "Popen", Patient)
+    monkeypatch.setattr(process, "_GRACE", 1)
     code, _, found = call({"hangs": (), "plain": ()}, "--limit", "3")
     assert found["hangs"]["state"] == "stopped" and found["hangs"]["figures"] == {"first": 1} and code == 1
     assert found["hangs"]["reason"] == "it took longer than its limit of 3 s and was ended"
     assert found["plain"]["state"] == "ok"
     for _ in range(200):  # the process that adopted the child has to notice, too
-        state = Path("/proc", (tmp_path / "work" / "child").read_text(), "status")
+        state = Path("/proc", child.read_text(), "status")
         if not state.exists() or "State:\tZ" in state.read_text():
             return
         time.sleep(0.05)

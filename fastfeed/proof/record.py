@@ -34,7 +34,7 @@ class Block:
 class Record:
     """All that is known of a proof."""
 
-    feed: dict[str, Any]  # name, source, batch, steps, threads, prefetch, rank, world
+    feed: dict[str, Any]  # name, source, batch, steps, threads, prefetch, side_process, rank, world
     seconds: float  # that it may take
     modes: list[str] = field(default_factory=list)
     design: Design | None = None
@@ -60,6 +60,7 @@ class Record:
             "steps": plan.steps,
             "threads": feed.threads,
             "prefetch": feed.prefetch,
+            "side_process": feed.side_process,
             "rank": plan.world.rank,
             "world": plan.world.size,
         }

@@ -29,7 +29,8 @@ class Proof:
         parts (dict[str, Estimate]): "copy", "contention", "preparation", "fetch"; they add up to `input` exactly.
         input (Estimate): Step time with real input minus that with a resident batch: what a feed that costs nothing
             would save.
-        feed (dict[str, Any]): The feed that was measured: name, source, batch, threads, prefetch, rank, world.
+        feed (dict[str, Any]): The feed that was measured: name, source, batch, threads, prefetch, side_process,
+            rank, world.
         rounds (int): Rounds of blocks; the intervals are over these.
         block_steps (int): Steps of each block that count.
         own_wait (float | None): Share of the time that the feed itself counted as waiting, in blocks of real input.
@@ -98,6 +99,7 @@ class Proof:
                 warm_stage_ms=stage_ms[Mode.WARM],
                 cold_stage_ms=stage_ms[real],
                 gpu=record.gpu,
+                side_process=record.feed["side_process"],
             )
         return cls(
             steps={mode.value: mean(blocks) for mode, blocks in means.items()},

@@ -60,6 +60,7 @@ class Measured:
     warm_stage_ms: Mapping[str, float]  # thread time per image
     cold_stage_ms: Mapping[str, float]
     gpu: bool  # the trainer uses one
+    side_process: bool
 
     @property
     def real(self) -> float:
@@ -109,7 +110,9 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
         row("a cache that holds all files", measured.warm, cache)
         faster = {stage: ms / _FASTER if stage == "read" else ms for stage, ms in stage_ms.items()}
         half = measured.warm + max(0.0, measured.cold - measured.warm) / _FASTER
-        step = measured.changed(faster, threads, contention) if stage_ms else half
+        step = measured.changed(faster, threads, contention)
+        if not stage_ms or measured.make(measured.warm_stage_ms, threads) >= measured.busy:
+            step = half  # no slack: a trainer that waits for warm files waits for all of the rest
         row(
             f"storage {_FASTER} times as fast",
             max(measured.warm, min(step, half)),
@@ -126,11 +129,8 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
             remedy if measured.gpu else "",
         )
     if contention > 0:
-        row(
-            "cores of its own for the feed",
-            max(measured.resident, real - contention),
-            "side_process=True, fewer threads, or more cores",
-        )
+        apart = "" if measured.side_process else "side_process=True, "
+        row("cores of its own for the feed", real - contention, f"{apart}fewer threads, or more cores")
     return tuple(rows)
 
 

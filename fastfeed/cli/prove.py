@@ -118,7 +118,7 @@ def _print_table(scaling: Scaling, as_json: bool) -> None:
         if as_json:
             print(json.dumps(scaling.as_dict(), indent=1, allow_nan=False))
         else:
-            console.print(scaling.table())
+            scaling.render(console)
 
 
 def _exit(limit: float | None, low: float, high: float) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from fastfeed.errors import ProofError
@@ -14,6 +15,14 @@ from fastfeed.proof.result import SCHEMA, Proof
 from fastfeed.proof.sentences import percent, rate
 
 __all__ = ["RankCount", "Scaling"]
+
+_KINDS = ("synthetic", "real")
+_GAIN = ("speed-up", "efficiency")
+_TABLE = 78  # columns from which there is room for it
+_WHAT = (
+    "images/s of all ranks, speed-up and efficiency against the fewest ranks; synthetic: one batch that is on the "
+    "device already, real: from the feed, input: what it costs of a step"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +80,37 @@ class Scaling:
         for row in self.rows:
             figures: dict[str, Any] = {"ranks": row.ranks, "input_share": row.input_share}
             figures |= {"input_share_low": row.wait_low, "input_share_high": row.wait_high}
-            for kind in ("synthetic", "real"):
+            for kind in _KINDS:
                 figures[f"{kind}_images_per_second"] = getattr(row, kind)
                 figures[f"{kind}_speed_up"] = self.speed_up(row, kind)
                 figures[f"{kind}_efficiency"] = self.efficiency(row, kind)
             rows.append(figures)
         return {"fastfeed_prove": SCHEMA, "ranks": rows}
 
-    def table(self) -> Table:
-        """For a terminal."""
+    def render(self, console: Console) -> None:
+        """Print it: a table, or lines where that is too wide."""
+        if console.width >= _TABLE:
+            console.print(self._table())
+        else:
+            for line in self._lines():
+                console.print(line, highlight=False, soft_wrap=True)
+        console.print(_WHAT, style="dim", highlight=False)
+
+    def _cells(self, row: RankCount, kind: str) -> tuple[str, str, str]:
+        return rate(getattr(row, kind)), f"{self.speed_up(row, kind):.2f}", percent(self.efficiency(row, kind))
+
+    def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        heads = ("ranks", "synthetic/s", "speed-up", "efficiency", "real/s", "speed-up", "efficiency", "input")
-        for head in heads:
-            table.add_column(head, justify="right")
+        for head in ("ranks", "synthetic/s", *_GAIN, "real/s", *_GAIN, "input"):
+            table.add_column(head, justify="right", no_wrap=True)
         for row in self.rows:
-            cells = [str(row.ranks)]
-            for kind in ("synthetic", "real"):
-                cells.append(rate(getattr(row, kind)))
-                cells += [f"{self.speed_up(row, kind):.2f}", percent(self.efficiency(row, kind))]
-            table.add_row(*cells, percent(row.input_share))
+            cells = [cell for kind in _KINDS for cell in self._cells(row, kind)]
+            table.add_row(str(row.ranks), *cells, percent(row.input_share))
         return table
+
+    def _lines(self) -> Iterator[str]:
+        for row in self.rows:
+            yield f"{row.ranks} rank{'s' * (row.ranks != 1)}, input {percent(row.input_share)}"
+            for kind in _KINDS:
+                images, speed_up, efficiency = self._cells(row, kind)
+                yield f"  {kind:10}{images:>9}/s{speed_up:>7}{efficiency:>9}"

@@ -50,7 +50,7 @@ def percent(share: float) -> str:
 def ms(ns: float) -> str:
     """Milliseconds, to three digits or so."""
     value = ns / 1e6
-    digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    digits = next((n for n, least in enumerate((1e4, 100, 1)) if abs(value) >= least), 3)
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # no "-0.000"
 
 

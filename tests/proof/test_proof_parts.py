@@ -1,10 +1,12 @@
 """The pure parts of a proof: order of modes, number of steps, intervals, estimates."""
 
+import io
 import json
 import math
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from fastfeed.errors import ProofError
 from fastfeed.proof import sentences
@@ -14,6 +16,7 @@ from fastfeed.proof.ranks import RankCount, Scaling
 from fastfeed.proof.record import Block, Record
 from fastfeed.proof.result import Proof
 from fastfeed.proof.statistics import difference, mean, parts, student_95
+from fastfeed.proof.text import plain
 from fastfeed.proof.whatif import Measured, what_if
 
 MS = 1_000_000
@@ -227,11 +230,24 @@ def test_the_text_and_the_page_have_the_figures():
 
 def test_figures_have_no_negative_zero():
     assert (sentences.ms(-400), sentences.ms(-600), sentences.percent(-0.0003)) == ("0.000", "-0.001", "0.0 %")
-    assert (sentences.percent(-0.001), sentences.percent(12.3), sentences.ms(1.2345e9)) == (
-        "-0.1 %",
-        "1,230 %",
-        "1,234.5",
-    )
+    assert [sentences.percent(share) for share in (-0.001, 12.3)] == ["-0.1 %", "1,230 %"]
+    assert [sentences.ms(ns) for ns in (1.2345e9, 1.2345e10)] == ["1,234.5", "12,345"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+def test_no_line_is_wider_than_the_terminal(width):
+    for costs in (STARVED, {mode: 1e4 * ms for mode, ms in STARVED.items()}, dict.fromkeys(STARVED, 10.0)):
+        lines = plain(Proof.of(record(costs), ["x" * 200]), width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert not any("…" in line for line in lines)
+
+
+def test_nothing_gains_more_than_a_feed_that_costs_nothing():
+    """Also where noise makes real batches faster than one on the device."""
+    for costs in ({"resident": 10.2, "cached": 9.3, "busy": 9.9, "warm": 8.9}, STARVED | {"warm": 9.0}):
+        proof = Proof.of(record(costs))
+        assert max(row.gain for row in proof.whatif) <= proof.gain + 1e-9
+        assert f"faster than {min(costs['resident'], costs['warm']):.2f} ms" in sentences.cannot(proof)
 
 
 def test_names_do_not_become_markup():
@@ -250,5 +266,11 @@ def test_a_table_of_ranks():
     assert scaling.speed_up(second, "synthetic") == 2.0 and scaling.efficiency(second, "synthetic") == 1.0
     assert scaling.speed_up(second, "real") == pytest.approx(2 * 20 / 26, rel=1e-3)
     assert scaling.as_dict()["ranks"][1]["real_efficiency"] == pytest.approx(20 / 26, rel=1e-3)
+    for width in (40, 80, 160):
+        out = io.StringIO()
+        scaling.render(Console(file=out, width=width))
+        text = out.getvalue()
+        assert all(cell in text for cell in ("real", "2.00", "76.9 %", "1.54", "615")) and "…" not in text
+        assert max(map(len, text.splitlines())) <= width
     with pytest.raises(ProofError, match="1 of 2 ranks have iterated a feed"):
         RankCount.of(2, two[:1])

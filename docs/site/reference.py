@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import re
 from typing import Any
 
 import typer
 
 import fastfeed
-from fastfeed.cli import app
+from fastfeed.cli import app, command_help
 
 PREPROCESS = importlib.import_module("fastfeed.preprocess")
 # what else a feed has, adapters call
@@ -96,8 +95,9 @@ def members(op: type) -> list[str] | str:
 
 
 def command_line() -> str:
-    """Commands with their arguments and options, as Typer knows them."""
+    """Commands with their examples, arguments and options, as their help shows them."""
     lines = ["# Command line", "", "`fastfeed COMMAND --help` says the same.", ""]
+    lines[-2] += " With [shell completion](../installing.md#shell-completion) the Tab key knows all of them."
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         lines += section(f"fastfeed {name}", command)
@@ -107,28 +107,26 @@ def command_line() -> str:
 
 
 def section(name: str, command: Any, level: str = "##") -> list[str]:
-    """One command: usage, help, a table."""
+    """One command: what it does, examples, usage, a table."""
     context = typer.Context(command, info_name=name)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
-    lines = [f"{level} {name}", "", "```text", usage, "```", "", plain(command.help or ""), ""]
-    rows = []
-    for param in command.params:
-        record = None if getattr(param, "hidden", False) else param.get_help_record(context)
-        if record and record[0]:
-            rows.append(f"| `{cell(record[0])}` | {cell(plain(record[1] or ''))} |")
-        elif param.param_type_name == "argument":
-            rows.append(f"| `{cell(param.make_metavar(ctx=context))}` | {cell(plain(param.help or ''))} |")
-    if rows:
-        lines += ["| argument or option | |", "|---|---|", *rows, ""]
-    epilog = getattr(command, "epilog", None)
-    return [*lines, plain(epilog), ""] if epilog else lines
+    parts = command_help.split(command.help)
+    lines = [f"{level} {name}", "", plain(parts.summary), "", "```bash", *parts.examples, "```", ""]
+    lines += ["```text", usage, "```", ""]
+    for title, params in command_help.panels(command.params).items():
+        lines += [f"| {title.lower()} | |", "|---|---|"]
+        for words, help, default in map(command_help.columns, params):
+            lines.append(f"| `{cell(words)}` | {cell(plain(f'{help} {default}'))} |")
+        lines.append("")
+    for text in filter(None, (parts.notes, command.epilog)):
+        lines += [plain(text), ""]
+    return lines
 
 
 def plain(text: str) -> str:
-    """Help without Typer's markers; an angle bracket is one."""
-    return (
-        re.sub(r"\s*\n\s*", "\n\n" if "\b" not in text else "\n", text.replace("\b", "")).replace("<", "&lt;").strip()
-    )
+    """Paragraphs of help as Markdown; an angle bracket is one."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return "\n\n".join(paragraphs).replace("<", "&lt;")
 
 
 def cell(text: str) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from fastfeed.cli import streams
 from fastfeed.cli.analyze import analyze
+from fastfeed.cli.command_help import Command, Group
 from fastfeed.cli.demo import demo
 from fastfeed.cli.diff import diff
 from fastfeed.cli.doctor import doctor
@@ -25,33 +26,39 @@ from fastfeed.version import __version__
 __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS = {
+    "doctor": doctor,  # what this machine offers
     "demo": demo,  # the main job, end to end
     "show": show,  # a contact sheet of what the trainer will see
     "preprocess": preprocess,  # photographs into shards, once for all runs
     "index": index,  # list a folder or index shards, once for all runs
     "plan": plan,  # what every rank of a cluster will read
-    "doctor": doctor,  # what this machine offers
+    "watch": watch,  # whether running trainers wait
     "profile": profile,  # record a command and explain why its GPU was idle
-    "watch": watch,  # the same while it runs
-    "prove": prove,  # measure a trainer with and without its input
     "analyze": analyze,  # the same for existing traces
     "diff": diff,  # compare two runs
+    "prove": prove,  # measure a trainer with and without its input
+}
+_TITLES = {  # in the help: the first command under each
+    "doctor": "Start here",
+    "preprocess": "Prepare the data",
+    "watch": "Find out why a GPU waits",
 }
 
 app = typer.Typer(
     name="fastfeed",
-    help="Keeps training GPUs busy: photographs in, augmented batches out.",
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_title = ""
 for _name, _command in COMMANDS.items():
+    _title = _TITLES.get(_name, _title)
     if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_name)
+        app.add_typer(_command, name=_name, rich_help_panel=_title)
         continue
     # after the first word, options are those of the command that `profile` and `prove` run
     _settings = {"allow_interspersed_args": False} if _command in (profile, prove) else None
-    app.command(_name, context_settings=_settings)(_command)
+    app.command(_name, cls=Command, context_settings=_settings, rich_help_panel=_title)(_command)
 
 
 def _version(requested: bool) -> None:
@@ -66,7 +73,17 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    """Keeps training GPUs busy: photographs in, augmented batches out.
+
+    Examples:
+        fastfeed doctor                          # what this machine offers
+        fastfeed show photos/                    # what a trainer will see
+        fastfeed preprocess photos/ shards/      # photographs into shards
+        fastfeed profile -- python train.py      # why was the GPU idle?
+
+    fastfeed COMMAND --help has examples of each. --install-completion: commands and options
+    are completed by the Tab key, in shells that are opened from then on.
+    """
 
 
 def main() -> None:

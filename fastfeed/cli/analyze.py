@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastfeed.cli import report_files, streams, sweep, trace_io
-from fastfeed.cli.trace_io import AsJson, Force, InputRange, MaxEvents, Steps
+from fastfeed.cli.trace_io import MORE, AsJson, FailOn, Force, InputRange, MaxEvents, Steps
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,27 +23,37 @@ def analyze(
         list[Path],
         typer.Argument(metavar="FILE", help="Trace files or folders of one run, from all ranks. -: standard input."),
     ],
-    input_range: InputRange = "",
-    steps: Steps = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="A limit such as 'input>5%' or 'idle>30%'. Exit code 3 if exceeded, 4 if there is no verdict.",
-        ),
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with the timeline.")
     ] = None,
-    max_events: MaxEvents = 0,
-    as_json: AsJson = False,
-    html: Annotated[Path | None, typer.Option(help="Also write an HTML page with the timeline.")] = None,
-    perfetto: Annotated[
-        Path | None, typer.Option(help="Also write idle-time tracks for ui.perfetto.dev (.json or .json.gz).")
-    ] = None,
+    fail_on: FailOn = None,
     each: Annotated[
         bool, typer.Option("--each", help="Take each FILE, or what is in one folder, as a run; print one table.")
     ] = False,
+    as_json: AsJson = False,
+    steps: Steps = None,
+    input_range: InputRange = "",
+    max_events: MaxEvents = 0,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write idle-time tracks for ui.perfetto.dev (.json or .json.gz).",
+            rich_help_panel=MORE,
+        ),
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Explain why the GPU was idle, from a recording of Nsight Systems, nvprof, PyTorch, JAX or TensorFlow."""
+    """Explain why the GPU was idle, from an existing trace.
+
+    Reads traces of Nsight Systems, nvprof, PyTorch, JAX and TensorFlow.
+
+    Examples:
+        fastfeed analyze trace.json.gz                    # one trace
+        fastfeed analyze run1/ --html report.html         # all ranks, and a page
+        fastfeed analyze --each sweep/                    # many runs, one table
+        fastfeed analyze run1/ --fail-on 'input>5%'       # for CI: exit code 3
+    """
     from fastfeed.profiler.reports import document, text
 
     limits = trace_io.parse_limits(fail_on)

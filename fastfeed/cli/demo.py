@@ -28,20 +28,33 @@ def demo(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with train/ and val/, each with one folder per class. Default: generated photographs."
+            metavar="DIR",
+            help="Folder with train/ and val/, each with one folder per class. Default: generated photographs.",
         ),
     ] = None,
-    work: Annotated[Path, typer.Option(help="Folder for generated photographs and the list of bad files.")] = Path(
-        ".fastfeed-demo"
-    ),
+    work: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for generated photographs and the list of bad files.")
+    ] = Path(".fastfeed-demo"),
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Number of epochs. Default: depends on the number of images.")
+        int | None, typer.Option(min=1, metavar="N", help="Epochs. Default: depends on the number of images.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Images per training step.")] = None,
-    backend: Annotated[str, typer.Option(help="Backend that decodes and augments: cpu or dali.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Seed of the sample order, the augmentation and the weights.")] = 0,
+    batch: Annotated[int | None, typer.Option(min=1, metavar="N", help="Images per training step.")] = None,
+    backend: Annotated[
+        str, typer.Option(metavar="NAME", help="Backend that decodes and augments: cpu or dali.")
+    ] = "cpu",
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the sample order, the augmentation and the weights.")
+    ] = 0,
 ) -> None:
-    """Train a small classifier on photographs, from files to validation accuracy, and show where the time went."""
+    """Train a small classifier, and show where the time went.
+
+    Trains on photographs with Keras, from files to validation accuracy.
+
+    Examples:
+        fastfeed demo                                    # generated photographs
+        fastfeed demo --data photos/ --epochs 5          # photos/train, photos/val
+        fastfeed demo --backend dali                     # decodes on the GPU
+    """
     console = Console()
     began = time.monotonic()
     root = _checked(data) if data is not None else _generated(work / "photos", console)

@@ -15,25 +15,41 @@ __all__ = ["diff"]
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(help="Trace file or folder of the run before the change.")],
-    after: Annotated[Path, typer.Argument(help="Trace file or folder of the run after the change.")],
-    input_range: InputRange = "",
-    steps: Steps = None,
+    before: Annotated[
+        Path,
+        typer.Argument(metavar="BEFORE", help="Trace file or folder of the run before the change. -: standard input."),
+    ],
+    after: Annotated[
+        Path,
+        typer.Argument(metavar="AFTER", help="Trace file or folder of the run after the change. -: standard input."),
+    ],
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write an HTML page with both timelines, aligned by step."),
+    ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LIMIT",
-            help="A limit for the run after, such as 'input>5%'. Exit code 3 if exceeded, 4 if there is no verdict.",
+            help="A limit for the run after, such as 'input>5%'. Can be repeated. "
+            "Exit code 3 if exceeded, 4 if there is no verdict.",
         ),
     ] = None,
-    max_events: MaxEvents = 0,
     as_json: AsJson = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write an HTML page with both timelines, aligned by step.")
-    ] = None,
+    steps: Steps = None,
+    input_range: InputRange = "",
+    max_events: MaxEvents = 0,
     force: Force = False,
 ) -> None:
-    """Compare the idle time of two runs, by cause and per step, and say which differences are noise."""
+    """Compare the idle time of two runs, and say what is noise.
+
+    Idle time is compared by cause and per step.
+
+    Examples:
+        fastfeed diff before.json.gz after.json.gz       # two traces
+        fastfeed diff before/ after/ --html diff.html    # all ranks, and a page
+        fastfeed diff before/ after/ --steps 50          # the last 50 steps
+    """
     from fastfeed.profiler.compare import compare
     from fastfeed.profiler.reports import difference, difference_page
 

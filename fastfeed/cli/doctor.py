@@ -82,7 +82,15 @@ class MachineReport:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False) -> None:
-    """Show the hardware, libraries and ranks that fastfeed finds, and what to install or fix."""
+    """Show what this machine offers, and what to install or fix.
+
+    Hardware, libraries and ranks are looked at. The exit code is 1 if something has to be fixed.
+
+    Examples:
+        fastfeed doctor                    # in the environment of the trainer
+        srun -n 1 fastfeed doctor          # on the machine that will train
+        fastfeed doctor --json             # for a script
+    """
     report = collect()
     if as_json:
         typer.echo(json.dumps(asdict(report), indent=2))

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
+from fastfeed.cli.open_source import StorageOption, storage_options
 from fastfeed.cli.table import show_facts
 
 if TYPE_CHECKING:
@@ -28,36 +29,49 @@ Facts = list[tuple[str, str]]
 
 def index(
     source: Annotated[
-        str, typer.Argument(help="Folder of images, or shards ('train-{000..099}.tar'), local or s3://...")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Folder of images, or shards ('train-{000..099}.tar'), local or s3://..."
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
+            metavar="FILE",
             help="File to write: the listing of a folder (.parquet, .csv, .jsonl), or the index of shards.",
         ),
     ] = None,
     label: Annotated[
         str | None,
         typer.Option(
-            help="Where shards hold the label: cls, json:field, image/class/label, or none.", show_default=False
+            metavar="NAME",
+            help="Where shards hold the label: cls, json:field, image/class/label, or none.",
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, max=64, help="Remote folders to list at the same time.")
+        int,
+        typer.Option(
+            "--workers", "-w", min=1, max=64, metavar="N", help="Remote folders to list at the same time, up to 64."
+        ),
     ] = 16,
-    storage: Annotated[
-        list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
-    ] = None,
+    storage_option: StorageOption = None,
 ) -> None:
-    """List the images of a folder, or index shards, and save the result. If interrupted, run it again to resume."""
-    from fastfeed.cli.open_source import storage_options
+    """List a folder or index shards, once for all runs.
+
+    If interrupted, run it again to resume.
+
+    Examples:
+        fastfeed index s3://bucket/train -o listing.parquet            # a folder
+        fastfeed index 'shards/train-{000..099}.tar'                   # shards
+        fastfeed index s3://bucket/train --storage-option anon=true    # public
+    """
     from fastfeed.errors import ConfigError
     from fastfeed.sources.detect import kind_of
     from fastfeed.storage.storage import Storage
 
-    kind, opened, console = kind_of(source), Storage(storage_options(storage or [])), Console()
+    kind, opened, console = kind_of(source), Storage(storage_options(storage_option or [])), Console()
     started = time.monotonic()
     if kind == "table":
         raise ConfigError(f"{source} is a table, which needs no index: Table({source!r}, image=...) reads it")

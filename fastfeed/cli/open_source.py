@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from fastfeed.sources.base import Source
 
-__all__ = ["allowed", "open_source", "storage_options"]
+__all__ = ["AllowHost", "AllowPath", "AllowScheme", "StorageOption", "allowed", "open_source", "storage_options"]
 
+_ACCESS = "Access"  # title in the help
+
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="N=V", help="name=value, passed to fsspec. Can be repeated.", rich_help_panel=_ACCESS),
+]
+AllowPath = Annotated[
+    list[str] | None,
+    typer.Option(metavar="DIR", help="Folder that a table may name files in.", rich_help_panel=_ACCESS),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST", help="Private host that a table may name.", rich_help_panel=_ACCESS),
+]
+AllowScheme = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Scheme that a table may use, such as http.", rich_help_panel=_ACCESS),
+]
 
 Allow = Mapping[str, Any]  # what a table may name besides, by the name of its argument
 

@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed, open_source
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -24,53 +26,75 @@ _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
 def plan(
     source: Annotated[
-        str, typer.Argument(help="Folder of images, shards ('train-{000..099}.tar') or a table, local or s3://...")
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder of images, shards ('train-{000..099}.tar') or a table, local or s3://...",
+        ),
     ],
     world_size: Annotated[
         int | None,
-        typer.Option("--world-size", "-w", min=1, help="Number of ranks. Default: 8, or as many as the data allows."),
+        typer.Option(
+            "--world-size", "-w", min=1, metavar="N", help="Ranks. Default: 8, or as many as the data allows."
+        ),
     ] = None,
     batch: Annotated[
         int | None,
         typer.Option(
-            "--batch", "-b", min=1, help="Samples per rank per step. Default: 128, or as many as the data allows."
+            "--batch",
+            "-b",
+            min=1,
+            metavar="N",
+            help="Samples per rank per step. Default: 128, or as many as the data allows.",
         ),
     ] = None,
-    ranks_per_node: Annotated[int, typer.Option(min=1, help="Ranks per machine; they share a disk cache.")] = 8,
-    speed: Annotated[float, typer.Option(min=0.001, help="Training speed of one rank, in images per second.")] = 1000.0,
+    ranks_per_node: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Ranks per machine; they share a disk cache.")
+    ] = 8,
+    speed: Annotated[
+        float, typer.Option(min=0.001, metavar="X", help="Training speed of one rank, in images per second.")
+    ] = 1000.0,
     blocks: Annotated[
         int,
         typer.Option(
-            min=0, help="Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all samples."
+            min=0,
+            metavar="N",
+            help="Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all samples.",
         ),
     ] = 0,
     lanes: Annotated[
-        int, typer.Option(min=1, help="Number of lanes that every batch is drawn from, with --blocks.")
+        int, typer.Option(min=1, metavar="N", help="Lanes that every batch is drawn from, with --blocks.")
     ] = 64,
-    seed: Annotated[int, typer.Option(help="Seed of the training run.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, help="Epoch of the training run.")] = 0,
-    label: Annotated[
-        str | None, typer.Option(help="Label of the source, as its class takes it. Not needed to plan.")
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="PNG", help="Also draw what is read when, as a picture.")
     ] = None,
-    storage: Annotated[
-        list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
-    ] = None,
-    allow_path: Annotated[
-        list[str] | None, typer.Option(help="Folder that a table may name files in.", metavar="DIR", show_default=False)
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Private host that a table may name.", metavar="HOST", show_default=False)
-    ] = None,
-    allow_scheme: Annotated[
-        list[str] | None, typer.Option(help="Scheme that a table may use, such as http.", show_default=False)
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also draw what is read when, as a PNG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, metavar="N", help="Epoch of the training run.")] = 0,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Label of the source, as its class takes it. Not needed to plan.",
+            rich_help_panel="Access",
+        ),
+    ] = None,
+    storage_option: StorageOption = None,
+    allow_path: AllowPath = None,
+    allow_host: AllowHost = None,
+    allow_scheme: AllowScheme = None,
 ) -> None:
-    """Compute what each rank reads in an epoch: samples, bytes, shards, requests per second. Reads no images."""
+    """Compute what each rank of a cluster will read.
+
+    Samples, bytes, shards and requests per second of an epoch; no image is read.
+
+    Examples:
+        fastfeed plan photos/                                # a machine of 8 GPUs
+        fastfeed plan 'train-{000..099}.tar' -w 256          # 256 ranks
+        fastfeed plan 'train-{000..099}.tar' -o plan.png     # and a picture
+    """
     import json
 
-    from fastfeed.cli.open_source import allowed, open_source
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
     from fastfeed.feed.cluster_plan import simulate
@@ -78,7 +102,7 @@ def plan(
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")
-    opened = open_source(source, label, storage or [], allow=allowed(allow_path, allow_host, allow_scheme))
+    opened = open_source(source, label, storage_option or [], allow=allowed(allow_path, allow_host, allow_scheme))
     shuffle: Shuffle = Blocks(window=blocks, lanes=lanes).bind(opened) if blocks else "full"
     ranks = min(_RANKS, len(opened) // (batch or 1) or 1) if world_size is None else world_size
     per_rank = min(_BATCH, len(opened) // ranks or 1) if batch is None else batch

@@ -7,8 +7,8 @@ import shlex
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
+from fastfeed.cli.command_help import Command, Group, usage
 from fastfeed.cli.preprocess_inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.cli.preprocess_run import ARGUMENTS, resume, retry, run
@@ -23,7 +23,7 @@ _CODES = (
 )
 
 
-class WithRun(TyperGroup):
+class WithRun(Group):
     """Passes arguments that are not a command to `run`; the help shows the options of `run`, then the commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -48,23 +48,30 @@ class WithRun(TyperGroup):
                 error.args = (in_options(str(error)),)
             raise
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Options of `run`, then commands."""
-        own, self.params = self.params, [*self.commands["run"].params, *self.params]
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.params = own
+    def shown_params(self, ctx: Any) -> list[Any]:
+        """Options of `run`, then the group's own."""
+        return [*self.commands["run"].params, *self.get_params(ctx)]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`run` need not be said."""
+        return [*usage(self.commands["run"].params), "or COMMAND ..."]
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Commands and the options of `run`."""
+        own = super().shell_complete(ctx, incomplete)
+        return [*own, *self.commands["run"].shell_complete(ctx, incomplete)]
 
 
 preprocess = typer.Typer(
-    cls=WithRun, no_args_is_help=True, help=run.__doc__, epilog=_CODES, subcommand_metavar="or COMMAND ...",
+    cls=WithRun, no_args_is_help=True, help=run.__doc__, epilog=_CODES,
     context_settings={"help_option_names": list(_HELP)},
 )  # fmt: skip
-preprocess.command("run", epilog=_CODES, help="The default; needed if SRC has the name of a command.")(run)
-preprocess.command("resume")(resume)
-preprocess.command("retry")(retry)
-preprocess.command("status")(status)
-preprocess.command("stats")(stats)
-preprocess.command("verify")(verify)
-preprocess.command("preview")(preview)
+preprocess.command(
+    "run", cls=Command, epilog=_CODES, short_help="The default; needed if SRC has the name of a command."
+)(run)
+preprocess.command("resume", cls=Command)(resume)
+preprocess.command("retry", cls=Command)(retry)
+preprocess.command("status", cls=Command)(status)
+preprocess.command("stats", cls=Command)(stats)
+preprocess.command("verify", cls=Command)(verify)
+preprocess.command("preview", cls=Command)(preview)

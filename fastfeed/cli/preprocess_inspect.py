@@ -31,7 +31,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
-    """Show the status of a job from its files: also while it runs, and from other machines."""
+    """Show how far a job is, from its files.
+
+    Also while it runs, and from other machines.
+
+    Examples:
+        fastfeed preprocess status shards/          # shards, bad ones by reason
+        fastfeed preprocess status shards/ --json   # for a script
+    """
     from fastfeed.preprocess.reports.status import count_surveyed, job_status
 
     target = _target(dst, target_option)
@@ -50,7 +57,12 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
-    """Show what kinds of photographs a job processed, the results, and the bottleneck."""
+    """Show what a job read and wrote, and its bottleneck.
+
+    Examples:
+        fastfeed preprocess stats shards/          # sizes, shapes, formats, times
+        fastfeed preprocess stats shards/ --json   # for a script
+    """
     from fastfeed.preprocess.reports.statistics import (
         aspect,
         bins,
@@ -92,7 +104,14 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify every shard: checksums, sizes, samples, foreign files. Exit code 1 if there are problems."""
+    """Read every shard again, and compare checksums.
+
+    Sizes, samples and foreign files are checked, too. Exit code 1 if there are problems.
+
+    Examples:
+        fastfeed preprocess verify shards/         # only says what is wrong
+        fastfeed preprocess verify shards/ --fix   # the next run rebuilds it
+    """
     from dataclasses import asdict
 
     from fastfeed.preprocess.reports.progress import format_size
@@ -126,12 +145,25 @@ def verify(
 
 def preview(
     dst: Place,
-    shards: Annotated[int, typer.Option(min=1, max=1000, help="Shards to draw, spread over the job.")] = 8,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Samples per shard.")] = 24,
-    side: Annotated[int, typer.Option(min=32, max=1024, help="Pixels per sample.")] = 160,
+    shards: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Shards to draw, spread over the job, up to 1000.")
+    ] = 8,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, metavar="N", help="Samples per shard, up to 1000.")
+    ] = 24,
+    side: Annotated[
+        int, typer.Option(min=32, max=1024, metavar="N", help="Side of a sample in pixels, 32 to 1024.")
+    ] = 160,
     target_option: Options = None,
 ) -> None:
-    """Write contact sheets of shards, and a page with statistics and bad images, to __job/preview/."""
+    """Write contact sheets of shards, and a page about the job.
+
+    The page has statistics and bad images; all of it is written to __job/preview/ in DST.
+
+    Examples:
+        fastfeed preprocess preview shards/                     # 8 shards
+        fastfeed preprocess preview shards/ --shards 2 -n 100   # more of two
+    """
     from fastfeed.preprocess.reports.preview import preview as draw
 
     job = _job(dst, target_option)

@@ -22,10 +22,11 @@ __all__ = ["engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_op
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
-def _option(panel: str, help: str, *names: str, **more: Any) -> Any:
+def _option(panel: str | None, help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
+_OFTEN = None  # first, under "Options"
 _SCALE, _FILES, _SHARDS = "Scaling", "Encoding", "Shards"
 _CHOICE, _SOURCE, _WORK = "Which photographs", "Source", "Execution"
 
@@ -33,9 +34,10 @@ Source = Annotated[str, typer.Argument(metavar="SRC", help="Folder, shards ('*.t
 Destination = Annotated[str, typer.Argument(metavar="DST", help="Folder or URL, empty or of the same job.")]
 Places = Annotated[list[str], typer.Argument(metavar="[SRC] DST", help="SRC, if it is not the one in the plan.")]
 
-Size = Annotated[str, _option(_SCALE, "Pixels: one side, or height x width.", metavar="N|HxW")]
+Size = Annotated[str, _option(_OFTEN, "Pixels: one side, or height x width.", metavar="N|HxW")]
 Mode = Annotated[
-    str, _option(_SCALE, "short|long: that side is N; cover: cut; contain: pad; exact; none; buckets.", metavar="MODE")
+    str,
+    _option(_OFTEN, "short|long: that side is N; cover: cut; contain: pad; exact; none; buckets.", metavar="MODE"),
 ]
 Filter = Annotated[str, _option(_SCALE, "lanczos, bicubic or area; always antialiased.", metavar="NAME")]
 Enlarge = Annotated[bool, _option(_SCALE, "Enlarge small images, too.", "--enlarge")]
@@ -52,15 +54,15 @@ Subsampling = Annotated[str, _option(_FILES, "Of JPEG: 4:2:0 or 4:4:4.", metavar
 KeepSmall = Annotated[bool, _option(_FILES, "Pass files through that need no change.", "--keep-small")]
 
 Format = Annotated[
-    str, _option(_SHARDS, "webdataset, tfrecord, parquet, mds or raw.", "--format", "-f", metavar="FORMAT")
+    str, _option(_OFTEN, "webdataset, tfrecord, parquet, mds or raw.", "--format", "-f", metavar="FORMAT")
 ]
 AbsoluteUri = Annotated[
     bool, _option(_SHARDS, "Name source files by full path, not relative to SRC.", "--absolute-uri")
 ]
 Exif = Annotated[str, _option(_SHARDS, "time,camera,lens,gps: as columns.", metavar="NAMES", show_default=False)]
 ShardSamples = Annotated[int, _option(_SHARDS, "Photographs per shard.", metavar="N")]
-Shuffle = Annotated[int | None, _option(_SHARDS, "Shuffle with this seed.", metavar="SEED", show_default=False)]
-Val = Annotated[float, _option(_SHARDS, "Fraction for val/, the rest to train/.", metavar="SHARE")]
+Shuffle = Annotated[int | None, _option(_OFTEN, "Shuffle with this seed.", metavar="SEED", show_default=False)]
+Val = Annotated[float, _option(_OFTEN, "Fraction for val/, the rest to train/.", metavar="SHARE")]
 SplitBy = Annotated[str, _option(_SHARDS, "looks: similar images stay on one side; names: no survey.", metavar="HOW")]
 SplitSeed = Annotated[int, _option(_SHARDS, "Seed of the split.", metavar="SEED")]
 
@@ -70,12 +72,14 @@ OnlyFormats = Annotated[
     str, _option(_CHOICE, "jpeg,png,...: detected from the bytes.", metavar="NAMES", show_default=False)
 ]
 MaxPixels = Annotated[int, _option(_CHOICE, "Larger images are refused.", metavar="N")]
-Dedupe = Annotated[str, _option(_CHOICE, "none, exact (bytes) or near (looks).", metavar="HOW")]
+Dedupe = Annotated[str, _option(_OFTEN, "Leave out duplicates: none, exact (bytes) or near (looks).", metavar="HOW")]
 Distance = Annotated[int, _option(_CHOICE, "Maximum differing dHash bits for near.", metavar="N")]
 
-Label = Annotated[str | None, _option(_SOURCE, "Column, member or feature; '' for none.", show_default=False)]
-Image = Annotated[str | None, _option(_SOURCE, "Column or feature of the image.", show_default=False)]
-Caption = Annotated[str | None, _option(_SOURCE, "Column or member of the text.", show_default=False)]
+Label = Annotated[
+    str | None, _option(_SOURCE, "Column, member or feature; '' for none.", metavar="NAME", show_default=False)
+]
+Image = Annotated[str | None, _option(_SOURCE, "Column or feature of the image.", metavar="NAME", show_default=False)]
+Caption = Annotated[str | None, _option(_SOURCE, "Column or member of the text.", metavar="NAME", show_default=False)]
 Columns = Annotated[str, _option(_SOURCE, "A,B: metadata columns to keep.", metavar="NAMES", show_default=False)]
 Labels = Annotated[str | None, _option(_SOURCE, "Table of labels for a folder.", metavar="FILE", show_default=False)]
 DropUnlabeled = Annotated[bool, _option(_SOURCE, "Files without a row are bad, not an error.", "--drop-unlabeled")]
@@ -86,33 +90,42 @@ AllowHost = Annotated[
     list[str] | None, _option(_SOURCE, "Private host a table may name.", metavar="HOST", show_default=False)
 ]
 AllowScheme = Annotated[
-    list[str] | None, _option(_SOURCE, "Such as http; https is allowed.", metavar="NAME", show_default=False)
+    list[str] | None,
+    _option(_SOURCE, "Scheme a table may use, such as http; https is allowed.", metavar="NAME", show_default=False),
 ]
 StorageOption = Annotated[
-    list[str] | None, _option(_SOURCE, "name=value for fsspec.", metavar="N=V", show_default=False)
+    list[str] | None,
+    _option(_SOURCE, "name=value for fsspec, of SRC. Can be repeated.", metavar="N=V", show_default=False),
 ]
 
 Workers = Annotated[
-    int | None, _option(_WORK, "Processes; default: one per core.", "--workers", "-w", metavar="N", show_default=False)
+    int | None, _option(_OFTEN, "Processes; default: one per core.", "--workers", "-w", metavar="N", show_default=False)
 ]
-Memory = Annotated[str | None, _option(_WORK, "Of all processes, such as 2GB.", metavar="SIZE", show_default=False)]
-Ray = Annotated[str | None, _option(_WORK, "auto, or a cluster's address.", metavar="ADDRESS", show_default=False)]
+Memory = Annotated[
+    str | None, _option(_WORK, "Memory of all processes, such as 2GB.", metavar="SIZE", show_default=False)
+]
+Ray = Annotated[
+    str | None, _option(_WORK, "Run on Ray: auto, or a cluster's address.", metavar="ADDRESS", show_default=False)
+]
 PartOption = Annotated[
     str | None, _option(_WORK, "0/8 to 7/8: every 8th shard; auto in Slurm.", metavar="I/N", show_default=False)
 ]
-MaxBad = Annotated[str | None, _option(_WORK, "Stop beyond: 1% or 100.", metavar="LIMIT", show_default=False)]
+MaxBad = Annotated[
+    str | None, _option(_WORK, "Stop if more photographs are bad: 1% or 100.", metavar="LIMIT", show_default=False)
+]
 Timeout = Annotated[float, _option(_WORK, "Seconds for one photograph.", metavar="S")]
 Patience = Annotated[
     float,
     _option(_WORK, "Seconds to wait for SRC's storage while it answers nothing; then its reads fail.", metavar="S"),
 ]
 TargetOption = Annotated[
-    list[str] | None, _option(_WORK, "name=value for fsspec, of DST.", metavar="N=V", show_default=False)
+    list[str] | None,
+    _option(_WORK, "name=value for fsspec, of DST. Can be repeated.", metavar="N=V", show_default=False),
 ]
 JsonLog = Annotated[Path | None, _option(_WORK, "Append one JSON object per shard.", metavar="FILE")]
-Append = Annotated[bool, _option(_WORK, "Add what is new in SRC to a complete job.", "--append")]
-DryRun = Annotated[bool, _option(_WORK, "Only estimate from a sample; write nothing.", "--dry-run")]
-AsJson = Annotated[bool, _option(_WORK, "The report as JSON.", "--json")]
+Append = Annotated[bool, _option(_OFTEN, "Add what is new in SRC to a complete job.", "--append")]
+DryRun = Annotated[bool, _option(_OFTEN, "Only estimate from a sample; write nothing.", "--dry-run")]
+AsJson = Annotated[bool, _option(_WORK, "Print the report as JSON.", "--json")]
 
 
 _JOB_OPTIONS: dict[str, tuple[Any, Any]] = {  # annotation and default, by name

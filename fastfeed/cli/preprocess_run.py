@@ -73,7 +73,16 @@ def run(
     append: options.Append = False,
     dry_run: options.DryRun = False,
 ) -> None:
-    """Turn photographs into training shards. If interrupted, run the same command again to resume; SRC is only read."""
+    """Turn photographs into training shards.
+
+    If interrupted, run the same command again to resume; SRC is only read.
+
+    Examples:
+        fastfeed preprocess photos/ shards/ --size 512                # WebDataset
+        fastfeed preprocess photos/ shards/ --val 0.05 --dedupe near  # a split
+        fastfeed preprocess s3://photos s3://shards --dry-run         # how long?
+        fastfeed preprocess photos/ shards/ --append                  # new files
+    """
     recipe = options.recipe_of(ctx.params)
     if dry_run:
         from fastfeed.cli.preprocess_dry_run import dry_run as print_estimate
@@ -88,7 +97,14 @@ def resume(
     ctx: typer.Context,
     paths: options.Places,
 ) -> None:
-    """Resume a job with the recipe in its plan. Options for opening the source must be given again."""
+    """Resume a job with the recipe in its plan.
+
+    Options for opening the source must be given again.
+
+    Examples:
+        fastfeed preprocess resume shards/               # the source of the plan
+        fastfeed preprocess resume /mnt/photos shards/   # it is elsewhere now
+    """
     src, dst, recipe = _job_in_plan(paths, ctx.params)
     _run_job(ctx, src, dst, recipe)
 
@@ -97,9 +113,16 @@ def resume(
 def retry(
     ctx: typer.Context,
     paths: options.Places,
-    reason: Annotated[str, typer.Option(help="Reasons, such as io_error,timeout.", metavar="NAMES")],
+    reason: Annotated[str, typer.Option(help="Reasons of bad photographs, such as io_error,timeout.", metavar="NAMES")],
 ) -> None:
-    """Rebuild shards that have bad photographs of these reasons, and those that are missing."""
+    """Rebuild shards whose bad photographs may succeed now.
+
+    Those with bad photographs of these reasons are built again, and those that are missing.
+
+    Examples:
+        fastfeed preprocess retry shards/ --reason io_error,timeout      # both
+        fastfeed preprocess retry /mnt/photos shards/ --reason io_error  # moved
+    """
     from fastfeed.preprocess.record import REASONS
 
     reasons = tuple(name.strip() for name in reason.split(",") if name.strip())

@@ -15,7 +15,7 @@ import typer
 
 from fastfeed.cli import report_files, streams, trace_io
 from fastfeed.cli.streams import say
-from fastfeed.cli.trace_io import Force, InputRange, Steps
+from fastfeed.cli.trace_io import MORE, FailOn, Force, InputRange, Steps
 from fastfeed.errors import ConfigError, FastfeedError
 
 if TYPE_CHECKING:
@@ -33,29 +33,43 @@ class Tool(str, enum.Enum):
 
 def profile(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")],
-    tool: Annotated[
-        Tool, typer.Option("--with", help="The profiler. auto: nsys if it is installed, else nvprof.")
-    ] = Tool.auto,
-    steps: Steps = None,
-    delay: Annotated[int, typer.Option(min=0, help="Seconds to wait before recording.")] = 0,
-    duration: Annotated[int, typer.Option(min=0, help="Seconds to record; 0: until the command ends.")] = 0,
+    delay: Annotated[int, typer.Option(min=0, metavar="S", help="Seconds to wait before recording.")] = 0,
+    duration: Annotated[
+        int, typer.Option(min=0, metavar="S", help="Seconds to record; 0: until the command ends.")
+    ] = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder for the recording. Default: a new fastfeed-profile folder."),
-    ] = None,
-    html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
-    input_range: InputRange = "",
-    fail_on: Annotated[
-        list[str] | None,
         typer.Option(
-            metavar="LIMIT",
-            help="A limit such as 'input>5%' or 'idle>30%'. Exit code 3 if exceeded, 4 if there is no verdict.",
+            "--out", "-o", metavar="DIR", help="Folder for the recording. Default: a new fastfeed-profile folder."
         ),
     ] = None,
-    nsys: Annotated[Path | None, typer.Option(help="Path of nsys. Default: $NSYS, else searched for.")] = None,
+    html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
+    fail_on: FailOn = None,
+    steps: Steps = None,
+    tool: Annotated[
+        Tool,
+        typer.Option(
+            "--with",
+            metavar="TOOL",
+            help="The profiler: nsys, nvprof, or auto, which is nsys if it is installed, else nvprof.",
+            rich_help_panel=MORE,
+        ),
+    ] = Tool.auto,
+    input_range: InputRange = "",
+    nsys: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Path of nsys. Default: $NSYS, else searched for.", rich_help_panel=MORE),
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Run a command under a low-overhead profiler, and explain why its GPU was idle.
+    """Run a command, and explain why its GPU was idle.
+
+    Records the command with Nsight Systems or nvprof, at low overhead.
+
+    Examples:
+        fastfeed profile -- python train.py                           # all of it
+        fastfeed profile --delay 60 --duration 30 -- python train.py  # 30 s
+        fastfeed profile -- torchrun --nproc-per-node 8 train.py      # all ranks
 
     Returns the exit code of the command; if that is 0, the one of --fail-on. An nsys that hangs after the command has
     ended is killed after two minutes, and 137 returned where the command's own is not known. The report goes to

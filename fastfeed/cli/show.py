@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed
+
 if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
@@ -32,59 +34,65 @@ def show(
     source: Annotated[
         str,
         typer.Argument(
+            metavar="SOURCE",
             help="Folder of images, whose class folders become labels, shards ('train-{000..099}.tar') or a table, "
-            "local or s3://..."
+            "local or s3://...",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Picture to write. Default: contact-sheet.png, or ops.png with --ops."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Picture to write. Default: contact-sheet.png, or ops.png with --ops."
+        ),
     ] = None,
     ops: Annotated[
         str,
         typer.Option(
+            metavar="OPS",
             help="Draw one photograph after each of these ops, at five strengths. Takes the name of a recipe "
-            "(imagenet_train), of a family of ops (color), 'all', or ops: 'Hue(0.1), RandAugment()'."
+            "(imagenet_train), of a family of ops (color), 'all', or ops: 'Hue(0.1), RandAugment()'.",
         ),
     ] = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of samples.")] = 24,
-    size: Annotated[int, typer.Option(min=16, max=1024, help="Side of a sample in pixels.")] = 160,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, metavar="N", help="Samples to draw, up to 1000.")
+    ] = 24,
+    size: Annotated[
+        int, typer.Option(min=16, max=1024, metavar="N", help="Side of a sample in pixels, 16 to 1024.")
+    ] = 160,
     evaluate: Annotated[
         bool, typer.Option("--eval", help="Resize and center crop, as in validation, without augmentation.")
     ] = False,
     scale: Annotated[
-        float, typer.Option(help="Smallest fraction of an image's area that a random crop covers.")
+        float, typer.Option(metavar="X", help="Smallest fraction of an image's area that a random crop covers.")
     ] = 0.08,
-    seed: Annotated[int, typer.Option(help="Seed of the training run.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, help="Epoch of the training run.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, metavar="N", help="Epoch of the training run.")] = 0,
     label: Annotated[
-        str | None, typer.Option(help="Label of shards or of a table, as their class takes it.", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="Label of shards or of a table, as their class takes it.")
     ] = None,
-    image: Annotated[
-        str | None, typer.Option(help="Column or feature that holds the image.", show_default=False)
-    ] = None,
-    storage: Annotated[
-        list[str] | None, typer.Option("--storage-option", help="name=value, passed to fsspec. Can be repeated.")
-    ] = None,
-    allow_path: Annotated[
-        list[str] | None, typer.Option(help="Folder that a table may name files in.", metavar="DIR", show_default=False)
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Private host that a table may name.", metavar="HOST", show_default=False)
-    ] = None,
-    allow_scheme: Annotated[
-        list[str] | None, typer.Option(help="Scheme that a table may use, such as http.", show_default=False)
-    ] = None,
+    image: Annotated[str | None, typer.Option(metavar="NAME", help="Column or feature that holds the image.")] = None,
+    storage_option: StorageOption = None,
+    allow_path: AllowPath = None,
+    allow_host: AllowHost = None,
+    allow_scheme: AllowScheme = None,
 ) -> None:
-    """Draw the first samples of a training run, augmented and labeled, or with --ops what each op does."""
-    from fastfeed.cli.open_source import allowed
+    """Draw what a trainer will see, or what each op does.
+
+    Draws the first samples of a training run, augmented and labeled, or with --ops one photograph after each op.
+
+    Examples:
+        fastfeed show photos/train                           # contact-sheet.png
+        fastfeed show photos/val --eval -n 48                # as in validation
+        fastfeed show photos/train --ops color               # color ops
+        fastfeed show 'train-{000..099}.tar' --label cls     # shards
+    """
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
     from fastfeed.feed.feed import Feed
     from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
 
     console = Console()
-    opened = _opened(str(source), label, image, storage or [], allowed(allow_path, allow_host, allow_scheme))
+    opened = _opened(str(source), label, image, storage_option or [], allowed(allow_path, allow_host, allow_scheme))
     console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
     out = out or Path("ops.png" if ops else "contact-sheet.png")
     if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from fastfeed.profiler.model.trace import Trace
 
 __all__ = [
+    "MORE",
     "AsJson",
+    "FailOn",
     "Force",
     "InputRange",
     "MaxEvents",
@@ -35,12 +37,37 @@ __all__ = [
 ]
 
 _STDIN = "standard input"
+MORE = "More options"  # title in the help
 InputRange = Annotated[
-    str, typer.Option(metavar="REGEX", help="Also count profiler ranges whose name matches as waiting for input.")
-]  # fmt: skip
-Steps = Annotated[int | None, typer.Option(min=1, help="Analyze only the last N steady steps.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that fastfeed did not write, too.")]
-MaxEvents = Annotated[int, typer.Option(min=0, help="Refuse files of more events. 0: 5 million.", show_default=False)]
+    str,
+    typer.Option(
+        metavar="REGEX",
+        help="Also count profiler ranges whose name matches as waiting for input.",
+        rich_help_panel=MORE,
+    ),
+]
+Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="Analyze only the last N steady steps.")]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LIMIT",
+        help="Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 if there is no verdict.",
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Overwrite files that fastfeed did not write, too.", rich_help_panel=MORE),
+]
+MaxEvents = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Refuse files of more events. 0: 5 million.",
+        show_default=False,
+        rich_help_panel=MORE,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

@@ -27,11 +27,13 @@ _ONCE_S = 2.0  # how long `--once` looks
 
 def watch(
     target: Annotated[
-        str | None, typer.Argument(metavar="[PID | FOLDER]", help="One process, or a folder of live pages.")
+        str | None, typer.Argument(metavar="PID|FOLDER", help="One process, or a folder of live pages.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look for two seconds, print, and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line per look.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 1.0,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, metavar="S", help="Seconds between looks, 0.2 or more.")
+    ] = 1.0,
     prometheus: Annotated[
         str | None, typer.Option("--prometheus", metavar=":PORT", help="Serve metrics; :9400 is on the loopback alone.")
     ] = None,
@@ -39,7 +41,16 @@ def watch(
         str | None, typer.Option("--web", metavar="HOST:PORT", help="Serve a page, as in 127.0.0.1:8080.")
     ] = None,
 ) -> None:
-    """Show which running feeds keep their trainers waiting, why, and what would help. Never disturbs a trainer."""
+    """Show which running trainers wait for input, and why.
+
+    Looks at the feeds of running processes, says what would help, and never disturbs a trainer.
+
+    Examples:
+        fastfeed watch                             # all feeds of this machine
+        fastfeed watch 4711                        # those of one process
+        fastfeed watch --once --json               # look once, for a script
+        fastfeed watch --web 127.0.0.1:8080        # a page for the browser, too
+    """
     if once and (prometheus or web):
         raise ConfigError("--once ends at once, so it cannot serve; leave it out, or --prometheus and --web")
     pid, places = _target(target)

@@ -30,9 +30,9 @@ svg { width: 100%; height: 2.2rem; margin-top: .6rem; display: block; border-bot
 footer, .note { color: var(--dim); font-size: .85rem; margin-top: 1rem; }
 .caption { margin: .2rem 0 0; } p.note:not(.caption) { margin: .2rem 0 .6rem; }
 </style></head><body>
-<h1>fastfeed watch <span id="time" class="note"></span></h1>
+<header><h1>fastfeed watch <span id="time" class="note"></span></h1></header>
 <main id="feeds" aria-label="feeds, those that lose most first"></main>
-<div id="notes"></div>
+<aside id="notes" aria-label="notes"></aside>
 <footer>waits, need, gets, ready, reads: exact, the feed's own counters. step: framework, timed by a callback. CPU, GPU,
 could make, exposed waits (those in which the GPU idles), and what would help: estimates.</footer>
 <script>

@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import MODES, PARTS, cannot, faster, headline, ms, percent, rate, verdict, word
+from fastfeed.proof.sentences import MODES, PARTS, cannot, faster, headline, ms, percent, rate, shown, verdict, word
 from fastfeed.proof.statistics import Estimate
 
 __all__ = ["TITLE", "page"]
@@ -35,7 +35,9 @@ td .soft { font-weight: 400; }
 </style>
 </head>
 <body>
+<main>
 $body
+</main>
 </body>
 </html>
 """)
@@ -43,7 +45,7 @@ $body
 
 def page(proof: Proof) -> str:
     """HTML text; write it as UTF-8."""
-    name = str(proof.feed["name"] or proof.feed["source"])
+    name = shown(proof.feed["name"] or proof.feed["source"])
     style = resources.files("fastfeed.profiler.reports").joinpath("page.css").read_text("utf-8")
     sections = [_head(proof), _bar(proof), _act(proof), _parts(proof), _modes(proof), _what_if(proof), _notes(proof)]
     return _PAGE.substitute(
@@ -64,7 +66,7 @@ def _head(proof: Proof) -> str:
         f"{proof.rounds} rounds of blocks of {proof.block_steps} steps",
     ]
     if feed["name"]:
-        facts.insert(0, f"feed {feed['name']}")
+        facts.insert(0, f"feed {shown(feed['name'])}")
     if feed["world"] > 1:
         facts.append(f"rank {feed['rank']} of {feed['world']}")
     return (
@@ -167,7 +169,9 @@ def _notes(proof: Proof) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first and the last column are text where they are no number."""
-    head = "".join(f"<th{_class(k, heads)}>{_text(name)}</th>" for k, name in enumerate(heads))
+    head = "".join(
+        f'<th scope="col"{_class(k, heads)}>{_text(name)}</th>' if name else "<td></td>" for k, name in enumerate(heads)
+    )
     body = "".join(
         "<tr>"
         + "".join(f"<td{_class(k, heads)}{_data_title(heads[k])}>{cell}</td>" for k, cell in enumerate(row))

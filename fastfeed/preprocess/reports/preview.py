@@ -46,12 +46,13 @@ h3 { font-size: 14px; margin: 0 0 6px; font-weight: 650; }
 .soft { color: var(--soft); font-size: 13px; }
 .say { background: var(--raised); border: 1px solid var(--line); border-radius: 8px; padding: 12px 16px;
   margin: 16px 0; }
-table { border-collapse: collapse; width: 100%; } td { padding: 1px 0; vertical-align: top; font-size: 14px; }
+table { border-collapse: collapse; width: 100%; }
+td, th { padding: 1px 0; vertical-align: top; font-size: 14px; font-weight: 400; text-align: left; }
 td.n { text-align: right; padding: 1px 10px; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.b { width: 45%; } td.b i { display: block; height: 11px; margin-top: 6px; min-width: 2px; border-radius: 2px;
   background: var(--bar); }
 .bad td.b i { background: var(--bad); }
-table.facts td:first-child { color: var(--soft); width: 130px; }
+table.facts th { color: var(--soft); width: 130px; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 26px 34px; }
 img { max-width: 100%; height: auto; display: block; border: 1px solid var(--line); border-radius: 4px; }
 figure { margin: 0 0 26px; } figcaption { font-size: 13px; color: var(--soft); margin: 4px 0; }
@@ -103,7 +104,7 @@ def page(
     parts = [
         "<!doctype html>\n<html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{escape(stats.target)}: fastfeed preprocess</title><style>{_STYLE}</style>",
+        f"<title>{escape(stats.target)}: fastfeed preprocess</title><style>{_STYLE}</style><main>",
         f"<div class='soft'>fastfeed preprocess</div><h1>{escape(stats.target)}</h1>",
         f"<div class='soft'>from {escape(stats.source)}</div>",
         f"<div class='say'>{escape(advice[0].upper() + advice[1:])}.</div>" if advice else "",
@@ -114,13 +115,15 @@ def page(
         _sheets(stats, pictures),
         _bad(bad),
         _recipe(recipe),
-        "</html>\n",
+        "</main></html>\n",
     ]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><td>{escape(name.strip())}</td><td>{escape(value)}</td></tr>" for name, value in facts)
+    lines = "".join(
+        f"<tr><th scope='row'>{escape(name.strip())}</th><td>{escape(value)}</td></tr>" for name, value in facts
+    )
     return f"<table class='facts'>{lines}</table>"
 
 
@@ -129,7 +132,7 @@ def _chart(title: str, bars: Sequence[tuple[str, int]], kind: str = "") -> str:
         return ""
     largest = max(*(n for _, n in bars), 1)
     lines = "".join(
-        f"<tr><td>{escape(name)}</td><td class='n'>{n:,}</td>"
+        f"<tr><th scope='row'>{escape(name)}</th><td class='n'>{n:,}</td>"
         f"<td class='b'><i style='width:{100 * n / largest:.1f}%'></i></td></tr>"
         for name, n in bars
     )

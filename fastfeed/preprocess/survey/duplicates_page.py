@@ -110,7 +110,7 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
         body.append("</div>")
     return (
         '<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f"<title>Duplicates</title><style>{_STYLE}</style>\n" + "\n".join(body) + "\n</html>\n"
+        f"<title>Duplicates</title><style>{_STYLE}</style>\n<main>\n" + "\n".join(body) + "\n</main>\n</html>\n"
     )
 
 

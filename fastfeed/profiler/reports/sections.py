@@ -109,7 +109,7 @@ def _causes(device: DeviceResult) -> str:
             f'<td class="wide"><span class="track"><i style="width:{100 * row.ns / rows[0].ns:.1f}%;'
             f'background:{about.color}"></i></span></td><td class="wide soft">{escaped(about.means)}</td></tr>'
         )
-    head = ("Cause", "of the time", "per step" if steps else "in all", "", "Meaning")
+    head = ("Cause", "of the time", "per step" if steps else "in all", "Against the largest", "Meaning")
     columns = "".join(
         f'<th scope="col"{" class=num" if at in (1, 2) else ""}>{text}</th>' for at, text in enumerate(head)
     )
